@@ -1,4 +1,4 @@
-"""Build script: adds the optional native extension to what stands in setup.cfg."""
+"""Build script of the optional native extension; the other settings are in setup.cfg."""
 
 import os
 import runpy
@@ -32,13 +32,13 @@ UNITS = {
     "hogwild": ("hogwild/*.cpp",),
     "autobatch": ("autobatch/*.cpp",),
 }
-"""What is compiled as one file, so that headers and templates are compiled once for all of it: for each unit patterns
-of the sources that no unit before it has. Names, also those in anonymous namespaces, differ within a unit. Kernels stay
-alone, since their pragmas hold to the end of a file."""
+"""Compilation units, which compile headers and templates once: for each unit, patterns of the sources that no earlier
+unit has. Names within a unit differ, even in anonymous namespaces. Kernels are separate units, since their pragmas
+apply to the end of a file."""
 
 
 def asked_for(option):
-    """Say whether whoever builds has given the compiler an option that begins like this one."""
+    """Return True if the compiler flags of the environment contain an option with this prefix."""
     given = " ".join(os.environ.get(name, "") for name in ("CFLAGS", "CXXFLAGS")).split()
     return any(word.startswith(option) for word in given)
 
@@ -47,13 +47,13 @@ FLAGS = ["-std=c++17", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"]
 LINK_FLAGS = ["-pthread"]
 if not asked_for("-O"):
     FLAGS.append("-O2")
-if not asked_for("-g"):  # Python's own flags do, for a file of 25 times the size
+if not asked_for("-g"):  # Python's flags contain it, for a file of 25 times the size
     FLAGS.append("-g0")
     LINK_FLAGS.append("-Wl,-x" if sys.platform == "darwin" else "-s")
 
 
 def units(folder):
-    """Return the files to compile, those that take longest first; write those of more than one source into a folder."""
+    """Return the files to compile, slowest first; write those of several sources to a folder."""
     left = sorted(NATIVE.rglob("*.cpp"))
     found = []
     for name, patterns in UNITS.items():
@@ -67,7 +67,7 @@ def units(folder):
 
 
 def unit(path, sources):
-    """Write the file that includes some sources, unless it is there, and return its path."""
+    """Write the file that includes some sources, unless it exists; return its path."""
     text = "".join(f'#include "{source.relative_to(NATIVE).as_posix()}"\n' for source in sources)
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def unit(path, sources):
 
 
 def several_at_once(compile_files):
-    """Give each file of an extension to a compiler of its own; setuptools would run one after the other."""
+    """Compile the files of an extension in parallel; setuptools would compile them sequentially."""
 
     def compile_all(sources, *args, **options):
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -87,7 +87,7 @@ def several_at_once(compile_files):
 
 
 class OptionalBuildExt(build_ext):
-    """Go on without the extension if it cannot be built, unless DPMODULE_REQUIRE_NATIVE says that it must."""
+    """Continue without the extension if its build fails, unless DPMODULE_REQUIRE_NATIVE is set."""
 
     def build_extension(self, ext):
         """Build one extension; a failure becomes a warning."""
@@ -98,7 +98,7 @@ class OptionalBuildExt(build_ext):
         except Exception as error:
             if REQUIRED:
                 raise
-            self.warn(f"{ext.name} was not built, dpmodule runs without it, slower: {error}")
+            self.warn(f"{ext.name} was not built; dpmodule runs without it, but slower: {error}")
 
 
 setup(

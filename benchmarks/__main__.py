@@ -1,4 +1,4 @@
-"""Measure dpmodule against MXNet, plain PyTorch and trainers above it, and write RESULTS.md.
+"""Measure dpmodule against MXNet, PyTorch and training libraries, and write RESULTS.md.
 
 Run: python -m benchmarks [PART ...] [--against mxnet=PYTHON ...] [--isa ISA] [--threads N] [--quick] [--rounds N]
     [--write | --output FILE]
@@ -6,41 +6,40 @@ Run: python -m benchmarks [PART ...] [--against mxnet=PYTHON ...] [--isa ISA] [-
 Parts:
   fit        training and prediction by Module, against MXNet and plain PyTorch
   bucketing  an LSTM language model in a BucketingModule: steps, fit, memory
-  kernels    where the time of both goes: kernels alone, what is left, share of the peak
+  kernels    time of both in kernels and outside, fraction of the peak
   trainers   the MLP's fit against Lightning and Accelerate
   contexts   two CPU contexts against one
-  distributed  two processes that train together, against DistributedDataParallel
-  runs       saving a run, clipping, looking at gradients, and batches that are added up
-  data       pictures and text from files, against torch's DataLoader, NumPy and scikit-learn
+  distributed  two processes, against DistributedDataParallel
+  runs       saving a run, clipping, checking gradients, and accumulated batches
+  data       images and text from files, against torch's DataLoader, NumPy and scikit-learn
   startup    import, bind, first step, peak memory
-  passes     what every pass of the executor gains
+  passes     gain of every pass of the executor
   compile    Module(compile=True)
   ops        the 60 most used operators, against PyTorch and MXNet
   streams    jobs, tensors and items between threads, processes and tasks
-  autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
-  hogwild    training straight from files, against PaddlePaddle
+  autobatch  automatic batching of single examples, against DyNet and hand-batched PyTorch
+  hogwild    training from files, against PaddlePaddle
   agents     agents in worlds: serial, in batches, by Hogwild, and both
-  interop    files and models of other systems, in and out
-  way        what a steady batch calls of dpmodule's functions, and in how many files
-  cuda       training on a GPU, where there is one
+  interop    import and export of files and models of other systems
+  way        functions of dpmodule that a steady batch calls, and their files
+  cuda       training on a GPU, if there is one
 
-Without names, all of them run, in about 20 minutes. They write RESULTS.md, its picture and its tables, and renew the
-figures on pages that bear a mark (see figures.py). With names, they write only with --write, and the other parts'
-figures stay. Other systems run
-under the interpreters given with --against: "mxnet=PYTHON" has MXNet 1.9.1, "lightning=PYTHON" Lightning,
-"accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON" PaddlePaddle 3; what has none is left out.
-"before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
-bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile of no ratio of its
-time over ours may be below 1. Between equal revisions one row in eight misses that by chance with 7 rounds, one in
-200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same. Exit status 1: they do not,
-or a figure misses what it must reach or what a page says of it (with --quick, figures are not held to that).
+Without names, all parts run, in about 20 minutes. They write RESULTS.md, its picture and its tables, and update the
+marked figures on pages (see figures.py). With names, they write only with --write, and the figures of other parts are
+kept. Other systems run under the interpreters of --against: "mxnet=PYTHON" has MXNet 1.9.1, "lightning=PYTHON"
+Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON" PaddlePaddle 3; missing ones are
+skipped. "before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
+bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile of every ratio of its
+time over ours must be at least 1. Between equal revisions one row in eight fails by chance with 7 rounds, one in 200
+with 30: pass --rounds 30. Before anything is timed, all sides must compute the same results. Exit status 1: they do
+not, or a figure misses its target or contradicts a page (targets are not checked with --quick).
 
 ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing,
 kernels and autobatch are also kept in machines/, a file for each processor and setting, each a column in the tables.
-With --isa (sse41, avx2 or avx512: instructions that no side goes beyond) or --threads (1 or default: each library's own
-number; wall time counts, not for autobatch) that column is all that is written. Exit status 2: this processor cannot do
-that, a file in machines/ has another form, or an interpreter lacks its package, in which case the other rows are
-measured.
+With --isa (sse41, avx2 or avx512: the largest instruction set of all sides) or --threads (1 or default: the default of
+each library; compares wall time, not for autobatch) only that column is written. Exit status 2: this processor does not
+support that, a file in machines/ has another version, or an interpreter lacks its package, in which case the other rows
+are measured.
 """
 
 from __future__ import annotations
@@ -100,22 +99,22 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("parts", nargs="*", metavar="PART", help="which parts; none = all")
+    found.add_argument("parts", nargs="*", metavar="PART", help="parts to run (default: all)")
     found.add_argument(
         "--against", action="append", default=[], type=_against, metavar="NAME=PYTHON", help="compare with"
     )
-    found.add_argument("--isa", default="", metavar="ISA", help=f"use no more than {', '.join(ISAS)}")
-    found.add_argument("--threads", choices=THREADS, help="of every side (default: 1)")
+    found.add_argument("--isa", default="", metavar="ISA", help=f"largest instruction set: {', '.join(ISAS)}")
+    found.add_argument("--threads", choices=THREADS, help="threads of every side (default: 1)")
     found.add_argument("--list", action="store_true", help="print the names of the parts")
-    found.add_argument("--quick", action="store_true", help="short rounds, to see that it runs")
+    found.add_argument("--quick", action="store_true", help="short rounds, to check that everything runs")
     found.add_argument("--rounds", type=int, default=7, help="measurements of each side (default: 7)")
-    found.add_argument("--write", action="store_true", help=f"put the figures into {RESULTS.name} and pages")
-    found.add_argument("--output", type=Path, metavar="FILE", help="put the figures into another file")
+    found.add_argument("--write", action="store_true", help=f"write the figures to {RESULTS.name} and pages")
+    found.add_argument("--output", type=Path, metavar="FILE", help="write the figures to another file")
     return found
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Measure, print, write, and return the exit status."""
+    """Measure, print and write; return the exit status."""
     line = parser()
     args = line.parse_args(given)
     if args.list:
@@ -123,7 +122,7 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     unknown = set(args.parts) - set(PARTS)
     if unknown:
-        line.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        line.error(f"unknown parts {', '.join(sorted(unknown))}; expected {', '.join(PARTS)}")
     output = args.output or (RESULTS if args.write or not (args.parts or args.quick) else None)
     setting, aside = Setting(args.isa, args.threads or "1"), bool(args.isa or args.threads)
     parts = args.parts or (_knowing(setting) if aside else PARTS)
@@ -140,7 +139,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _run(parts: Sequence[str], session: Session, output: Path | None, aside: bool) -> list[str]:
-    """Measure parts, write their figures, and return what was missed; see `write`."""
+    """Measure parts, write their figures, and return the missed targets; see `write`."""
     missed = []
     for name in parts:
         section = measure(name, session)
@@ -155,16 +154,16 @@ def _run(parts: Sequence[str], session: Session, output: Path | None, aside: boo
 
 
 def _knowing(setting: Setting) -> list[str]:
-    """Return the parts that know a setting."""
+    """Return the parts that support a setting."""
     return [name for name in machines.PARTS if setting.threads == "1" or name != "autobatch"]
 
 
 def _problem(setting: Setting, parts: Sequence[str], output: Path | None) -> str:
-    """Return in one line why nothing can be measured or written so, "" if all can be.
+    """Return the reason why measuring or writing is impossible, in one line; "" if there is none.
 
     Args:
         setting: instructions and threads.
-        parts: those that must know it.
+        parts: the parts that must support it.
         output: the report.
     """
     problem = setting.problem()
@@ -182,14 +181,14 @@ def _problem(setting: Setting, parts: Sequence[str], output: Path | None) -> str
 
 
 def write(output: Path, name: str, section: Section, session: Session, aside: bool) -> None:
-    """Put a part's figures into the report.
+    """Write a part's figures to the report.
 
     Args:
         output: the report.
-        name: of the part.
+        name: name of the part.
         section: its figures.
-        session: how they were taken.
-        aside: whether they only make a column of this processor and setting.
+        session: settings of the measurement.
+        aside: True to write only the column of this processor and setting.
     """
     if name in machines.PARTS:
         versions = {
@@ -200,7 +199,7 @@ def write(output: Path, name: str, section: Section, session: Session, aside: bo
 
 
 def status(session: Session, missed: Sequence[str]) -> int:
-    """Print what was missed, and return the exit status."""
+    """Print the missed targets, and return the exit status."""
     held = [] if session.quick else missed
     for text in held:
         print(f"missed: {text}")
@@ -217,7 +216,7 @@ def measure(name: str, session: Session) -> Section:
     section: Section = importlib.import_module(f".parts.{PARTS[name]}", __package__).run(session)
     section.where = f"{where} It took {time.monotonic() - begin:.0f} s."
     if session.quick:
-        section.where += " A quick run: these figures say nothing."
+        section.where += " A quick run: these figures are meaningless."
     return section
 
 

@@ -1,4 +1,4 @@
-"""The part about agents and worlds alone: `python -m benchmarks.agents` is `python -m benchmarks agents`."""
+"""Only the part about agents and worlds: `python -m benchmarks.agents` is `python -m benchmarks agents`."""
 
 from __future__ import annotations
 

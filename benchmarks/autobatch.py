@@ -1,4 +1,4 @@
-"""The part about automatic batching alone: `python -m benchmarks.autobatch` is `python -m benchmarks autobatch`."""
+"""Only the part about automatic batching: `python -m benchmarks.autobatch` is `python -m benchmarks autobatch`."""
 
 from __future__ import annotations
 

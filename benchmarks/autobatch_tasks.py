@@ -1,6 +1,6 @@
-"""The tasks of automatic batching, as programs for one example in DyNet's interface.
+"""Tasks of automatic batching, as programs for one example in DyNet's interface.
 
-`dy` is `dpmodule.autobatch` or DyNet itself: no line below knows which. This file also runs under Python 3.8.
+`dy` is `dpmodule.autobatch` or DyNet: the code does not depend on it. This file also runs under Python 3.8.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ EXAMPLES = {
     "attention": "sentences",
     "biaffine": "sentences",
 }
-"""What the tasks are trained on, see `treebank.examples`."""
+"""Training examples of the tasks, see `treebank.examples`."""
 
 
 def batch_size(task: str) -> int:
-    """Return how many examples of a task hold BATCH_SIZE sentences."""
+    """Return the number of examples of a task that hold BATCH_SIZE sentences."""
     return BATCH_SIZE // TOGETHER if EXAMPLES[task] == "together" else BATCH_SIZE
 
 
 def first_value(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a parameter's value before training, the same on all sides because it depends on its name alone."""
+    """Return a parameter's value before training, the same on all sides because it only depends on its name."""
     source = np.random.RandomState(sum(ord(letter) * 7**place for place, letter in enumerate(name)) % 2**31)
     return source.uniform(-0.1, 0.1, shape).astype(np.float32)
 
@@ -78,7 +78,7 @@ class Task:
         return self.tables[name]
 
     def lstm(self, name: str, inputs: int, hidden: int) -> Any:
-        """Add an LSTM; its parameters are called by its name with _x, _h and _b."""
+        """Add an LSTM; its parameters are named after it with _x, _h and _b."""
         builder = self.dy.VanillaLSTMBuilder(1, inputs, hidden, self.model)
         for suffix, each in zip("xhb", builder.get_parameters()[0]):
             self.dense[f"{name}_{suffix}"] = each
@@ -116,7 +116,7 @@ class Tagger(Task):
         return self.embeddings[word]
 
     def read(self, words: list[int]) -> list[Any]:
-        """Return a vector for every word, of what is before and behind it."""
+        """Return a vector for every word from the words before and after it."""
         vectors = [self.word(word) for word in words]
         ahead = self.ahead.initial_state().transduce(vectors)
         back = self.back.initial_state().transduce(vectors[::-1])
@@ -151,7 +151,7 @@ class CharacterTagger(Tagger):
 
 
 class TreeLSTM(Task):
-    """A binary TreeLSTM, spelled in single operations; a label for each node."""
+    """A binary TreeLSTM in single operations; a label for each node."""
 
     def __init__(self, dy: Any, hidden: int = 128) -> None:
         super().__init__(dy)
@@ -197,7 +197,7 @@ class TreeLSTM(Task):
 
 
 class Parser(Task):
-    """A transition parser: LSTMs over the stack, the words to come and the actions; a loss for each action."""
+    """A transition parser: LSTMs over the stack, the remaining words and the actions; a loss for each action."""
 
     def __init__(self, dy: Any, hidden: int = 64, narrow: int = 32) -> None:
         super().__init__(dy)
@@ -251,14 +251,14 @@ class Parser(Task):
 
 
 class Together(Tagger):
-    """The tagger on some sentences of one length at once: each node holds a vector of each of them."""
+    """The tagger on several sentences of one length together: each node holds one vector of each sentence."""
 
     def word(self, word: Any) -> Any:
         """Return the vectors of words."""
         return self.dy.lookup_batch(self.embeddings, word)
 
     def losses(self, words: list[Any], tags: list[Any]) -> list[Any]:
-        """Return the mean loss of the words of every place."""
+        """Return the mean loss of the words of every position."""
         dy = self.dy
         scores = [self.output * dy.tanh(self.hidden * vector) for vector in self.read(words)]
         return [dy.mean_batches(dy.pickneglogsoftmax_batch(each, tag)) for each, tag in zip(scores, tags)]
@@ -275,7 +275,7 @@ class GruTagger(Tagger):
 
 
 class Attention(Task):
-    """An LSTM reads the words, another one writes the tags and looks at all words before each."""
+    """An LSTM reads the words, another one writes the tags and attends to all words before each."""
 
     def __init__(self, dy: Any, hidden: int = 64) -> None:
         super().__init__(dy)
@@ -313,9 +313,9 @@ class Attention(Task):
 
 
 class Biaffine(Tagger):
-    """A score for every pair of words, from what the tagger reads; half as far into a sentence is a word's head.
+    """A score for every pair of words from the tagger's vectors; the head of a word is at half its position.
 
-    Its layers are smooth: at the kink of a rectifier one rounding decides a gradient, and sides could not be compared.
+    Its layers are smooth: at the kink of a rectifier, rounding would determine the gradient, and sides would differ.
     """
 
     def __init__(self, dy: Any, width: int = 128, hidden: int = 50) -> None:

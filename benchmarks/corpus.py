@@ -1,6 +1,6 @@
-"""What both sides of the language model train on: sizes, sentences and first weights, from NumPy alone.
+"""Training data of the language model for both sides: sizes, sentences and first weights, with NumPy alone.
 
-Like workloads.py, this imports nothing whose memory would count for one side only, and runs under Python 3.8.
+Like workloads.py, it imports no package whose memory would count for one side only, and runs under Python 3.8.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ LEARNING_RATE, MOMENTUM = 0.1, 0.9
 
 
 def sentences(batches: int) -> dict[int, list[list[int]]]:
-    """Return random sentences for each bucket, as many as fill some batches, of any length that belongs there.
+    """Return random sentences of any length of each bucket.
 
     Args:
-        batches: batches in each bucket.
+        batches: number of batches of each bucket.
     """
     source = random.Random(0)
     return {

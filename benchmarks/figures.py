@@ -1,16 +1,16 @@
 """Keeps the figures on pages equal to those of results.json.
 
-A mark, which readers do not see, stands behind a figure, or behind a statement without one::
+A mark, which readers do not see, follows a figure, or a statement without one::
 
     two contexts are 1.8<!-- figure: contexts; ResNet-20*fit, two contexts; ratio wall --> times as fast
     two contexts are faster than one<!-- figure: contexts; LeNet*two contexts; ratio wall from 1.1 -->
 
-It names the part, cells of the row or the table's title (`*` stands for any text), and the column; "from 1.1 to 2" is
-what must hold for all rows that fit. What only looks like a figure, such as a limit, bears another mark::
+It names the part, cells of the row or the table's title (`*` matches any text), and the column; "from 1.1 to 2" must
+hold for all matching rows. Numbers that are not measured, such as limits, have another mark::
 
     files of 16 MB<!-- not measured: a limit --> and more
 
-Run: python -m benchmarks.figures    renews the figures and prints what no longer holds; so does a run that writes
+Run: python -m benchmarks.figures    updates the figures and prints failing statements; so does a run that writes
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MADE = (
     "docs/reference/environment.md",
     "docs/reference/errors.md",
 )
-"""Pages that are written before the site is built, from what is checked elsewhere."""
+"""Pages that are written before the site is built, from checked sources."""
 KEPT = ("docs/inside/decisions.md",)
-"""Pages whose figures are of prototypes: measured once, for a decision."""
+"""Pages with figures of prototypes, which were measured once for a decision."""
 
 MARK = re.compile(
     r"(?P<number>\d[\d,]*(?:\.\d+)?)?<!--\s+(?P<kind>figure|not measured):\s+(?P<what>.*?)\s+-->", re.DOTALL
@@ -63,11 +63,11 @@ CLAIM = re.compile(
     |\bas\sfast\sas\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""What says how fast something is, or how large."""
+"""Claims of speed or size."""
 
 
 def pages(root: Path) -> list[Path]:
-    """Return the pages that people write."""
+    """Return the pages that are written by hand."""
     found = [root / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
     found += sorted(root.glob("docs/**/*.md"))
     left_out = MADE + KEPT
@@ -77,7 +77,7 @@ def pages(root: Path) -> list[Path]:
 
 
 def rows(section: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the rows of a part's tables, by the names of their columns."""
+    """Yield the rows of a part's tables by column name."""
     for title, lines in section["tables"].items():
         if not lines:
             continue
@@ -87,13 +87,13 @@ def rows(section: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Figure:
-    """What a mark stands for.
+    """A marked figure.
 
     Attributes:
-        number: what the page says; "" for a statement without a number.
-        values: what the rows that fit have.
-        low: what each of them must reach.
-        high: what none of them may go beyond.
+        number: number on the page; "" for a statement without a number.
+        values: values of the matching rows.
+        low: lower bound of the values.
+        high: upper bound of the values.
     """
 
     number: str
@@ -103,10 +103,10 @@ class Figure:
 
     @classmethod
     def of(cls, mark: re.Match[str], results: Mapping[str, Any]) -> Figure:
-        """Look up what a mark names.
+        """Return the figure of a mark.
 
         Raises:
-            ValueError: it names nothing that there is; the text says what.
+            ValueError: there is no such figure; the message contains the reason.
         """
         part, *cells, last = re.split(r";\s+", " ".join(mark["what"].split()))
         if part not in results or not cells:
@@ -119,10 +119,10 @@ class Figure:
             if column in row and all(any(fnmatchcase(each, cell) for each in row.values()) for cell in cells)
         ]
         if not fitting:
-            raise ValueError(f"no row of {part!r} fits {'; '.join(cells)!r} and has a column {column!r}")
+            raise ValueError(f"no row of {part!r} matches {'; '.join(cells)!r} and has a column {column!r}")
         values = [float(row[column].partition(" ")[0].replace(",", "")) for row in fitting]
         if mark["number"] and len(set(values)) > 1:
-            raise ValueError(f"{len(values)} rows of {part!r} fit, which differ; name more cells")
+            raise ValueError(f"{len(values)} rows of {part!r} match, which differ; name more cells")
         if not mark["number"] and not (bounds["low"] or bounds["high"]):
             raise ValueError("a mark without a number in front needs bounds: COLUMN from X to Y")
         return cls(
@@ -131,31 +131,31 @@ class Figure:
 
     @property
     def text(self) -> str:
-        """The number that the page should have, rounded as the one that it has."""
+        """The number that the page should have, rounded like the current one."""
         return f"{self.values[0]:,.{len(self.number.partition('.')[2])}f}"
 
     def problem(self) -> str:
-        """Return what is wrong with it, "" if nothing is."""
+        """Return a problem, "" if there is none."""
         if self.number and self.number != self.text:
             return f"{self.number} is {self.text} in results.json; run python -m benchmarks.figures"
         out = [value for value in self.values if not self.low <= value <= self.high]
         if out:
-            return f"{', '.join(map(str, out))} in results.json: the statement holds no longer, write another one"
+            return f"{', '.join(map(str, out))} in results.json: the statement is no longer true, rewrite it"
         return ""
 
 
 def line_of(text: str, place: int) -> int:
-    """Return the number of the line of a place."""
+    """Return the line number of a position."""
     return text.count("\n", 0, place) + 1
 
 
 def without_code(text: str) -> str:
-    """Return a text with code replaced by as many other characters."""
+    """Return a text with code replaced by the same number of other characters."""
     return CODE.sub(lambda found: re.sub(r"[^\n]", "_", found[0]), text)
 
 
 def unmarked(text: str) -> Iterator[re.Match[str]]:
-    """Yield what looks like a figure and has no mark: each needs one of its own behind it, in its sentence."""
+    """Yield unmarked figures; each needs a mark after it in its sentence."""
     prose = without_code(text)
     plain = MARK.sub(lambda mark: re.sub(r"[^\n]", " ", mark[0]), prose)
     marks = list(MARK.finditer(prose))
@@ -163,7 +163,7 @@ def unmarked(text: str) -> Iterator[re.Match[str]]:
     ends = [mark.end() for mark in marks if mark["number"]]
     for claim in CLAIM.finditer(plain):
         if any(plain[end : claim.start()].strip() in ("", "times") for end in ends if end <= claim.start()):
-            continue  # as in "1.8 times as fast as": its number is marked
+            continue  # such as "1.8 times as fast as": its number is marked
         mark = next((start for start in free if start >= claim.end()), None)
         if mark is None or SENTENCE.search(plain, claim.end(), mark):
             yield claim
@@ -172,7 +172,7 @@ def unmarked(text: str) -> Iterator[re.Match[str]]:
 
 
 def check(page: Path, results: Mapping[str, Any], root: Path = ROOT) -> list[str]:
-    """Return what is wrong with the figures of a page: place, what it is, and what to do."""
+    """Return the problems of a page's figures: position, problem and advice."""
     text, place = page.read_text(encoding="utf-8"), page.relative_to(root).as_posix()
     wrong = []
     for mark in MARK.finditer(without_code(text)):
@@ -183,19 +183,19 @@ def check(page: Path, results: Mapping[str, Any], root: Path = ROOT) -> list[str
                 problem = f"{mark['what']}: {error}"
             wrong += [f"{place}:{line_of(text, mark.start())}: {problem}"] * bool(problem)
     wrong += [
-        f"{place}:{line_of(text, claim.start())}: {claim[0]!r} is typed by hand: put a mark behind it (see "
-        "benchmarks/figures.py), or say it without a figure"
+        f"{place}:{line_of(text, claim.start())}: {claim[0]!r} is typed by hand: add a mark after it (see "
+        "benchmarks/figures.py), or write it without a figure"
         for claim in unmarked(text)
     ]
     return wrong
 
 
 def renewed(text: str, results: Mapping[str, Any]) -> str:
-    """Return a page's text with the numbers of results; marks that name nothing keep theirs."""
+    """Return a page's text with the numbers of results; unknown marks keep theirs."""
     parts, end = [], 0
     for mark in MARK.finditer(without_code(text)):
         if mark["kind"] == "figure" and mark["number"]:
-            with contextlib.suppress(ValueError):  # which `check` tells
+            with contextlib.suppress(ValueError):  # which `check` reports
                 figure = Figure.of(mark, results)
                 parts += [text[end : mark.start()], figure.text]
                 end = mark.start() + len(figure.number)
@@ -203,7 +203,7 @@ def renewed(text: str, results: Mapping[str, Any]) -> str:
 
 
 def renew(root: Path, file: Path) -> list[str]:
-    """Write the figures of all pages anew by those of a file, and return what no longer holds."""
+    """Update the figures of all pages from a file, and return the problems."""
     results = json.loads(file.read_text(encoding="utf-8"))
     for page in pages(root):
         before = page.read_text(encoding="utf-8")
@@ -214,7 +214,7 @@ def renew(root: Path, file: Path) -> list[str]:
 
 
 def main() -> int:
-    """Renew the project's pages; return the exit status."""
+    """Update the project's pages; return the exit status."""
     problems = renew(ROOT, RESULTS)
     for each in problems:
         print(each)

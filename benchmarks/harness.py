@@ -1,7 +1,7 @@
-"""Measuring programs fairly: each in a process of its own, in turns, by wall and CPU time.
+"""Fair measurement of programs: each in its own process, in turns, by wall and CPU time.
 
-The parent holds a `Worker` per side and asks it for one round after the other with lines of JSON; a side answers from
-`sides.serve`. So all see the same noise from the rest of the machine, and each one's peak memory is its own.
+The parent has a `Worker` for each side and requests one round after the other with lines of JSON; a side answers from
+`sides.serve`. So all sides see the same noise of the machine, and peak memory is measured for each.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Worker:
     Args:
         side: name of a module of `benchmarks.sides`.
         arguments: its command line.
-        python: interpreter; None = this one.
-        before: what has another revision of dpmodule, which the side is to run: an interpreter, or a folder for this
-            interpreter; None = it runs what is here.
+        python: interpreter; None means this one.
+        before: source of another revision of dpmodule for the side: an interpreter, or a folder for this
+            interpreter; None means this revision.
         setting: instructions and threads.
     """
 
@@ -64,16 +64,16 @@ class Worker:
         self._apart = tempfile.TemporaryDirectory()
         python, path = python or sys.executable, [str(_ROOT), os.environ.get("PYTHONPATH", "")]
         if before is not None:
-            # the benchmarks alone, since dpmodule lies beside them here
+            # only the benchmarks, without dpmodule in the same folder
             Path(self._apart.name, "benchmarks").symlink_to(_ROOT / "benchmarks")
             python, path = (sys.executable, [before]) if os.path.isdir(before) else (before, [])
             path = [self._apart.name, *map(os.path.abspath, path)]
         environment = setting.environment(os.environ)
-        environment["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # compiling takes as long as the first time
+        environment["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # compiling is never cached
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-        # sides start from bytecode, as installed packages do
+        # sides start from bytecode, like installed packages
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        # what a side prints is of interest only when it dies
+        # the output of a side is only shown if it dies
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by close
         self._child = subprocess.Popen(
             [python, "-m", f"benchmarks.sides.{side}", *map(str, arguments)],
@@ -89,7 +89,7 @@ class Worker:
         """Send a request and wait for the answer.
 
         Raises:
-            RuntimeError: the side has died; the end of what it printed is in the text.
+            RuntimeError: the side died; the message contains the end of its output.
         """
         stdin, stdout = self._child.stdin, self._child.stdout
         if stdin is None or stdout is None:
@@ -114,7 +114,7 @@ class Worker:
         return self._child.pid
 
     def close(self) -> None:
-        """End the side by closing its input; kill it if it does not listen."""
+        """End the side by closing its input; kill it if it does not end."""
         if self._child.stdin is not None:
             self._child.stdin.close()
         try:
@@ -136,14 +136,14 @@ class Worker:
 
 @dataclass(frozen=True)
 class Session:
-    """How to measure.
+    """Settings of measurements.
 
     Attributes:
         rounds: measurements of each side.
-        quick: whether only to see that everything runs, on short epochs; targets are then not held.
-        against: interpreters by the package that they have, one of `PACKAGES`; see `Worker` for "before".
+        quick: True to only check that everything runs, on short epochs; targets are not checked.
+        against: interpreters by package, one of `PACKAGES`; see `Worker` for "before".
         setting: instructions and threads of all sides.
-        versions: of the packages that were looked for; None = their interpreter has none.
+        versions: versions of the requested packages; None if the interpreter lacks the package.
     """
 
     rounds: int = 7
@@ -154,11 +154,11 @@ class Session:
 
     @contextmanager
     def sides(self, **wanted: Sequence[Any]) -> Iterator[dict[str, Worker]]:
-        """Start sides and end them again.
+        """Run sides in a ``with`` block.
 
         Args:
             wanted: by name, (side, its arguments ...); a side whose name begins with a package of `PACKAGES` runs under
-                the interpreter given for that, and is left out where there is none.
+                the interpreter of that package, and is left out if there is none.
         """
         started: dict[str, Worker] = {}
         try:
@@ -174,7 +174,7 @@ class Session:
                 worker.close()
 
     def has(self, name: str) -> bool:
-        """Return whether a side of this name can be run."""
+        """Return True if a side of this name can run."""
         package = name.partition("_")[0]
         if package not in PACKAGES:
             return True
@@ -183,13 +183,15 @@ class Session:
         return self.python(package) is not None and self.versions.get(package, "") is not None
 
     def python(self, package: str) -> str | None:
-        """Return the interpreter that has a package, None where none is given."""
-        if package == "onnxruntime" and importlib.util.find_spec(package):  # this one may have it, too
+        """Return the interpreter of a package, or None."""
+        if package == "onnxruntime" and importlib.util.find_spec(
+            package
+        ):  # this interpreter may also have it
             return self.against.get(package, sys.executable)
         return self.against.get(package)
 
     def look(self) -> None:
-        """Find out the versions of all packages, and say of which there is none: those sides are left out."""
+        """Find the versions of all packages, and print the missing ones, whose sides are left out."""
         for package in PACKAGES:
             python = self.python(package)
             if python is None or package == "before" or package in self.versions:
@@ -197,18 +199,18 @@ class Session:
             self.versions[package] = _version(python, package)
             if self.versions[package] is None:
                 text = (
-                    f"--against {package}={python}: no Python with {package} is there; its rows are left out"
+                    f"--against {package}={python}: there is no Python with {package}; its rows are left out"
                 )
                 print(text, file=sys.stderr)
 
     @property
     def clock(self) -> str:
-        """The clock that counts."""
+        """The compared clock."""
         return self.setting.clock
 
     @property
     def settles(self) -> bool:
-        """Whether turns have to `settle`: there are threads besides the one that works."""
+        """True if turns must `settle`: there is more than one thread."""
         return self.setting.threads != "1"
 
     def short(self, count: int, least: int = 1) -> int:
@@ -216,16 +218,16 @@ class Session:
         return max(least, count // 10) if self.quick else count
 
     def repeated(self, count: int) -> int:
-        """Return how often to measure: a count, or as many rounds as there are if another revision is compared."""
+        """Return the number of measurements: a count, or the number of rounds if another revision is compared."""
         return max(count, self.rounds) if "before" in self.against else count
 
 
 PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "paddle", "onnxruntime", "before")
-"""What one may compare against with an interpreter of its own; "before" is another revision of dpmodule."""
+"""Packages to compare with, each with its interpreter; "before" is another revision of dpmodule."""
 UNLIMITED = ("dynet", "onnxruntime")
-"""Those that no setting keeps from using all of the processor's instructions."""
+"""Packages that ignore limits of the instruction set."""
 _DISTRIBUTIONS = {"dynet": "dyNET", "paddle": "paddlepaddle"}
-"""Names under which packages are installed, where they are others."""
+"""Names of distributions, if they differ from the package."""
 _PROBE = """
 import importlib.util, sys
 from importlib import metadata
@@ -241,7 +243,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def _version(python: str, package: str) -> str | None:
-    """Return the version of a package of an interpreter, None if either is missing; nothing is imported."""
+    """Return the version of a package of an interpreter, None if either is missing, without importing it."""
     name = _DISTRIBUTIONS.get(package, package)
     try:
         done = subprocess.run(
@@ -253,13 +255,13 @@ def _version(python: str, package: str) -> str | None:
 
 
 def with_before(wanted: Mapping[str, Sequence[Any]], *names: str) -> dict[str, Sequence[Any]]:
-    """Return sides, and those of the names given once more for another revision, called "before_" and the name."""
+    """Return sides, with copies of the named ones for another revision, named "before_" and the name."""
     return {**wanted, **{f"before_{name}": wanted[name] for name in names}}
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle and the quartiles of some measurements."""
+    """Median and quartiles of measurements."""
 
     median: float
     low: float
@@ -279,10 +281,10 @@ class Spread:
 
 
 def check_before(before: str) -> None:
-    """Make sure that another revision of dpmodule is found, and is another.
+    """Check that another revision of dpmodule exists and differs.
 
     Raises:
-        SystemExit: it is not.
+        SystemExit: it does not.
     """
     homes = []
     for each in (None, before):
@@ -293,7 +295,7 @@ def check_before(before: str) -> None:
 
 
 def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Spread:
-    """Summarize theirs / ours round by round, so that a slow phase of the machine counts on both sides."""
+    """Summarize theirs / ours round by round, so that a slow phase of the machine affects both sides."""
     return Spread.of([a / b for a, b in zip(theirs, ours, strict=True)])
 
 
@@ -303,11 +305,11 @@ def in_turns(
     """Return the times of every side, one per round; each round begins with another side.
 
     Args:
-        sides: by name, what makes one measurement and returns milliseconds by clock, and may be more.
+        sides: functions by name that make one measurement and return milliseconds by clock.
         rounds: measurements of each.
-        warm: how many further ones come first and are dropped.
-        settle: whether one more is dropped in each turn, while which threads of the side before come to rest, that
-            looked out for more work, and this side's wake up.
+        warm: number of further rounds that come first and are dropped.
+        settle: True to drop one more measurement in each turn, during which the spinning threads of the previous side
+            go to sleep and those of this side wake up.
     """
     found: dict[str, Times] = {name: {"wall": [], "cpu": []} for name in sides}
     names = list(sides)
@@ -328,16 +330,15 @@ def agreement(
     first: Callable[[str, tuple[int, ...]], np.ndarray],
     tolerance: float,
 ) -> str:
-    """Let every side train a little from the same weights, and say how far the first one is from the others.
+    """Train every side briefly from the same weights, and return the difference of the first one from the others.
 
     Args:
-        sides: by name, what trains, saves parameters (and "predictions") as an npz file of the name given, and returns
-            losses.
+        sides: functions by name that train, save parameters (and "predictions") to an npz file, and return losses.
         first: first value of a parameter, from its name and shape.
-        tolerance: how far parameters may be apart, as a share of how far training has moved them.
+        tolerance: maximum difference of parameters, as a fraction of their change by training.
 
     Raises:
-        SystemExit: they are further apart.
+        SystemExit: they differ by more.
     """
     losses, values = {}, {}
     with tempfile.TemporaryDirectory() as folder:
@@ -362,5 +363,5 @@ def agreement(
     if len(losses[own]):
         text += f"; after {len(losses[own])} batches losses to {by_loss:.1g}, parameters to {by_value:.1g}"
     if not (by_loss <= 1e-4 and by_value <= tolerance and by_output <= 1e-4):
-        raise SystemExit(f"they compute something else: {text}")
+        raise SystemExit(f"the results differ: {text}")
     return text

@@ -1,4 +1,4 @@
-"""The part about Hogwild training alone: `python -m benchmarks.hogwild` is `python -m benchmarks hogwild`."""
+"""Only the part about Hogwild training: `python -m benchmarks.hogwild` is `python -m benchmarks hogwild`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that a bag of words and wide & deep can learn from, written as MultiSlot text."""
+"""Training data of a bag of words and of wide & deep as MultiSlot text."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from .hogwild_tasks import FIELDS, NUMBERS, ROWS, VOCABULARY, Lines, Task
 __all__ = ["lines", "write"]
 
 HEAD = 3.7
-"""How many of the most frequent words are about equally frequent."""
+"""Number of the most frequent words, which are about equally frequent."""
 
 POLAR, FIRST_POLAR = 5_000, 200
-"""Words that a class prefers to the other, so many for each, from this one on, those of the classes in turn."""
+"""Words that one class prefers, the same number for each class, alternating from this one on."""
 
 
 def lines(task: Task, count: int, seed: int) -> Lines:
-    """Return made-up examples.
+    """Return synthetic examples.
 
     Args:
         task: the task.
-        count: how many.
-        seed: of the examples; what is to be learned is always the same.
+        count: number of examples.
+        seed: seed of the examples; the learned function is always the same.
     """
     rng = np.random.default_rng(seed)
     return _documents(rng, count) if task.net == "bow" else _clicks(rng, count)
 
 
 def _ranks(rng: np.random.Generator, count: int, shape: int | tuple[int, ...]) -> np.ndarray:
-    """Return random ranks below `count` by Zipf's law: rank r has a share of about 1 / (r + HEAD)."""
+    """Return random ranks below `count` by Zipf's law: rank r has a probability of about 1 / (r + HEAD)."""
     return (HEAD * ((count / HEAD + 1) ** rng.random(shape) - 1)).astype(np.int64)
 
 
 def _documents(rng: np.random.Generator, count: int) -> Lines:
-    """Return documents of about 230 words; one word in ten tells the class, rightly three times of four."""
+    """Return documents of about 230 words; one word in ten indicates the class, correctly in three of four cases."""
     labels = rng.integers(0, 2, count)
     lengths = np.clip(rng.lognormal(5.25, 0.6, count), 10, 2500).astype(np.int64)
     document = np.repeat(np.arange(count), lengths)
@@ -77,6 +77,6 @@ def write(folder: Path, task: Task, count: int, files: int, seed: int = 1) -> li
 
 
 def _texts(values: np.ndarray, offsets: np.ndarray) -> list[str]:
-    """Return a slot's text in each line: how many values, and the values."""
+    """Return the text of a slot in each line: the number of values, and the values."""
     words, bounds = list(map(str, values.tolist() if values.dtype == np.int64 else values)), offsets.tolist()
     return [f"{end - begin} {' '.join(words[begin:end])}" for begin, end in zip(bounds, bounds[1:])]

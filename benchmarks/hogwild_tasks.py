@@ -1,6 +1,6 @@
-"""What both sides of Hogwild training learn: slots, sizes, first weights, and predictions from parameters.
+"""Tasks of Hogwild training for both sides: slots, sizes, first weights, and predictions from parameters.
 
-This comes from NumPy alone, as workloads.py does, so that each side's memory is its own; Paddle runs it too.
+It only needs NumPy, like workloads.py, so that memory is measured for each side; Paddle also runs it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VOCABULARY, WIDTH, HIDDEN = 90_000, 128, (128, 96)
 ROWS, FIELDS, NUMBERS, FACTORS, DEEP = 1_000_000, 26, 13, 16, (128, 64)
 
 EPSILON = 1e-10
-"""What AdaGrad adds to the root of the sum of squares; so little that it does not matter how it is added."""
+"""Epsilon of AdaGrad; so small that the formula does not matter."""
 
 Lines = dict[str, tuple[np.ndarray, np.ndarray]]
 """Values and offsets, (N + 1,), by slot."""
@@ -41,9 +41,9 @@ class Slot:
     """A slot of a line.
 
     Attributes:
-        name: of the input that it feeds.
+        name: name of its input.
         type: "uint64" or "float".
-        is_dense: whether each line has as many values.
+        is_dense: True if each line has the same number of values.
     """
 
     name: str
@@ -53,16 +53,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class Task:
-    """A network, how it learns, and from how much.
+    """A network, its optimizer and its number of examples.
 
     Attributes:
         net: "bow", a bag of words, or "wide", wide & deep.
-        title: how reports call it.
-        optimizer: its name here.
+        title: title in reports.
+        optimizer: name of the optimizer.
         learning_rate: its step size.
         examples: lines of an epoch, which is one measurement.
-        targets: (must, aim) of Paddle's time over ours, natively, with one worker and with two.
-        generic: the same for worker processes; None = recorded only.
+        targets: (must, aim) of Paddle's time over ours with the native engine, with one worker and with two.
+        generic: the same for worker processes; None if only recorded.
     """
 
     net: str
@@ -124,7 +124,7 @@ def first_weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def predict(task: Task, weights: Mapping[str, np.ndarray], lines: Lines) -> np.ndarray:
-    """Return the scores of class 1, larger than 0 where it is the likelier one.
+    """Return the scores of class 1, positive if it is likelier.
 
     Shape:
         scores: (N,), float32.
@@ -156,7 +156,7 @@ def _through(
 
 
 def area(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Return the area under the ROC curve: how often a score of class 1 is above one of class 0."""
+    """Return the area under the ROC curve: the probability that a score of class 1 exceeds one of class 0."""
     order = np.argsort(scores, kind="stable")
     ranks = np.empty(len(scores))
     ranks[order] = np.arange(1, len(scores) + 1)

@@ -1,9 +1,9 @@
-"""The kernels that a program of dpmodule calls: recorded once, and called again with nothing in between.
+"""Recording and replay of the kernels that a program of dpmodule calls, without the code between them.
 
-A kernel is what torch's dispatcher gets below autograd, or a function of the native extension that gets addresses of
-tensors. A recording is a list of calls and of where their tensors lie. It keeps no tensor alive, so the program runs as
-it does without. Called again, the calls work on memory of their own, with the contents that the recorded ones found;
-what they make is new memory, as it was, and goes after its last reader.
+A kernel is an operator of torch's dispatcher below autograd, or a function of the native extension that receives
+addresses of tensors. A recording is a list of calls and of the memory of their tensors. It keeps no tensor alive, so it
+does not change the program. The replay uses its own memory with the recorded contents; results are new memory, which is
+freed after its last reader.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from dpmodule import native
 __all__ = ["Recording", "Replay", "recorded"]
 
 _UNWRITTEN = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
-"""Operators whose results hold nothing yet."""
+"""Operators with uninitialized results."""
 _BINDINGS: Mapping[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten.new_empty.default: torch.Tensor.new_empty
 }
-"""What takes sizes in half the time in which operators do."""
+"""Functions that parse sizes in half the time of the operators."""
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Where a tensor's numbers lie.
+    """Memory layout of a tensor.
 
     Attributes:
-        block: number of its memory, in the order of first use.
+        block: number of its memory block, in the order of first use.
         dtype: type of the numbers.
         shape: the tensor's shape.
         strides: the tensor's strides.
-        offset: how many numbers come before the first one.
+        offset: number of numbers before the first one.
     """
 
     block: int
@@ -54,34 +54,34 @@ class _Window:
 
     @property
     def place(self) -> tuple[int, torch.dtype, int]:
-        """Where it begins."""
+        """Offset of the first number."""
         return self.block, self.dtype, self.offset
 
     def on(self, storage: torch.UntypedStorage) -> torch.Tensor:
-        """Return a tensor that lies so in some memory."""
+        """Return a tensor with this layout in a memory block."""
         return torch.empty(0, dtype=self.dtype).set_(storage, self.offset, self.shape, self.strides)
 
 
 @dataclass(frozen=True)
 class _Address:
-    """Stands for the address of a tensor's first number."""
+    """Placeholder of the address of a tensor's first number."""
 
     window: _Window
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a kernel, with windows and addresses in place of tensors and of numbers.
+    """A call of a kernel, with windows and addresses instead of tensors and numbers.
 
     Attributes:
         name: name of the kernel.
-        function: what is called.
+        function: the called function.
         args: its arguments.
         kwargs: its arguments by name.
-        result: what it returned.
+        result: its result.
         writes: blocks whose contents it may have changed.
-        looks: whether all that it returned are views of memory that was there, which it left as it was.
-        grad: whether gradients were being recorded, by which some kernels choose what they keep.
+        looks: True if it only returned views of existing memory and wrote nothing.
+        grad: True if gradients were recorded, which determines what some kernels save.
     """
 
     name: str
@@ -95,14 +95,14 @@ class _Call:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return lists and tuples with their elements changed, else what `change` makes of the value."""
+    """Return a value, or the elements of lists and tuples, mapped by `change`."""
     if isinstance(value, (list, tuple)):
         return type(value)(_mapped(each, change) for each in value)
     return change(value)
 
 
 def _windows(value: Any) -> Iterator[_Window]:
-    """Yield the windows in a value, those of addresses, too."""
+    """Yield the windows in a value, including those of addresses."""
     if isinstance(value, (list, tuple)):
         for each in value:
             yield from _windows(each)
@@ -113,7 +113,7 @@ def _windows(value: Any) -> Iterator[_Window]:
 
 
 def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """Return a copy of some memory, of which no recording hears."""
+    """Return a copy of memory that is not recorded."""
     size = storage.nbytes()
     made = torch.UntypedStorage(size)
     ctypes.memmove(made.data_ptr(), storage.data_ptr(), size)
@@ -121,14 +121,14 @@ def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
 
 
 class _Block:
-    """Some memory that calls were seen to use, which this does not keep.
+    """A memory block that calls used, held by a weak reference.
 
     Args:
         storage: the memory.
-        first: its contents before the first call that used it; None: a call made it.
+        first: its contents before its first use; None if a call created it.
 
     Attributes:
-        last: the window by which it was used last.
+        last: the window of its last use.
     """
 
     def __init__(self, storage: torch.UntypedStorage, first: torch.UntypedStorage | None) -> None:
@@ -137,18 +137,18 @@ class _Block:
         self.last: _Window | None = None
 
     def now(self) -> torch.UntypedStorage | None:
-        """Return the memory, None if it is gone."""
+        """Return the memory, None if it is freed."""
         found: torch.UntypedStorage | None = torch.UntypedStorage._new_with_weak_ptr(self._watch.cdata)
         return found
 
 
 class Recording(TorchDispatchMode):
-    """Notes the calls of kernels while it is active.
+    """Mode that records calls of kernels.
 
     Attributes:
-        calls: what was called.
-        blocks: the memory that it used.
-        results: a window on each block that was written and outlives the recording, and what is seen through it.
+        calls: the calls.
+        blocks: the memory blocks.
+        results: a window on each written block that outlives the recording, and its contents.
     """
 
     def __init__(self) -> None:
@@ -165,10 +165,10 @@ class Recording(TorchDispatchMode):
         return frozenset[int]().union(*(call.writes for call in self.calls))
 
     def _window(self, made: bool, value: Any) -> Any:
-        """Return where a tensor lies; other values, and tensors of a layout of the library's own, as they are.
+        """Return the window of a tensor; return other values, and tensors of private layouts, unchanged.
 
         Args:
-            made: whether memory that is not known yet was made by a call.
+            made: True if a call created unknown memory.
             value: the value.
         """
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
@@ -183,7 +183,7 @@ class Recording(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call an operator, and note it."""
+        """Call an operator, and record it."""
         given = _mapped(tuple(args), partial(self._window, False))
         named = {name: _mapped(value, partial(self._window, False)) for name, value in (kwargs or {}).items()}
         known = len(self.blocks)
@@ -201,13 +201,13 @@ class Recording(TorchDispatchMode):
         return found
 
     def data_ptr(self, original: Callable[[torch.Tensor], int], tensor: torch.Tensor) -> int:
-        """Return the address of a tensor, and note whose it is."""
+        """Return the address of a tensor, and record its owner."""
         found = original(tensor)
         self._addresses[found] = self._window(False, tensor)
         return found
 
     def native(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of the extension, and note it if it gets addresses of tensors."""
+        """Call a function of the extension, and record it if it receives addresses of tensors."""
 
         def placed(value: Any) -> Any:
             is_address = type(value) is int and value in self._addresses
@@ -226,7 +226,7 @@ class Recording(TorchDispatchMode):
             self.blocks[window.block].last = window
 
     def end(self) -> None:
-        """Keep what was written and is still there."""
+        """Store the written blocks that still exist."""
         for number in sorted(self.written):
             block = self.blocks[number]
             storage = block.now()
@@ -243,7 +243,7 @@ def recorded() -> Iterator[Recording]:
         for name, function in functions:
             patched = mock.patch.object(native.core, name, partial(recording.native, name, function))
             stack.enter_context(patched)
-        asked = lambda tensor: recording.data_ptr(original, tensor)  # noqa: E731  # a partial is no method
+        asked = lambda tensor: recording.data_ptr(original, tensor)  # noqa: E731  # a partial is not a method
         stack.enter_context(mock.patch.object(torch.Tensor, "data_ptr", asked))
         stack.enter_context(recording)
         yield recording
@@ -252,10 +252,10 @@ def recorded() -> Iterator[Recording]:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of the function that calls again.
+    """A line of the replay function.
 
     Attributes:
-        call: what is called.
+        call: the call.
         text: the line.
         reads: variables that it reads.
         made: variables that it assigns.
@@ -268,15 +268,15 @@ class _Line:
 
 
 class _Writer:
-    """Writes the calls of a recording as one Python function without a loop.
+    """Writer of one Python function with the calls of a recording.
 
     Args:
-        recording: what was recorded.
+        recording: the recording.
 
     Attributes:
-        names: what the function finds by name.
-        given: the tensors that it is handed, and their names in it.
-        lines: what it does, without views that nobody reads.
+        names: globals of the function.
+        given: tensors that it receives, and their names.
+        lines: its lines, without unused views.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -307,7 +307,7 @@ class _Writer:
         return name
 
     def _variable(self, window: _Window) -> str:
-        """Return the name of a tensor that lies so."""
+        """Return the name of the tensor of a window."""
         if window.block in self._outside:
             return self.given.setdefault(window, f"g{len(self.given)}")
         self._reads.add(self._current[window])
@@ -324,7 +324,7 @@ class _Writer:
         return self._constant(value)
 
     def _target(self, result: Any, made: list[str]) -> str:
-        """Return what a result is assigned to."""
+        """Return the target of a result."""
         if isinstance(result, (list, tuple)) and result:
             return "(" + "".join(f"{self._target(each, made)}, " for each in result) + ")"
         if isinstance(result, _Window) and not self._is_there(result):
@@ -344,7 +344,7 @@ class _Writer:
         return _Line(call, f"{target} = {text}" if made else text, reads, made)
 
     def _used(self, lines: Sequence[_Line]) -> tuple[list[_Line], list[list[str]]]:
-        """Return the lines that are needed, and the variables that nobody reads after each."""
+        """Return the required lines, and the variables that are unused after each."""
         needed, found = set(self._results), []
         for line in reversed(lines):
             if not line.call.looks or needed.intersection(line.made):
@@ -358,7 +358,7 @@ class _Writer:
         """Return the function, `run(given)`, which returns the results.
 
         Args:
-            timed: whether it is also given `tick`, which it calls with the time after each call.
+            timed: True to also pass `tick`, which it calls with the time after each call.
         """
         body, grad = ["(" + "".join(f"{name}, " for name in self.given.values()) + ") = given"], False
         for line, gone in zip(self.lines, self._gone):
@@ -375,14 +375,14 @@ class _Writer:
 
 
 class Replay:
-    """Calls again what was recorded.
+    """Replay of a recording.
 
     Args:
         recording: the calls.
 
     Attributes:
-        called: names of the kernels in their order; views that no kernel reads, or of memory that was there before the
-            recording, are made beforehand.
+        called: names of the kernels in order; views that no kernel reads, or of memory from before the recording, are
+            created beforehand.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -396,27 +396,27 @@ class Replay:
         self._changed = [(own[number], found[number]) for number in recording.written & found.keys()]
 
     def restore(self) -> None:
-        """Give the memory that was there before the recording the contents that it had."""
+        """Restore the contents of memory from before the recording."""
         for storage, first in self._changed:
             storage.copy_(first)
 
     def run(self) -> list[torch.Tensor]:
-        """Make all calls; return what they have written and is left."""
+        """Make all calls; return the written tensors that still exist."""
         with torch.no_grad():
             return self._run(self._given)
 
     def times(self) -> list[float]:
-        """Make all calls; return the seconds of each, which hold a look at the clock."""
+        """Make all calls; return the seconds of each, including reading the clock."""
         ticks = [time.perf_counter()]
         with torch.no_grad():
             self._timed(self._given, ticks.append)
         return [after - before for before, after in zip(ticks, ticks[1:])]
 
     def apart(self) -> float:
-        """Make all calls; return how far what they have written is from what was recorded.
+        """Make all calls; return the difference of the written tensors from the recorded ones.
 
         Returns:
-            The largest difference, as a share of the largest number of its tensor; NaN where one is.
+            The largest difference relative to the largest number of its tensor; NaN if there is one.
         """
         self.restore()
         found = [
@@ -428,7 +428,7 @@ class Replay:
 
 
 def _compiled(writer: _Writer, timed: bool) -> Callable[..., list[torch.Tensor]]:
-    """Return the function that a writer has written."""
+    """Return the compiled function of a writer."""
     names = dict(writer.names)
     exec(compile(writer.source(timed), "<kernels>", "exec"), names)
     run: Callable[..., list[torch.Tensor]] = names["run"]

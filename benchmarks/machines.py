@@ -1,7 +1,7 @@
-"""Figures by processor and setting: each has a file in `machines/`, and the report a column.
+"""Figures by processor and setting, each in a file of `machines/` and a column of the report.
 
-A file holds what was measured on (processor, cores, instruction sets, threads, versions of libraries) and the sections
-of the report as they are in results.json.
+A file contains the environment (processor, cores, instruction sets, threads, versions of libraries) and the sections of
+the report as in results.json.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .settings import ISAS, Setting, processor
 __all__ = ["PARTS", "columns", "keep", "known"]
 
 PARTS = ("fit", "bucketing", "kernels", "autobatch")
-"""Parts whose figures are kept by processor."""
+"""Parts with figures by processor."""
 VERSION = 1
-"""Of the files' form."""
+"""Version of the file format."""
 
 _ABOUT = """\
 ## Processors and settings
@@ -32,8 +32,8 @@ one thread, wall time with default threads, of which each library chooses the nu
 the same side, and the second one counts: threads look out for more work for a while after their side's turn, and sleep
 until the next. "AVX2" means that all sides do without what the processor has beyond it: `--isa` sets
 ONEDNN_MAX_CPU_ISA, ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS, OPENBLAS_CORETYPE and DPMODULE_ISA; on AMD's
-processors MKL does not heed its one, and computes as it does without. ONNX Runtime, DyNet and the compiler behind
-`torch.compile` know no such setting and are left out where it takes instructions away. PyTorch is the plain loop that
+processors MKL does not heed its one, and computes as it does without. ONNX Runtime, DyNet and the compiler of
+`torch.compile` have no such setting and are left out where it takes instructions away. PyTorch is the plain loop that
 was fastest with the column's setting.
 """
 
@@ -43,10 +43,10 @@ def _name(about: Mapping[str, Any]) -> str:
 
 
 def known(folder: Path) -> list[dict[str, Any]]:
-    """Return what the files of a folder hold, by the names of files.
+    """Return the contents of the files of a folder by file name.
 
     Raises:
-        ValueError: a file has another form; the text names it.
+        ValueError: a file has another version; the message names it.
     """
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -57,20 +57,20 @@ def known(folder: Path) -> list[dict[str, Any]]:
         version = each.get("version") if isinstance(each, dict) else None
         if version != VERSION:
             raise ValueError(
-                f"{path}: expected version {VERSION} of the form, found {version}; measure again without the file"
+                f"{path}: expected version {VERSION}, found {version}; measure again without the file"
             )
         found.append(each)
     return found
 
 
 def keep(folder: Path, setting: Setting, versions: Mapping[str, str], parts: Mapping[str, Any]) -> Path:
-    """Put sections into the file of this processor and a setting; those of other parts stay.
+    """Write sections to the file of this processor and a setting; other parts are kept.
 
     Args:
-        folder: where the files are.
-        setting: how all sides computed.
-        versions: of the packages that were compared with.
-        parts: sections by part, as JSON holds them.
+        folder: folder of the files.
+        setting: setting of all sides.
+        versions: versions of the compared packages.
+        parts: sections by part, in JSON form.
     """
     model, flags = processor()
     own = {name: metadata.version(name) for name in ("torch", "numpy")}
@@ -98,7 +98,7 @@ def keep(folder: Path, setting: Setting, versions: Mapping[str, str], parts: Map
 
 
 def _ratios(about: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield what was compared with whom, and the median that counts."""
+    """Yield the comparisons (workload and other side) and their medians."""
     column = {"cpu": "ratio CPU", "wall": "ratio wall"}[about["clock"]]
     for part in PARTS:
         for lines in about["parts"].get(part, {}).get("tables", {}).values():
@@ -110,12 +110,12 @@ def _ratios(about: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _who(against: str) -> str:
-    """Return whom a row compares with, without the way of PyTorch that was fastest there."""
+    """Return the other side of a row, without the variant of PyTorch that was fastest."""
     return re.sub(r"^(PyTorch by hand|PyTorch)\b.*", r"\1", against)
 
 
 def columns(folder: Path) -> str:
-    """Return the part of the report that has a column for each file, "" where there is none."""
+    """Return the part of the report with a column for each file, "" if there are none."""
     found = known(folder)
     if not found:
         return ""
@@ -130,7 +130,7 @@ def columns(folder: Path) -> str:
 
 
 def _note(about: Mapping[str, Any]) -> str:
-    """Return what a column was measured with."""
+    """Return the description of a column."""
     has = ", ".join(ISAS[isa].title for isa in about["instructions"]) or "other instructions"
     libraries = ", ".join(f"{library} {version}" for library, version in about["libraries"].items())
     lines = [f"- {_name(about)}. The processor has {has}; {libraries}."]

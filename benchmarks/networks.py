@@ -1,6 +1,6 @@
 """The networks as symbols, for dpmodule and for MXNet alike: every function takes the package as `mx`.
 
-This file also runs under Python 3.8, where MXNet 1.9.1 lives.
+This file also runs under Python 3.8, with MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def resnet50(mx: Any, classes: int) -> Any:
 
 
 def lstm(mx: Any, classes: int) -> Any:
-    """Return an LSTM of 16 units, unrolled over 35 steps cell by cell, that names a class at every step."""
+    """Return an LSTM of 16 units, unrolled over 35 steps cell by cell, that predicts a class at every step."""
     cell = mx.rnn.LSTMCell(16, prefix="lstm_l0_")
     net, _ = cell.unroll(35, inputs=mx.sym.Variable("data"), merge_outputs=True, layout="NTC")
     net = mx.sym.FullyConnected(mx.sym.Reshape(net, shape=(-1, 16)), num_hidden=classes, name="fc")

@@ -1,7 +1,7 @@
-"""The 60 operators that MXNet programs use most, at sizes of real nets; plain data, so that any side can read it.
+"""The 60 operators that MXNet programs use most, at sizes of real nets; plain data for all sides.
 
-A case is (operator, inputs, attributes, gradients, torch): the public name under `mx.nd` and `mx.sym` ("_internal."
-in front where it has none), the shape and kind of each input, the attributes, the positions of the inputs that get a
+A case is (operator, inputs, attributes, gradients, torch): the public name under `mx.nd` and `mx.sym` (with the prefix
+"_internal." if it has none), the shape and kind of each input, the attributes, the positions of the inputs that get a
 gradient, and the bare torch call as an expression of the inputs x0, x1, ...
 """
 
@@ -138,7 +138,7 @@ CASES: list[tuple[Any, ...]] = [
     ),
     _one("softmax", "torch.softmax(x0, -1)", shape=(64, 1000)),
 ]
-"""In the order of use; `shape_to` stands for `shape` where that is an attribute."""
+"""In the order of use; `shape_to` replaces `shape` if that is an attribute."""
 
 SMALL: list[tuple[str, str]] = [
     ("nd.relu(x)", "torch.relu(x)"),
@@ -154,14 +154,14 @@ SMALL: list[tuple[str, str]] = [
         "torch.conv2d(i, k)",
     ),
 ]
-"""Calls on arrays so small that only the way to the operator counts, and the same in torch.
+"""Calls on tiny arrays, which measure overhead, and the same in torch.
 
 x, w: (2, 2); b: (2,); i: (1, 1, 2, 2); k: (1, 1, 1, 1).
 """
 
 
 def make_inputs(inputs: list[tuple[str, Any]]) -> list[Any]:
-    """Return NumPy arrays for a case: numbers in 0.1..1, or whole numbers below 10."""
+    """Return NumPy arrays for a case: numbers in 0.1..1, or integers below 10."""
     import numpy as np
 
     random = np.random.RandomState(0)

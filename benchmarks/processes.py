@@ -1,4 +1,4 @@
-"""CPU time and memory of a process and of all that it has started, read from outside."""
+"""CPU time and memory of a process and its descendants."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["PeakMemory", "cpu_s", "family", "memory_mb"]
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and its descendants that live now."""
+    """Return a process and its living descendants."""
     parents: dict[int, int] = {}
     for each in filter(str.isdigit, os.listdir("/proc")):
         text = _read(f"/proc/{each}/stat")
         if text:
             parents[int(each)] = int(text.rpartition(")")[2].split()[1])
     found = [pid]
-    for parent in found:  # which grows meanwhile
+    for parent in found:  # grows in the loop
         found += [child for child, its in parents.items() if its == parent]
     return found
 
@@ -28,17 +28,17 @@ def cpu_s(pid: int) -> float:
     """Return the seconds of CPU time of all threads of a process and its living descendants."""
     found = 0.0
     for each in family(pid):
-        clock = (~each << 3) | 2  # the number of the clock of that process, as clock_getcpuclockid finds it
-        with contextlib.suppress(OSError):  # which says that the process has ended
+        clock = (~each << 3) | 2  # number of the process's clock, as in clock_getcpuclockid
+        with contextlib.suppress(OSError):  # the process has ended
             found += time.clock_gettime(clock)
     return found
 
 
 def memory_mb(pid: int) -> float:
-    """Return the memory that a process and its descendants hold now, in MB.
+    """Return the current memory of a process and its descendants in MB.
 
-    Pages that they share count once: of anonymous and of shared memory each process has its part of a page. Files that
-    are mapped, which are libraries, count as those of the process that has most of them, since strangers map them too.
+    Shared pages count once: each process has a fraction of a page of anonymous or shared memory. Mapped files, which
+    are libraries, count as in the process with most of them, since other processes map them as well.
     """
     own, mapped = 0, 0
     for each in family(pid):
@@ -50,7 +50,7 @@ def memory_mb(pid: int) -> float:
 
 
 def _read(path: str) -> str:
-    """Return what a file of /proc says, nothing if its process has ended."""
+    """Return the content of a file of /proc, empty if its process has ended."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -59,14 +59,14 @@ def _read(path: str) -> str:
 
 
 class PeakMemory:
-    """The most memory that a process and its descendants hold within a block, in MB.
+    """Peak memory of a process and its descendants within a block, in MB.
 
     Args:
         pid: the process.
-        every_s: how often it is looked at, in seconds.
+        every_s: polling interval in seconds.
 
     Attributes:
-        mb: the most that was seen.
+        mb: the maximum.
     """
 
     def __init__(self, pid: int, every_s: float = 0.02) -> None:

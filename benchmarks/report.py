@@ -1,4 +1,4 @@
-"""Figures as they come, held against targets, kept as JSON and written as Markdown."""
+"""Figures and targets of the benchmarks, stored as JSON and written as Markdown."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ taken:
 
 
 BEFORE = "Before and now"
-"""Title of the tables in which another revision is compared."""
+"""Title of the tables that compare with another revision."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A figure that was to be reached.
+    """A figure with its target.
 
     Attributes:
-        what: what was measured.
+        what: description of the figure.
         value: the figure.
-        must: what it must be.
-        aim: what it should be.
-        at_most: whether these are upper bounds.
+        must: required bound.
+        aim: desired bound.
+        at_most: True if these are upper bounds.
     """
 
     what: str
@@ -62,7 +62,7 @@ class Target:
     at_most: bool = False
 
     def meets(self, bound: float) -> bool:
-        """Return whether the figure is on the right side of a bound."""
+        """Return True if the figure meets a bound."""
         return self.value <= bound if self.at_most else self.value >= bound
 
     def __str__(self) -> str:
@@ -78,9 +78,9 @@ class Section:
 
     Attributes:
         title: heading.
-        about: what its figures are, in Markdown.
+        about: description of its figures in Markdown.
         tables: lines of Markdown tables, by their titles.
-        targets: figures held against targets.
+        targets: figures with targets.
         notes: remarks.
         where: the machine and the session.
     """
@@ -93,19 +93,19 @@ class Section:
     where: str = ""
 
     def note(self, text: str) -> None:
-        """Show a remark and keep it."""
+        """Print and store a remark."""
         print(text, flush=True)
         self.notes.append(text)
 
     def hold(self, what: str, value: float, bounds: Any, at_most: bool = False) -> str:
-        """Hold a figure against (must, aim) and return the verdict; "recorded" where there are none."""
+        """Compare a figure with (must, aim) and return the verdict; "recorded" without targets."""
         if bounds is None:
             return "recorded"
         self.targets.append(Target(what, value, *bounds, at_most=at_most))
         return str(self.targets[-1])
 
     def row(self, table: str, **cells: Any) -> None:
-        """Show a line of a table and keep it; the first one makes the header from its names ("_" = space)."""
+        """Print and store a line of a table; the names of the first one are the header ("_" is a space)."""
         lines = self.tables.setdefault(table, [])
         if not lines:
             lines += [
@@ -128,12 +128,12 @@ class Section:
         """Add a comparison of times.
 
         Args:
-            what: what was run.
+            what: description of the workload.
             ours: our times.
-            name: whose the others are.
-            theirs: their times, of the same rounds.
-            bounds: (must, aim) of theirs / ours; None = recorded only.
-            clock: which clock counts.
+            name: name of the other side.
+            theirs: times of the other side in the same rounds.
+            bounds: (must, aim) of theirs / ours; None to only record it.
+            clock: the compared clock.
             table: title of the table.
         """
         by = {each: ratio(theirs[each], ours[each]) for each in ("cpu", "wall")}
@@ -153,14 +153,14 @@ class Section:
     def before(
         self, what: str, found: Mapping[str, Times], name: str = "ours", clock: str = "cpu", unit: float = 1.0
     ) -> None:
-        """Add a comparison with another revision, if it was measured: it must not have been surely faster.
+        """Add a comparison with another revision, if measured, which must not be significantly faster.
 
         Args:
-            what: what was run.
-            found: times by side, of the same rounds; those of the other revision are called "before_" and the name.
+            what: description of the workload.
+            found: times by side in the same rounds; those of the other revision are named "before_" and the name.
             name: the side.
-            clock: which clock counts, where both were read.
-            unit: how many of its units a millisecond has.
+            clock: the compared clock, if both were measured.
+            unit: number of its units in a millisecond.
         """
         then, now = found.get(f"before_{name}"), found.get(name)
         if not then or not now:
@@ -188,7 +188,7 @@ class Section:
 
 
 def machine(rounds: int) -> str:
-    """Return what the figures were taken on, and how busy it was."""
+    """Return a description of the machine and its load."""
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, torch "
         f"{metadata.version('torch')}, {rounds} rounds; jobs that wanted a core (load average): "
@@ -197,7 +197,7 @@ def machine(rounds: int) -> str:
 
 
 def render(sections: Mapping[str, Section]) -> str:
-    """Return the tables, those of all targets at the top."""
+    """Return the tables, with that of all targets first."""
     targets = [target for section in sections.values() for target in section.targets]
     met = sum(target.meets(target.must) for target in targets)
     lines = [f"## Targets\n\n{met} of {len(targets)} met.\n", "| figure | value | target |", "|---|---|---|"]
@@ -206,17 +206,17 @@ def render(sections: Mapping[str, Section]) -> str:
 
 
 def data_of(path: Path) -> Path:
-    """Return where the figures of a report lie."""
+    """Return the path of a report's figures."""
     return path.with_name(path.stem.lower() + ".json")
 
 
 def tables_of(path: Path) -> Path:
-    """Return where the tables of a report lie."""
+    """Return the path of a report's tables."""
     return path.with_name(f"{path.stem.lower()}_tables.md")
 
 
 def read(data: Path) -> dict[str, Section]:
-    """Return the sections that a file of figures holds."""
+    """Return the sections of a file of figures."""
     known: dict[str, Any] = json.loads(data.read_text(encoding="utf-8"))
     return {
         name: Section(**{**each, "targets": [Target(**target) for target in each["targets"]]})
@@ -225,11 +225,11 @@ def read(data: Path) -> dict[str, Section]:
 
 
 def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> None:
-    """Put sections into a report, keeping the other parts' from earlier runs.
+    """Write sections to a report, keeping other parts from earlier runs.
 
     Args:
-        path: the summary, a Markdown file; its picture, the tables and the figures (JSON) lie beside it under the
-            same stem in small letters, and the figures of other processors and settings in a folder "machines".
+        path: the summary, a Markdown file; its picture, tables and figures (JSON) are in the same folder under its
+            stem in lower case, and the figures of other processors and settings in the folder "machines".
         order: names of all parts.
         new: sections by part.
     """

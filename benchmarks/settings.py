@@ -1,4 +1,4 @@
-"""With which of the processor's instructions and with how many threads all sides compute."""
+"""Instruction set and number of threads of all sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ISAS", "OWN_THREADS", "THREADS", "USUAL", "Setting", "processor"]
 
 THREADS = ("1", "default")
 OWN_THREADS = "BENCHMARK_THREADS"
-"""Set to "default" for sides that leave the number of threads to their libraries."""
+"""Environment variable that is "default" for sides with the libraries' default number of threads."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class _Isa:
     """An instruction set.
 
     Attributes:
-        title: how reports call it.
-        flags: what a processor that has it says of itself.
-        variables: what makes libraries use no more than it.
+        title: title in reports.
+        flags: processor flags that it requires.
+        variables: environment variables that limit libraries to it.
     """
 
     title: str
@@ -31,12 +31,12 @@ class _Isa:
 def _isa(title: str, flags: str, onednn: str, aten: str, mkl: str, ours: str, openblas: str = "") -> _Isa:
     variables = {
         "ONEDNN_MAX_CPU_ISA": onednn,
-        "DNNL_MAX_CPU_ISA": onednn,  # as it was called before
+        "DNNL_MAX_CPU_ISA": onednn,  # its former name
         "ATEN_CPU_CAPABILITY": aten,
         "MKL_ENABLE_INSTRUCTIONS": mkl,
         "DPMODULE_ISA": ours,
     }
-    if openblas:  # of MXNet; it has nothing above AVX-512, and may choose less by itself
+    if openblas:  # for MXNet; it has no kernels above AVX-512, and may choose less
         variables["OPENBLAS_CORETYPE"] = openblas
     return _Isa(title, frozenset(flags.split()), variables)
 
@@ -53,11 +53,11 @@ ISAS = {
         "avx512",
     ),
 }
-"""Instruction sets by the names that `--isa` knows, from small to large."""
+"""Instruction sets by their names in `--isa`, from small to large."""
 
 
 def processor() -> tuple[str, frozenset[str]]:
-    """Return the model of the processor, and the flags that the system names; none where it names none."""
+    """Return the model of the processor, and its flags, empty if unknown."""
     found: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -72,18 +72,18 @@ def processor() -> tuple[str, frozenset[str]]:
 
 @dataclass(frozen=True)
 class Setting:
-    """How all sides compute.
+    """Setting of all sides.
 
     Attributes:
-        isa: the instruction set that they stay within, one of `ISAS`; "" = whatever they choose.
-        threads: one of `THREADS`; by default each library chooses how many.
+        isa: the largest allowed instruction set, one of `ISAS`; "" for no limit.
+        threads: one of `THREADS`; "default" is each library's default.
     """
 
     isa: str = ""
     threads: str = "1"
 
     def problem(self) -> str:
-        """Return why this processor cannot compute so, "" if it can."""
+        """Return the reason why this processor does not support the setting, "" if it does."""
         if not self.isa:
             return ""
         if self.isa not in ISAS:
@@ -94,18 +94,18 @@ class Setting:
 
     @property
     def clock(self) -> str:
-        """The clock that counts: with more threads than one, waiting for them is part of the time."""
+        """The compared clock: with several threads, waiting for them is part of the time."""
         return "cpu" if self.threads == "1" else "wall"
 
     @property
     def limits(self) -> bool:
-        """Whether libraries must do without instructions that the processor has."""
+        """True if the instruction set is limited below that of the processor."""
         return bool(self.isa) and any(
             each.flags <= processor()[1] for each in list(ISAS.values())[list(ISAS).index(self.isa) + 1 :]
         )
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return environment variables with those of this setting."""
+        """Return the environment variables of this setting."""
         found = {**base, **(ISAS[self.isa].variables if self.isa else {})}
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             found.pop(name, None)
@@ -120,4 +120,4 @@ class Setting:
 
 
 USUAL = Setting()
-"""The one of the report's other parts."""
+"""Setting of the report's other parts."""

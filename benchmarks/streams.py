@@ -1,4 +1,4 @@
-"""The part about streams alone: `python -m benchmarks.streams` is `python -m benchmarks streams`."""
+"""Only the part about streams: `python -m benchmarks.streams` is `python -m benchmarks streams`."""
 
 from __future__ import annotations
 

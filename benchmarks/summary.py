@@ -1,4 +1,4 @@
-"""The page for people: one table a system and one picture, taken from the targets of all parts."""
+"""Summary page: one table per system and one picture, from the targets of all parts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SYSTEMS: dict[str, list[tuple[str, str, str, str]]] = {
         ("Read CSV files", "data", "csv*against *", "np.loadtxt"),
     ],
 }
-"""By system: what was measured in plain words, its part, the pattern of its targets, and against whom."""
+"""By system: description of the workload, part, pattern of targets, and other sides."""
 
 _ABOUT = """\
 # Benchmark results
@@ -103,11 +103,11 @@ def _where(sections: Mapping[str, Section]) -> str:
     )
 
 
-_LEFT, _WIDTH, _ROW = 400, 760, 18
+_LEFT, _WIDTH, _ROW = 350, 670, 18
 
 
 def _place(value: float) -> float:
-    """Return where a ratio stands on the axis from 0.5 to 256, on which each doubling is as long."""
+    """Return the position of a ratio on the logarithmic axis from 0.5 to 256."""
     return _LEFT + (_WIDTH - _LEFT - 60) * (math.log2(min(max(value, 0.5), 256)) + 1) / 9
 
 
@@ -117,7 +117,7 @@ def picture(sections: Mapping[str, Section]) -> str:
     height = _ROW * len(ratios) + 30
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif" '
-        f'font-size="12" fill="#888"><title>Times as fast as other systems</title>'
+        f'font-size="12" fill="#555" style="background:#fff"><title>Times as fast as other systems</title>',
     ]
     for tick in (1, 2, 4, 16, 64):
         x = _place(tick)

@@ -1,6 +1,6 @@
-"""Sentences, trees and parses that the tasks of automatic batching train on: random, and the same on all sides.
+"""Random sentences, trees and parses for the tasks of automatic batching, the same on all sides.
 
-Like workloads.py, this imports nothing whose memory would count for one side only, and runs under Python 3.8. Lengths
+Like workloads.py, it imports no package whose memory would count for one side only, and runs under Python 3.8. Lengths
 and frequencies are those of a treebank: sentences of 24 words on average, words by Zipf's law.
 """
 
@@ -27,10 +27,10 @@ __all__ = [
 VOCABULARY, CHARACTERS, TAGS, LABELS = 10_000, 60, 9, 5
 BATCH_SIZE, EQUAL_LENGTH = 64, 40
 TOGETHER = 16
-"""Sentences whose vectors one node holds."""
+"""Number of sentences with vectors in one node."""
 ACTIONS = SHIFT, LEFT, RIGHT = range(3)
 RARE = 300
-"""Words from this one on are spelled out: about a third of a text."""
+"""First word that is spelled out; these words are about a third of a text."""
 
 
 def _lengths(source: np.random.RandomState, count: int, mean: float, deviation: float, most: int) -> Any:
@@ -87,12 +87,12 @@ def cut(found: list[Any], size: int) -> list[list[Any]]:
 
 
 def _by_place(sentences: list[Any]) -> tuple[Any, ...]:
-    """Return for each place the words of all sentences, and their tags."""
+    """Return the words of all sentences at each position, and their tags."""
     return tuple(np.array([each[of] for each in sentences]).T.tolist() for of in (0, 1))
 
 
 def spelling() -> list[list[int]]:
-    """Return the characters of every word; none for frequent ones, which are not spelled out."""
+    """Return the characters of every word; empty for frequent ones, which are not spelled out."""
     source = np.random.RandomState(1)
     lengths = np.clip(source.poisson(6, VOCABULARY), 1, 15)
     letters = [source.randint(1, CHARACTERS, n).tolist() for n in lengths]
@@ -104,9 +104,9 @@ def examples(kind: str, batches: int) -> list[tuple[Any, ...]]:
 
     Args:
         kind: "sentences": (words, tags); "equal": the same, of EQUAL_LENGTH words each; "together": the same sentences,
-            TOGETHER of them in an example: (words by place, tags by place); "trees": (words, left, right, labels), see
+            TOGETHER of them in an example: (words, tags), by position; "trees": (words, left, right, labels), see
             `_tree`; "parses": (words, actions).
-        batches: how many batches.
+        batches: number of batches.
 
     Raises:
         ValueError: there is no such kind.
@@ -128,4 +128,4 @@ def examples(kind: str, batches: int) -> list[tuple[Any, ...]]:
         return list(_sentences(source, lengths))
     if kind == "parses":
         return [(_words(source, n), _actions(source, int(n))) for n in lengths]
-    raise ValueError(f"no examples are called {kind!r}")
+    raise ValueError(f"there are no examples of kind {kind!r}")

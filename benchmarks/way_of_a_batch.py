@@ -1,4 +1,4 @@
-"""The part about the way of a batch alone: `python -m benchmarks.way_of_a_batch` is `python -m benchmarks way`."""
+"""Only the part about the calls of a batch: `python -m benchmarks.way_of_a_batch` is `python -m benchmarks way`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every side of a comparison trains on: sizes, examples and first weights, from NumPy alone.
+"""Training data of every side of a comparison: sizes, examples and first weights, with NumPy alone.
 
-Nothing here imports torch, dpmodule, MXNet or numpy.random, so that each side's memory is its own. This file also runs
-under Python 3.8, where MXNet 1.9.1 lives.
+It does not import torch, dpmodule, MXNet or numpy.random, so that memory is measured for each side. This file also runs
+under Python 3.8 with MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Bounds = Optional["tuple[float, float]"]  # Python 3.8 evaluates this
 
 @dataclass(frozen=True)
 class Targets:
-    """What others' time over ours must and should at least be, as (must, aim); None = recorded only.
+    """Lower bounds of others' time over ours, as (must, aim); None if only recorded.
 
     Attributes:
         fit: MXNet's fit.
         predict: MXNet's predict.
         plain: the fit of the fastest plain PyTorch loop.
-        step: MXNet's step, without iterator and metric; where None, steps are not measured by themselves.
+        step: MXNet's step, without iterator and metric; if None, steps are not measured separately.
         runtime: ONNX Runtime's predict.
     """
 
@@ -56,17 +56,17 @@ class Workload:
 
     Attributes:
         name: key everywhere; the part before a dash is the network's function.
-        title: how reports call it.
+        title: title in reports.
         shape: shape of one example.
-        batch_size: examples in a batch.
-        batches: batches in an epoch, which is one measurement.
-        checked: batches trained to check that all sides compute the same.
-        tolerance: how far parameters may be apart after those, as a share of how far training has moved them; with ReLU
-            more, because rounding can put a unit on the other side of zero.
+        batch_size: number of examples in a batch.
+        batches: number of batches in an epoch, which is one measurement.
+        checked: number of batches to check that all sides compute the same results.
+        tolerance: maximum difference of parameters after these, relative to their change by training; larger with ReLU,
+            because rounding can change the sign of a unit.
         targets: bounds from the project's plan.
         labels: shape of one example's classes.
         classes: number of classes.
-        trained: whether it is trained, or only predicts.
+        trained: True if it is trained, False if it only predicts.
     """
 
     name: str
@@ -166,10 +166,10 @@ def examples(workload: Workload, batches: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_value(name: str, shape: Iterable[int]) -> np.ndarray:
-    """Return a parameter's value before training, the same on all sides because it depends on the name alone.
+    """Return a parameter's value before training, the same on all sides because it only depends on the name.
 
     Args:
-        name: as in the symbol; its ending tells what it is.
+        name: name in the symbol; its suffix determines the kind.
         shape: shape of the parameter.
     """
     shape = tuple(shape)
@@ -177,7 +177,7 @@ def first_value(name: str, shape: Iterable[int]) -> np.ndarray:
         return np.ones(shape, np.float32)
     if name.endswith(
         "_moving_var"
-    ):  # more than one, so that the predictions of deep networks stay comparable
+    ):  # more than one value, so that predictions of deep networks remain comparable
         return np.full(shape, 2, np.float32)
     if not name.endswith("_weight"):
         return np.zeros(shape, np.float32)
@@ -187,6 +187,6 @@ def first_value(name: str, shape: Iterable[int]) -> np.ndarray:
 
 
 def _bits(source: random.Random, count: int, dtype: type) -> np.ndarray:
-    """Return random numbers of a whole type, from the bytes that `Random.randbytes` gives in later Pythons."""
+    """Return random integers of a type, from the bytes of `Random.randbytes` in later Pythons."""
     size = count * np.dtype(dtype).itemsize
     return np.frombuffer(source.getrandbits(8 * size).to_bytes(size, "little"), dtype)

@@ -1,7 +1,7 @@
-"""How the site is made: `python -m sphinx -W --keep-going docs build/docs`, without the network; warnings are errors.
+"""Configuration of the site: build it by `python -m sphinx -W --keep-going docs build/docs`, without the network.
 
-Notebooks are shown as they are stored, without outputs; `-D nb_execution_mode=force` runs them first, which needs the
-extra `[test]` besides.
+The build runs the notebooks and shows their outputs. It keeps the outputs in `build/.jupyter_cache` and runs a notebook
+again only after its code has changed; `-D nb_execution_mode=force` runs all, `-D nb_execution_mode=off` runs none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ extensions = [
     "addresses",
     "docstrings",
     "generated",
-    "held",
+    "difference_tests",
     "links",
     "public",
     "redirects",
@@ -59,18 +59,18 @@ napoleon_use_ivar = True
 napoleon_custom_sections = [("Shape", "params_style")]
 
 myst_heading_anchors = 4
-nb_execution_mode = "off"
+nb_execution_mode = "cache"
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
-os.environ.pop("MPLBACKEND", None)  # another one than that of notebooks would leave pictures out
+os.environ.pop("MPLBACKEND", None)  # another backend than that of notebooks would omit pictures
 
 
 PLAIN = re.compile(r'<span class="(?:n|w|p)">([^<]*)</span>')
-"""Names, blanks and punctuation of highlighted code, which have the colour of the text."""
+"""Names, spaces and punctuation of highlighted code, which have the colour of the text."""
 
 
 def make_smaller(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Halve pages that show sources: without the tree of all pages, and without marks that show nothing."""
+    """Halve the size of pages of sources: remove the tree of all pages, and markup without effect."""
     del app, template, doctree
     if page.startswith("_modules/"):
         context.pop("toctree", None)
@@ -78,5 +78,5 @@ def make_smaller(app: Sphinx, page: str, template: str, context: dict[str, Any],
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what needs no extension of its own; before the theme does."""
+    """Connect the functions of this file, before the theme does."""
     app.connect("html-page-context", make_smaller, priority=100)

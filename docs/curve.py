@@ -1,4 +1,4 @@
-"""Runs the program of the start page and draws what it measured, for the same page."""
+"""Run the program of the start page and draw its metrics, for the same page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import re
 from pathlib import Path
 
-from dpmodule import markup
+from dpmodule._core import markup
 
 __all__ = ["write"]
 
@@ -28,4 +28,4 @@ def write(folder: Path) -> None:
     epochs = [row["epoch"] + 1 for row in rows]
     lines = [(name, epochs, [row[f"{name}-accuracy"] for row in rows]) for name in ("train", "validation")]
     picture = markup.curve(lines, "accuracy of training and validation over ten epochs")
-    (folder / "curve.svg").write_text(picture.partition("<div>")[0], encoding="utf-8")
+    (folder / "curve.svg").write_text(picture, encoding="utf-8")

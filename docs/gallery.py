@@ -1,9 +1,9 @@
-"""Writes the gallery: the examples, each with its picture, its figure and its time.
+"""Write the gallery: the examples, each with its picture, its figure and its time.
 
 ``python docs/gallery.py OUT`` writes ``OUT/gallery.md`` from the docstrings of ``examples``, from ``docs/gallery.json``
-and from ``docs/pictures``; the build of the site calls `write`. ``python docs/gallery.py --run [NAME ...]`` renews what
-is measured, of all examples or of some, such as ``hogwild/skip_gram``: it runs each of them in full and with --smoke,
-puts what it has reached and taken into ``docs/gallery.json`` and the times into its docstring, and draws its picture.
+and from ``docs/pictures``; the build of the site calls `write`. ``python docs/gallery.py --run [NAME ...]`` measures
+all examples or some, such as ``hogwild/skip_gram``: it runs each of them in full and with --smoke, writes figures and
+times into ``docs/gallery.json`` and times into the docstring, and draws the picture.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FOLDERS = {
     "agents": "Agents",
     "streams": "Streams",
     "distributed": "Several processes",
-    "interop": "In and out",
+    "interop": "Import and export",
 }
 """Folders of examples in the order of the page, and titles."""
 
@@ -44,9 +44,9 @@ FORM = """\
 Figure: WHAT, at least 0.9; 0.8 with --smoke.
 Time: 0 s; 0 s with --smoke.
 Run: python examples/{name}.py [--smoke]
-where "most" may stand for "least", and "; 0.8 with --smoke" is left out if the target is the same; \
+where "most" may replace "least", and "; 0.8 with --smoke" is omitted if the target is the same; \
 `python docs/gallery.py --run {name}` fills the times in"""
-"""How a docstring ends. What the example prints last is ``WHAT: VALUE, target at least 0.9``."""
+"""End of a docstring. The last line that the example prints is ``WHAT: VALUE, target at least 0.9``."""
 
 _FORM = re.compile(
     r"(?P<title>[^\n]+\.)\n(?P<text>.*?)\n"
@@ -60,16 +60,16 @@ _LAST = re.compile(r"(?P<what>.+): (?P<value>\S+), target (?P<target>at (?P<sens
 
 @dataclass(frozen=True)
 class Example:
-    """What an example's docstring says.
+    """Docstring of an example.
 
     Attributes:
-        path: its file.
+        path: file of the example.
         title: first line.
-        text: what it shows.
-        what: what its figure is.
-        targets: of the full form and of the short one, such as "at least 0.9".
-        times: of both, such as "4 s".
-        run: how it is run, with options in brackets.
+        text: description of the example.
+        what: name of its figure.
+        targets: targets of the full and the short form, such as "at least 0.9".
+        times: times of both, such as "4 s".
+        run: command to run it, with options in brackets.
     """
 
     path: Path
@@ -82,35 +82,35 @@ class Example:
 
     @property
     def name(self) -> str:
-        """Such as "hogwild/skip_gram"."""
+        """Name such as "hogwild/skip_gram"."""
         return name_of(self.path)
 
     @property
     def place(self) -> str:
-        """Its file and first line, for messages."""
+        """File and first line of the example, for messages."""
         return f"examples/{self.name}.py:1"
 
     @property
     def draws(self) -> bool:
-        """Whether it has an option that draws its picture."""
+        """True if it has an option that draws its picture."""
         return "--picture" in self.run
 
     @property
     def picture(self) -> Path:
-        """The file of its picture."""
+        """File of the example's picture."""
         return PICTURES / f"{self.name.replace('/', '-')}.{'png' if self.draws else 'svg'}"
 
     def missed(self, line: str, short: bool) -> str | None:
-        """Return what is wrong with the last line that it printed, if anything is.
+        """Return an error about its last printed line, or None.
 
         Args:
-            line: what it printed last.
-            short: it was the form of --smoke.
+            line: last printed line.
+            short: True for the form of --smoke.
         """
         expected = f"{self.what}: VALUE, target {self.targets[short]}"
         found = _LAST.fullmatch(line)
         if not found or (found["what"], found["target"]) != (self.what, self.targets[short]):
-            return f"{self.place}: expected {expected!r} as last line, as the docstring says; got {line!r}"
+            return f"{self.place}: expected the last line {expected!r}, as in the docstring; got {line!r}"
         value, target = float(found["value"]), float(found["target"].split()[-1])
         if value > target if found["sense"] == "most" else value < target:
             return f"{self.place}: missed its target: {line!r}"
@@ -121,20 +121,20 @@ def files() -> list[Path]:
     """Return the files of all examples, in the order of the page.
 
     Raises:
-        ValueError: a folder of examples has no place on the page; names it and says what to do.
+        ValueError: a folder of examples has no title on the page.
     """
     order = list(FOLDERS)
     found = [path for path in EXAMPLES.rglob("*.py") if path.name != "setup.py"]
     for path in found:
         if folder_of(path) not in order:
             raise ValueError(
-                f"examples/{name_of(path)}.py:1: a new folder; give it a title in docs/gallery.py, FOLDERS"
+                f"examples/{name_of(path)}.py:1: the folder is new; add a title to FOLDERS of docs/gallery.py"
             )
     return sorted(found, key=lambda path: (order.index(folder_of(path)), path))
 
 
 def folder_of(path: Path) -> str:
-    """Return the folder of examples that a file is in, "" for those in none."""
+    """Return the folder of a file in examples, "" for the top folder."""
     return path.relative_to(EXAMPLES).parts[0] if path.parent != EXAMPLES else ""
 
 
@@ -144,10 +144,10 @@ def name_of(path: Path) -> str:
 
 
 def read(path: Path) -> Example:
-    """Return what an example's docstring says.
+    """Return the parsed docstring of an example.
 
     Raises:
-        ValueError: it has none, or one of another form; names file and line, and says what to do.
+        ValueError: the docstring is missing or has another form.
     """
     name = name_of(path)
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
@@ -155,8 +155,8 @@ def read(path: Path) -> Example:
     if found is None:
         line = 1 + doc[: max(doc.find("\nFigure:") + 1, 0)].count("\n")
         raise ValueError(
-            f"examples/{name}.py:{line}: expected a docstring with a title that is one line, what the example shows, "
-            f"and\n{FORM.format(name=name)}"
+            f"examples/{name}.py:{line}: expected a docstring with a title of one line, a description, and\n"
+            f"{FORM.format(name=name)}"
         )
     targets = [f"at {found['sense']} {found[each] or found['full']}" for each in ("full", "smoke")]
     text = "\n\n".join(part.strip("\n") for part in (found["text"], found["more"]) if part.strip())
@@ -166,35 +166,35 @@ def read(path: Path) -> Example:
 
 
 def records() -> dict[str, Any]:
-    """Return what was measured, by examples' names."""
+    """Return the measurements by examples' names."""
     return json.loads(RECORDS.read_text(encoding="utf-8")) if RECORDS.exists() else {}
 
 
 def problems(example: Example, known: dict[str, Any]) -> Iterator[str]:
-    """Yield what does not fit between an example's docstring, its code and what was measured.
+    """Yield the contradictions between an example's docstring, its code and its measurements.
 
     Args:
         example: the example.
-        known: what was measured, by name.
+        known: measurements by name.
     """
     again = f"run `python docs/gallery.py --run {example.name}`"
     constants = ast.walk(ast.parse(example.path.read_text(encoding="utf-8")))
     numbers = [node.value for node in constants if isinstance(node, ast.Constant)]
     for target in example.targets:
         if float(target.split()[-1]) not in [each for each in numbers if type(each) in (int, float)]:
-            yield f"{example.place}: no number in the code is the docstring's target {target!r}; make them agree"
+            yield f"{example.place}: the code does not contain the docstring's target {target!r}; make them agree"
     if example.name not in known:
-        yield f"{example.place}: nothing was measured, docs/gallery.json does not have it; {again}"
+        yield f"{example.place}: docs/gallery.json has no measurements of this example; {again}"
         return
     if not example.picture.exists():
-        yield f"{example.place}: there is no docs/pictures/{example.picture.name}; {again}"
+        yield f"{example.place}: docs/pictures/{example.picture.name} does not exist; {again}"
     for short, form in enumerate(FORMS):
         record = known[example.name][form]
         if wrong := example.missed(record["last"], bool(short)):
-            yield f"{wrong}, which stands in docs/gallery.json; {again}"
+            yield f"{wrong} (from docs/gallery.json); {again}"
         elif example.times[short] != shown(record["seconds"]):
-            measured = f"{shown(record['seconds'])} stand in docs/gallery.json"
-            yield f"{example.place}: the docstring says {example.times[short]}, {measured}; {again}"
+            measured = f"docs/gallery.json has {shown(record['seconds'])}"
+            yield f"{example.place}: the docstring has {example.times[short]}, {measured}; {again}"
 
 
 def shown(seconds: float) -> str:
@@ -220,7 +220,7 @@ def measured(example: Example, *options: str) -> dict[str, Any]:
     *before, last = commands(example)
     with tempfile.TemporaryDirectory() as folder:
         place = ROOT
-        if before:  # something is built, beside the example
+        if before:  # something is built in the example's folder
             place = Path(shutil.copytree(example.path.parent, Path(folder, "copy")))
         for command in before:
             subprocess.run(command, cwd=place, env=environment, check=True, capture_output=True)
@@ -234,8 +234,8 @@ def measured(example: Example, *options: str) -> dict[str, Any]:
 
 
 def renew(example: Example) -> None:
-    """Measure and draw an example, and write down what came of it."""
-    from gallery_pictures import drawn  # beside this file; the site is built without it
+    """Measure and draw an example, and save the results."""
+    from gallery_pictures import drawn  # in this folder; the build of the site does not need it
 
     record = {"full": measured(example), "smoke": measured(example, "--smoke"), "torch": version("torch")}
     PICTURES.mkdir(exist_ok=True)
@@ -256,7 +256,7 @@ def renew(example: Example) -> None:
 
 
 def width_of(picture: Path) -> int:
-    """Return how wide a picture is shown, in pixels: as it is, or less, so that it is no higher than 500."""
+    """Return the displayed width of a picture in pixels: its own, or less to limit the height to 500."""
     data = picture.read_bytes()
     if picture.suffix == ".png":
         width, height = struct.unpack(">II", data[16:24])
@@ -266,9 +266,9 @@ def width_of(picture: Path) -> int:
 
 
 def entry(example: Example, record: dict[str, Any]) -> str:
-    """Return what the page says of an example."""
+    """Return the page's section about an example."""
     path = example.path.relative_to(ROOT).as_posix()
-    shows = "what it draws" if example.draws else "a network, or batches"
+    shows = "its picture" if example.draws else "a network, or batches"
     rows = []
     for form, target in zip(FORMS, example.targets):
         value = _LAST.fullmatch(record[form]["last"])["value"]
@@ -302,7 +302,7 @@ def page() -> str:
     """Return the page.
 
     Raises:
-        ValueError: something does not fit together; see `problems`.
+        ValueError: an example has contradictions; see `problems`.
     """
     known, examples = records(), list(map(read, files()))
     wrong = [each for example in examples for each in problems(example, known)]
@@ -311,11 +311,11 @@ def page() -> str:
     versions = ", ".join(sorted({known[each.name]["torch"] for each in examples}))
     parts = [
         "# Examples",
-        "Programs of one file each, at most 150 lines, without downloads. What one prints last is its figure; it exits "
-        "with 1 when the target is missed. `--smoke` is a short form, which the tests run. Times are processor time of "
-        "all processes of an example together, one thread in each, the start of Python included. Pictures are drawn by "
-        "the example itself where it has `--picture`; others show its network, or how its work was put into batches. "
-        f"`python docs/gallery.py --run` measures and draws anew; this was with torch {versions}.",
+        "Each example is one file of at most 150 lines and does not download anything. Its last printed line is its "
+        "figure; it exits with 1 if it misses the target. `--smoke` selects a short form, which the tests run. Times "
+        "are the processor time of all processes, with one thread each, including the start of Python. Examples with "
+        "`--picture` draw their own picture; the others show the network or the batches. "
+        f"`python docs/gallery.py --run` updates figures and pictures; these are from torch {versions}.",
     ]
     for folder, title in FOLDERS.items():
         chosen = [each for each in examples if folder_of(each.path) == folder]
@@ -324,7 +324,7 @@ def page() -> str:
 
 
 def write(out: Path) -> list[Path]:
-    """Write the page into a folder if it differs from what is there; return its path."""
+    """Write the page into a folder if it has changed; return its path."""
     path, text = out / "gallery.md", page()
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
@@ -336,7 +336,7 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--run"]:
         chosen = {name_of(path): path for path in files()}
         if unknown := ", ".join(sorted({*arguments[1:]} - {*chosen})):
-            sys.exit(f"no example is called {unknown}; there are {', '.join(chosen)}")
+            sys.exit(f"unknown example {unknown}; expected one of {', '.join(chosen)}")
         for name in arguments[1:] or chosen:
             renew(read(chosen[name]))
     elif len(arguments) == 1:

@@ -1,4 +1,4 @@
-"""What the gallery shows of examples that draw no picture themselves: a network, or how work was put into batches."""
+"""Pictures for examples that do not draw one: a network, or the batches of automatic batching."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import dpmodule.autobatch as dy
 
 
 def _explained(losses: Callable[[ModuleType], list[dy.Expression]]) -> Callable[[ModuleType], Any]:
-    """Return what shows how the losses of some examples were computed together."""
+    """Return a function that shows how the losses of some examples were batched."""
 
     def explain(example: ModuleType) -> Any:
         dy.configure(autobatch=True, random_seed=1)
@@ -88,22 +88,22 @@ DRAWN: dict[str, Callable[[ModuleType], Any]] = {
     ),
     "interop/come_back": lambda example: mx.sym.from_torch(example.network().eval(), torch.zeros(1, 1, 8, 8)),
 }
-"""What is shown, by the example's name; where there is no entry, what its function `network` returns."""
+"""Object to draw, by the example's name; by default, the result of its function `network`."""
 
 
 def drawn(name: str, path: Path) -> str:
     """Return the picture of an example in SVG, on white paper.
 
     Args:
-        name: of the example, as in `DRAWN`.
-        path: its file.
+        name: name of the example, as in `DRAWN`.
+        path: file of the example.
     """
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path}: not a file of Python code")
+        raise ImportError(f"{path} is not a Python file")
     example = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     thing = DRAWN[name](example) if name in DRAWN else example.network()
-    symbol = thing[0] if isinstance(thing, tuple) else thing  # with names of its inputs, or states
-    drawn = re.sub(r" made at [^<\n]*?:\d+", "", symbol._repr_svg_())  # where the example lay on this machine
+    symbol = thing[0] if isinstance(thing, tuple) else thing  # followed by names of inputs or states
+    drawn = re.sub(r" made at [^<\n]*?:\d+", "", symbol._repr_svg_())  # paths of this machine
     return drawn.replace("<svg ", '<svg style="background: #ffffff" ', 1) + "\n"

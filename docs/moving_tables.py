@@ -1,10 +1,10 @@
-"""Write the tables of names under ``docs/moving``, and what ``dpmodule check --program`` knows of MXNet's names.
+"""Write the tables of names under ``docs/moving``, and MXNet's missing names for ``dpmodule check --program``.
 
     python docs/moving_tables.py
 
-reads the lists of names in ``tests/data`` and the package itself, and writes the pages ``docs/moving/*-names.md``,
+reads the lists of names in ``tests/data`` and the package, and writes the pages ``docs/moving/*-names.md``,
 ``docs/moving/mxnet-members.md`` and ``docs/moving/mxnet-left-out.md``, and the part "absent" of
-``dpmodule/cli/moving.json``. A test fails where one of them is not what this would write.
+``dpmodule/cli/moving.json``. A test fails if one of them is not current.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ SHORT = {
 
 
 def read(name: str) -> Any:
-    """Return what a file of the tests' data holds."""
+    """Return the content of a file of the tests' data."""
     return json.loads((DATA / name).read_text(encoding="utf-8"))
 
 
 def code(names: Iterable[str]) -> str:
-    """Return names as they stand in a cell."""
+    """Return names as code for a cell."""
     return " ".join(f"`{name}`" for name in names)
 
 
 def cut(names: Sequence[str]) -> list[Sequence[str]]:
-    """Return names in portions for the rows of a table."""
+    """Return names split for the rows of a table."""
     return [names[start : start + A_ROW] for start in range(0, len(names), A_ROW)]
 
 
@@ -79,13 +79,13 @@ def wrapped(text: str) -> list[str]:
 
 
 def mxnet_path(module: str) -> str:
-    """Return how programs write a module of MXNet's."""
+    """Return the name of an MXNet module in programs."""
     first, dot, rest = module.partition(".")
     return f"{SHORT.get(first, f'mx.{first}')}{dot}{rest}" if module else "mx"
 
 
 def mxnet_names(kept: Mapping[str, Any]) -> str:
-    """Return the page of the names that are here."""
+    """Return the page of the supported names."""
     rows = []
     for module, found in kept.items():
         names = sorted([*found.get("names", "").split(), *found.get("classes", {})])
@@ -93,11 +93,11 @@ def mxnet_names(kept: Mapping[str, Any]) -> str:
         rows += [(f"`{mxnet_path(module)}`", f"`{here}`", code(part)) for part in cut(names)]
     count = sum(len(row[2].split()) for row in rows)
     return page(
-        "MXNet: names that are here",
-        f"{count:,} names of MXNet 1.9.1, module by module. All keep their name and their place: after "
-        "`import dpmodule as mx` what stood in `mx.nd` stands in `mx.nd`. Members of classes are on "
-        "[a page of their own](mxnet-members.md), what is not here on [another](mxnet-left-out.md).",
-        table(("in MXNet", "here", "names, the same in both"), rows),
+        "MXNet: supported names",
+        f"{count:,} names of MXNet 1.9.1, module by module. All keep their names and modules: after "
+        "`import dpmodule as mx`, a name of `mx.nd` is in `mx.nd`. Other pages list [members of "
+        "classes](mxnet-members.md) and [missing names](mxnet-left-out.md).",
+        table(("MXNet", "dpmodule", "names, the same in both"), rows),
     )
 
 
@@ -109,7 +109,7 @@ def mxnet_members(kept: Mapping[str, Any]) -> str:
         for name, members in found.get("classes", {}).items():
             same.setdefault(members, []).append(name)
         for members, names in same.items():
-            parts = cut(members.split()) or [["none beside its constructor"]]
+            parts = cut(members.split()) or [["only the constructor"]]
             shown = code(names)
             rows += [(f"`{mxnet_path(module)}`", shown, code(part) if members else part[0]) for part in parts]
     count = sum(
@@ -117,13 +117,13 @@ def mxnet_members(kept: Mapping[str, Any]) -> str:
     )
     return page(
         "MXNet: members of classes",
-        f"{count:,} public methods and properties of MXNet 1.9.1's classes that are here under the same name.",
+        f"{count:,} public methods and properties of MXNet 1.9.1's classes that have the same name in dpmodule.",
         table(("module", "classes", "members, the same in both"), rows),
     )
 
 
 def by_reason(left: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return names by the reason why they were left out, those with the most names first."""
+    """Return missing names by reason, starting with the reason of the most names."""
     found: dict[str, list[str]] = {}
     for name, why in left.items():
         found.setdefault(why, []).append(name)
@@ -131,17 +131,17 @@ def by_reason(left: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def shown_path(module: str, name: str) -> str:
-    """Return a name left out as programs write it; "*" is the whole module."""
+    """Return a missing name as programs write it; "*" is the whole module."""
     return mxnet_path(module) if name == "*" else f"{mxnet_path(module)}.{name}"
 
 
 def full_path(module: str, name: str) -> str:
-    """Return the whole path of a name left out."""
+    """Return the full path of a missing name."""
     return ".".join(part for part in ("mxnet", module, "" if name == "*" else name) if part)
 
 
 def mxnet_left_out(left: Mapping[str, Mapping[str, str]], operators: Mapping[str, str]) -> str:
-    """Return the page of what is not here, with the reasons."""
+    """Return the page of missing names, with the reasons."""
     instead = json.loads(MOVING.read_text(encoding="utf-8"))["instead"]
     names = {shown_path(module, name): why for module, found in left.items() for name, why in found.items()}
     full = {
@@ -154,25 +154,24 @@ def mxnet_left_out(left: Mapping[str, Mapping[str, str]], operators: Mapping[str
     ]
     others = [(why, code(part)) for why, found in by_reason(operators).items() for part in cut(found)]
     return page(
-        "MXNet: names that are not here",
-        f"{len(names)} names of MXNet 1.9.1's modules, and {len(operators)} of the names by which MXNet registers "
-        "operators, which programs hardly ever write; then those of Gluon. [Moving from MXNet](mxnet.md) tells the "
-        "rest.",
+        "MXNet: missing names",
+        f"{len(names)} names of MXNet 1.9.1's modules, {len(operators)} registered names of operators, which programs "
+        "hardly ever use, and the names of Gluon. See also [Moving from MXNet](mxnet.md).",
         ["## Names of modules"],
-        table(("left out because", "names", "instead"), rows),
+        table(("reason", "names", "use instead"), rows),
         ["## Operators"],
-        table(("left out because", "names"), others),
+        table(("reason", "names"), others),
         ["## Gluon"],
         wrapped(
-            "Left out because torch does the same. These names can be imported, named and derived from, so that a "
-            "program that has both kinds of networks runs; making one or calling one is an error."
+            "Use torch instead of Gluon. These names can be imported and derived from, so a program with both kinds of "
+            "networks runs; creating or calling one is an error."
         ),
-        table(("package", "names", "instead"), gluon_rows(instead)),
+        table(("package", "names", "use instead"), gluon_rows(instead)),
     )
 
 
 def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return the rows of Gluon's names, by the package that they are taken from."""
+    """Return the rows of Gluon's names, by package."""
     found: dict[str, set[str]] = {}
     waiting, seen = [dpmodule.gluon], set()
     while waiting:
@@ -188,7 +187,7 @@ def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
                 place, _, last = value.__left_out_path__.rpartition(".")
                 found.setdefault(place, set()).add(last)
     return [
-        (f"`mx.{place}`", code(part), instead[check_program.longest(f"mxnet.{place}", instead)])
+        (f"`mx.{place}`", code(part), instead[check_program.longest_prefix(f"mxnet.{place}", instead)])
         for place, names in sorted(found.items())
         for part in cut(sorted(names))
     ]
@@ -210,32 +209,29 @@ def dynet_names(recorded: Mapping[str, Any]) -> str:
     members = [(code(names), there, lacking) for (there, lacking), names in same.items()]
     return page(
         "DyNet: names",
-        f"All {len(functions) + len(classes)} public names of DyNet's Python module. `dy` is `dynet` there and "
-        "`dpmodule.autobatch` here; the names are the same. [Moving from DyNet](dynet.md) tells what "
-        "differs behind them.",
+        f"All {len(functions) + len(classes)} public names of DyNet's Python module. `dy` is `dynet` in DyNet and "
+        "`dpmodule.autobatch` in dpmodule; the names are the same. [Moving from DyNet](dynet.md) lists differences in "
+        "behaviour.",
         ["## Functions and values"],
         table(
-            ("in DyNet", "here", "names, the same in both"),
+            ("DyNet", "dpmodule", "names, the same in both"),
             [("`dy`", "`dy`", code(part)) for part in cut(kept)],
         ),
         ["## Classes"],
         table(("classes, the same in both", "members, the same in both", "members left out"), members),
         wrapped(
-            "What `ComputationGraph` lacks are numbers of nodes given to the engine: use `cg_version()`, `forward()` "
-            "and `value()` of expressions, `print_text_graphviz()`, `inputTensor()`. `inputTensorTranspose` is a "
-            "function here."
+            "`ComputationGraph` has no methods with node numbers: use `cg_version()`, `forward()` and `value()` of "
+            "expressions, `print_text_graphviz()`, `inputTensor()`. `inputTensorTranspose` is a function."
         ),
         ["## Left out"],
         table(("name", "what to do"), [(f"`{name}`", instead[f"dynet.{name}"]) for name in absent]),
-        [
-            "For `dynet_config` and `dynet_viz`, modules beside DyNet's: `configure`, `print_text_graphviz`, `explain`."
-        ],
+        ["Instead of `dynet_config` and `dynet_viz`, use `configure`, `print_text_graphviz` and `explain`."],
     )
 
 
 @functools.cache
 def has_member(kind: type, name: str) -> bool:
-    """Say whether objects of a class have a member; some of a builder's are made with it."""
+    """Return True if objects of a class have a member; builders create some members on construction."""
     if hasattr(kind, name):
         return True
     if not kind.__name__.endswith("Builder"):
@@ -245,7 +241,7 @@ def has_member(kind: type, name: str) -> bool:
 
 
 def public(owner: Any) -> list[str]:
-    """Return what a module offers, without the modules in it."""
+    """Return the public names of a module, without its submodules."""
     return [
         name
         for name in sorted(owner.__all__)
@@ -277,15 +273,15 @@ def paddle_names() -> str:
     ]
     return page(
         "Paddle: names",
-        "`fluid` is `paddle.fluid` there and `dpmodule.fluid` here. [Moving from Paddle](paddle.md) tells what differs "
-        "behind the names.",
+        "`fluid` is `paddle.fluid` in Paddle and `dpmodule.fluid` in dpmodule. [Moving from Paddle](paddle.md) lists "
+        "differences in behaviour.",
         ["## The same in both"],
         table(("module", "names"), rows),
         ["## Left out"],
         table(("in Paddle 1.x", "what to do"), absent),
         wrapped(
-            "What stands in neither table is not here either: write the network with `mx.sym`, and train it with "
-            "`mx.mod.Module`. `dpmodule check --program FILE.py` finds such lines."
+            "All other names are missing, too: write the network with `mx.sym`, and train it with `mx.mod.Module`. "
+            "`dpmodule check --program FILE.py` finds such lines."
         ),
     )
 
@@ -299,11 +295,11 @@ def parlai_names() -> str:
     absent = [(f"`{old}`", what) for old, what in data["instead"].items() if old.startswith("parlai.")]
     return page(
         "ParlAI: names",
-        "What ParlAI of 2018 kept in many modules stands in one, `dpmodule.agents`. [Moving from ParlAI](parlai.md) "
-        "tells what differs behind the names.",
+        "The names of many modules of ParlAI of 2018 are in one module, `dpmodule.agents`. [Moving from "
+        "ParlAI](parlai.md) lists differences in behaviour.",
         ["## Modules"],
-        table(("ParlAI", "here"), moved),
-        ["## What `dpmodule.agents` offers"],
+        table(("ParlAI", "dpmodule"), moved),
+        ["## Names of `dpmodule.agents`"],
         table(("names",), [(code(part),) for part in cut(public(dpmodule.agents))]),
         ["## Left out"],
         table(("ParlAI", "what to do"), absent),
@@ -311,7 +307,7 @@ def parlai_names() -> str:
 
 
 def written() -> dict[Path, str]:
-    """Return the texts of all files that this writes."""
+    """Return the texts of all files, by path."""
     kept, left = read("public_names.json"), read("public_names_left_out.json")
     data = json.loads(MOVING.read_text(encoding="utf-8"))
     absent = {full_path(module, name): why for module, found in left.items() for name, why in found.items()}

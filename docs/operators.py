@@ -1,8 +1,8 @@
-"""Writes the operator reference, one page a family and an index of names, from the registry of operators.
+"""Write the operator reference from the registry: a page for each family, and an index of names.
 
-``python docs/operators.py OUT`` writes ``OUT/*.md``; the build of the site calls `write`. Examples that no docstring
-has come from the tables of the tests and from recorded calls of MXNet (`tests/helpers/op_tables.py`); each is run, and
-what it returned is what the page shows.
+``python docs/operators.py OUT`` writes ``OUT/*.md``; the build of the site calls `write`. Examples come from
+docstrings, from the tables of the tests and from recorded calls of MXNet (`tests/helpers/op_tables.py`); each is run,
+and the page shows its result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
+from dpmodule._core.lazy import modules_of
 from dpmodule.autobatch.cell_symbol import BY_SHAPE, NORMALIZING
 from dpmodule.base import MXNetError
-from dpmodule.compat.lazy import modules_of
 from dpmodule.ops.registry import lazy_operators
 from dpmodule.ops.spec import AUX, LABEL, NEVER, PARAM, REQUIRED, SHARE, Env, Input, Op
 
@@ -36,24 +36,24 @@ from since import since  # found by the lines above
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
 
 FAMILIES = {
-    "elementwise": ("Functions of each element", r"math\.unary$|math\.relu|math\.pointwise"),
+    "elementwise": ("Elementwise functions", r"math\.unary$|math\.relu|math\.pointwise"),
     "arithmetic": ("Arithmetic and comparison", r"math\.(binary|scalar|compare)$|sparse\.scatter"),
     "reduce": ("Sums, means, extremes", r"math\.reduce$"),
     "linear_algebra": ("Products and matrices", r"math\."),
-    "array": ("Making, shaping and picking", r"array\."),
+    "array": ("Creation, shapes and indexing", r"array\."),
     "nn": ("Layers and losses", r"nn\."),
     "image": ("Images", r"imag"),
     "random": ("Random numbers", r"random"),
     "sparse": ("Sparse and ragged values", r"sparse\."),
     "contrib": ("Detection, attention and others", r"contrib$|contrib\."),
     "quantize": ("Quantized networks", r"quantize"),
-    "update": ("Steps of optimizers", r"update"),
-    "control": ("Loops, branches, own code", r""),
+    "update": ("Optimizer steps", r"update"),
+    "control": ("Loops, branches, custom code", r""),
 }
-"""File, title, and what the name of the module in `dpmodule.ops` that declares an operator starts with: first match."""
+"""Title of each page, and a pattern for modules of `dpmodule.ops`; the first match determines an operator's page."""
 
 SMALL = 24
-"""Arrays of up to so many numbers stand in an example with their numbers."""
+"""Largest array whose numbers are written out in an example."""
 
 WRITTEN = {
     "Custom": """\
@@ -144,7 +144,7 @@ import dpmodule as mx
 
 mx.nd.sequence_softmax(mx.nd.ragged_array([[1.0, 1.0], [], [5.0]]))""",
 }
-"""Examples of operators of which the tables have no call that fits."""
+"""Examples of operators without a suitable call in the tables."""
 
 _SECTION = re.compile(r"^(Shape|Raises|Example|Source|Note|Returns):[ \t]*", re.MULTILINE)
 _INLINE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
@@ -159,7 +159,7 @@ class Call:
 
     @property
     def size(self) -> int:
-        """How many numbers its inputs have."""
+        """Number of elements of its inputs."""
         return sum(value.size for _, value in self.inputs)
 
 
@@ -179,18 +179,18 @@ def anchor(op: Op) -> str:
 
 
 def family(op: Op) -> str:
-    """Return the file, without its ending, that an operator is described in."""
+    """Return the page of an operator, without its extension."""
     homes = modules_of(lazy_operators())
     source = next((homes[name] for name in (op.name, *op.aliases) if name in homes), "")
     return next(name for name, (_, start) in FAMILIES.items() if re.match(start, source))
 
 
 _BY_FUNCTIONS = ("_foreach", "_while_loop", "_cond")
-"""Operators that are not called by themselves: functions of ``contrib`` make their subgraphs."""
+"""Operators that are called through functions of ``contrib``, which create their subgraphs."""
 
 
 def public_name(name: str, face: str = "nd") -> str:
-    """Return what a user writes to call an operator by one of its names."""
+    """Return the expression to call an operator by one of its names."""
     if name in _BY_FUNCTIONS:
         return f"mx.{face}.contrib.{name[1:]}"
     space, own = ops.registry.namespace_of(name)
@@ -200,7 +200,7 @@ def public_name(name: str, face: str = "nd") -> str:
 
 
 def names_of(op: Op) -> list[str]:
-    """Return what users may call an operator, its best name first."""
+    """Return the names of an operator, the best name first."""
     every = (op.name, *op.aliases)
     return sorted(
         every, key=lambda name: (name.startswith("_"), name.startswith("_sparse_"), every.index(name))
@@ -212,7 +212,7 @@ def names_of(op: Op) -> list[str]:
 
 @cache
 def _calls() -> dict[str, list[Call]]:
-    """Return the calls that are known of each operator, small ones first."""
+    """Return the known calls of each operator, small ones first."""
     found: dict[str, list[Call]] = {}
     for row in table_rows():
         op = ops.get(row.name)
@@ -240,7 +240,7 @@ def _calls() -> dict[str, list[Call]]:
 
 
 def _drawing(op: Op) -> Call:
-    """Return a call of an operator that draws numbers, of which none is recorded."""
+    """Return a call of a random operator, for which none is recorded."""
     value = np.array([0.2, 0.8]) if op.name.startswith("_sample_") else np.array([[1.0, 2.0], [3.0, 4.0]])
     given = {"low": 0, "high": 10, "range_max": 100, "shape": (1, 3) if "unique" in op.name else (2, 2)}
     attrs = {
@@ -257,11 +257,11 @@ def _inputs(op: Op, count: int, attrs: dict[str, Any]) -> tuple[Input, ...]:
     """Return the inputs of a call, with their names."""
     if op.variadic is not None and op.variadic.count:
         attrs = {**attrs, op.variadic.count: op.variadic.units(count)}
-    return op.wanted(op.parse(attrs), count)
+    return op.active_inputs(op.parse(attrs), count)
 
 
 def _literal(value: np.ndarray) -> str:
-    """Return Python text that makes an array for an example: its numbers, or drawn ones where there are too many."""
+    """Return Python code that creates an array for an example: its numbers, or random ones if there are many."""
     name = {"float64": "float32"}.get(value.dtype.name, value.dtype.name)
     dtype = "" if name == "float32" else f', dtype="{name}"'
     if value.size == 0:
@@ -270,14 +270,14 @@ def _literal(value: np.ndarray) -> str:
         return f"mx.nd.random.uniform(-1, 1, shape={value.shape}{dtype})"
     rounded = value.astype("float64").round(2) if value.dtype.kind == "f" else value
     numbers = str(rounded.tolist())
-    if value.ndim > 1 and len(numbers) > 60:  # a row a line
+    if value.ndim > 1 and len(numbers) > 60:  # one row per line
         numbers = "[\n" + "".join(f"    {row},\n" for row in rounded.tolist()) + "]"
     text = re.sub(r"\b(nan|inf)\b", r'float("\1")', numbers)
     return f"mx.nd.array({text}{dtype})"
 
 
 def _said(op: Op, call: Call) -> dict[str, Any]:
-    """Return the attributes of a call that an example has to name: not those that have their default anyway."""
+    """Return the attributes of a call that differ from their defaults."""
     counted = op.variadic.count if op.variadic is not None else None
     values = {}
     for key, given in call.attrs.items():
@@ -302,10 +302,10 @@ def code_of(op: Op, call: Call) -> str:
 
 
 def shown(code: str) -> str:
-    """Run an example, and return what its last line gave, as text.
+    """Run an example, and return the value of its last line as text.
 
     Raises:
-        MXNetError: what the example raises.
+        MXNetError: the example fails.
     """
     *before, last = code.splitlines()
     space: dict[str, Any] = {}
@@ -327,7 +327,7 @@ def _text(value: Any) -> str:
 
 @cache
 def example(op: Op) -> tuple[str, str]:
-    """Return an example and what it gives, ("", "") if none is known."""
+    """Return an example and its result, ("", "") if none is known."""
     own = [line.strip() for line in sections(op.doc).get("Example", "").splitlines()]
     if own and own[0].startswith(">>>"):
         return "\n".join(own), ""
@@ -340,22 +340,22 @@ def example(op: Op) -> tuple[str, str]:
     return "", ""
 
 
-# --- what is said of an operator --------------------------------------------------------------------------------------
+# --- facts about an operator ------------------------------------------------------------------------------------------
 
 
 @cache
 def gradient(op: Op) -> str:
-    """Return half a sentence about gradients, found by differentiating the known calls."""
+    """Return a phrase about gradients, found by differentiating the known calls."""
     if op.loss is not None:
-        return "its own: a loss, so what comes from above is ignored" + (
-            "" if op.loss.when is None else " where its attributes say so"
+        return "its own, since it is a loss: the output gradient is ignored" + (
+            "" if op.loss.when is None else ", depending on its attributes"
         )
     if not op.differentiable:
         return "none; binding a graph for gradients through it is an error"
     if op.num_subgraphs or op.read_attrs is not None:
-        return "that of what it runs"
+        return "that of its subgraph or function"
     if family(op) == "update":
-        return "not used: it is a step of an optimizer"
+        return "not used: the operator is an optimizer step"
     if op.name.startswith("sequence_"):
         return "of `x`" if op.name == "sequence_expand" else "of every input"
     moved: set[str] = set()
@@ -370,7 +370,7 @@ def gradient(op: Op) -> str:
 
 
 def _gradients_of(op: Op, call: Call) -> dict[str, bool | None]:
-    """Return, for each input of floats, whether its gradient is other than zero; None where it gets none."""
+    """Return for each float input True if its gradient is not zero; None if it has no gradient."""
     tensors = [torch.from_numpy(np.array(value)) for _, value in call.inputs]
     if not any(each.is_floating_point() for each in tensors) and "quantize" not in op.name:
         tensors[:1] = [each.double() for each in tensors[:1]]
@@ -415,39 +415,35 @@ def _attributes(op: Op, call: Call, count: int | None = None) -> Any:
 
 
 def batch_rule(op: Op) -> str:
-    """Return how automatic batching joins several calls."""
+    """Return the rule by which automatic batching joins several calls."""
     inputs = () if callable(op.inputs) else op.inputs
     rules = {one.batch for one in inputs} | ({op.variadic.batch} if op.variadic is not None else set())
     shared = ", ".join(f"`{one.name}`" for one in inputs if one.batch == SHARE)
     with_shared = f"; {shared} shared" if shared else ""
     if op.name in NORMALIZING:
-        return f"one call, which takes the statistics of all rows{with_shared}"
+        return f"one call, with the statistics of all rows{with_shared}"
     if op.batch == NEVER:
         return "one example at a time"
     if rules <= {"rows", SHARE}:
         return f"one call for all rows{with_shared}"
     if op.name in BY_SHAPE:
-        return (
-            f"one call for all rows where axes and shapes allow it, else stacked by `torch.vmap`{with_shared}"
-        )
+        return f"one call for all rows if axes and shapes allow it, otherwise stacked by `torch.vmap`{with_shared}"
     return f"stacked by `torch.vmap`{with_shared}"
 
 
 def onnx(op: Op) -> str:
-    """Return what becomes of an operator in ONNX, or why nothing does."""
+    """Return the export of an operator to ONNX, or the reason why there is none."""
     record = op.onnx
     if record is None or record.missing:
         return f"none: {record.missing}" if record is not None else "none"
     if not record.type:
-        return "one operator or several, as its attributes ask"
-    return f"`{record.type}`" + (
-        ", with others around it where its attributes ask for them" if record.builder else ""
-    )
+        return "one or several operators, depending on its attributes"
+    return f"`{record.type}`" + (", with additional operators for some attributes" if record.builder else "")
 
 
 @cache
 def storages(op: Op) -> str:
-    """Return which stored forms of its inputs an operator works on as they are."""
+    """Return the storage types that an operator supports directly."""
     calls = _calls().get(op.name) or [Call((), {})]
     count = 2 if op.variadic is not None else len(calls[0].inputs)
     kinds = ("default", "csr", "row_sparse")
@@ -460,14 +456,14 @@ def storages(op: Op) -> str:
         op, calls, ("ragged", *["default"] * (count - 1))
     )
     if family(op) == "update" and _is_lazy(op):
-        found.append("a row_sparse gradient: the rows that it stores alone change")
+        found.append("a row_sparse gradient: only its stored rows change")
     if ragged is not None or op.name.startswith("sequence_") or op.name == "RNN":
         found.append("ragged")
     return "; ".join(found) or "none"
 
 
 def _is_lazy(op: Op) -> bool:
-    """Say whether an optimizer's step leaves rows alone that a row-sparse gradient does not store."""
+    """Return True if an optimizer step changes only the rows that a row-sparse gradient stores."""
     return "lazy_update" in op.attrs or any(
         "sparse_" in name or "group_" in name for name in (op.name, *op.aliases)
     )
@@ -478,7 +474,7 @@ def _joined(stypes: tuple[str, ...]) -> str:
 
 
 def _stored(op: Op, calls: list[Call], stypes: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the storage of the outputs for storages of inputs; None where dense copies are read, or none is taken."""
+    """Return the storage of outputs for given inputs; None if dense copies are used or none is supported."""
     for call in calls[:6]:
         with contextlib.suppress(MXNetError, IndexError, AttributeError, TypeError):
             rule = ops.sparse.rule_of(op, stypes)
@@ -492,7 +488,7 @@ def _stored(op: Op, calls: list[Call], stypes: tuple[str, ...]) -> tuple[str, ..
 
 
 def sections(doc: str) -> dict[str, str]:
-    """Split a docstring into its parts by heading; "" is what stands before the first one."""
+    """Split a docstring into its parts by heading; "" is the text before the first heading."""
     parts = _SECTION.split(doc)
     found = {"": parts[0].strip()}
     for heading, text in zip(parts[1::2], parts[2::2]):
@@ -501,7 +497,7 @@ def sections(doc: str) -> dict[str, str]:
 
 
 def prose(text: str) -> str:
-    """Return text of a docstring as Markdown: what is no code loses its meaning to Markdown."""
+    """Return text of a docstring as Markdown, with Markdown characters outside code escaped."""
     parts = _INLINE.split(text)
     parts[::2] = [re.sub(r"([*_<\[\]])", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)
@@ -512,7 +508,7 @@ def _cell(text: str) -> str:
 
 
 def _entries(text: str) -> str:
-    """Return the lines ``name: what it is`` of a section as a list."""
+    """Return the lines ``name: description`` of a section as a list."""
     rows: list[str] = []
     for line in re.sub(r"^    ", "", text, flags=re.MULTILINE).splitlines():
         if line.startswith((" ", "\t")) and rows:
@@ -523,7 +519,7 @@ def _entries(text: str) -> str:
 
 
 def _attribute_table(op: Op) -> str:
-    rows = ["| attribute | what it is | takes | default |", "|---|---|---|---|"]
+    rows = ["| attribute | meaning | values | default |", "|---|---|---|---|"]
     for key, attr in op.attrs.items():
         default = "required" if attr.default is REQUIRED else f"`{attr.default!r}`"
         rows.append(f"| `{key}` | {_cell(attr.doc)} | {_cell(attr.type.expects)} | {default} |")
@@ -539,14 +535,14 @@ def _signature(op: Op) -> str:
         return "depend on the attributes"
     named = [
         f"`{one.name}`"
-        + (f" ({kinds[one.kind]}{', may be missing' if one.when else ''})" if one.kind in kinds else "")
+        + (f" ({kinds[one.kind]}{', optional' if one.when else ''})" if one.kind in kinds else "")
         for one in op.inputs
     ]
     return ", ".join(named) or "none"
 
 
 def entry(op: Op) -> str:
-    """Return what the reference says of an operator."""
+    """Return the entry of an operator in the reference."""
     parts = sections(op.doc)
     first, *others = names_of(op)
     code, output = example(op)
@@ -557,7 +553,7 @@ def entry(op: Op) -> str:
         ("Gradient", gradient(op)),
         ("Automatic batching", batch_rule(op)),
         ("ONNX", onnx(op)),
-        ("Stored forms", storages(op)),
+        ("Storage types", storages(op)),
         ("Since", since(f"operators.{first}")),
     ]
     lines = [f"({anchor(op)})=", f"## {prose(op.name)}", "", prose(parts[""]), ""]
@@ -594,31 +590,31 @@ def pages() -> dict[str, str]:
 
 
 _ABOUT = (
-    "Made from the declarations of the operators; the [index](index.md) says what the rows mean, and finds an operator "
-    "by any of its names. Every example has been run for this page."
+    "This page is generated from the declarations of the operators; the [index](index.md) explains the rows and lists "
+    "all names. Every example was run for this page."
 )
 
 _HEAD = """# Operators
 
 Each operator is declared once, in `dpmodule.ops`, with its attributes, shapes and rules. `mx.nd` runs it on arrays,
-`mx.sym` makes a node of it, under the same names as in MXNet 1.9.1.
+`mx.sym` creates a node, under the same names as in MXNet 1.9.1.
 
-| row | what it says |
+| row | meaning |
 |---|---|
-| Call | what to write; both take the inputs first, then the attributes, by place or by name |
-| Other names | names that MXNet knows it by; files that use them load |
-| Inputs | where a symbol is not given a parameter, label or auxiliary state, a variable such as `fc_weight` is made |
-| Gradient | which inputs get one. A loss makes its own and ignores what comes from above |
-| Automatic batching | how calls for many examples become one in [autobatch](../../autobatch.md) |
-| ONNX | what [export](../../interop.md) makes of it, or why it makes nothing |
-| Stored forms | sparse and ragged inputs that it works on as they are; other sparse ones become dense copies |
+| Call | the functions for arrays and symbols; both take the inputs first, then the attributes, by position or by name |
+| Other names | MXNet's other names of the operator; files that use them load |
+| Inputs | if a parameter, label or auxiliary state of a symbol is omitted, a variable such as `fc_weight` is created |
+| Gradient | the inputs with a gradient. A loss defines its own and ignores the output gradient |
+| Automatic batching | the rule to join calls for many examples in [autobatch](../../autobatch.md) |
+| ONNX | its [export](../../interop.md), or the reason why there is none |
+| Storage types | supported sparse and ragged inputs; other sparse inputs become dense copies |
 
 """
 
 
 def _index(of: dict[str, list[Op]]) -> str:
     lines = [_HEAD, "## Families", "", "```{toctree}", ":maxdepth: 1", ""]
-    lines += [*of, "```", "", "## By name", "", "Every name, old ones too, and the operator behind it.", ""]
+    lines += [*of, "```", "", "## By name", "", "All names, including old ones, and their operators.", ""]
     lines += ["| name | operator | family |", "|---|---|---|"]
     rows = []
     for name, members in of.items():
@@ -630,11 +626,11 @@ def _index(of: dict[str, list[Op]]) -> str:
 
 
 def write(out: Path) -> list[Path]:
-    """Write the pages into a folder, those that differ from what is there alone; return all of them."""
+    """Write the pages that have changed into a folder; return all paths."""
     out.mkdir(parents=True, exist_ok=True)
     found = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of examples: what they warn of is documented with the operators
+        warnings.simplefilter("ignore")  # of examples: their warnings are documented with the operators
         made = pages()
     for name, text in made.items():
         path = out / name

@@ -1,7 +1,7 @@
-"""Draws the pictures of the pages about the inside: the layers of `setup.cfg`, and diagrams of boxes and arrows.
+"""Draw the pictures of the architecture pages: the layers of `setup.cfg`, and diagrams of boxes and arrows.
 
-``python docs/pictures.py OUT`` writes ``OUT/*.svg``; the build of the site calls `write`. The files are kept, for those
-who read the pages elsewhere; `tests/test_pictures.py` tells when one is not what this draws.
+``python docs/pictures.py OUT`` writes ``OUT/*.svg``; the build of the site calls `write`. The files are in git, so that
+the pages show them elsewhere, too; `tests/test_site.py` checks that they are current.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
-from dpmodule.graph.layers import Layers, way
-from dpmodule.markup import LINE, text
+from dpmodule._core.markup import LINE, text
+from dpmodule.graph.layered_layout import LayeredLayout, svg_path
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,14 +26,14 @@ Executor > Binding, Program
 Binding > "arrays of" > ParamStore
 Updates > "weights and gradients of" > ParamStore
 """
-"""Objects and what they hold; what stands in quotes is written on the arrow."""
+"""Objects and what they hold; text in quotes is written on the arrow."""
 
-WAY = """
+BATCH_PATH = """
 iterator > "DataBatch" > module > "parts" > group > "tensors" > executor > "steps" > kernels
 executor > "outputs" > metric
 kernels > "gradients" > parameter store > optimizer > "in place" > its weights
 """
-"""The way of a batch, in the same form."""
+"""The path of a batch, in the same form."""
 
 LETTER, HEIGHT, GAP = 7.0, 26.0, 8.0
 """Width of a letter, height of a box, distance between boxes of a layer, in pixels."""
@@ -47,7 +47,7 @@ def width_of(words: str) -> float:
 
 
 def box(words: str, x: float, y: float, width: float) -> str:
-    """Return a box with a text, its left and upper edge at a place; a text in quotes has no box."""
+    """Return a box with a text at a position; a text in quotes has no box."""
     label = words.strip('"')
     middle = f'x="{x + width / 2:.1f}" y="{y + HEIGHT / 2 + 4.5:.1f}"'
     if label != words:
@@ -59,7 +59,7 @@ def box(words: str, x: float, y: float, width: float) -> str:
 
 
 def svg(title: str, width: float, height: float, parts: list[str]) -> str:
-    """Return a picture of a size, with a title for those who do not see it."""
+    """Return a picture of a size, with a title for screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="-4 -4 {width + 8:.0f} {height + 8:.0f}"'
         f' width="{width + 8:.0f}" font-family="sans-serif" font-size="13" text-anchor="middle">\n'
@@ -68,7 +68,7 @@ def svg(title: str, width: float, height: float, parts: list[str]) -> str:
 
 
 def layers(title: str) -> str:
-    """Draw the import contract: a row of packages for each layer, which imports from rows below alone."""
+    """Draw the import contract: a row of packages for each layer, which imports only from rows below."""
     config = ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     rows = config["importlinter:contract:layers"]["layers"].strip().splitlines()
@@ -89,7 +89,7 @@ def diagram(title: str, lines: str) -> str:
     """Draw boxes and arrows.
 
     Args:
-        title: for those who do not see the picture.
+        title: text for screen readers.
         lines: chains of names, "a > b > c, d". A name in quotes is a text on an arrow.
     """
     above: dict[str, list[str]] = {}
@@ -99,22 +99,22 @@ def diagram(title: str, lines: str) -> str:
                 above.setdefault(end, []).append(start)
     names = list(TopologicalSorter(above).static_order())
     edges = [(names.index(start), names.index(end)) for end in names for start in above.get(end, ())]
-    order = Layers([(width_of(name), HEIGHT) for name in names], edges)
+    order = LayeredLayout([(width_of(name), HEIGHT) for name in names], edges)
     boxes = {number for number, name in enumerate(names) if not name.startswith('"')}
     ways = order.lines()
     arrows = "".join(f"M{line[3]:.1f} {line[5]:.1f}l-3.5-7h7z" for line, end in ways if end in boxes)
-    parts = [f'<path d="{"".join(way(line) for line, _ in ways)}" fill="none" stroke="{LINE}"/>']
+    parts = [f'<path d="{"".join(svg_path(line) for line, _ in ways)}" fill="none" stroke="{LINE}"/>']
     parts += [f'<path d="{arrows}" fill="{LINE}"/>']
-    parts += [box(name, *place, width_of(name)) for name, place in zip(names, order.places)]
+    parts += [box(name, *place, width_of(name)) for name, place in zip(names, order.positions)]
     return svg(title, order.width, order.height, parts)
 
 
 def pictures() -> dict[str, str]:
     """Return all pictures by their names."""
     return {
-        "layers.svg": layers("Packages in layers, each of which imports from those below it alone"),
-        "holders.svg": diagram("Which object holds which", HOLDERS),
-        "way.svg": diagram("The way of a batch", WAY),
+        "layers.svg": layers("Packages in layers, each of which imports only from those below it"),
+        "objects.svg": diagram("Objects and what they hold", HOLDERS),
+        "batch_path.svg": diagram("The path of a batch", BATCH_PATH),
     }
 
 

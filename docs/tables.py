@@ -1,7 +1,7 @@
-"""Writes the pages that are tables of the code: environment variables, and errors with what to do.
+"""Write the pages of environment variables and of errors from the code.
 
 ``python docs/tables.py OUT`` writes ``OUT/environment.md`` and ``OUT/errors.md``; the build of the site calls `write`.
-What an error of an example says is what running it gave.
+The message of each example comes from running it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dpmodule as mx
+from dpmodule._core.environment import VARIABLES
 from dpmodule.base import MXNetError
-from dpmodule.environment import VARIABLES
 
 
 @dataclass(frozen=True)
 class Help:
-    """What to do about an error, and lines that bring it about."""
+    """Advice about an error, and code that causes it."""
 
     todo: str
     code: str = ""
@@ -31,21 +31,21 @@ class Help:
 ERRORS = {
     "MXNetError": Help("Catch it to catch all of this package's errors; old programs do."),
     "ArgumentError": Help(
-        "Compare what the text says was given with what it says was expected; for misspelt names it offers near ones.",
+        "Compare the given and the expected value in the message; for misspelt names it suggests near ones.",
         'mx.metric.create("acuracy")',
     ),
     "SignatureError": Help(
-        "Look at the names that the text lists; it is a `TypeError` too, as Python's own for wrong arguments is.",
+        "Check the names in the message; the error is also a `TypeError`, like Python's own for wrong arguments.",
         'mx.optimizer.create("sgd", learning_rat=0.1)',
     ),
     "OpError": Help(
-        "Look the operator up in the [reference](operators/index.md): which attributes it takes, of which type.",
+        "Find the operator's attributes and their types in the [reference](operators/index.md).",
         'mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden="many")',
     ),
-    "BoundsError": Help("Look at the index and at the sizes in the text.", "mx.nd.zeros((2, 3))[5]"),
+    "BoundsError": Help("Compare the index with the sizes in the message.", "mx.nd.zeros((2, 3))[5]"),
     "ShapeError": Help(
-        "Print `module.summary()` or `symbol.infer_shape_partial(...)`, and compare with the node in the text; "
-        "see [shape errors](../guides/shape_errors.md).",
+        "Print `module.summary()` or `symbol.infer_shape_partial(...)`, and compare with the node in the message; "
+        "see [Fix shape errors](../guides/shape_errors.md).",
         'mx.sym.elemwise_add(mx.sym.Variable("a"), mx.sym.Variable("b")).infer_shape(a=(2, 3), b=(4, 3))',
     ),
     "DTypeError": Help(
@@ -53,51 +53,51 @@ ERRORS = {
         'mx.nd.zeros((2,), dtype="float31")',
     ),
     "StateError": Help(
-        "Make the call that the text names first, such as `bind`, `init_params` or `init_optimizer`.",
+        "First make the call that the message names, such as `bind`, `init_params` or `init_optimizer`.",
         'mx.mod.Module(mx.sym.Variable("data"), label_names=None).forward(None)',
     ),
     "NotSupportedError": Help(
-        "Use an object of the family that takes the call: to display a world, one with `numthreads` 1."
+        "Use an object that supports the call: to display a world, one with `numthreads` 1."
     ),
     "DeviceError": Help(
-        "Use a device that is there: `mx.num_gpus()` counts GPUs, `dpmodule info` lists them.",
+        "Use an existing device: `mx.num_gpus()` counts GPUs, `dpmodule info` lists them.",
         "mx.nd.zeros((2,), ctx=mx.gpu(99))",
     ),
-    "FileError": Help("Look at the path and at its permissions.", 'mx.nd.load("nowhere.params")'),
+    "FileError": Help("Check the path and its permissions.", 'mx.nd.load("nowhere.params")'),
     "FileFormatError": Help(
-        "The file is not what it is read as, or was cut off: the text says where. `dpmodule check FOLDER` looks at "
-        "a whole folder.",
+        "The file has another format or is truncated: the message gives the position. `dpmodule check FOLDER` checks a "
+        "whole folder.",
         'with open("broken.params", "wb") as file: file.write(b"none")\nmx.nd.load("broken.params")',
     ),
-    "MissingPackageError": Help("Install the package by the command in the text."),
+    "MissingPackageError": Help("Install the package with the command in the message."),
     "OutOfMemoryError": Help(
-        "Look at the shape in the text: make the batch, the layer or the attribute behind it smaller.",
+        "Check the shape in the message: reduce the batch, the layer or the attribute that causes it.",
         "mx.nd.zeros((10**9, 10**9))",
     ),
     "NodeError": Help(
-        "Look at the node, at its inputs' shapes and at the line of your program that the text names.",
+        "Check the node, its inputs' shapes and the line of your program in the message.",
     ),
     "LostWorkerError": Help(
-        "Look at the log of the rank that is named, start the job again with `resume`; see "
-        "[several processes](../guides/several_processes.md).",
+        "Check the log of the rank in the message, and restart the job with `resume`; see "
+        "[Train in several processes](../guides/several_processes.md).",
     ),
     "NonFiniteError": Help(
-        "See [debugging a NaN](../guides/nan.md): the text names the node where it began."
+        "The message names the first node; see [Find the source of NaN](../guides/nan.md)."
     ),
     "NotImplementedForSymbol": Help(
-        "Bind the symbol first, or use what the text offers.", 'mx.sym.Variable("x").asnumpy()'
+        "Bind the symbol first, or use the alternative in the message.", 'mx.sym.Variable("x").asnumpy()'
     ),
     "NotSupportedForSparseNDArray": Help(
         'Convert with `tostype("default")`, which makes a dense copy.',
         'mx.nd.sparse.zeros("csr", (2, 3)).reshape((3, 2))',
     ),
-    "InternalError": Help("Never raised here; the name is kept for programs that catch MXNet's."),
+    "InternalError": Help("dpmodule never raises it; the name exists for programs that catch it."),
 }
-"""What to do about each error of the family; what is not here says itself what to do, by its own description."""
+"""Advice about each error of `base`; the description of any other error contains it."""
 
 
 def classes() -> list[type[MXNetError]]:
-    """Return every public class of errors: the family of `base` first, in its order, then the others by name."""
+    """Return every public error class: those of `base` in order, then the others by name."""
     for found in pkgutil.walk_packages(mx.__path__, "dpmodule."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
@@ -114,13 +114,13 @@ def classes() -> list[type[MXNetError]]:
 
 
 def _also(one: type[MXNetError]) -> str:
-    """Return which other classes catch it: builtin ones, and those of the family above it."""
+    """Return the other classes that catch it: its base classes, including built-in ones."""
     above = [each for each in one.__mro__[1:] if each not in (object, BaseException, Exception)]
     return ", ".join(f"`{each.__name__}`" for each in above) or "–"
 
 
 def message(code: str) -> str:
-    """Run an example that fails, in a folder of its own, and return what its error says.
+    """Run a failing example in a temporary folder, and return the message of its error.
 
     Raises:
         StateError: it does not fail.
@@ -142,22 +142,22 @@ def errors_page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error of this package is an `mx.base.MXNetError` and, beside it, of the built-in class that MXNet "
-        "raised in the same place, so handlers of old programs go on working. Its text says what was called, what "
-        "came, what was expected and what to do.",
+        "Every error of this package is an `mx.base.MXNetError` and also an instance of the built-in class that MXNet "
+        "raises in the same place, so handlers of old programs still work. Its message states what was called, "
+        "what was given, what was expected and what to do.",
         "",
         "```python",
         "import dpmodule as mx",
         "",
         "try:",
         '    mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=-1)',
-        "except ValueError as error:  # as in MXNet; mx.base.MXNetError and mx.base.OpError catch it, too",
+        "except ValueError as error:  # as in MXNet; mx.base.MXNetError and mx.base.OpError also catch it",
         "    print(error)",
         "```",
         "",
-        "## The family",
+        "## Errors of mx.base",
         "",
-        "These stand in `mx.base`.",
+        "The general errors are in `mx.base`.",
         "",
     ]
     rows = []
@@ -182,7 +182,7 @@ def errors_page() -> str:
             lines += ["```text", *(f">>> {line}" for line in known.code.splitlines())]
             lines += [f"{one.__name__}: {message(known.code)}", "```", ""]
     lines += [
-        "## Of single parts",
+        "## Errors of other modules",
         "",
         "| error | part | when | also caught as |",
         "|---|---|---|---|",
@@ -196,8 +196,8 @@ def environment_page() -> str:
     lines = [
         "# Environment variables",
         "",
-        "All that this package reads or sets. `dpmodule info` prints those of its own and of MXNet's that are set. "
-        "*Read* says when a variable is looked at: a program that sets it later changes nothing.",
+        "All variables that this package reads or sets. `dpmodule info` prints those of dpmodule and MXNet that are "
+        "set. The column *read* states when a variable is read: setting it later has no effect.",
         "",
         "```bash",
         "DPMODULE_NATIVE=0 dpmodule info",
@@ -205,19 +205,19 @@ def environment_page() -> str:
         "",
     ]
     titles = {
-        "dpmodule": "Of this package",
-        "MXNet": "Of MXNet",
-        "ParlAI": "Of ParlAI",
-        "torch": "Of torch and torchrun",
-        "NVIDIA": "Of NVIDIA's libraries",
-        "compilers": "Of compilers",
-        "Windows": "Of Windows",
+        "dpmodule": "dpmodule",
+        "MXNet": "MXNet",
+        "ParlAI": "ParlAI",
+        "torch": "torch and torchrun",
+        "NVIDIA": "NVIDIA's libraries",
+        "compilers": "Compilers",
+        "Windows": "Windows",
     }
     for owner, title in titles.items():
         lines += [
             f"## {title}",
             "",
-            "| variable | values | without it | read | what it does |",
+            "| variable | values | default | read | effect |",
             "|---|---|---|---|---|",
         ]
         lines += [
@@ -230,7 +230,7 @@ def environment_page() -> str:
 
 
 def write(out: Path) -> list[Path]:
-    """Write both pages into a folder, those that differ from what is there alone; return their paths."""
+    """Write the pages that have changed into a folder; return the paths of both."""
     out.mkdir(parents=True, exist_ok=True)
     made = {"environment.md": environment_page(), "errors.md": errors_page()}
     for name, text in made.items():

@@ -1,8 +1,7 @@
-"""Keeps with which version of dpmodule every public name came: `docs/versions.json`, which the reference shows.
+"""Record the version of dpmodule that added each public name in `docs/versions.json`, which the reference shows.
 
-``python docs/versions.py`` enters the names that are new, under the version that `dpmodule.__version__` tells, and
-takes out those that are no longer there; all others stay where they are. `tests/test_reference.py` fails where it would
-change something.
+``python docs/versions.py`` adds new names under the version `dpmodule.__version__` and removes names that no longer
+exist; all others remain unchanged. `tests/test_reference.py` fails if it would change something.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import dpmodule as mx
 from dpmodule import ops
 
 sys.path.insert(0, str(Path(__file__).with_name("extensions")))
-# both are found by the line above
+# the line above makes both importable
 from public import home_of, is_operator, listed_modules, public_names, with_internal_bases
 from since import FILE, Names, read
 
@@ -27,7 +26,7 @@ __all__ = ["names", "renewed", "text_of"]
 
 
 def of_module(module: str) -> Iterator[str]:
-    """Yield the public names of a module, and the public members of the classes that have their entry there."""
+    """Yield the public names of a module, and the public members of classes that have their entry in it."""
     for name, value in public_names(importlib.import_module(module)).items():
         yield name
         if inspect.isclass(value) and home_of(value, module) == module:
@@ -38,12 +37,12 @@ def of_module(module: str) -> Iterator[str]:
 
 
 def names() -> Names:
-    """Return all names that there are now."""
+    """Return all current names."""
     return {"operators": set(ops.names()), **{module: set(of_module(module)) for module in listed_modules()}}
 
 
 def renewed(known: Mapping[str, Names], now: Names, version: str) -> dict[str, Names]:
-    """Return what is known, with the names that are new under a version, and without those that have gone."""
+    """Return the known names with new names under a version, and without removed names."""
     kept = {
         each: {module: found & now.get(module, set()) for module, found in of.items()}
         for each, of in known.items()
@@ -56,7 +55,7 @@ def renewed(known: Mapping[str, Names], now: Names, version: str) -> dict[str, N
 
 
 def text_of(known: Mapping[str, Names]) -> str:
-    """Return what the file has to say, in lines that differ little from one version to the next."""
+    """Return the text of the file, in lines that differ little from one version to the next."""
     wrapped = textwrap.TextWrapper(110, break_long_words=False, break_on_hyphens=False).wrap
     table = {
         version: {module: wrapped(" ".join(sorted(of[module]))) for module in sorted(of)}

@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _collects = gc.isenabled()
-gc.disable()  # so many new objects would set off a collection, which would look through all of torch's as well
+gc.disable()  # the new objects would trigger collections, which also scan all objects of torch
 try:
-    from .compat import lazy
+    from ._core import lazy
 
     lazy.install_paths()
     from . import (
@@ -23,9 +23,9 @@ try:
         initializer,
         io,
         kvstore,
+        log,
         lr_scheduler,
         metric,
-        mode,
         module,
         monitor,
         name,
@@ -45,9 +45,8 @@ try:
     from . import symbol as sym
     from .attribute import AttrScope
     from .base import MXNetError
-    from .compat import log
-    from .compat.libinfo import __version__ as __version__
     from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
+    from .libinfo import __version__ as __version__
     from .monitor import Monitor
     from .ndarray import NDArray, waitall
     from .symbol import Symbol
@@ -63,7 +62,7 @@ try:
     )
 
     if _collects and not gc.get_freeze_count():
-        # both together make all objects old ones; the next collection of young ones would look through them after all
+        # together they move all objects to the oldest generation, which the next young collections do not scan
         gc.freeze()
         gc.unfreeze()
 finally:
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
         hogwild,
         image,
         interop,
+        libinfo,
         model,
         onnx,
         operator,
@@ -90,13 +90,13 @@ if TYPE_CHECKING:
         rnn,
         runtime,
         streams,
+        symbol_doc,
         test_utils,
         visualization,
     )
     from . import image as img
     from . import random as rnd
     from . import visualization as viz
-    from .compat import libinfo, symbol_doc
     from .executor import engine
     from .hogwild import AsyncExecutor, DataFeedDesc, InMemoryDataset, QueueDataset
     from .module import executor_manager
@@ -113,7 +113,7 @@ _LATER = {
     "image": "image",
     "img": "image",
     "interop": "interop",
-    "libinfo": "compat.libinfo",
+    "libinfo": "libinfo",
     "misc": "misc",
     "model": "model",
     "onnx": "onnx",
@@ -125,17 +125,17 @@ _LATER = {
     "rnn": "rnn",
     "runtime": "runtime",
     "streams": "streams",
-    "symbol_doc": "compat.symbol_doc",
+    "symbol_doc": "symbol_doc",
     "test_utils": "test_utils",
     "visualization": "visualization",
     "viz": "visualization",
 }
-"""Modules that are imported when they are first asked for, since most programs do without them; short names too."""
+"""Modules that are imported at their first use, since most programs do not need them; including short names."""
 
 _FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset"}
-"""Names that modules of `_LATER` give the package, by the module, with blanks between."""
+"""Space-separated names of the package that modules of `_LATER` define."""
 
-ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
+ops.add_lazy_operators("dpmodule.operator", "Custom _NDArray _Native")
 
 __all__ = [
     "AsyncExecutor",
@@ -184,7 +184,6 @@ __all__ = [
     "metric",
     "misc",
     "mod",
-    "mode",
     "model",
     "module",
     "mon",
@@ -223,7 +222,7 @@ __all__ = [
 
 
 def get_include() -> str:
-    """Return the folder of the C++ headers, for extensions with functors of their own (see `dpmodule.streams`)."""
+    """Return the folder of the C++ headers, for extensions that define functors (see `dpmodule.streams`)."""
     return str(importlib.import_module(".native", __name__).include())
 
 

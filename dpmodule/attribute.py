@@ -1,4 +1,4 @@
-"""Attributes given to every symbol made inside a ``with`` block: `AttrScope`."""
+"""`AttrScope`: attributes of all symbols created inside a ``with`` block."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections import defaultdict
 from types import TracebackType
 from typing import ClassVar
 
+from ._core import lazy
 from .base import ArgumentError
-from .compat import lazy
 
 __all__ = ["BARE_KEYS", "AttrScope", "bare_suffix", "current", "is_free", "stored_key", "subgraph_name"]
 
 lazy.publish(__name__, __all__)
 
 BARE_KEYS = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"})
-"""Attributes that users write without the double underscores they are stored with."""
+"""Attributes that users write without the double underscores of their stored form."""
 
 
 def stored_key(key: str) -> str:
-    """Return the form under which an attribute is stored (``lr_mult`` becomes ``__lr_mult__``).
+    """Return the stored name of an attribute (``lr_mult`` becomes ``__lr_mult__``).
 
     Args:
         key: name of the attribute as a program writes it.
@@ -28,7 +28,7 @@ def stored_key(key: str) -> str:
 
 
 def is_free(key: str) -> bool:
-    """Say whether an attribute has the form ``__x__``, which every node takes.
+    """Return True if an attribute has the form ``__x__``, which every node takes.
 
     Args:
         key: name of the attribute as it is stored.
@@ -46,7 +46,7 @@ def bare_suffix(key: str) -> str | None:
 
 
 class _CurrentScope(type):
-    """Gives `AttrScope` MXNet's class attribute `current`, which every thread has of its own."""
+    """Metaclass that defines MXNet's class attribute `AttrScope.current`, one per thread."""
 
     @property
     def current(cls) -> AttrScope:
@@ -59,7 +59,7 @@ class _CurrentScope(type):
 
 
 class AttrScope(metaclass=_CurrentScope):
-    """Attach string attributes to all symbols made inside the block; inner blocks add to outer ones.
+    """Attach string attributes to all symbols created inside the block; inner blocks add to outer ones.
 
     Args:
         kwargs: attribute names and string values, such as ``ctx_group="dev1"``.
@@ -82,7 +82,7 @@ class AttrScope(metaclass=_CurrentScope):
         """Return the scope's attributes overridden by `attr`.
 
         Args:
-            attr: attributes given to a node itself; None for none.
+            attr: attributes of the node itself, or None.
         """
         return {**self._attr, **attr} if attr else dict(self._attr)
 
@@ -100,10 +100,10 @@ class AttrScope(metaclass=_CurrentScope):
 
 
 def subgraph_name(text: str) -> str:
-    """Return a name for a new subgraph: `text` and a number, behind the name of the subgraph it lies in.
+    """Return a name for a new subgraph: the name of the enclosing subgraph, `text` and a number.
 
     Args:
-        text: what it is, such as "foreach".
+        text: kind of the subgraph, such as "foreach".
     """
     outer = current().get(None).get("__subgraph_name__", "")
     name = f"{outer}${text}" if outer else text

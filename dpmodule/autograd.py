@@ -1,4 +1,4 @@
-"""Differentiation of programs on arrays: recording, gradients, and functions with gradients of their own.
+"""Automatic differentiation of programs on arrays: recording, gradients, and functions with custom gradients.
 
 Example:
     >>> x = mx.nd.array([1, 2, 3])
@@ -19,12 +19,11 @@ from typing import Any
 
 import torch
 
-from . import mode
+from ._core import lazy, mode
+from ._core.mode import is_recording, is_training, set_recording, set_training
 from .base import ArgumentError, DTypeError, StateError
-from .compat import lazy
 from .graph import Entry
 from .graph import Node as GraphNode
-from .mode import is_recording, is_training, set_recording, set_training
 from .ndarray import NDArray, tape
 from .ndarray.differentiate import differentiate
 from .ops.attrs import to_text
@@ -51,7 +50,7 @@ lazy.publish(__name__, __all__)
 
 
 class _FlagScope:
-    """A ``with`` block that sets the flags; the same object may be entered again, also inside itself."""
+    """Context manager that sets the flags; it is reentrant."""
 
     def __init__(self, recording: bool | None, training: bool | None) -> None:
         self._wanted = recording, training
@@ -75,16 +74,16 @@ def record(train_mode: bool = True) -> AbstractContextManager[None]:
     """Record operators inside a ``with`` block, so that `backward` can differentiate them.
 
     Args:
-        train_mode: run them in training mode (dropout and batch statistics on).
+        train_mode: True to run them in training mode (dropout and batch statistics on).
     """
     return _FlagScope(True, train_mode)
 
 
 def pause(train_mode: bool = False) -> AbstractContextManager[None]:
-    """Record nothing inside a ``with`` block; `train_mode` as in `record`.
+    """Record nothing inside a ``with`` block.
 
     Args:
-        train_mode: whether operators such as Dropout act as in training.
+        train_mode: True to run operators in training mode.
     """
     return _FlagScope(False, train_mode)
 
@@ -101,11 +100,11 @@ def predict_mode() -> AbstractContextManager[None]:
 
 def _listed(name: str, arrays: Any) -> list[NDArray]:
     """Return one array or several as a list."""
-    found = [arrays] if isinstance(arrays, NDArray) else list(arrays)
-    for array in found:
+    listed = [arrays] if isinstance(arrays, NDArray) else list(arrays)
+    for array in listed:
         if not isinstance(array, NDArray):
             raise DTypeError(f"{name} holds {type(array).__name__}, expected NDArrays")
-    return found
+    return listed
 
 
 def mark_variables(
@@ -113,14 +112,14 @@ def mark_variables(
     gradients: NDArray | Sequence[NDArray],
     grad_reqs: str | Sequence[str] = "write",
 ) -> None:
-    """Make arrays variables, with arrays for their gradients (`NDArray.attach_grad` makes its own).
+    """Mark arrays as variables with arrays for their gradients (`NDArray.attach_grad` creates one itself).
 
     Args:
-        gradients: where `backward` writes, one of each variable's shape.
-        grad_reqs: "write", "add" or "null"; one for all, or one each.
+        gradients: arrays that `backward` writes, one of each variable's shape.
+        grad_reqs: "write", "add" or "null"; one for all, or one for each.
 
     Raises:
-        ArgumentError: the numbers differ, or a request is none of these.
+        ArgumentError: the numbers differ, or a request is unknown.
         ShapeError: a gradient has another shape than its variable.
     """
     arrays, grads = _listed("variables", variables), _listed("gradients", gradients)
@@ -135,16 +134,16 @@ def mark_variables(
 
 
 def _heads(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | None]]:
-    found = _listed("heads", heads)
+    head_arrays = _listed("heads", heads)
     if head_grads is None:
-        return found, [None] * len(found)
+        return head_arrays, [None] * len(head_arrays)
     grads = [head_grads] if isinstance(head_grads, NDArray) else list(head_grads)
-    if len(grads) != len(found):
+    if len(grads) != len(head_arrays):
         raise ArgumentError(
-            f"{len(found)} heads and {len(grads)} head_grads are given; expected as many of each"
+            f"{len(head_arrays)} heads and {len(grads)} head_grads are given; expected as many of each"
         )
     _listed("head_grads", [g for g in grads if g is not None])
-    return found, grads
+    return head_arrays, grads
 
 
 def backward(
@@ -156,8 +155,8 @@ def backward(
     """Compute gradients of `heads` with respect to all variables they depend on, and write them as requested.
 
     Args:
-        head_grads: the gradient of each; None = ones.
-        retain_graph: keep the graph for another time.
+        head_grads: gradient of each head; None means ones.
+        retain_graph: True to keep the graph for another call.
         train_mode: the training flag that users' gradient functions see.
 
     Raises:
@@ -165,8 +164,8 @@ def backward(
         ArgumentError: the numbers of heads and head gradients differ.
         ShapeError: a head gradient has another shape than its head.
     """
-    found, grads = _heads(heads, head_grads)
-    differentiate(found, grads, None, retain_graph, False, train_mode)
+    head_arrays, grads = _heads(heads, head_grads)
+    differentiate(head_arrays, grads, None, retain_graph, False, train_mode)
 
 
 def grad(
@@ -181,16 +180,16 @@ def grad(
 
     Args:
         variables: arrays with `attach_grad`; their own gradient arrays stay as they are.
-        head_grads: the gradient of each head; None = ones.
-        retain_graph: keep the graph for another time; None = as `create_graph`.
-        create_graph: record the gradients, so that they can be differentiated, too.
+        head_grads: gradient of each head; None means ones.
+        retain_graph: True to keep the graph for another call; None means `create_graph`.
+        create_graph: True to record the gradients, so that they can be differentiated as well.
         train_mode: the training flag that users' gradient functions see.
 
     Returns:
-        A list, also for one variable.
+        A list, even for one variable.
 
     Raises:
-        StateError: a head was not recorded, or a variable is none, or the heads do not depend on it.
+        StateError: a head was not recorded, an array is not a variable, or the heads do not depend on it.
         ArgumentError: there are no variables, or the numbers of heads and head gradients differ.
 
     Example:
@@ -202,25 +201,25 @@ def grad(
         >>> x.grad.asnumpy()
         array([6.], dtype=float32)
     """
-    found, grads = _heads(heads, head_grads)
+    head_arrays, grads = _heads(heads, head_grads)
     wanted = _listed("variables", variables)
     if not wanted:
         raise ArgumentError("variables is empty, expected at least one array")
     retain = create_graph if retain_graph is None else retain_graph
-    return differentiate(found, grads, wanted, retain, create_graph, train_mode)
+    return differentiate(head_arrays, grads, wanted, retain, create_graph, train_mode)
 
 
 # --- the graph as a symbol
 
 
 def get_symbol(x: NDArray) -> Symbol:
-    """Return how a recorded array was computed, as a Symbol whose arguments are the arrays it started from.
+    """Return the recorded computation of an array as a Symbol; its arguments are the arrays it was computed from.
 
     Args:
         x: a result computed inside `record`.
 
     Raises:
-        StateError: the array is in no graph.
+        StateError: the array is not in a graph.
     """
     if not isinstance(x, NDArray):
         raise DTypeError(f"get_symbol takes an NDArray, got {type(x).__name__}")
@@ -230,33 +229,33 @@ def get_symbol(x: NDArray) -> Symbol:
 
 
 def _entry_of(head: tape.TapeNode) -> Entry:
-    """Return the graph's form of a node of the tape; a loop, so deep graphs are fine."""
-    made: dict[tape.TapeNode, Entry] = {}
+    """Return the graph entry of a node of the tape; iterative, for deep graphs."""
+    entries: dict[tape.TapeNode, Entry] = {}
     count = itertools.count()
     stack = [head]
     while stack:
         node = stack[-1]
-        missing = [n for n in node.inputs if n is not None and n not in made]
+        missing = [n for n in node.inputs if n is not None and n not in entries]
         if missing:
             stack += missing
         else:
             stack.pop()
-            if node not in made:
-                made[node] = _convert(node, made, count)
-    return made[head]
+            if node not in entries:
+                entries[node] = _convert(node, entries, count)
+    return entries[head]
 
 
 def _convert(node: tape.TapeNode, made: dict[tape.TapeNode, Entry], count: itertools.count[int]) -> Entry:
     if isinstance(node, tape.TapeVariable):
         return GraphNode(None, node.name), 0
-    if node.plan is None:  # an output of an operator with several
+    if node.plan is None:  # one of several outputs of an operator
         return made[node.inputs[0]][0], node.index  # type: ignore[index]  # it always has an operator
     inputs = tuple((GraphNode(None, f"null{next(count)}"), 0) if n is None else made[n] for n in node.inputs)
     name = f"node_{next(count)}"
     if isinstance(node.plan, tape.TapeStep):
         return GraphNode(_op_of(node.plan, len(inputs)), name, inputs=inputs), 0
     op, a = node.plan.op, node.plan.a
-    if op.read_attrs is not None:  # attributes of a user's operator, under names of the user's
+    if op.read_attrs is not None:  # a user's operator, whose attributes have the user's names
         return GraphNode(op, name, dict(a.attributes), inputs=inputs), 0
     values = {key: getattr(a, key) for key in op.attrs}
     params = {k: to_text(v) for k, v in values.items() if v != op.attrs[k].default}
@@ -264,7 +263,7 @@ def _convert(node: tape.TapeNode, made: dict[tape.TapeNode, Entry], count: itert
 
 
 def _op_of(step: tape.TapeStep, count: int) -> Op:
-    """Return an operator, in no registry, that does what a step of the tape did."""
+    """Return an unregistered operator that repeats a step of the tape."""
 
     def run(a: Any, env: Env, *tensors: torch.Tensor) -> torch.Tensor:
         if step.function is None:
@@ -274,13 +273,13 @@ def _op_of(step: tape.TapeStep, count: int) -> Op:
     return Op(step.name, run, lambda *values: None, {}, tuple(arg(f"arg{i}") for i in range(count)))
 
 
-# --- functions of the user's
+# --- functions with custom gradients
 
 
 class Function:
-    """A computation on arrays with a gradient of its own. Subclasses give `forward` and `backward`.
+    """A computation on arrays with a custom gradient. Subclasses define `forward` and `backward`.
 
-    An instance is called once; make one for every call.
+    An instance can be called once; create one for every call.
 
     Example:
         >>> class CubeRoot(mx.autograd.Function):
@@ -305,15 +304,15 @@ class Function:
     saved_tensors: tuple[Any, ...] = ()
 
     def save_for_backward(self, *args: Any) -> None:
-        """Keep arrays for `backward`, which finds them in `saved_tensors`.
+        """Save arrays for `backward`, which reads them from `saved_tensors`.
 
         Args:
-            *args: the arrays, in the order in which `saved_tensors` gives them.
+            *args: the arrays, in the order of `saved_tensors`.
         """
         self.saved_tensors = args
 
     def __call__(self, *inputs: NDArray) -> Any:
-        """Compute, and record it if this thread records."""
+        """Compute the outputs, and record them if this thread records."""
         if self._used:
             raise StateError(
                 f"each {type(self).__name__} instance can only be called once; create another instance"
@@ -329,11 +328,11 @@ class Function:
         return outputs
 
     def _check_inputs(self, inputs: Sequence[Any]) -> None:
-        """Refuse what has no gradient."""
+        """Raise for inputs that are not arrays."""
         for i, given in enumerate(inputs):
             if not isinstance(given, NDArray):
                 raise DTypeError(
-                    f"{type(self).__name__}: input {i} is {type(given).__name__} {given!r}, expected NDArray; hand "
+                    f"{type(self).__name__}: input {i} is {type(given).__name__} {given!r}, expected NDArray; pass "
                     "other values to the constructor"
                 )
 
@@ -342,15 +341,15 @@ class Function:
         return [found] if found is None or isinstance(found, NDArray) else list(found)
 
     def forward(self, *inputs: NDArray) -> Any:
-        """Compute one array, or several in a tuple, from the inputs; nothing is recorded meanwhile.
+        """Return one array, or several in a tuple, computed from the inputs; nothing is recorded.
 
         Args:
-            *inputs: arrays as the call got them.
+            *inputs: arrays of the call.
         """
         raise NotImplementedError
 
     def backward(self, *output_grads: NDArray) -> Any:
-        """Return the gradient of each input (None for zeros), given that of each output.
+        """Return the gradient of each input (None for zeros) from the gradients of the outputs.
 
         Args:
             *output_grads: one array for each output, of its shape and dtype.

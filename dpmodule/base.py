@@ -1,23 +1,23 @@
-"""Errors and number types that every other file uses.
+"""Errors and element types that every other module uses.
 
-The error family; what stands in brackets is the built-in type that MXNet 1.9.1 raised in the same place, so
-that handlers written for it keep working::
+The errors; brackets hold the built-in type that MXNet 1.9.1 raised in the same place, so that handlers written for it
+keep working::
 
     MXNetError [RuntimeError]
-    ├── ArgumentError [ValueError]        a value, name or combination that a call does not take
+    ├── ArgumentError [ValueError]        a value, name or combination that a call does not accept
     │   ├── OpError                       an operator's attribute or input
     │   └── BoundsError [IndexError]      an index outside an array
     ├── ShapeError [ValueError]           shapes that contradict each other or cannot be inferred
-    ├── DTypeError [TypeError]            an unknown or unfitting element type
+    ├── DTypeError [TypeError]            an unknown or unsupported element type
     ├── StateError [AssertionError]       a call that comes before the one it needs
-    │   └── NotSupportedError [NotImplementedError] a call that an object of this kind never takes
+    │   └── NotSupportedError [NotImplementedError] a call that this type does not support
     ├── DeviceError                       a device that does not exist here
     ├── FileError [OSError]               a file that cannot be opened, read or written
     ├── FileFormatError [ValueError]      a damaged, truncated or foreign file
     ├── MissingPackageError [ImportError] an optional package that is not installed
     ├── OutOfMemoryError [MemoryError]    an array for which there is no memory, often of an absurd shape
     ├── NodeError                         an operator failed inside a graph; names the node
-    ├── LostWorkerError [ConnectionError] a process that trains with this one is gone or does not answer
+    ├── LostWorkerError [ConnectionError] another process of a distributed training ended or does not answer
     ├── NonFiniteError [ArithmeticError]  NaN or infinity where a number is needed
     ├── NotImplementedForSymbol           an NDArray call on a Symbol
     └── NotSupportedForSparseNDArray      a call on a sparse array that only dense ones have
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from .compat import lazy
+from ._core import lazy
 
 __all__ = [
     "ArgumentError",
@@ -81,15 +81,15 @@ class MXNetError(RuntimeError):
 
 
 class ArgumentError(MXNetError, ValueError):
-    """A value, name or combination of arguments that the call does not take."""
+    """A value, name or combination of arguments that the call does not accept."""
 
 
 class SignatureError(ArgumentError, TypeError):
-    """An argument that there is none of, or one that is missing, where Python itself raises TypeError."""
+    """An unknown or missing argument, for which Python raises TypeError."""
 
 
 class OpError(ArgumentError):
-    """An operator's attribute or input that does not fit its declaration."""
+    """An attribute or input that does not match the declaration of its operator."""
 
 
 class BoundsError(ArgumentError, IndexError):
@@ -101,7 +101,7 @@ class ShapeError(MXNetError, ValueError):
 
 
 class DTypeError(MXNetError, TypeError):
-    """An unknown element type, or one that does not fit."""
+    """An unknown element type, or one that the call does not support."""
 
 
 class StateError(MXNetError, AssertionError):
@@ -109,7 +109,7 @@ class StateError(MXNetError, AssertionError):
 
 
 class NotSupportedError(StateError, NotImplementedError):
-    """A call that an object of this kind never takes, though others of its family do."""
+    """A call that this type does not support, although related types do."""
 
 
 class DeviceError(MXNetError):
@@ -121,15 +121,15 @@ class FileError(OSError, MXNetError):
 
 
 class FileFormatError(MXNetError, ValueError):
-    """A damaged, truncated or foreign file; the text names the file and the byte offset."""
+    """A damaged, truncated or foreign file; the message names the file and the byte offset."""
 
 
 class MissingPackageError(MXNetError, ImportError):
-    """An optional package is not installed; the message says how to get it."""
+    """An optional package is not installed; the message explains how to install it."""
 
 
 class OutOfMemoryError(MXNetError, MemoryError):
-    """An array for which there is no memory; the text has its shape."""
+    """An array for which there is not enough memory; the message contains its shape."""
 
     @classmethod
     def of(cls, what: str, error: BaseException) -> OutOfMemoryError:
@@ -144,11 +144,11 @@ class OutOfMemoryError(MXNetError, MemoryError):
 
 
 class NodeError(MXNetError):
-    """An operator failed inside a graph; the text names the node, its inputs and the line that made it."""
+    """An operator failed inside a graph; the message names the node, its inputs and the line that created it."""
 
 
 class LostWorkerError(ConnectionError, MXNetError):
-    """A process that trains together with this one has ended, or does not answer; the text names its rank."""
+    """Another process of a distributed training ended or does not answer; the message names its rank."""
 
 
 class NonFiniteError(MXNetError, ArithmeticError):
@@ -156,12 +156,12 @@ class NonFiniteError(MXNetError, ArithmeticError):
 
 
 class NotImplementedForSymbol(MXNetError):
-    """A call that needs values, made on a Symbol, which has none before it is bound.
+    """A call on a Symbol that needs values, which a Symbol lacks before it is bound.
 
     Args:
-        function: what was called, or its name.
-        alias: what to call instead; None if there is nothing.
-        *args: what it was called with; taken as in MXNet, not shown.
+        function: the function that was called, or its name.
+        alias: name of an alternative, or None.
+        *args: arguments of the call; accepted as in MXNet, not shown.
     """
 
     def __init__(self, function: Any, alias: str | None = None, *args: Any) -> None:
@@ -174,9 +174,9 @@ class NotSupportedForSparseNDArray(MXNetError):
     """A call on a sparse array that needs the memory of a dense one.
 
     Args:
-        function: what was called, or its name.
-        alias: the name to show instead of the function's own.
-        *args: what it was called with; taken as in MXNet, not shown.
+        function: the function that was called, or its name.
+        alias: name to show instead of the function's own.
+        *args: arguments of the call; accepted as in MXNet, not shown.
     """
 
     def __init__(self, function: Any, alias: str | None = None, *args: Any) -> None:
@@ -190,7 +190,7 @@ Shape = tuple[int, ...] | None
 
 mx_real_t = np.float32
 NDArrayHandle = ctypes.c_void_p
-"""What code written for MXNet casts the array to that a monitor gave it, before it makes an `NDArray` of that."""
+"""Type to which MXNet programs cast the array passed to a monitor before they make an `NDArray` of it."""
 
 string_types = (str,)
 integer_types = (int, np.int32, np.int64)
@@ -216,13 +216,13 @@ _CODES = {name: code for code, name in enumerate(_DTYPES)}
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return the plain name ("float32") of a dtype given as NumPy type, torch dtype, name or None.
+    """Return the name ("float32") of a NumPy type, torch dtype, name or None.
 
     Args:
-        dtype: what stands for the type; None means ``"float32"``.
+        dtype: the type; None means ``"float32"``.
 
     Raises:
-        DTypeError: `dtype` is none of these.
+        DTypeError: `dtype` is not one of these.
     """
     if dtype is None:
         return "float32"
@@ -231,11 +231,12 @@ def dtype_name(dtype: Any) -> str:
     if text in _CODES:
         return text
     own = None if isinstance(dtype, type) else getattr(dtype, "dtype", None)
-    is_foreign = own is not None and not isinstance(own, np.dtype)  # an array, whose type NumPy 1 would take
+    is_foreign = own is not None and not isinstance(own, np.dtype)  # an array: NumPy 1 would use its type
     try:
-        found = np.dtype(object if is_foreign else dtype)
-        name: str = "bfloat16" if found.names == ("bfloat16",) else found.name  # MXNet's stand-in is a record
-    except (SyntaxError, TypeError, ValueError):  # the last of tensors, the first of "(1,"
+        numpy_type = np.dtype(object if is_foreign else dtype)
+        is_bfloat16 = numpy_type.names == ("bfloat16",)  # MXNet stores it as a record type
+        name: str = "bfloat16" if is_bfloat16 else numpy_type.name
+    except (SyntaxError, TypeError, ValueError):  # ValueError for tensors, SyntaxError for "(1,"
         name = text
     if name not in _CODES:
         raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(_DTYPES)}")
@@ -243,7 +244,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def np_dtype(name: str) -> Any:
-    """Return the NumPy scalar type of a dtype name; "bfloat16", which NumPy lacks, stays a name.
+    """Return the NumPy scalar type of a dtype name; "bfloat16" stays a name, since NumPy lacks it.
 
     Args:
         name: such as ``"float32"``.
@@ -264,10 +265,10 @@ def dtype_from_code(code: int) -> str:
     """Return the dtype name of MXNet's type number.
 
     Args:
-        code: as files and MXNet's C interface have it; 0 is ``"float32"``.
+        code: number in files and MXNet's C interface; 0 is ``"float32"``.
 
     Raises:
-        DTypeError: the number stands for no type.
+        DTypeError: there is no type with this number.
     """
     if not 0 <= code < len(_DTYPES):
         raise DTypeError(f"unknown type number {code}; expected 0 to {len(_DTYPES) - 1}")
@@ -277,11 +278,13 @@ def dtype_from_code(code: int) -> str:
 def did_you_mean(
     name: str, known: Iterable[str], *more: str, synonyms: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return the end of a message about unknown names, which offers what may have been meant; "" where nothing may.
+    """Return the end of a message about unknown names that suggests similar ones; "" if there are none.
 
     Args:
-        name: what was asked for.
-        synonyms: what names of other systems are called here.
+        name: the unknown name.
+        known: the known names.
+        *more: further unknown names.
+        synonyms: names of other systems, and their names here.
 
     Example:
         >>> from dpmodule.base import did_you_mean
@@ -291,12 +294,12 @@ def did_you_mean(
     import difflib  # few programs misspell
 
     names = list(known)
-    found = [
-        [synonyms[each]] if each in synonyms else difflib.get_close_matches(each, names)
-        for each in (name, *more)
+    matches = [
+        [synonyms[unknown]] if unknown in synonyms else difflib.get_close_matches(unknown, names)
+        for unknown in (name, *more)
     ]
-    near = [each for part in found for each in part]
-    return f"; did you mean {', '.join(near)}?" if near else ""
+    similar = [match for group in matches for match in group]
+    return f"; did you mean {', '.join(similar)}?" if similar else ""
 
 
 def plain(value: Any) -> Any:
@@ -305,7 +308,7 @@ def plain(value: Any) -> Any:
     NumPy 2 prints ``np.int64(4)`` where attribute text needs ``4``.
 
     Args:
-        value: what to convert; tuples and lists are walked through, everything else stays as it is.
+        value: value to convert; tuples and lists are converted recursively, other types are returned unchanged.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -321,26 +324,26 @@ def plain(value: Any) -> Any:
 
 
 def data_dir_default() -> str:
-    """Return where MXNet keeps what it downloads if `MXNET_HOME` does not say otherwise."""
+    """Return MXNet's default folder of downloads, used unless `MXNET_HOME` is set."""
     if sys.platform == "win32":
         return os.path.join(os.environ.get("APPDATA", os.path.expanduser("~")), "mxnet")
     return os.path.join(os.path.expanduser("~"), ".mxnet")
 
 
 def data_dir() -> str:
-    """Return the folder for downloaded data: the environment variable `MXNET_HOME`, else the default."""
+    """Return the folder of downloaded data: the environment variable `MXNET_HOME`, else the default."""
     return os.getenv("MXNET_HOME") or data_dir_default()
 
 
 def py_str(value: bytes | str) -> str:
-    """Decode bytes as UTF-8 (kept for code that imports it from MXNet).
+    """Decode bytes as UTF-8 (for programs that import it from MXNet).
 
     Args:
-        value: encoded text; a str is returned as it is.
+        value: encoded text; a str is returned unchanged.
     """
     return value.decode("utf-8") if isinstance(value, bytes) else value
 
 
 def _as_list(obj: Any) -> list[Any]:
-    """Wrap anything that is neither list nor tuple in a list (MXNet's helper of this name)."""
+    """Return a sequence as a list, anything else as a list of one (MXNet's helper of this name)."""
     return list(obj) if isinstance(obj, Sequence) and not isinstance(obj, (str, bytes)) else [obj]

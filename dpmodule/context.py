@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from ._core import lazy
 from .base import ArgumentError, DeviceError
-from .compat import lazy
 
 __all__ = [
     "Context",
@@ -27,11 +27,11 @@ __all__ = [
 lazy.publish(__name__, __all__)
 
 _GPU_TYPE = os.environ.get("DPMODULE_GPU_TYPE") or "cuda"
-"""torch's word for the devices that contexts of type "gpu" mean."""
+"""torch's device type of "gpu" contexts."""
 
 
 class _Default(type):
-    """Gives `Context` MXNet's class attribute `default_ctx`, which every thread has of its own."""
+    """Metaclass that defines MXNet's class attribute `Context.default_ctx`, one per thread."""
 
     @property
     def default_ctx(cls) -> Context:
@@ -46,9 +46,9 @@ class _Default(type):
 class Context(metaclass=_Default):
     """A device: a type and a number.
 
-    Two CPU contexts share the memory of the machine, but are two places: parameters bound to ``cpu(0)`` and
-    ``cpu(1)`` are two copies, as on two GPUs. Used in a ``with`` statement, a Context becomes the default for
-    arrays made inside.
+    Two CPU contexts share the machine's memory but are distinct devices: parameters bound to ``cpu(0)`` and
+    ``cpu(1)`` are two copies, as on two GPUs. In a ``with`` statement, a Context becomes the default for arrays
+    created inside.
 
     Args:
         device_type: "cpu", "gpu", "cpu_pinned" or "cpu_shared", or another Context or torch device to take both from.
@@ -56,7 +56,7 @@ class Context(metaclass=_Default):
 
     Raises:
         ArgumentError: unknown device type or negative number.
-        DeviceError: it is a GPU, and DPMODULE_GPU_TYPE names no devices that torch knows.
+        DeviceError: it is a GPU, and DPMODULE_GPU_TYPE is not a device type of torch.
     """
 
     __slots__ = ("_outer", "device_id", "device_typeid", "torch_device")
@@ -91,7 +91,7 @@ class Context(metaclass=_Default):
         return self.devtype2str[self.device_typeid]
 
     def check(self) -> Context:
-        """Return this context if the device exists here.
+        """Return this context if its device exists.
 
         Raises:
             DeviceError: it is a GPU that torch does not see.
@@ -103,7 +103,7 @@ class Context(metaclass=_Default):
         return self
 
     def empty_cache(self) -> None:
-        """Give cached but unused GPU memory back to the driver."""
+        """Release cached GPU memory that is unused."""
         if self.device_type == "gpu":
             gpu_module().empty_cache()
 
@@ -138,7 +138,7 @@ def cpu(device_id: int = 0) -> Context:
     """Return the CPU context `device_id`.
 
     Args:
-        device_id: number of the context; all of them share the machine's cores.
+        device_id: number of the context; all CPU contexts share the machine's cores.
     """
     return Context("cpu", device_id)
 
@@ -156,13 +156,13 @@ def cpu_pinned(device_id: int = 0) -> Context:
     """Return a CPU context whose memory is page-locked, for faster copies to a GPU.
 
     Args:
-        device_id: number of the context; all of them share the machine's cores.
+        device_id: number of the context; all CPU contexts share the machine's cores.
     """
     return Context("cpu_pinned", device_id)
 
 
 def num_gpus() -> int:
-    """Return how many GPUs torch sees."""
+    """Return the number of GPUs that torch sees."""
     module = gpu_module()
     return int(module.device_count()) if module.is_available() else 0
 
@@ -175,7 +175,7 @@ def _gpu(device_id: int) -> torch.device:
 
 
 def gpu_module() -> Any:
-    """Return torch's module for GPUs, such as `torch.cuda`, with their streams, events and random states."""
+    """Return torch's module for GPUs, such as `torch.cuda`."""
     try:
         return torch.get_device_module(_GPU_TYPE)
     except RuntimeError as error:
@@ -184,12 +184,13 @@ def gpu_module() -> Any:
 
 def _unknown_type() -> DeviceError:
     return DeviceError(
-        f"DPMODULE_GPU_TYPE is {_GPU_TYPE!r}, which torch knows no devices of; unset it, or import what adds them first"
+        f"DPMODULE_GPU_TYPE is {_GPU_TYPE!r}, which is not a device type of torch; "
+        "unset it, or first import the package that adds it"
     )
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Say whether a torch device is one that a context of type "gpu" means."""
+    """Return True if a torch device has the type of "gpu" contexts."""
     return device.type == _GPU_TYPE
 
 
@@ -208,13 +209,13 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
 
 
 _TORCH = {_GPU_TYPE: "gpu"}
-"""MXNet's words for torch's types of devices, where they differ."""
+"""MXNet's names of torch's device types, if they differ."""
 
 _DEFAULT = Context("cpu", 0)
 
 
 def context_of(ctx: Any) -> Context:
-    """Return a Context, or the one that a torch device means, which need not exist here.
+    """Return a Context as it is, or the Context of a torch device; the device need not exist.
 
     Args:
         ctx: such as ``mx.cpu(0)`` or ``torch.device("cpu")``.

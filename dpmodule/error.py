@@ -1,9 +1,9 @@
-"""MXNet's import path of errors (`mx.error`); the whole family is in `dpmodule.base`."""
+"""MXNet's import path of errors (`mx.error`); `dpmodule.base` defines them all."""
 
 from __future__ import annotations
 
+from ._core import lazy
 from .base import MXNetError as MXNetError
-from .compat import lazy
 
 __all__ = ["InternalError", "MXNetError"]
 
@@ -11,4 +11,4 @@ lazy.publish(__name__, __all__)
 
 
 class InternalError(MXNetError):
-    """An error in the library itself; MXNet raises it where a check of its C++ code fails, this package never."""
+    """An error in the library itself; MXNet raises it if a check of its C++ code fails, this package never does."""

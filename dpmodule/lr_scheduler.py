@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ._core import lazy
 from .base import ArgumentError
-from .compat import lazy
 
 __all__ = [
     "CosineScheduler",

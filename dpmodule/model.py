@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from . import metric as metrics
+from ._core import lazy
 from .base import ArgumentError, ShapeError
 from .callback import BatchEndParam, LogValidationMetricsCallback
 from .checkpoint import load_checkpoint, load_params, save_checkpoint
-from .compat import lazy
 from .context import Context
 from .initializer import Uniform
 from .io import DataIter, NDArrayIter, ResizeIter

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from ._core import lazy
 from .base import ArgumentError, StateError
-from .compat import lazy
 from .ndarray import NDArray
 from .ndarray.ragged import numbers_of
 

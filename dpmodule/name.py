@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import ClassVar
 
-from .compat import lazy
+from ._core import lazy
 
 __all__ = ["NameManager", "Prefix", "current"]
 
@@ -14,7 +14,7 @@ lazy.publish(__name__, __all__)
 
 
 class _CurrentManager(type):
-    """Gives `NameManager` MXNet's class attribute `current`, which every thread has of its own."""
+    """Metaclass that defines MXNet's class attribute `NameManager.current`, one per thread."""
 
     @property
     def current(cls) -> NameManager:
@@ -27,9 +27,9 @@ class _CurrentManager(type):
 
 
 class NameManager(metaclass=_CurrentManager):
-    """Counts names per operator: the second unnamed FullyConnected becomes ``fullyconnected1``.
+    """Counter of names per operator: the second unnamed FullyConnected becomes ``fullyconnected1``.
 
-    Used in a ``with`` statement, numbering starts afresh inside.
+    In a ``with`` statement, numbering restarts inside.
     """
 
     _scope: ClassVar[threading.local] = threading.local()
@@ -43,7 +43,7 @@ class NameManager(metaclass=_CurrentManager):
 
         Args:
             name: the name that a program gave; None to make one.
-            hint: kind of the node, such as ``"convolution"``; a number is put behind it.
+            hint: kind of the node, such as ``"convolution"``; a number is appended.
         """
         if name:
             return name
@@ -63,10 +63,10 @@ class NameManager(metaclass=_CurrentManager):
 
 
 class Prefix(NameManager):
-    """Puts a prefix before every name, automatic or given.
+    """Name manager that prepends a prefix to every name, automatic or not.
 
     Args:
-        prefix: text put in front.
+        prefix: text to prepend.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from ._core import lazy
+from ._devices.shared_memory import Segment
+from ._devices.single_thread import single_thread
 from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
-from .compat import lazy
 from .context import Context, cpu
-from .devices.shared_memory import Segment
-from .devices.single_thread import single_thread
 from .executor.sparse_arrays import allocate_as
 from .ndarray import NDArray
-from .ops.exposure import expose
+from .ops.write_tracking import expose
 from .optimizer import Optimizer, Updater
 
 if TYPE_CHECKING:
@@ -146,11 +146,15 @@ class ParamStore:
             StateError: the store is in shared memory, which it cannot leave.
         """
         if self.is_shared:
-            raise StateError(f"{name} is in shared memory and cannot move; use other memory before share_memory()")
+            raise StateError(
+                f"{name} is in shared memory and cannot move; use other memory before share_memory()"
+            )
         table = self._arrays if name in self._arrays[0] else self._aux
         array = table[0][name]
         if tuple(memory.shape) != array.shape:
-            raise ShapeError(f"{name} has shape {array.shape}, but its memory has shape {tuple(memory.shape)}")
+            raise ShapeError(
+                f"{name} has shape {array.shape}, but its memory has shape {tuple(memory.shape)}"
+            )
         if memory.dtype != array.raw.dtype:
             raise DTypeError(f"{name} is {dtype_name(array.dtype)}, but its memory is {memory.dtype}")
         if memory.device != array.raw.device or not memory.is_contiguous():
@@ -219,7 +223,10 @@ class ParamStore:
             ArgumentError: a name is unknown.
             ShapeError: a shape is wrong.
         """
-        for kind, values, table in (("parameter", arg_params, self._arrays), ("state", aux_params, self._aux)):
+        for kind, values, table in (
+            ("parameter", arg_params, self._arrays),
+            ("state", aux_params, self._aux),
+        ):
             for name, value in values.items():
                 if name not in table[0]:
                     if allow_extra:
@@ -353,7 +360,7 @@ class ParamStore:
             )
         self.optimizer_states = self._share_states(updater, keys)
         if before is not None:
-            before.retired.fill_(1)
+            before.replaced.fill_(1)
         self._attach_states(updater, keys)
 
     def _single_updater(self) -> tuple[Updater | None, dict[Any, StateKey]]:
@@ -445,7 +452,9 @@ class ParamStore:
         self._updaters = WeakKeyDictionary()
         if contexts is None:
             return
-        self._grads = [{name: allocate_as(*spec) for name, spec in table.items()} for table in state["_grads"]]
+        self._grads = [
+            {name: allocate_as(*spec) for name, spec in table.items()} for table in state["_grads"]
+        ]
         for name in ("_arrays", "_aux"):
             setattr(self, name, [{} for _ in self.contexts])
         tensors = {

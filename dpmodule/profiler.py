@@ -1,8 +1,8 @@
 """MXNet's profiler calls (`mx.profiler`) over `torch.profiler`.
 
-``set_state("run")`` starts, ``set_state("stop")`` ends a recording; `dump` writes it as a Chrome trace, `dumps` tells
-it as a table. What no `dump` has written is written when the program ends, by an exception or `sys.exit` too. Ranges
-that a program marks (`Task`, `Frame`, `Event`, `Marker`) appear in both under their names.
+``set_state("run")`` starts a recording, ``set_state("stop")`` ends it; `dump` writes it as a Chrome trace, `dumps`
+returns it as a table. A trace that no `dump` has written is written when the program ends, even by an exception or
+`sys.exit`. Ranges that a program marks (`Task`, `Frame`, `Event`, `Marker`) appear in both under their names.
 
 Example:
     >>> mx.profiler.set_config(filename="profile.json")
@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
+from ._core import lazy
 from .base import ArgumentError, StateError
-from .compat import lazy
 
 __all__ = [
     "Counter",
@@ -66,21 +66,21 @@ _SORT = {"total": "cpu_time_total", "avg": "cpu_time", "min": "cpu_time", "max":
 
 
 class _Recording:
-    """What has been configured and recorded: one torch profiler at a time, and those that were stopped."""
+    """Configuration and recordings: the running torch profiler, and the stopped ones."""
 
     def __init__(self) -> None:
         self.filename = "profile.json"
         self.memory = False
         self.running: Any = None
         self.counters: dict[str, float] = {}
-        self.table: list[Any] = []  # the parts that `dumps` sums up
-        self._parts: list[Any] = []  # those of the trace
-        self._traces: dict[int, list[Any]] = {}  # torch writes the trace of a part once
+        self.table: list[Any] = []  # recordings that `dumps` sums up
+        self._parts: list[Any] = []  # recordings of the trace
+        self._traces: dict[int, list[Any]] = {}  # torch writes a trace only once
         self._is_written = True
         self._process: int | None = None
 
     def begin(self) -> None:
-        """Start a recording; its trace goes on with the last one's unless that has been written."""
+        """Start a recording; it continues the last trace unless that has been written."""
         if self._is_written:
             self._parts, self._traces = [], {}
         self.start()
@@ -121,7 +121,7 @@ class _Recording:
         self._is_written = True
 
     def _finish(self, process: int) -> None:
-        """Write at the end of the program what has not been; torch may crash if it still records then."""
+        """Stop recording at the end of the program, as torch may crash otherwise, and write an unwritten trace."""
         if process != os.getpid():
             return
         self.stop()
@@ -140,7 +140,7 @@ def set_config(**kwargs: Any) -> None:
 
     Args:
         kwargs: MXNet's options. `filename` names the file that `dump` writes, `profile_memory` records allocations;
-            the others choose between parts of MXNet and change nothing here.
+            the others choose between parts of MXNet and have no effect here.
 
     Raises:
         ArgumentError: MXNet has no such option.
@@ -155,11 +155,11 @@ def set_config(**kwargs: Any) -> None:
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
-    """Configure the profiler, as programs before MXNet 1.2 do; `mode` changes nothing.
+    """Configure the profiler, as programs before MXNet 1.2 do.
 
     Args:
-        mode: not read.
-        filename: where the trace goes.
+        mode: ignored.
+        filename: path of the trace.
     """
     set_config(filename=filename)
 
@@ -168,10 +168,10 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     """Start or stop recording.
 
     Args:
-        state: "run" or "stop". A new run goes on with the trace, unless it has been written; then it begins another.
+        state: "run" or "stop". A new run continues the trace unless it has been written; then it begins a new one.
 
     Raises:
-        ArgumentError: another state.
+        ArgumentError: `state` is neither.
     """
     if state not in ("run", "stop"):
         raise ArgumentError(f'state is {state!r}, expected "run" or "stop"')
@@ -191,30 +191,30 @@ def profiler_set_state(state: str = "stop") -> None:
 
 
 def pause(profile_process: str = "worker") -> None:
-    """Stop recording for a while.
+    """Pause recording.
 
     Args:
-        profile_process: taken as in MXNet; there are no servers to record.
+        profile_process: accepted as in MXNet and ignored, as there are no servers.
     """
     _recording.stop()
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Go on recording.
+    """Resume recording.
 
     Args:
-        profile_process: taken as in MXNet; there are no servers to record.
+        profile_process: accepted as in MXNet and ignored, as there are no servers.
     """
     _recording.start()
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
-    """Write what was recorded as a Chrome trace, to be opened in a browser's tracing page.
+    """Write the recording as a Chrome trace, which a browser's tracing page opens.
 
-    A program that records and never calls this writes at its end.
+    A program that records and never calls this writes the trace at its end.
 
     Args:
-        finished: stop recording first; a recording that runs is stopped in any case and goes on after.
+        finished: True to stop recording; otherwise a running recording is paused and resumed.
 
     Raises:
         StateError: nothing was recorded.
@@ -227,20 +227,20 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 
 
 def dump_profile() -> None:
-    """Write what was recorded, as programs before MXNet 1.2 do."""
+    """Write the recording, as programs before MXNet 1.2 do."""
     dump()
 
 
 def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:
-    """Return what was recorded, summed up by operator; a recording goes on.
+    """Return the totals of the recording by operator; a running recording continues.
 
     Args:
-        reset: begin anew afterwards; the trace keeps everything.
+        reset: True to clear the totals; the trace keeps everything.
         format: "table" or "json".
         sort_by: "total", "avg", "min", "max" or "count".
 
     Raises:
-        ArgumentError: another format or order.
+        ArgumentError: `format` or `sort_by` is unknown.
     """
     if format not in ("table", "json"):
         raise ArgumentError(f'format is {format!r}, expected "table" or "json"')
@@ -284,7 +284,7 @@ class Domain:
     """A name that groups tasks, frames, markers and counters.
 
     Args:
-        name: shown before theirs.
+        name: prefix of their names.
     """
 
     def __init__(self, name: str) -> None:
@@ -294,35 +294,35 @@ class Domain:
         return self.name
 
     def new_task(self, name: str) -> Task:
-        """Return a range of work.
+        """Return a named range of time.
 
         Args:
-            name: what the trace shows.
+            name: name in the trace.
         """
         return Task(self, name)
 
     def new_frame(self, name: str) -> Frame:
-        """Return a range such as a batch.
+        """Return a named range of time, such as a batch.
 
         Args:
-            name: what the trace shows.
+            name: name in the trace.
         """
         return Frame(self, name)
 
     def new_counter(self, name: str, value: float | None = None) -> Counter:
-        """Return a number that is followed.
+        """Return a number whose value is recorded.
 
         Args:
-            name: what the trace shows.
-            value: first value; None for none yet.
+            name: name in the trace.
+            value: first value, or None.
         """
         return Counter(self, name, value)
 
     def new_marker(self, name: str) -> Marker:
-        """Return a name for single moments.
+        """Return a marker of single moments.
 
         Args:
-            name: what the trace shows.
+            name: name in the trace.
         """
         return Marker(self, name)
 
@@ -352,11 +352,11 @@ class _TimeRange:
 
 
 class Task(_TimeRange):
-    """A range of work in a domain.
+    """A named range of time in a domain.
 
     Args:
-        domain: what it belongs to.
-        name: what the trace shows.
+        domain: domain of the name.
+        name: name in the trace.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
@@ -364,11 +364,11 @@ class Task(_TimeRange):
 
 
 class Frame(_TimeRange):
-    """A range such as one batch, in a domain.
+    """A named range of time in a domain, such as a batch.
 
     Args:
-        domain: what it belongs to.
-        name: what the trace shows.
+        domain: domain of the name.
+        name: name in the trace.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
@@ -376,10 +376,10 @@ class Frame(_TimeRange):
 
 
 class Event(_TimeRange):
-    """A range of work without a domain.
+    """A named range of time without a domain.
 
     Args:
-        name: what the trace shows.
+        name: name in the trace.
     """
 
     def __init__(self, name: str) -> None:
@@ -387,11 +387,11 @@ class Event(_TimeRange):
 
 
 class Counter:
-    """A number that is followed; `dumps` shows its last value.
+    """A number whose value is recorded; `dumps` shows its last value.
 
     Args:
-        domain: what it belongs to.
-        name: what the trace shows.
+        domain: domain of the name.
+        name: name in the trace.
     """
 
     def __init__(self, domain: Domain, name: str, value: float | None = None) -> None:
@@ -406,7 +406,7 @@ class Counter:
         """Set the number.
 
         Args:
-            value: what it is from now on.
+            value: new value.
         """
         _recording.counters[self._label] = value
 
@@ -414,7 +414,7 @@ class Counter:
         """Add to the number.
 
         Args:
-            delta: how much.
+            delta: the difference.
         """
         _recording.counters[self._label] += delta
 
@@ -422,7 +422,7 @@ class Counter:
         """Subtract from the number.
 
         Args:
-            delta: how much.
+            delta: the difference.
         """
         _recording.counters[self._label] -= delta
 
@@ -436,11 +436,11 @@ class Counter:
 
 
 class Marker:
-    """A name for single moments.
+    """A marker of single moments.
 
     Args:
-        domain: what it belongs to.
-        name: what the trace shows.
+        domain: domain of the name.
+        name: name in the trace.
     """
 
     def __init__(self, domain: Domain, name: str) -> None:

@@ -1,8 +1,8 @@
-"""Seeds and random arrays (`mx.random`); the functions that draw are those of `mx.nd.random`."""
+"""Seeds and random arrays (`mx.random`); the sampling functions are those of `mx.nd.random`."""
 
-from .compat import lazy
-from .devices.generators import seed as seed
-from .devices.generators import seed_all as seed_all
+from ._core import lazy
+from ._devices.generators import seed as seed
+from ._devices.generators import seed_all as seed_all
 from .ndarray.random import exponential as exponential
 from .ndarray.random import gamma as gamma
 from .ndarray.random import generalized_negative_binomial as generalized_negative_binomial
@@ -15,6 +15,6 @@ from .ndarray.random import randn as randn
 from .ndarray.random import shuffle as shuffle
 from .ndarray.random import uniform as uniform
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

@@ -1,4 +1,4 @@
-"""One registry class for optimizers, initializers, metrics and whatever else is made by name."""
+"""Registry of classes that are created by name: optimizers, initializers, metrics and others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
+from ._core import lazy
 from .base import ArgumentError, SignatureError, did_you_mean
-from .compat import lazy
 
 __all__ = ["Registry", "get_alias_func", "get_create_func", "get_register_func", "get_registry"]
 
@@ -18,16 +18,16 @@ lazy.publish(__name__, __all__)
 T = TypeVar("T")
 
 _registries: dict[type, Registry[Any]] = {}
-"""The registry of each base class, for code written for MXNet, which knows them by that."""
+"""Registries by base class, for MXNet's functions."""
 
 
 class Registry(Generic[T]):
     """Classes by lower-case name.
 
     Args:
-        base: the class that every registered one derives from.
-        kind: what the entries are called in messages, such as "optimizer".
-        unlisted: names that messages do not offer, besides those that begin with an underscore.
+        base: base class of all registered classes.
+        kind: name of the entries in messages, such as "optimizer".
+        unlisted: names that messages do not suggest, in addition to names with a leading underscore.
     """
 
     def __init__(self, base: type[T], kind: str, unlisted: Iterable[str] = ()) -> None:
@@ -43,7 +43,7 @@ class Registry(Generic[T]):
 
         Args:
             klass: a subclass of the registry's base.
-            *aliases: further names, in any case of letters.
+            *aliases: further names; case does not matter.
 
         Raises:
             ArgumentError: `klass` does not derive from the registry's base.
@@ -58,11 +58,11 @@ class Registry(Generic[T]):
         return klass
 
     def add_later(self, package: str, table: Mapping[str, str]) -> None:
-        """Name classes that register themselves when their module is imported: when one of them is first asked for.
+        """Declare classes of modules that are imported when one of the names is first used.
 
         Args:
-            package: what the modules are in.
-            table: modules, and the names that their classes are registered under, with blanks between.
+            package: package of the modules.
+            table: modules, and the space-separated names of their classes.
         """
         for module, names in table.items():
             self._later.update(dict.fromkeys(names.lower().split(), f"{package}.{module}"))
@@ -71,7 +71,7 @@ class Registry(Generic[T]):
         """Return a class decorator that registers under further names.
 
         Args:
-            *aliases: the names, in any case of letters.
+            *aliases: the names; case does not matter.
         """
         return lambda klass: self.register(klass, *aliases)
 
@@ -89,7 +89,7 @@ class Registry(Generic[T]):
         return _Classes(self)
 
     def get(self, name: str) -> type[T] | None:
-        """Return the class of a name in lower case, None if nothing has this name."""
+        """Return the class of a lower-case name, None if there is none."""
         if name not in self._classes and name in self._later:
             import_module(self._later[name])
         return self._classes.get(name)
@@ -98,34 +98,36 @@ class Registry(Generic[T]):
         """Return the class of a name.
 
         Args:
-            name: a name in any case of letters.
+            name: the name; case does not matter.
 
         Raises:
-            ArgumentError: nothing has this name.
+            ArgumentError: no class has this name.
         """
-        found = self.get(name.lower())
-        if found is None:
+        klass = self.get(name.lower())
+        if klass is None:
             offered = self.offered()
             hint = did_you_mean(name.lower(), offered)
             raise ArgumentError(f"unknown {self._kind} {name!r}; expected one of {', '.join(offered)}{hint}")
-        return found
+        return klass
 
     def create(self, spec: Any, *args: Any, **kwargs: Any) -> T:
-        """Make an instance from a name or a configuration; pass an instance through.
+        """Return an instance made from a name or a configuration; return an instance unchanged.
 
         Args:
-            spec: an instance, a name, a dictionary of a name under the registry's kind and the arguments beside it,
+            spec: an instance, a name, a dictionary with the name under the registry's kind and the arguments,
                 or either as JSON text: ``["name", {arguments}]`` or ``{"<kind>": "name", **arguments}``.
-            *args: arguments of the class, beside a name.
-            **kwargs: arguments of the class; they go before those of a configuration.
+            *args: arguments of the class, if `spec` is a name.
+            **kwargs: arguments of the class; they override those of a configuration.
 
         Raises:
-            ArgumentError: `spec` is none of these, or names nothing.
-            SignatureError: the class does not take these arguments, or wants others.
+            ArgumentError: `spec` is not one of these, or the name is unknown.
+            SignatureError: the class does not accept these arguments, or needs others.
         """
         if isinstance(spec, self._base):
             if args or kwargs:
-                raise ArgumentError(f"{self._kind}: further arguments make no sense beside an instance")
+                raise ArgumentError(
+                    f"{self._kind}: an instance was passed together with arguments, which it cannot take"
+                )
             return spec
         if isinstance(spec, str) and spec.startswith(("[", "{")):
             spec = self._decoded(spec)
@@ -138,16 +140,16 @@ class Registry(Generic[T]):
                 f"{self._kind} is {spec!r}, expected an instance of {self._base.__name__}, "
                 f"or a name: {', '.join(self.offered())}"
             )
-        found = self.find(spec)
+        klass = self.find(spec)
         try:
-            inspect.signature(found).bind(*args, **kwargs)
+            inspect.signature(klass).bind(*args, **kwargs)
         except TypeError as error:
-            names = ", ".join(inspect.signature(found).parameters) or "no arguments"
+            names = ", ".join(inspect.signature(klass).parameters) or "no arguments"
             raise SignatureError(f"{self._kind} {spec!r}: {error}; it takes {names}") from None
-        return found(*args, **kwargs)
+        return klass(*args, **kwargs)
 
     def _decoded(self, text: str) -> dict[str, Any]:
-        """Return the dictionary that a JSON text stands for."""
+        """Return a JSON configuration as a dictionary."""
         try:
             value = json.loads(text)
             if isinstance(value, list):
@@ -162,7 +164,7 @@ class Registry(Generic[T]):
 
 
 class _Classes(Mapping[str, type[T]]):
-    """The classes of a registry by lower-case name; one that is imported late is imported when it is read."""
+    """The classes of a registry by lower-case name; reading one imports its module."""
 
     def __init__(self, registry: Registry[T]) -> None:
         self._registry = registry
@@ -180,7 +182,7 @@ class _Classes(Mapping[str, type[T]]):
         return sum(1 for _ in self)
 
 
-# --- MXNet's face: functions by base class
+# --- MXNet's functions by base class
 
 
 def _registry_of(base_class: type[T], nickname: str) -> Registry[T]:
@@ -191,7 +193,7 @@ def get_registry(base_class: type[T]) -> dict[str, type[T]]:
     """Return a copy of the classes that are registered under a base class, by lower-case name.
 
     Args:
-        base_class: such as `Optimizer`, or a class of one's own.
+        base_class: such as `Optimizer`, or a class of your own.
     """
     found = _registries.get(base_class)
     return {} if found is None else dict(found.classes)
@@ -201,8 +203,8 @@ def get_register_func(base_class: type[T], nickname: str) -> Callable[..., type[
     """Return a function ``register(klass, name=None)`` that registers a subclass, and returns it.
 
     Args:
-        base_class: the class that every registered one derives from.
-        nickname: what the entries are called in messages.
+        base_class: base class of all registered classes.
+        nickname: name of the entries in messages.
 
     Example:
         >>> class Shape: ...
@@ -221,11 +223,11 @@ def get_register_func(base_class: type[T], nickname: str) -> Callable[..., type[
 
 
 def get_alias_func(base_class: type[T], nickname: str) -> Callable[..., Callable[[type[T]], type[T]]]:
-    """Return a function ``alias(*names)`` that makes class decorators; arguments as in `get_register_func`.
+    """Return a function ``alias(*names)`` that returns class decorators; arguments as in `get_register_func`.
 
     Args:
-        base_class: the class that every registered one derives from.
-        nickname: what the entries are called in messages.
+        base_class: base class of all registered classes.
+        nickname: name of the entries in messages.
     """
     return _registry_of(base_class, nickname).alias
 
@@ -233,11 +235,11 @@ def get_alias_func(base_class: type[T], nickname: str) -> Callable[..., Callable
 def get_create_func(base_class: type[T], nickname: str) -> Callable[..., T]:
     """Return a function that makes an instance by name; arguments as in `get_register_func`.
 
-    The function takes what `Registry.create` takes; the name may also be given by keyword, under `nickname`.
+    The function takes the arguments of `Registry.create`; the name may also be the keyword argument `nickname`.
 
     Args:
-        base_class: the class that every registered one derives from.
-        nickname: what the entries are called in messages.
+        base_class: base class of all registered classes.
+        nickname: name of the entries in messages.
     """
     registry = _registry_of(base_class, nickname)
 

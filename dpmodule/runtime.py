@@ -1,4 +1,4 @@
-"""What the installed torch was built with, under the names of MXNet's features (`mx.runtime`)."""
+"""Features of the installed torch under MXNet's names (`mx.runtime`)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import torch
 
+from ._core import lazy
 from .base import ArgumentError
-from .compat import lazy
 
 __all__ = ["Feature", "Features", "feature_list"]
 
 lazy.publish(__name__, __all__)
 
-# in MXNet's order; those without an entry in `_present` are never there
+# in MXNet's order; names that `_present` does not list are never enabled
 _NAMES = """
     CUDA CUDNN NCCL CUDA_RTC TENSORRT CPU_SSE CPU_SSE2 CPU_SSE3 CPU_SSE4_1 CPU_SSE4_2 CPU_SSE4A CPU_AVX
     CPU_AVX2 OPENMP SSE F16C JEMALLOC BLAS_OPEN BLAS_ATLAS BLAS_MKL BLAS_APPLE LAPACK MKLDNN OPENCV
@@ -27,10 +27,10 @@ _OF_AVX2 = ("CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One feature.
+    """A feature.
 
     Args:
-        name: MXNet's name of it.
+        name: MXNet's name of the feature.
     """
 
     name: str
@@ -66,12 +66,12 @@ def _features() -> tuple[Feature, ...]:
 
 
 def feature_list() -> list[Feature]:
-    """Return MXNet's features, each with whether the installed torch has it."""
+    """Return MXNet's features; `enabled` is True if the installed torch has one."""
     return list(_features())
 
 
 class Features(OrderedDict[str, Feature]):
-    """The features by name; there is one such object.
+    """The features by name; a singleton.
 
     Example:
         >>> mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
@@ -81,7 +81,7 @@ class Features(OrderedDict[str, Feature]):
     instance: ClassVar[Features | None] = None
 
     def __new__(cls) -> Features:
-        """Return the one object."""
+        """Return the singleton."""
         if cls.instance is None:
             cls.instance = super().__new__(cls)
         return cls.instance
@@ -90,13 +90,13 @@ class Features(OrderedDict[str, Feature]):
         super().__init__((feature.name, feature) for feature in feature_list())
 
     def is_enabled(self, feature_name: str) -> bool:
-        """Say whether a feature is there; upper and lower case are the same.
+        """Return True if a feature is enabled; case does not matter.
 
         Args:
             feature_name: such as ``"CUDA"`` or ``"OPENCV"``.
 
         Raises:
-            ArgumentError: MXNet knows no such feature.
+            ArgumentError: MXNet does not know this feature.
         """
         found = self.get(feature_name.upper())
         if found is None:

@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import mode
+from ._core import lazy, mode
+from ._devices.precision import is_tf32, set_tf32
 from .base import ArgumentError, MXNetError
-from .compat import lazy
 from .context import Context, gpu_memory_info, num_gpus
-from .devices.precision import is_tf32, set_tf32
 from .executor import keep_large_blocks
 
 __all__ = [
@@ -47,7 +46,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def is_np_shape() -> bool:
-    """Say whether NumPy's meaning of shapes is on in this thread (see `np_shape`)."""
+    """Return True if NumPy's meaning of shapes is on in this thread (see `np_shape`)."""
     return mode.is_np_shape()
 
 
@@ -55,7 +54,7 @@ def set_np_shape(active: bool) -> bool:
     """Set the flag of `np_shape` and return its former value.
 
     Args:
-        active: whether () is the shape of a scalar, and -1 an unknown length.
+        active: True if () is the shape of a scalar, and -1 an unknown length.
     """
     return mode.set_np_shape(active)
 
@@ -65,7 +64,7 @@ class np_shape:
 
     Symbols read a 0 in a shape as an unknown dimension and () as an unknown shape unless this is on; inside the
     block -1 is an unknown dimension, None an unknown shape, 0 an axis without elements and () a scalar. Arrays may
-    be 0-dimensional or empty in both cases. Files are marked: `nd.save` writes V3 records, `Symbol.save` says so.
+    be 0-dimensional or empty in both cases. Files record the flag: `nd.save` writes V3 records.
 
     Args:
         active: the flag's value inside the block.
@@ -96,13 +95,13 @@ def use_np_shape(func: F) -> F:
         func: a function or a class.
 
     Raises:
-        ArgumentError: `func` can not be called.
+        ArgumentError: `func` is not callable.
     """
     return _inside(np_shape, "use_np_shape", func)
 
 
 def _inside(scope: Callable[[], AbstractContextManager[Any]], what: str, target: F) -> F:
-    """Let a function or the methods of a class run inside a scope; return it decorated."""
+    """Return a function or class decorated to run inside a scope."""
     if isinstance(target, type):
         for name in {name for cls in target.__mro__[:-1] for name in vars(cls)}:
             member = inspect.getattr_static(target, name)
@@ -127,12 +126,12 @@ def _inside(scope: Callable[[], AbstractContextManager[Any]], what: str, target:
 
 
 def is_np_array() -> bool:
-    """Say whether `mx.np` arrays are made by default: never, as this package has none."""
+    """Return True if `mx.np` arrays are the default: always False, as this package has none."""
     return False
 
 
 class np_array:
-    """Stand in for MXNet's switch to `mx.np` arrays, of which there are none here: only off is possible.
+    """MXNet's switch to `mx.np` arrays, which this package lacks: it can only be off.
 
     Args:
         active: the flag's value inside the ``with`` block.
@@ -164,7 +163,7 @@ def use_np_array(func: F) -> F:
         func: a function or a class.
 
     Raises:
-        ArgumentError: `func` can not be called.
+        ArgumentError: `func` is not callable.
     """
     return _inside(np_array, "use_np_array", func)
 
@@ -176,7 +175,7 @@ def use_np(func: F) -> F:
         func: a function or a class.
 
     Raises:
-        ArgumentError: `func` can not be called.
+        ArgumentError: `func` is not callable.
     """
     return use_np_shape(use_np_array(func))
 
@@ -185,7 +184,7 @@ def set_np(shape: bool = True, array: bool = True) -> None:
     """Set the flag of `np_shape`; `array` can only be False.
 
     Args:
-        shape: whether () is the shape of a scalar from now on.
+        shape: True if () is the shape of a scalar from now on.
         array: False.
 
     Raises:
@@ -222,7 +221,7 @@ def get_cuda_compute_capability(ctx: Context) -> int:
         ctx: a GPU context.
 
     Raises:
-        ArgumentError: it is no GPU.
+        ArgumentError: it is not a GPU.
         DeviceError: the GPU does not exist here.
     """
     if ctx.device_type != "gpu":
@@ -232,7 +231,7 @@ def get_cuda_compute_capability(ctx: Context) -> int:
 
 
 def get_gpu_count() -> int:
-    """Return how many GPUs torch sees."""
+    """Return the number of GPUs that torch sees."""
     return num_gpus()
 
 
@@ -249,7 +248,7 @@ def getenv(name: str) -> str | None:
     """Return an environment variable, None if it is not set.
 
     Args:
-        name: what the variable is called.
+        name: name of the variable.
     """
     return os.environ.get(name)
 
@@ -258,7 +257,7 @@ def setenv(name: str, value: str | None) -> None:
     """Set an environment variable; None removes it.
 
     Args:
-        name: what the variable is called.
+        name: name of the variable.
         value: its text.
     """
     if value is None:

@@ -12,8 +12,8 @@ from os import PathLike
 from shutil import which
 from typing import Any
 
+from ._core import lazy
 from .base import ArgumentError, MissingPackageError, Shape, ShapeError
-from .compat import lazy
 from .graph import Graph, Node, infer_shapes
 from .graph.node import printable
 from .graph.picture import LARGEST, color, detail, draw
@@ -36,7 +36,7 @@ _HIDDEN = (
 )
 
 _MARKS = re.compile(r'[:<>"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]')
-"""What means something to Graphviz in the name of a node, or cannot be written into its file."""
+"""Characters of node names with a meaning in Graphviz, or that its files cannot hold."""
 
 _STATES = ("state", "state_cell")
 
@@ -50,39 +50,41 @@ def _graph_of(symbol: Any) -> Graph:
 
 
 def _shapes(graph: Graph, shape: Mapping[str, Shape] | None) -> dict[Node, Any]:
-    """Return the output shapes of every node; none without input shapes."""
+    """Return the output shapes of every node; empty without input shapes."""
     if shape is None:
         return {}
-    found = infer_shapes(graph, dict(shape))
-    for node, outs in found.items():
+    shapes = infer_shapes(graph, dict(shape))
+    for node, outs in shapes.items():
         if not all(known(s) for s in outs):
             raise ShapeError(
-                f"the shape of {node.describe()} does not follow from {dict(shape)}; give those of all inputs"
+                f"the shape of {node.describe()} does not follow from {dict(shape)}; pass the shapes of all inputs"
             )
-    return found
+    return shapes
 
 
 def _first_read(graph: Graph, inputs: set[str]) -> dict[Node, list[Node]]:
-    """Return the parameters by the operator that is the first to read them, declared as such or not.
+    """Return the parameters by the first operator that reads them.
 
-    All variables are parameters that are no inputs, labels (by use, or by names that end so), auxiliary states, or
-    states of a recurrent layer.
+    Parameters are all variables except inputs, labels (by use, or by name), auxiliary states and states of recurrent
+    layers.
     """
-    told = {*inputs, *graph.labels}
-    given = {n for n in graph.arguments if n.name in told or n.name.endswith("label")} | {*graph.auxiliary}
-    found: dict[Node, list[Node]] = {}
+    inputs_and_labels = {*inputs, *graph.labels}
+    seen = {n for n in graph.arguments if n.name in inputs_and_labels or n.name.endswith("label")} | {
+        *graph.auxiliary
+    }
+    first_read: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        declared = [] if node.op is None else node.op.active_inputs(node.a, len(node.inputs))
         for number, (child, _) in enumerate(node.inputs):
             is_state = number < len(declared) and declared[number].name in _STATES
-            if child.op is None and child not in given and not is_state:
-                found.setdefault(node, []).append(child)
-            given.add(child)
-    return found
+            if child.op is None and child not in seen and not is_state:
+                first_read.setdefault(node, []).append(child)
+            seen.add(child)
+    return first_read
 
 
 def _rows(graph: Graph, shapes: Mapping[Node, Any], inputs: set[str]) -> Rows:
-    """Yield a row per layer; a parameter that several layers share counts where it comes first."""
+    """Yield a row per layer; shared parameters count for the first layer."""
     parameters = _first_read(graph, inputs) if shapes else {}
     shown = {node for node in graph.inputs if node.name in inputs} if inputs else _data(graph)
     for node in graph.nodes:
@@ -99,7 +101,7 @@ def _rows(graph: Graph, shapes: Mapping[Node, Any], inputs: set[str]) -> Rows:
 
 
 def _data(graph: Graph) -> set[Node]:
-    """Return the variables that are some operator's first input, as data are, and no operator's parameter."""
+    """Return the variables that are the first input of an operator, as data are, and not parameters."""
     first = {child for node in graph.nodes for child, _ in node.inputs[:1]}
     return {child for child in first if child.name not in graph.parameters}
 
@@ -115,19 +117,19 @@ def print_summary(
     line_length: int = 120,
     positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
 ) -> None:
-    """Print a table of a network: layers, shapes of one sample, numbers of parameters, what comes before.
+    """Print a table of a network: layers, shapes of one sample, numbers of parameters, previous layers.
 
-    Parameters are counted from their inferred shapes, so layers without bias, grouped convolutions and shared weights
-    are right, and so are weights that an operator such as ``dot`` or ``transpose`` reads. Of several layers that share
-    a weight, the first one has it. Without `shape` the counts are 0.
+    Parameters are counted from their inferred shapes. This is right for layers without bias, grouped convolutions and
+    weights that an operator such as ``dot`` or ``transpose`` reads. A shared weight counts for the first of its layers.
+    Without `shape` the counts are 0.
 
     Args:
         shape: shapes of the inputs by name, such as ``{"data": (1, 3, 224, 224)}``.
         line_length: width of the table in characters.
-        positions: where the columns end, as parts of `line_length` (or in characters, when the last is above 1).
+        positions: ends of the columns as fractions of `line_length` (or in characters, if the last is above 1).
 
     Raises:
-        ArgumentError: `symbol` is no Symbol, or `positions` has not four numbers.
+        ArgumentError: `symbol` is not a Symbol, or `positions` does not have four numbers.
         ShapeError: the shapes given do not determine all others.
     """
     graph = _graph_of(symbol)
@@ -155,28 +157,28 @@ def print_summary(
 
 
 def _label(node: Node) -> str:
-    """Return what a drawing of Graphviz writes on a node."""
+    """Return the label of a node in Graphviz."""
     about = detail(node)
     return f"{node.op.name}\n{about}" if node.op is not None and about else printable(node.name)
 
 
 def _ids(graph: Graph) -> dict[str, str]:
-    """Return what Graphviz calls each node: its name, without what would be a port, markup or an escape there."""
+    """Return Graphviz's identifier of each node: its name without ports, markup and escapes."""
     plain = {node.name for node in graph.nodes if not _MARKS.search(node.name)}
     ids = {name: name for name in plain}
     for name in dict.fromkeys(node.name for node in graph.nodes if node.name not in plain):
-        found = mangled = _MARKS.sub("_", name)
+        candidate = mangled = _MARKS.sub("_", name)
         number = 1
-        while found in plain:
+        while candidate in plain:
             number += 1
-            found = f"{mangled}_{number}"
-        plain.add(found)
-        ids[name] = found
+            candidate = f"{mangled}_{number}"
+        plain.add(candidate)
+        ids[name] = candidate
     return ids
 
 
 class NetworkPicture:
-    """What `plot_network` returns where the package graphviz is missing: a picture that notebooks show.
+    """Picture that `plot_network` returns if the package graphviz is missing; notebooks show it.
 
     Args:
         title: name of the file that `render` writes by default.
@@ -188,7 +190,7 @@ class NetworkPicture:
         self.format = save_format
 
     def _repr_svg_(self) -> str:
-        """Return what notebooks show."""
+        """Return the picture for notebooks."""
         return self._svg
 
     def render(self, filename: str | PathLike[str] | None = None, *, format: str | None = None) -> str:
@@ -219,23 +221,23 @@ def plot_network(
     node_attrs: Mapping[str, str] | None = None,
     hide_weights: bool = True,
 ) -> Any:
-    """Draw a network with Graphviz, or without it where it is missing.
+    """Draw a network with Graphviz, or without it if it is missing.
 
     Args:
-        title: name of the drawing, and of the file it is rendered to.
+        title: name of the drawing and of its file.
         save_format: file format of `render`, such as "pdf", "png" or "svg".
         shape: shapes of the inputs by name; with them the edges carry shapes.
         dtype: types of the inputs by name; with them the edges carry types.
         node_attrs: Graphviz attributes of all nodes, such as ``{"fixedsize": "false"}``.
-        hide_weights: leave out weights, biases and the like.
+        hide_weights: True to leave out weights, biases and similar parameters.
 
     Returns:
         A graphviz.Digraph: show it in a notebook, or write it with ``.render(path)``. Without the package graphviz, a
-        `NetworkPicture`, which notebooks show and ``.render(path, format="svg")`` writes; `dtype` and `node_attrs`
-        then change nothing. A Digraph without the program ``dot`` shows the same picture.
+        `NetworkPicture`, which notebooks show and ``.render(path, format="svg")`` writes; it ignores `dtype` and
+        `node_attrs`. A Digraph without the program ``dot`` shows the same picture.
 
     Raises:
-        ArgumentError: `symbol` is no Symbol.
+        ArgumentError: `symbol` is not a Symbol.
         MissingPackageError: the package graphviz is not installed, and the network is too large to be drawn without.
         ShapeError: the shapes given do not determine all others.
     """
@@ -253,15 +255,15 @@ def plot_network(
         return NetworkPicture(svg, title, save_format)
     _warn_of_equal_names(graph)
     types = _edge_types(symbol, dtype)
-    look = {"shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled"}
-    look.update({key: str(value) for key, value in (node_attrs or {}).items()})
+    style = {"shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled"}
+    style.update({key: str(value) for key, value in (node_attrs or {}).items()})
     dot = Digraph(name=title, format=save_format)
     hidden = {n for n in graph.nodes if hide_weights and n.op is None and n.name.endswith(_HIDDEN)}
     ids = _ids(graph)
     for node in graph.nodes:
         if node not in hidden:
             own = {"shape": "oval"} if node.op is None and "shape" not in (node_attrs or {}) else {}
-            dot.node(ids[node.name], escape(_label(node)), **{**look, "fillcolor": color(node), **own})
+            dot.node(ids[node.name], escape(_label(node)), **{**style, "fillcolor": color(node), **own})
     for node in graph.nodes:
         for child, number in node.inputs:
             if child in hidden:
@@ -275,7 +277,7 @@ def plot_network(
 
 
 def _bundle(graph: Graph, shapes: Mapping[Node, Any], hide_weights: bool) -> dict[str, str]:
-    """Return what a notebook shows of a graph, by type; nothing if it is too large."""
+    """Return the picture of a graph for notebooks, by MIME type; empty if it is too large."""
     svg = draw(graph, shapes, hide_weights)
     return {} if svg is None else {"image/svg+xml": svg}
 
@@ -296,7 +298,7 @@ def _shape_of(shape: Shape) -> str:
 
 
 def _edge_types(symbol: Symbol, dtype: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the type of every output by name; none without input types."""
+    """Return the type of every output by name; empty without input types."""
     if dtype is None:
         return {}
     internals = symbol.get_internals()

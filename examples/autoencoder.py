@@ -1,6 +1,6 @@
-"""Press 8x8 digits through 10 numbers and back: an autoencoder, and its inner layer used by itself.
+"""Compress 8x8 digits to 10 numbers and back with an autoencoder, and use its encoder alone.
 
-The same parameters serve two graphs: the whole network, and the encoder taken out with `get_internals`.
+Two graphs share the parameters: the whole network, and the encoder, which is extracted with `get_internals`.
 
 Figure: share of the variance explained, at least 0.78; 0.6 with --smoke.
 Time: 5 s; 4 s with --smoke.
@@ -19,7 +19,7 @@ import dpmodule as mx
 
 
 def network(code_size: int) -> mx.sym.Symbol:
-    """Return the graph: 64 -> 48 -> code -> 48 -> 64, trained to give back what it gets."""
+    """Return the graph: 64 -> 48 -> code -> 48 -> 64, trained to reproduce its input."""
     data = mx.sym.Variable("data")
     net = mx.sym.Activation(mx.sym.FullyConnected(data, num_hidden=48, name="encode1"), act_type="tanh")
     code = mx.sym.FullyConnected(net, num_hidden=code_size, name="code")
@@ -44,7 +44,7 @@ def main() -> int:
     """Train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
-    parser.add_argument("--picture", metavar="FILE", help="draw digits and what became of them into a file")
+    parser.add_argument("--picture", metavar="FILE", help="draw digits and their reconstructions into a file")
     args = parser.parse_args()
     num_epoch, target = (10, 0.6) if args.smoke else (60, 0.78)
 

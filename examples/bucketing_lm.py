@@ -1,6 +1,6 @@
 """Train an LSTM language model in buckets of sentence lengths, on the text of Python's own documentation.
 
-Each bucket has a graph of its own over the same parameters. On one device, on two, and loaded again it is the same.
+Each bucket has its own graph over the same parameters. Results on one and two devices, and after loading, are equal.
 
 Figure: perplexity, as a share of a unigram model's, at most 0.5; 1 with --smoke.
 Time: 18 s; 4 s with --smoke.
@@ -47,7 +47,7 @@ def encode(texts: list[list[str]]) -> tuple[list[list[int]], list[list[int]], in
 
 
 def unigram_perplexity(train: list[list[int]], validation: list[list[int]], size: int) -> float:
-    """Return the perplexity of guessing every word by its frequency alone."""
+    """Return the perplexity of a unigram model, which knows only the frequencies of words."""
     counts = Counter(word for text in train for word in text[1:])
     total = sum(counts.values()) + size
     words = [word for text in validation for word in text[1:]]
@@ -78,7 +78,7 @@ def generator(vocabulary: int, hidden: int) -> mx.mod.bucketing_module.SymGen:
 
 
 def perplexity(module: mx.mod.BucketingModule, data: mx.rnn.BucketSentenceIter) -> float:
-    """Return the perplexity over all words but padding."""
+    """Return the perplexity over all words except padding."""
     return module.score(data, mx.metric.Perplexity(PADDING))[0][1]
 
 
@@ -87,7 +87,7 @@ def train_on(
 ) -> tuple:
     """Train on some devices; return the module, the validation data and its perplexity.
 
-    With a prefix the state is saved every 20 batches, and training goes on from what is saved there.
+    With a prefix, the state is saved every 20 batches, and training resumes from a saved state.
     """
     mx.random.seed(1)
     train, validation = (
@@ -114,7 +114,7 @@ def main() -> int:
     """Train on one and two devices, save, load and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run on a part of the text")
-    parser.add_argument("--resume", metavar="PREFIX", help="prefix of runs to save and to go on from")
+    parser.add_argument("--resume", metavar="PREFIX", help="prefix of the run to save and to resume")
     args = parser.parse_args()
     hidden, epochs, share, target = (64, 2, 3, 1) if args.smoke else (128, 2, 1, 0.5)
 

@@ -1,6 +1,6 @@
-"""Train a PyTorch module between two symbolic ones on handwritten digits, and go on with it in plain PyTorch.
+"""Train a PyTorch module between two symbolic ones on handwritten digits, and use it in plain PyTorch.
 
-`SequentialModule` hands outputs on and gradients back: a convolution as a symbol, residual dense layers as a
+`SequentialModule` passes outputs forward and gradients backward: a convolution as a symbol, residual dense layers as a
 `torch.nn.Module`, a classifier as a symbol. The trained PyTorch module then does the same in plain PyTorch.
 
 Figure: accuracy on images not trained on, at least 0.97; 0.88 with --smoke.
@@ -21,7 +21,7 @@ import dpmodule as mx
 
 
 class Residual(torch.nn.Module):
-    """Two dense layers beside a shortcut, as one would write it in PyTorch."""
+    """Two dense layers with a shortcut, as in plain PyTorch."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

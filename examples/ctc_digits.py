@@ -1,9 +1,8 @@
-"""Read rows of digits without being told where each stands: connectionist temporal classification.
+"""Read rows of digits without their positions: connectionist temporal classification (CTC).
 
-Three to five handwritten digits stand side by side with gaps of any width. The network looks at the strip column by
-column and says for each which digit it sees, or none; the label is only the digits in their order. CTCLoss sums over
-all ways in which the columns can say that. What is read is the likeliest class of each column, repetitions taken once
-and "none" left out.
+A strip has three to five handwritten digits with gaps of any width. The network predicts a digit, or none, for each
+column of the strip; the label has only the digits in order. CTCLoss sums over all alignments of columns and label. The
+prediction is the likeliest class of each column, without repetitions and "none".
 
 Source: Graves et al., "Connectionist temporal classification", 2006.
 
@@ -26,7 +25,7 @@ WIDTH, MOST, NONE, BATCH = 52, 5, 0, 32
 
 
 def strips(images: np.ndarray, digits: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return strips, (count, 1, 8, WIDTH), and their digits as classes 1 to 10, filled up with NONE."""
+    """Return strips, (count, 1, 8, WIDTH), and their digits as classes 1 to 10, padded with NONE."""
     rng = np.random.RandomState(seed)
     data, label = np.zeros((count, 1, 8, WIDTH), "float32"), np.full((count, MOST), NONE, "float32")
     for strip, classes in zip(data, label):
@@ -55,7 +54,7 @@ def network() -> mx.sym.Symbol:
 
 
 def read(scores: np.ndarray) -> list[list[int]]:
-    """Return the classes that scores (columns, N, 11) say, for each strip."""
+    """Return the decoded classes of each strip for scores (columns, N, 11)."""
     found = []
     for row in scores.argmax(2).T:
         changes = row[np.insert(row[1:] != row[:-1], 0, True)]
@@ -64,7 +63,7 @@ def read(scores: np.ndarray) -> list[list[int]]:
 
 
 def distance(one: list[int], two: list[int]) -> int:
-    """Return how many digits have to be changed, put in or left out to make one of the other."""
+    """Return the edit distance of two sequences of digits."""
     row = list(range(len(two) + 1))
     for i, a in enumerate(one, 1):
         before, row = row, [i]
@@ -74,7 +73,7 @@ def distance(one: list[int], two: list[int]) -> int:
 
 
 def draw(path: str, strips: np.ndarray, said: list[list[int]]) -> None:
-    """Draw ten strips, (10, 8, WIDTH), each below what was read in it."""
+    """Draw ten strips, (10, 8, WIDTH), each below its prediction."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(5, 2, figsize=(6, 5), layout="constrained")
@@ -89,7 +88,9 @@ def main() -> int:
     """Train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer strips, and a lower target")
-    parser.add_argument("--picture", metavar="FILE", help="draw some strips and what was read into a file")
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw some strips and their predictions into a file"
+    )
     args = parser.parse_args()
     count, epochs, target = (1280, 4, 0.5) if args.smoke else (3200, 6, 0.8)
 

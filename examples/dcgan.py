@@ -1,7 +1,8 @@
-"""Draw handwritten digits: two convolutional networks, trained against each other (DCGAN).
+"""Generate handwritten digits with two convolutional networks, trained against each other (DCGAN).
 
-The maker turns noise into images by transposed convolutions; the judge says of an image whether it was made or real.
-The maker learns from the judge's gradient by the image. `gan.py` has the same loop for single numbers.
+The generator turns noise into images by transposed convolutions; the discriminator classifies images as generated or
+real. The generator learns from the discriminator's gradient with respect to the image. `gan.py` has the same loop for
+single numbers.
 
 Source: Radford, Metz, Chintala, "Unsupervised representation learning with deep convolutional generative adversarial
 networks", 2016; the figure is Heusel et al.'s Frechet distance (2017), of pixels in place of features.
@@ -47,7 +48,7 @@ def judge(width: int) -> mx.sym.Symbol:
 
 
 def ready(net: mx.sym.Symbol, shape: tuple[int, ...], label: list[str] | None) -> mx.mod.Module:
-    """Return a module that can be trained by hand, and gives gradients of its input."""
+    """Return a module to train step by step, with gradients of its input."""
     name = net.list_arguments()[0]
     module = mx.mod.Module(net, [name], label)
     module.bind([(name, shape)], label and [(label[0], (BATCH, 1))], inputs_need_grad=True)
@@ -57,7 +58,7 @@ def ready(net: mx.sym.Symbol, shape: tuple[int, ...], label: list[str] | None) -
 
 
 def made(module: mx.mod.Module, train: bool) -> mx.nd.NDArray:
-    """Return images made of new noise."""
+    """Return images generated from new noise."""
     noise = mx.nd.random.normal(shape=(BATCH, NOISE, 1, 1))
     module.forward(mx.io.DataBatch([noise]), is_train=train)
     return module.get_outputs()[0].copy()
@@ -114,7 +115,7 @@ def main() -> int:
             for image, label in ((batch.data[0], ones), (drawn, zeros)):
                 judging.forward_backward(mx.io.DataBatch([image], [label]))
                 judging.update()
-            judging.forward_backward(mx.io.DataBatch([drawn], [ones]))  # the maker wants it to be wrong
+            judging.forward_backward(mx.io.DataBatch([drawn], [ones]))  # the generator wants it to be wrong
             making.backward(judging.get_input_grads())
             making.update()
     after, images = far()

@@ -1,6 +1,7 @@
-"""Find squares and discs in pictures with a single-shot detector, trained from nothing.
+"""Find squares and discs in pictures with a single-shot detector, trained from scratch.
 
-`MultiBoxPrior` lays anchors, `MultiBoxTarget` tells each what to predict, `MultiBoxDetection` makes boxes of that.
+`MultiBoxPrior` places anchors, `MultiBoxTarget` assigns their targets, `MultiBoxDetection` decodes predictions to
+boxes.
 
 Figure: unseen shapes found with kind and place, at least 0.97; 0.8 with --smoke.
 Time: 9 s; 4 s with --smoke.
@@ -77,9 +78,9 @@ def network() -> mx.sym.Symbol:
 
 
 class Found(mx.metric.EvalMetric):
-    """Share of the shapes of which the surest detections, as many as there are shapes, tell kind and place.
+    """Share of the shapes that the most confident detections find, as many as there are shapes.
 
-    A place is told if the boxes overlap by more than half of their union.
+    Kind and place must be right: the boxes overlap by more than half of their union.
     """
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ def data_of(seed: int, count: int) -> mx.io.NDArrayIter:
 
 
 def draw(path: str, module: mx.mod.Module) -> None:
-    """Draw pictures with what is found in them: squares in red boxes, discs in cyan ones."""
+    """Draw pictures with their detections: squares in red boxes, discs in cyan ones."""
     import matplotlib.pyplot as plt
 
     batch = next(data_of(3, 32))
@@ -128,7 +129,7 @@ def main() -> int:
     """Train and score; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
-    parser.add_argument("--picture", metavar="FILE", help="draw what is found in some pictures into a file")
+    parser.add_argument("--picture", metavar="FILE", help="draw the detections in some pictures into a file")
     args = parser.parse_args()
     count, num_epoch, target = (512, 6, 0.8) if args.smoke else (1024, 15, 0.97)
 

@@ -1,9 +1,8 @@
-"""Knowledge distillation: a small network learns from what a large one thinks, not from labels.
+"""Knowledge distillation: a small network learns from the predictions of a large one, not from labels.
 
-A large network learns to read handwritten digits of many images. A small one gets fifty of them, and is to say what the
-large one says of these, all ten probabilities of it, softened by a temperature: that an image looks like a 3, but also
-a little like an 8, tells more than the label 3. A small network that learns from the labels of the same fifty images is
-the one to beat.
+A large network learns to read handwritten digits from many images. A small one gets fifty of them, and learns the large
+one's ten probabilities, softened by a temperature: that an image looks like a 3, but also a little like an 8, is more
+information than the label 3. The baseline is a small network that learns from the labels of the same fifty images.
 
 Source: Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015.
 
@@ -55,7 +54,7 @@ def by_teacher(scores: mx.sym.Symbol) -> mx.sym.Symbol:
 
 
 def trained(net: mx.sym.Symbol, data: np.ndarray, label: np.ndarray, epochs: int) -> mx.mod.Module:
-    """Return a module that has learned from images and what is to be said of them."""
+    """Return a module trained on images and their targets."""
     module = mx.mod.Module(net)
     batches = mx.io.NDArrayIter(data, label, BATCH, shuffle=True)
     options = {"optimizer": "adam", "optimizer_params": ADAM, "initializer": mx.init.Xavier()}
@@ -64,7 +63,7 @@ def trained(net: mx.sym.Symbol, data: np.ndarray, label: np.ndarray, epochs: int
 
 
 def run(net: mx.sym.Symbol, module: mx.mod.Module, images: np.ndarray) -> np.ndarray:
-    """Return what a network with the parameters of a module says of images."""
+    """Return the predictions for images of a network with the parameters of a module."""
     served = mx.mod.Module(net, label_names=None)
     batches = mx.io.NDArrayIter(images, batch_size=BATCH)
     served.bind(batches.provide_data, for_training=False)
@@ -95,9 +94,7 @@ def main() -> int:
         float((run(net, module, images[test]).argmax(1) == digits[test]).mean())
         for net, module in ((large(), teacher), (small(), distilled), (small(), alone))
     ]
-    print(
-        f"accuracy: large {found[0]:.3f}, small and taught by it {found[1]:.3f}, by labels alone {found[2]:.3f}"
-    )
+    print(f"accuracy: large {found[0]:.3f}, small and distilled {found[1]:.3f}, by labels {found[2]:.3f}")
     print(f"accuracy of the small network on images not trained on: {found[1]:.3f}, target at least {target}")
     return 0 if found[1] >= target and found[1] > found[2] else 1
 

@@ -1,8 +1,8 @@
 """Fine-tune a network on few samples: frozen layers, rates by pattern, and an average of the parameters.
 
 A small convolutional network learns to read handwritten digits. Then the camera changes: images are faint, mirrored
-and noisy, and there are five of each digit. The network is trained on with frozen convolutions first, then as a whole,
-the lower layers at a tenth of the rate. One that begins anew on the same few samples is trained for comparison.
+and noisy, and there are five of each digit. Its training continues with frozen convolutions first, then as a whole, the
+lower layers at a tenth of the rate. For comparison, a new network is trained on the same few samples.
 
 Figure: accuracy on images of the other camera, at least 0.72.
 Time: 4 s; 4 s with --smoke.
@@ -23,7 +23,7 @@ RATE = {"learning_rate": 0.05, "momentum": 0.9}
 
 
 def network() -> mx.sym.Symbol:
-    """Return two convolutions with batch normalization, and a layer that tells ten classes apart."""
+    """Return two convolutions with batch normalization, and a layer for ten classes."""
     net = mx.sym.Variable("data")
     for number, width in enumerate((16, 32), 1):
         net = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_filter=width, name=f"conv{number}")
@@ -50,7 +50,7 @@ def fit(module: mx.mod.Module, data: mx.io.NDArrayIter, epochs: int) -> None:
 
 
 def fine_tuned(base: mx.mod.Module, few: mx.io.NDArrayIter, epochs: int) -> mx.mod.Module:
-    """Return a module that goes on from another one: convolutions frozen first, then at a tenth of the rate."""
+    """Return a module fine-tuned from another: convolutions frozen first, then at a tenth of the rate."""
     arg_params, aux_params = base.get_params()
     module = mx.mod.Module(network())
     frozen = module.freeze("conv*")
@@ -87,7 +87,7 @@ def main() -> int:
     mx.random.seed_all(1)
     epochs = 5 if args.smoke else 20
     images, labels = digits()
-    base, anew = mx.mod.Module(network()), mx.mod.Module(network())
+    base, fresh = mx.mod.Module(network()), mx.mod.Module(network())
     fit(base, mx.io.NDArrayIter(images, labels, 32, shuffle=True), 5)
     images = other_camera(images)[:, :, :, ::-1]
     chosen = np.concatenate([np.flatnonzero(labels == each)[:5] for each in range(10)])
@@ -95,10 +95,10 @@ def main() -> int:
     few = mx.io.NDArrayIter(images[chosen], labels[chosen], 10, shuffle=True)
     test = mx.io.NDArrayIter(images[rest], labels[rest], 64)
     tuned = fine_tuned(base, few, epochs)
-    fit(anew, few, 2 * epochs)
-    before, found, compared = (dict(each.score(test, "acc"))["accuracy"] for each in (base, tuned, anew))
+    fit(fresh, few, 2 * epochs)
+    before, found, compared = (dict(each.score(test, "acc"))["accuracy"] for each in (base, tuned, fresh))
     target = 0.72
-    print(f"accuracy {before:.3f} before, {compared:.3f} of the network that began anew")
+    print(f"accuracy {before:.3f} before, {compared:.3f} of the new network")
     if args.picture:
         draw(args.picture, digits()[0], images)
     print(f"accuracy on images of the other camera: {found:.3f}, target at least {target}")

@@ -1,6 +1,6 @@
-"""Train a multilayer perceptron on handwritten digits, save it, load it again and predict.
+"""Train a multilayer perceptron on handwritten digits, save it, load it and predict.
 
-A net, two iterators, `Module.fit`, a checkpoint, and `score` on what comes back from it: the way of most programs.
+A network, two iterators, `Module.fit`, a checkpoint, and `score` of the loaded network: the parts of most programs.
 
 Figure: accuracy on images not trained on, at least 0.96; 0.85 with --smoke.
 Time: 4 s; 3 s with --smoke.

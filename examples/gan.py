@@ -1,7 +1,7 @@
-"""Train two networks against each other by a training step of one's own: one learns to draw from a density.
+"""Train two networks against each other with a custom training step: one learns to draw from a density.
 
-The maker turns noise into numbers; the judge sees eight numbers at once, made or drawn from a normal
-distribution, and says which they are. In the end the maker's numbers are compared with the density.
+The generator turns noise into numbers; the discriminator classifies packs of eight numbers as generated or drawn from a
+normal distribution. In the end, the generated numbers are compared with the density.
 
 Figure: Wasserstein distance between made and drawn numbers, at most 0.15; 0.25 with --smoke.
 Time: 5 s; 3 s with --smoke.
@@ -22,7 +22,7 @@ ADAM = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.005, "beta1
 
 
 def draw(count: int, source: np.random.RandomState) -> np.ndarray:
-    """Return numbers of the density that is to be learnt, (count, 1)."""
+    """Return numbers drawn from the target density, (count, 1)."""
     return source.normal(3.0, 0.5, (count, 1)).astype("float32")
 
 
@@ -33,7 +33,7 @@ def tower(name: str, data: mx.sym.Symbol) -> mx.sym.Symbol:
 
 
 def make_judge() -> mx.mod.Module:
-    """Return the module that tells packs of real numbers from made ones, ready for updates."""
+    """Return the module that distinguishes packs of real and generated numbers, ready for updates."""
     packs = mx.sym.Reshape(mx.sym.Variable("data"), shape=(-1, PACK))
     label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1, PACK))
     label = mx.sym.slice_axis(label, axis=1, begin=0, end=1)
@@ -46,7 +46,7 @@ def make_judge() -> mx.mod.Module:
 
 
 def step_against(judge: mx.mod.Module):
-    """Return the training step of the maker: the judge learns on the way."""
+    """Return the training step of the generator, which also updates the discriminator."""
     real, false = mx.nd.ones((SIZE, 1)), mx.nd.zeros((SIZE, 1))
 
     def step(maker: mx.mod.Module, batch: mx.io.DataBatch) -> dict[str, float]:
@@ -55,7 +55,7 @@ def step_against(judge: mx.mod.Module):
         for sample, label in ((batch.data[0], real), (made, false)):
             judge.forward_backward(mx.io.DataBatch([sample], [label]))
             judge.update()
-        judge.forward_backward(mx.io.DataBatch([made], [real]))  # the maker wants it to be wrong
+        judge.forward_backward(mx.io.DataBatch([made], [real]))  # the generator wants it to be wrong
         maker.backward(judge.get_input_grads())
         maker.update()
         return {"mean": made.asnumpy().mean(), "deviation": made.asnumpy().std()}
@@ -64,7 +64,7 @@ def step_against(judge: mx.mod.Module):
 
 
 def histogram(path: str, made: np.ndarray, drawn: np.ndarray) -> None:
-    """Draw how numbers are distributed that were made, and that were drawn from the density."""
+    """Draw the distributions of generated numbers, and of numbers drawn from the density."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")

@@ -1,7 +1,7 @@
-"""Predict a time series: an LSTM reads a window of it, and says the next value.
+"""Predict a time series: an LSTM reads a window of it and predicts the next value.
 
-The series is two waves of different lengths, whose product grows and fades, and noise. The network sees 24 values and
-gives the one that follows. Who says "as before" is the one to beat.
+The series is the product of two waves of different lengths, which grows and fades, and noise. The network gets 24
+values and predicts the next one. The baseline repeats the last value.
 
 Figure: error, as a share of that of the last value repeated, at most 0.4; 0.6 with --smoke.
 Time: 3 s; 2 s with --smoke.
@@ -40,7 +40,7 @@ def network(hidden: int) -> mx.sym.Symbol:
 
 
 def draw(path: str, true: np.ndarray, guesses: np.ndarray) -> None:
-    """Draw values and what was predicted of each from those before it."""
+    """Draw values and their predictions from the previous values."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
@@ -55,9 +55,7 @@ def main() -> int:
     """Train and compare; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a shorter series and a lower target")
-    parser.add_argument(
-        "--picture", metavar="FILE", help="draw the series and what was predicted into a file"
-    )
+    parser.add_argument("--picture", metavar="FILE", help="draw the series and the predictions into a file")
     args = parser.parse_args()
     length, epochs, target = (1200, 6, 0.6) if args.smoke else (4000, 12, 0.4)
 

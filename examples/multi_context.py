@@ -1,9 +1,9 @@
 """Train one network on one and on two devices, evenly and with workloads 1:3, and compare the parameters.
 
-Each batch is sliced over the devices, gradients are added up, and every device applies the same update: the
-result is the same as on one device, but for the rounding of sums that are added up in another order. (The network
-is smooth on purpose: ReLU and max pooling let rounding errors grow from step to step, on any number of devices.)
-Two CPU contexts stand in for two GPUs here: write mx.gpu(0), mx.gpu(1) where there are.
+Each batch is split over the devices, gradients are added up, and every device applies the same update: the result is
+that of one device, except for the rounding of sums in another order. (The network is smooth on purpose: with ReLU and
+max pooling, rounding errors grow from step to step, on any number of devices.) Two CPU contexts replace two GPUs: if
+you have GPUs, write mx.gpu(0), mx.gpu(1).
 
 Figure: largest difference between parameters, at most 1e-05.
 Time: 4 s; 3 s with --smoke.

@@ -1,12 +1,11 @@
-"""Draw one image in the style of another: gradients of a loss by the image, not by parameters.
+"""Draw one image in the style of another, with gradients with respect to the image, not to parameters.
 
-The content is a handwritten digit, the style a pattern of stripes. Filters, which stay as they are, look at both at
-three scales. What they see where is content; how much two of them see the same things, wherever, is style (a Gram
-matrix). Training begins with the content and changes the image, until its matrices are those of the style and what is
-seen where has not changed too much. The parameters of the module are never updated.
+The content is a handwritten digit, the style a pattern of stripes. Fixed filters are applied to both at three scales.
+The filter outputs represent the content; their correlations (Gram matrices) represent the style. Training starts from
+the content and changes the image until its Gram matrices match the style, while its filter outputs remain close to the
+content. The parameters of the module are never updated.
 
-Source: Gatys, Ecker, Bethge, "A neural algorithm of artistic style", 2015; that filters drawn at random will do:
-Ustyuzhaninov et al., 2016.
+Source: Gatys, Ecker, Bethge, "A neural algorithm of artistic style", 2015; random filters: Ustyuzhaninov et al., 2016.
 
 Figure: distance in style, as a share of that at the beginning, at most 0.1; 0.3 with --smoke.
 Time: 5 s; 3 s with --smoke.
@@ -28,7 +27,7 @@ GRAMS = [f"gram{width}" for width in SCALES]
 
 
 def seen(image: mx.sym.Symbol) -> tuple[mx.sym.Symbol, list[mx.sym.Symbol]]:
-    """Return what filters see in an image, (1, filters, height, width), and a Gram matrix for each scale."""
+    """Return the filter outputs of an image, (1, filters, height, width), and a Gram matrix for each scale."""
     answers = [
         mx.sym.relu(
             mx.sym.Convolution(image, kernel=(k, k), pad=(k // 2, k // 2), num_filter=FILTERS, name=f"of{k}")

@@ -1,9 +1,9 @@
-"""One set of parameters, trained in turn by everything that trains here, none of which has a copy of its own.
+"""One set of parameters, trained in turn by five interfaces that share its memory.
 
-Texts of a few words, each about one of four subjects. A `ModuleAgent` makes the `ParamStore`. Then train, each on texts
-of its own: `Module.fit` over two contexts, fed through a TensorPipe; a `BucketingModule`; `AsyncExecutor` from files,
-with two workers; a `HogwildWorld`, whose two workers were forked before all that; an autobatched cell. After each all
-see the same bits, also what is saved once at the end. (Of two contexts the second has a copy, the first has none.)
+The data are short texts about four subjects. A `ModuleAgent` creates the `ParamStore`. Then these train on it, each
+with its own texts: `Module.fit` over two contexts, fed through a TensorPipe; a `BucketingModule`; `AsyncExecutor` from
+files, with two workers; a `HogwildWorld`, whose two workers were forked before; an autobatched cell. After each
+training, all see the same bits, and so does the saved file. (Of two contexts, only the second has a copy.)
 
 Figure: accuracy on texts not trained on, at least 0.9.
 Time: 4 s; 2 s with --smoke.
@@ -58,7 +58,7 @@ def batches(given: Sequence[Any], length: int | None = None) -> Iterator[mx.io.D
 
 
 def send(channel: Any, writer: streams.TensorPipeWriter, given: Sequence[Any]) -> None:
-    """Be the process that sends batches."""
+    """Send batches from another process."""
     with writer:
         for batch in batches(given):
             arrays = batch.data[0].values, batch.data[0].offsets, batch.label[0]
@@ -66,7 +66,7 @@ def send(channel: Any, writer: streams.TensorPipeWriter, given: Sequence[Any]) -
 
 
 class Student(ModuleAgent):
-    """Tells the subject of a text. Words are numbers already: the dictionary is empty."""
+    """Predicts the subject of a text. Words are numbers already: the dictionary is empty."""
 
     default_optimizer, default_learningrate = "adagrad", 0.1
     sym_gen = staticmethod(lambda opt, dict: network())
@@ -78,7 +78,7 @@ class Student(ModuleAgent):
 
 
 def digest(arrays: Mapping[str, mx.nd.NDArray]) -> str:
-    """Return a short text that tells the bits of parameters."""
+    """Return a checksum of parameters."""
     return f"{crc32(b''.join(arrays[name].asnumpy().tobytes() for name in sorted(arrays))):08x}"
 
 
@@ -129,7 +129,7 @@ def main() -> int:
         compare("AsyncExecutor")
         while world.get_total_epochs() < 1:
             world.parley()
-        world.report()  # waits for what is under way
+        world.report()  # waits for unfinished parleys
         compare("HogwildWorld")
         trainer = dy.SimpleSGDTrainer(cell.collection, learning_rate=0.01)
         for at in range(0, len(parts[4]), BATCH):

@@ -1,8 +1,8 @@
-"""Kill a training again and again, let it go on from its checkpoint, and compare it with one that was never killed.
+"""Kill a training repeatedly, resume it from its checkpoint, and compare it with an uninterrupted one.
 
-A run with Adam, a schedule, dropout and shuffled batches saves its state every few batches. It is started in a process
-of its own, which kills itself (SIGKILL) after some batches; the next process takes up what was saved. In the end all
-parameters have the same bits as those of a run without interruption.
+A run with Adam, a schedule, dropout and shuffled batches saves its state every few batches. It runs in a separate
+process, which kills itself (SIGKILL) after some batches; the next process resumes the saved state. In the end, all
+parameters have the same bits as those of an uninterrupted run.
 
 Figure: parameters that differ, at most 0.
 Time: 22 s; 8 s with --smoke.
@@ -34,7 +34,7 @@ def network() -> mx.sym.Symbol:
 
 
 def train(prefix: str, kill_after: int | None) -> None:
-    """Train to the end, from the newest state under a prefix if there is one; or kill this process on the way."""
+    """Train to the end, from the newest state under a prefix if there is one; or kill this process before."""
     mx.random.seed_all(1)
     data, label = load_digits(return_X_y=True)
     batches = mx.io.NDArrayIter((data / 16).astype("float32"), label.astype("float32"), 64, shuffle=True)
@@ -68,7 +68,7 @@ def parameters(prefix: str) -> dict[str, bytes]:
 
 
 def main() -> int:
-    """Train once in one go and once with kills, compare, and return the exit code."""
+    """Train once without and once with kills, compare, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="one kill instead of six")
     parser.add_argument("--prefix", help=argparse.SUPPRESS)

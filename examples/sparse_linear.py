@@ -1,8 +1,8 @@
 """Classify short texts by sparse linear models: CSR batches, row-sparse weights, lazy updates.
 
-Each text is a bag of hashed words and word pairs: some thirty of 2**16 features are not zero. Of the weights, only
-rows of features that occur in a batch have a gradient and are updated. The same data then train a factorization
-machine, which weighs pairs of features as well.
+Each text is a bag of hashed words and word pairs: about thirty of 2**16 features are not zero. Only the weights of
+features in a batch have a gradient and are updated. The same data then train a factorization machine, which also
+weights pairs of features.
 
 Figure: accuracy of the worse model on texts not trained on, at least 0.95; 0.9 with --smoke.
 Time: 3 s; 3 s with --smoke.
@@ -51,7 +51,7 @@ def factorization_machine(factors: int) -> mx.sym.Symbol:
 
 
 def texts(count: int, seed: int) -> tuple[list[list[str]], np.ndarray]:
-    """Return made-up headlines, lists of words, and their topics; a few words give the topic away."""
+    """Return made-up headlines, lists of words, and their topics; a few words determine the topic."""
     rng = np.random.RandomState(seed)
     topics = rng.randint(0, len(TOPICS), count)
     words = [topic.split() for topic in TOPICS]

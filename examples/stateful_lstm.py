@@ -1,7 +1,7 @@
 """Train a character model on running text, its state carried from batch to batch (truncated backpropagation).
 
-The text of Python's own documentation is cut into streams that are read side by side, some characters at a time.
-What the LSTM remembers at the end of a batch is where it starts the next one; gradients stop there.
+The text of Python's own documentation is split into streams that are read in parallel, some characters at a time. The
+LSTM's state at the end of a batch is the initial state of the next one; gradients stop there.
 
 Figure: perplexity of a character of unseen text, at most 4.5; 10.5 with --smoke.
 Time: 15 s; 3 s with --smoke.
@@ -24,7 +24,7 @@ STREAMS, STEPS = 32, 16
 
 
 def text(length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return training and validation text as numbers, and how many different characters there are."""
+    """Return training and validation text as numbers, and the number of different characters."""
     whole = " ".join(" ".join(topics[name] for name in sorted(topics)).lower().split())[:length]
     letters = sorted(set(whole))
     numbers = np.array([letters.index(letter) for letter in whole], dtype=np.float32)
@@ -33,7 +33,7 @@ def text(length: int) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def batches(numbers: np.ndarray) -> Iterator[mx.io.DataBatch]:
-    """Yield batches of STREAMS x STEPS characters with those that follow them; each goes on where the last ended."""
+    """Yield batches of STREAMS x STEPS characters with the next characters; each continues the previous one."""
     length = (len(numbers) - 1) // STREAMS
     data, label = (numbers[start : start + STREAMS * length].reshape(STREAMS, length) for start in (0, 1))
     for at in range(0, length - STEPS + 1, STEPS):

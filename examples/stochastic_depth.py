@@ -1,8 +1,8 @@
-"""Stochastic depth: residual blocks that are left out at random in training, and all stay in prediction.
+"""Stochastic depth: residual blocks that are skipped at random in training, but not in prediction.
 
-Each block adds what it computes to what goes past it. In training a coin decides for each image and block whether it
-does; the later the block, the more often it does not. The coin is a Dropout of one number for each image: it drops the
-block's result, and scales what stays, so that the mean is the same and prediction needs nothing done.
+Each block adds its result to its input. In training, each block is skipped at random for each image; later blocks are
+skipped more often. A Dropout of one number for each image decides this: it drops the block's result or scales it, so
+that the mean is the same and prediction needs no change.
 
 Source: Huang et al., "Deep networks with stochastic depth", 2016.
 
@@ -29,7 +29,7 @@ def coin(image: mx.sym.Symbol, kept: float, name: str) -> mx.sym.Symbol:
 
 
 def block(net: mx.sym.Symbol, width: int, toss: mx.sym.Symbol | None, name: str) -> mx.sym.Symbol:
-    """Return the sum of what comes and of two convolutions, which a coin may leave out."""
+    """Return the sum of the input and of two convolutions, which may be skipped."""
     more = net
     for number in (1, 2):
         more = mx.sym.relu(mx.sym.BatchNorm(more, fix_gamma=False, name=f"{name}_norm{number}"))
@@ -40,7 +40,7 @@ def block(net: mx.sym.Symbol, width: int, toss: mx.sym.Symbol | None, name: str)
 
 
 def network(blocks: int, width: int, last_kept: float) -> mx.sym.Symbol:
-    """Return a residual network, whose last block is kept so often, and the ones before it more often."""
+    """Return a residual network with a probability to keep the last block; earlier blocks are kept more often."""
     image = mx.sym.Variable("data")
     net = mx.sym.Convolution(image, kernel=(3, 3), pad=(1, 1), num_filter=width, name="first")
     for number in range(1, blocks + 1):
@@ -56,7 +56,7 @@ def main() -> int:
     """Train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="fewer blocks, and a lower target")
-    parser.add_argument("--kept", type=float, default=0.5, help="how often the last block is kept")
+    parser.add_argument("--kept", type=float, default=0.5, help="probability to keep the last block")
     args = parser.parse_args()
     blocks, width, epochs, target = (3, 8, 3, 0.5) if args.smoke else (8, 16, 16, 0.95)
 
@@ -76,7 +76,7 @@ def main() -> int:
     batches = mx.io.NDArrayIter(images[test], digits[test], 64)
     first, again = (module.predict(batches).asnumpy() for _ in range(2))
     print(f"accuracy in training {', '.join(f'{each:.3f}' for each in history['train-accuracy'])}")
-    print(f"two predictions are the same, without coins: {(first == again).all()}")
+    print(f"two predictions are the same: {(first == again).all()}")
     [(_, accuracy)] = module.score(batches, "acc")
     print(f"accuracy on images not trained on: {accuracy:.3f}, target at least {target}")
     return 0 if accuracy >= target and (first == again).all() else 1

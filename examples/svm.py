@@ -1,8 +1,8 @@
-"""A support vector machine as the last layer: the loss of a margin in place of a softmax.
+"""A support vector machine as the last layer: a margin loss instead of a softmax.
 
-SVMOutput asks that the right class is ahead of every other one by a margin, and is content then; SoftmaxOutput never
-is. Both are trained here on the same network over handwritten digits, the SVM with the squared loss (L2) and with the
-plain one (L1).
+SVMOutput requires that the score of the right class exceeds every other score by a margin; then its gradient is zero,
+unlike that of SoftmaxOutput. Both train the same network on handwritten digits, the SVM with the squared loss (L2) and
+the plain one (L1).
 
 Source: Tang, "Deep learning using linear support vector machines", 2013.
 

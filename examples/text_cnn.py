@@ -1,8 +1,8 @@
-"""Classify texts by convolutions over words: filters of two, three and four words, and the strongest place of each.
+"""Classify texts by convolutions over words: filters of two, three and four words, and the maximum of each.
 
 Paragraphs of the texts that ship with Python: the topics of `help`, which are the language's reference, against the
-docstrings of modules. A filter looks at a few words beside each other, wherever they stand; what it has found anywhere
-in a paragraph is what counts.
+docstrings of modules. A filter detects a few adjacent words at any position; the maximum over the paragraph is its
+result.
 
 Source: Kim, "Convolutional neural networks for sentence classification", 2014.
 
@@ -41,14 +41,14 @@ def docstrings(modules: int) -> Iterator[str]:
 
 
 def paragraphs(texts: Iterable[str], count: int) -> list[list[str]]:
-    """Return paragraphs of twelve words or more, cut after forty, as lists of words in small letters."""
+    """Return paragraphs of twelve words or more, truncated after forty, as lists of lower-case words."""
     found = (re.findall("[a-z]+", part.lower())[:LENGTH] for text in texts for part in text.split("\n\n"))
     long = [words for words in found if len(words) >= 12]
     return random.sample(long, min(count, len(long)))
 
 
 def network(words: int, filters: int) -> mx.sym.Symbol:
-    """Return the graph for (N, LENGTH) numbers of words."""
+    """Return the graph for word ids of shape (N, LENGTH)."""
     vectors = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=words, output_dim=SIZE, name="vectors")
     image = mx.sym.Reshape(vectors, shape=(-1, 1, LENGTH, SIZE))
     strongest = []

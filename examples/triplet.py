@@ -1,9 +1,9 @@
-"""Learn a space in which digits of one kind lie together, from triplets: two of a kind, and one of another.
+"""Learn a space in which digits of a class are close together, from triplets: two of a class, and one of another.
 
-One network makes vectors of all three images: it is applied three times, with the same parameters. The loss asks that
-the anchor is nearer to the one of its kind than to the other, by a margin; it says nothing of classes. The digits 8
-and 9 are shown in no triplet: that they fall apart, too, shows that the space is about shapes. Distances of pixels are
-what to beat.
+One network, applied three times with the same parameters, embeds the three images as vectors. The loss requires that
+the anchor is nearer to the image of its class than to the other, by a margin; it does not use class numbers. The
+triplets do not contain the digits 8 and 9: that these are separated, too, shows that the space represents shapes. The
+baseline is the distance of pixels.
 
 Figure: unseen triplets whose anchor is nearer to the one of its kind, at least 0.9; 0.88 with --smoke.
 Time: 6 s; 4 s with --smoke.

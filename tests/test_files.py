@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import dpmodule as mx
-from dpmodule import files
+from dpmodule import _files as files
+from dpmodule._files import likely_kind
 from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError
-from dpmodule.files import likely_kind
 from helpers.spawned import killed_while_writing
 
 PAGE = b"<!DOCTYPE html><html><body>404 Not Found</body></html>"
@@ -201,7 +201,7 @@ def test_replaces_old_files_and_keeps_their_permissions(tmp_path):
 def test_works_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files.write_set({"a": b"1", "b": b"2"}, "set")
-    files.settle("a")
+    files.finish_commit("a")
     assert contents(tmp_path) == {"a": b"1", "b": b"2"}
 
 
@@ -247,14 +247,14 @@ def left_by_a_kill(folder, moves, renamed=()):
 def test_settle_finishes_a_valid_save(tmp_path, renamed):
     files.write_set(paths(tmp_path, a=b"1", b=b"2"), "set")
     left_by_a_kill(tmp_path, {"a": b"3", "b": b"4"}, renamed)
-    files.settle(tmp_path / "b")
+    files.finish_commit(tmp_path / "b")
     assert contents(tmp_path) == {"a": b"3", "b": b"4"}
 
 
 def test_settle_leaves_saves_of_other_files_alone(tmp_path):
     left_by_a_kill(tmp_path, {"a": b"3", "b": b"4"})
     before = contents(tmp_path)
-    files.settle(tmp_path / "c")
+    files.finish_commit(tmp_path / "c")
     assert contents(tmp_path) == before
 
 
@@ -287,9 +287,9 @@ def test_settle_ignores_what_is_no_journal_of_ours(tmp_path, text):
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / ".set.89abcdef.commit").write_bytes(text)
     before = contents(tmp_path)
-    files.settle(tmp_path / "a")
+    files.finish_commit(tmp_path / "a")
     assert contents(tmp_path) == before
 
 
 def test_settle_of_a_missing_folder_does_nothing(tmp_path):
-    files.settle(tmp_path / "nowhere" / "a")
+    files.finish_commit(tmp_path / "nowhere" / "a")

@@ -104,7 +104,7 @@ def test_a_docstring_of_another_form_is_an_error_with_its_line(example, old, new
 def test_a_new_folder_is_an_error(example, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "two.py").write_text(DOC, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"examples/new/two\.py:1: a new folder; give it a title"):
+    with pytest.raises(ValueError, match=r"examples/new/two\.py:1: the folder is new; add a title"):
         gallery.files()
 
 
@@ -113,20 +113,20 @@ AGAIN = "; run `python docs/gallery.py --run one`"
 
 def test_what_was_not_measured_is_named(example):
     assert list(gallery.problems(example, {})) == [
-        f"examples/one.py:1: nothing was measured, docs/gallery.json does not have it{AGAIN}"
+        f"examples/one.py:1: docs/gallery.json has no measurements of this example{AGAIN}"
     ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("5 s;", "4 s;", f"the docstring says 4 s, 5 s stand in docs/gallery.json{AGAIN}"),
+        ("5 s;", "4 s;", f"the docstring has 4 s, docs/gallery.json has 5 s{AGAIN}"),
         (
             "else 0.9",
             "else 0.95",
-            "no number in the code is the docstring's target 'at least 0.9'; make them agree",
+            "the code does not contain the docstring's target 'at least 0.9'; make them agree",
         ),
-        ("[--smoke]", "[--smoke] [--picture FILE]", f"there is no docs/pictures/one.png{AGAIN}"),
+        ("[--smoke]", "[--smoke] [--picture FILE]", f"docs/pictures/one.png does not exist{AGAIN}"),
     ],
 )
 def test_what_was_typed_by_hand_is_found(example, old, new, problem):
@@ -141,11 +141,11 @@ def test_what_was_typed_by_hand_is_found(example, old, new, problem):
         ("share of what is right: 0.79, target at least 0.8", "missed its target"),
         (
             "share of what is right: 0.95, target at least 0.9",
-            "expected 'share of what is right: VALUE, target at least 0.8'",
+            "expected the last line 'share of what is right: VALUE, target at least 0.8'",
         ),
         (
             "share of something: 0.95, target at least 0.8",
-            "as last line, as the docstring says; got 'share of something",
+            "as in the docstring; got 'share of something",
         ),
         ("done", "got 'done'"),
     ],
@@ -156,7 +156,7 @@ def test_a_last_line_that_does_not_fit_is_found(example, line, problem):
     record = {**RECORD, "smoke": {"last": line, "seconds": 1.6}}
     [found] = gallery.problems(example, {"one": record})
     assert problem in found
-    assert found.endswith(f"which stands in docs/gallery.json{AGAIN}")
+    assert found.endswith(f"(from docs/gallery.json){AGAIN}")
 
 
 def test_a_figure_may_have_to_be_small(example):

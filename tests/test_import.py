@@ -29,12 +29,12 @@ LATER = """
 atomic autograd checkpoint commit contrib executor_manager gluon image model onnx operator profiler random rnn
 executor.compiled executor.cuda_graphs executor.mirroring executor.passes.fused_convolutions
 executor.passes.fused_norms executor.passes.pooling_first executor.passes.rnn_chains
-executor.passes.unfolded_convolutions executor.recorded
-graph.layers graph.picture graph.repeats graph.serial markup module.notebook ndarray.notebook
+executor.passes.unfolded_convolutions executor.cuda_graph_mode
+graph.layered_layout graph.picture graph.repeats graph.serialization _core.markup module.notebook ndarray.notebook
 initializer.structured io.prefetch kvstore.local kvstore.transfer metric.confusion metric.custom metric.regression
 module.bucketing_module module.onnx_files module.python_module module.sequential_module module.torch_module
 ndarray.control_flow ndarray.records ndarray.serial ops.array.index ops.control_flow ops.math.reduce ops.nn.conv
-ops.nn.pool ops.nn.rnn ops.nn.score_blocks ops.random ops.sparse.elementwise ops.sparse.matrix ops.torch_call
+ops.nn.pool ops.nn.rnn ops.nn.chunked_softmax ops.random ops.sparse.elementwise ops.sparse.matrix ops.torch_call
 optimizer.adaptive optimizer.layerwise optimizer.states optimizer.torch_optimizer symbol.control_flow
 symbol.torch_node
 """

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import run_file
 from dpmodule.base import ArgumentError
+from dpmodule.checkpoint import run_format
 
 
 class Meter:
@@ -86,7 +86,7 @@ class Everything(mx.metric.EvalMetric):
 def shown(metric):
     """Return a metric's attributes as text, those of its parts too."""
     plain = {
-        key: value for key, value in vars(metric).items() if key not in ("name", "_before_update", "_tally")
+        key: value for key, value in vars(metric).items() if key not in ("name", "_before_update", "_pending")
     }
     parts = [metric.meter.total, metric.slotted.count, metric.inner.get(), metric.mixed[1], metric.draw()]
     hidden = ("meter", "slotted", "inner", "mixed", "sources", "function", "owned")
@@ -98,8 +98,8 @@ def test_all_that_update_changes_comes_back(tmp_path):
     for value in (1.0, 2.0, 3.0):
         first.update([None], [np.full(2, value)])
     with open(tmp_path / "a", "wb") as file:
-        run_file.write(file, {"metric": first.state_dict()})
-    state = run_file.read(tmp_path / "a")["metric"]
+        run_format.write(file, {"metric": first.state_dict()})
+    state = run_format.read(tmp_path / "a")["metric"]
     assert state.keys().isdisjoint({"name", "function", "logger", "_kwargs"})
     second.load_state_dict(state)
     for each in (first, second):

@@ -55,7 +55,7 @@ def test_facts_of_some_operators(pages):
     assert found.gradient(softmax).startswith("its own")
     assert found.batch_rule(dense) == "one call for all rows; `weight`, `bias` shared"
     assert found.batch_rule(ops.get("_contrib_box_nms")) == "one example at a time"
-    assert found.batch_rule(ops.get("BatchNorm")).startswith("one call, which takes the statistics")
+    assert found.batch_rule(ops.get("BatchNorm")).startswith("one call, with the statistics")
     assert found.batch_rule(ops.get("_linalg_det")) == "stacked by `torch.vmap`"
     assert found.storages(ops.get("dot")).startswith("dense, csr → csr; csr, dense → dense")
     assert found.storages(pool) == "ragged"

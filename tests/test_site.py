@@ -15,8 +15,8 @@ from helpers.walk import walks
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
 import addresses  # noqa: E402 (found by the line above)
+import difference_tests  # noqa: E402
 import docstrings  # noqa: E402
-import held  # noqa: E402
 import pictures  # noqa: E402
 import public  # noqa: E402
 import redirects  # noqa: E402
@@ -27,7 +27,7 @@ del sys.path[:2]
 BESIDE = ("dpmodule.agents", "dpmodule.autobatch", "dpmodule.params", "dpmodule.types")
 """Public modules that are not attributes of the package until they are imported."""
 
-WITHOUT_NAMES = {"dpmodule.contrib", "dpmodule.mode"}
+WITHOUT_NAMES = {"dpmodule.contrib"}
 """Modules of the package that have no public name of their own: a page of another has what is in them."""
 
 
@@ -87,14 +87,14 @@ def test_addresses_that_are_out_are_looked_for_with_their_anchors(tmp_path):
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert addresses.on_site(tmp_path) == {"page.html": ["part"], "new/page.html": ["kept"]}
     known = {"page.html": ["part", "moved", "lost"], "old.html": ["kept", "dropped"], "none.html": ["part"]}
-    assert [*addresses.gone(tmp_path, known)] == ["page.html#lost", "old.html#dropped", "none.html"]
+    assert [*addresses.missing(tmp_path, known)] == ["page.html#lost", "old.html#dropped", "none.html"]
 
 
 def test_addresses_are_added_and_none_is_taken_away(tmp_path):
     file = tmp_path / "addresses.txt"
     file.write_text("# remark\na.html x\n", encoding="utf-8")
     file.write_text(
-        addresses.written(addresses.read(file), {"a.html": ["y"], "b.html": []}), encoding="utf-8"
+        addresses.text_of(addresses.read(file), {"a.html": ["y"], "b.html": []}), encoding="utf-8"
     )
     assert addresses.read(file) == {"a.html": ["x", "y"], "b.html": []}
     assert addresses.read(addresses.FILE)["index.html"] == ["dpmodule"]
@@ -129,7 +129,7 @@ def test_anchors_that_have_moved_lead_on_from_their_page():
 def test_an_address_is_there_with_its_anchor(tmp_path):
     (tmp_path / "page.html").write_text('<h2 id="part">', encoding="utf-8")
     there = ("page.html", "page.html#part", "page.html#other", "other.html", "other.html#part")
-    assert [redirects.is_there(tmp_path, each) for each in there] == [True, True, False, False, False]
+    assert [redirects.exists(tmp_path, each) for each in there] == [True, True, False, False, False]
 
 
 def test_searches_find_the_main_index_entry_first():
@@ -151,7 +151,9 @@ def test_searches_find_the_main_index_entry_first():
 
 def test_tests_are_shown_below_each_difference():
     text = "# Title\n\n- One\n  thing.\n- Another.\n\nThe end.\n"
-    assert held.with_tests(text, {"One thing": ["a.py::test_<b>", "c.py::d"], "Another": ["e"]}) == (
+    assert difference_tests.with_tests(
+        text, {"One thing": ["a.py::test_<b>", "c.py::d"], "Another": ["e"]}
+    ) == (
         "# Title\n\n- One\n  thing.\n"
         "  <details><summary>tests</summary><code>a.py::test_&lt;b&gt;</code><br><code>c.py::d</code></details>\n"
         "- Another.\n  <details><summary>tests</summary><code>e</code></details>\n\nThe end.\n"
@@ -267,7 +269,7 @@ def test_every_page_is_in_the_navigation():
 
 def test_files_that_pages_name_exist():
     root = DOCS.parent
-    start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests)/"
+    start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests|tools)/"
     missing = [
         f"{page.relative_to(root)}: {name}"
         for page in (*PAGES, *(root / "notebooks").glob("*.ipynb"))

@@ -1,6 +1,6 @@
 """A class lives whole in one file: no base for one subclass, no attribute that only a subclass sets; no circles.
 
-The package is read, not imported (`.ci/structure.py`). Each list says what is excepted and why, and an entry that is
+The package is read, not imported (`tools/structure.py`). Each list says what is excepted and why, and an entry that is
 no longer needed fails too.
 """
 
@@ -22,7 +22,7 @@ SINGLE_USE: dict[str, str] = {}
 UNSET = {
     "dpmodule.module.base_module.BaseModule": "MXNet's: subclasses, users' too, set `_symbol`",
     "dpmodule.ndarray.ndarray.NDArray": "`trace` is the tape's, which alone sets it",
-    "dpmodule.ops.sparse.records.Sparse": "abstract: what both kinds of record store, each in its own constructor",
+    "dpmodule.ops.sparse.storage.Sparse": "abstract: what both kinds of record store, each in its own constructor",
 }
 """Classes that may read what they and their bases do not set."""
 
@@ -92,8 +92,12 @@ def test_tests_mirror_the_package():
 
 
 def _is_mirrored(path):
-    source = ROOT / "dpmodule" / path.relative_to("tests").with_name(path.stem.removeprefix("test_"))
-    return source.is_dir() or source.with_suffix(".py").exists()
+    *folders, name = path.relative_to("tests").with_name(path.stem.removeprefix("test_")).parts
+    for parts in ([*folders, name], [*folders, f"_{name}"], [f"_{folder}" for folder in folders] + [name]):
+        source = ROOT.joinpath("dpmodule", *parts)  # tests of `_files` and `_core` have no underscore
+        if source.is_dir() or source.with_suffix(".py").exists():
+            return True
+    return False
 
 
 # what reads the package
@@ -132,7 +136,7 @@ def test_what_a_public_module_imports_as_itself_is_public():
     found = read(
         inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass",
         outer="from pkg import lazy\nfrom .inner import Base as Base\nfrom .inner import Hidden\n"
-        "__all__ = lazy.handed_on(vars())\nlazy.publish(__name__, __all__)\n",
+        "__all__ = lazy.public_names(vars())\nlazy.publish(__name__, __all__)\n",
     )
     assert {each.name: each.is_public for each in found.single_use_bases()} == {
         "pkg.inner.Base": True,
@@ -266,7 +270,7 @@ def test_class_names_of_several_meanings():
 
 
 def test_sizes_says_that_it_needs_torch():
-    program = [sys.executable, "-S", str(ROOT / ".ci" / "sizes.py")]  # -S: without the installed packages
+    program = [sys.executable, "-S", str(ROOT / "tools" / "sizes.py")]  # -S: without the installed packages
     done = subprocess.run(program, env={}, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.endswith(

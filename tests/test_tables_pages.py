@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpmodule import base
-from dpmodule.environment import VARIABLES, given
+from dpmodule._core.environment import VARIABLES, set_variables
 
 ROOT = Path(__file__).parents[1]
 READ = re.compile(r"""(?:environ(?:\.get\(|\.setdefault\(|\[)|getenv\(|environment\.get\()\s*["'](\w+)["']""")
@@ -50,7 +50,7 @@ def test_the_table_has_every_variable_and_no_other():
     assert len(known) == len(set(known))
     assert len(found) > 15
     missing = {name: str(path) for name, path in found.items() if not any(fnmatch(name, k) for k in known)}
-    assert not missing, f"put these into dpmodule/environment.py: {missing}"
+    assert not missing, f"put these into dpmodule/_core/environment.py: {missing}"
     source = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "setup.py", *(ROOT / "dpmodule").rglob("*.py"))
@@ -69,8 +69,8 @@ def test_the_page_has_every_variable(pages):
 def test_given_names_what_is_set(monkeypatch):
     monkeypatch.setenv("MXNET_HOME", "/data")
     monkeypatch.setenv("RANK", "0")  # torchrun's
-    assert given()["MXNET_HOME"] == "/data"
-    assert "RANK" not in given()
+    assert set_variables()["MXNET_HOME"] == "/data"
+    assert "RANK" not in set_variables()
 
 
 def test_every_error_has_an_entry_and_every_entry_an_error(pages):

@@ -1,4 +1,4 @@
-"""``.ci/tutorials.py`` takes from a page what its reader runs, and sees it when something else is printed."""
+"""``tools/tutorials.py`` takes from a page what its reader runs, and sees it when something else is printed."""
 
 import os
 import sys
@@ -42,7 +42,7 @@ def test_steps_are_the_blocks_in_order_with_what_they_print():
 @pytest.mark.parametrize("text", ["```output\n1\n```\n", PAGE + "```output\n1\n```\n"])
 def test_an_output_of_nothing_is_an_error_with_its_line(text):
     line = text.count("\n") - 2
-    with pytest.raises(ValueError, match=f"line {line}: an output stands behind the block that prints it"):
+    with pytest.raises(ValueError, match=f"line {line}: an output must follow the block that prints it"):
         tutorials.steps(text)
 
 

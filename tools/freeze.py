@@ -1,4 +1,4 @@
-"""Record what users see of the checkout in the current folder, and compare two records.
+"""Record the visible behaviour of the checkout in the current folder, and compare two records.
 
     python tools/freeze.py record before.json [--part PART ...]
     python tools/freeze.py compare before.json after.json
@@ -6,10 +6,10 @@
 A record has four parts:
 
 signatures  of all public names that `docs/versions.json` lists, with their defaults
-calls       type and first line of the error of 2,000 wrong calls, drawn by a seed
+calls       type and first line of the error of 2,000 seeded random wrong calls
 programs    output, exit code and files of all Python blocks of the documentation, examples and notebooks; each runs
-            twice, and what differs between the two runs is left out
-networks    outputs, gradients and parameters after one step of 100 drawn networks
+            twice, and differences between the two runs are left out
+networks    outputs, gradients and parameters after one step of 100 random networks
 
 `compare` prints every difference and exits with 1 if there is one; numbers of networks may differ by 1e-5. The programs
 need about a quarter of an hour, the other parts a minute each.
@@ -76,10 +76,10 @@ ARGUMENTS = [
     "mx.io.DataDesc('data',(2,3))",
     "dy.inputVector([1,2,3])",
 ]
-"""What wrong calls are made of, as expressions."""
+"""Arguments of wrong calls, as expressions."""
 
 NOT_CALLED = re.compile(r"main$|notebook|profiler|install|fork|launch|HogwildWorld|run_conformance|input$")
-"""Names that are not called: they run for long, start servers, or wait for a person."""
+"""Names that are not called: they take long, start servers, or wait for input."""
 
 Record = dict[str, Any]
 
@@ -96,7 +96,7 @@ def public_names() -> list[str]:
 
 
 def found_at(path: str) -> Any:
-    """Return what a path of `public_names` names; None if there is nothing."""
+    """Return the object of a path of `public_names`, or None."""
     module, _, name = path.partition(":")
     try:
         return functools.reduce(getattr, name.split("."), importlib.import_module(module))
@@ -105,7 +105,7 @@ def found_at(path: str) -> Any:
 
 
 def signatures() -> Record:
-    """Return the signature of every public callable, or the kind of what is not one."""
+    """Return the signature of every public callable, and the type of other objects."""
     record = {}
     for path in public_names():
         value = found_at(path)
@@ -118,7 +118,7 @@ def signatures() -> Record:
 
 
 def drawn_calls() -> list[str]:
-    """Return the wrong calls as expressions, the same ones each time."""
+    """Return the wrong calls as expressions; they are reproducible."""
     draw = random.Random(0)
     paths = [
         path
@@ -145,7 +145,7 @@ def answer(call: str, names: Record) -> str:
     signal.alarm(SECONDS_A_CALL)
     try:
         return f"-> {type(eval(call, names)).__name__}"
-    except BaseException as error:  # also SystemExit
+    except BaseException as error:  # including SystemExit
         lines = str(error).splitlines() or [""]
         return re.sub(r"0x[0-9a-f]+|/tmp/\S+", "...", f"{type(error).__name__}: {lines[0]}")
     finally:
@@ -153,7 +153,7 @@ def answer(call: str, names: Record) -> str:
 
 
 def calls() -> Record:
-    """Return the answers to the wrong calls, each batch of them from a process of its own."""
+    """Return the results of the wrong calls; each batch runs in its own process."""
     record: Record = {}
     drawn = drawn_calls()
     for first in range(0, CALLS, CALLS_A_PROCESS):
@@ -168,12 +168,14 @@ def calls() -> Record:
             answers = [json.loads(line) for line in pipe]
         os.waitpid(pid, 0)
         answers += ["the process ended"] * (len(chosen) - len(answers))
-        record.update((f"{first + i} {call}", told) for i, (call, told) in enumerate(zip(chosen, answers)))
+        record.update(
+            (f"{first + i} {call}", result) for i, (call, result) in enumerate(zip(chosen, answers))
+        )
     return record
 
 
 def _answer_all(chosen: list[str], writer: int) -> None:
-    """Write the answers to some calls, one a line, and end this process."""
+    """Write the results of some calls, one per line, and end this process."""
     import numpy as np
     import torch
 
@@ -241,7 +243,7 @@ def all_programs() -> Iterator[tuple[str, list[str]]]:
 
 
 def run_once(arguments: list[str]) -> Record:
-    """Run a program in an empty folder; return its output by line, and a digest of every file it has written."""
+    """Run a program in an empty folder; return its output by line, and a digest of every file that it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             done = subprocess.run(
@@ -265,7 +267,7 @@ def run_once(arguments: list[str]) -> Record:
 
 
 def programs() -> Record:
-    """Return what every program prints and writes, as far as two runs of it agree."""
+    """Return the output and files of every program, as far as two runs agree."""
     record = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         named = list(all_programs())
@@ -285,7 +287,7 @@ PARTS: dict[str, Callable[[], Record]] = {
 
 
 def agree(one: Any, other: Any) -> bool:
-    """Say whether two entries are the same; numbers may differ a little."""
+    """Return True if two entries are the same; numbers may differ a little."""
     if isinstance(one, list) and isinstance(other, list):
         pairs = list(zip(one, other, strict=True)) if len(one) == len(other) else [(0, 1)]
         return all(
@@ -295,7 +297,7 @@ def agree(one: Any, other: Any) -> bool:
 
 
 def compare(before: Record, after: Record) -> int:
-    """Print what differs between two records; return how many entries do."""
+    """Print the differences between two records; return their number."""
     count = 0
     for part in sorted(before.keys() & after.keys()):
         one, other = before[part], after[part]
@@ -308,7 +310,7 @@ def compare(before: Record, after: Record) -> int:
 
 
 def main() -> int:
-    """Run the command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,1 +1,1 @@
-"""Parts of the suite; each module here has a function `run` that takes a `Session` and returns a `Section`."""
+"""Parts of the suite; each module has a function `run` that takes a `Session` and returns a `Section`."""

@@ -1,4 +1,4 @@
-"""Agents in worlds: what worlds cost, what batches and workers bring, padding, memory and start."""
+"""Agents in worlds: cost of worlds, gain of batches and workers, padding, memory and start."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ rows.
 - Trivial agent: replies a constant. Bag of words: `EmbeddingBag(5000, 64)` and a linear layer in plain torch, SGD with
   sparse gradients, one update for each act or batch; by a module: the same as a `ModuleAgent`.
 - The bare loop: `act = teacher.act(); model.observe(act); teacher.observe(model.act())` over the same two agents.
-- A figure ends when the report has come, which waits for what is on its way. Hogwild has two workers.
-- The original is ParlAI of May 2018, measured once, elsewhere: only its proportions are told.
-- Padding: places of a batch that hold no word, texts of 1 to 60 words. Memory: the peak of all processes, what they
-  share counted once, of four workers over one that train 100 MB of parameters. Start: until each of two forked workers
+- A measurement ends with the report, which waits for pending messages. Hogwild has two workers.
+- The original is ParlAI of May 2018, measured once, elsewhere: only its ratios are reported.
+- Padding: empty positions of a batch, for texts of 1 to 60 words. Memory: the peak of all processes, shared memory
+  counted once, of four workers over one that train 100 MB of parameters. Start: until each of two forked workers
   has had its first parley."""
 
 RATES = {
@@ -44,7 +44,7 @@ RATIOS: Sequence[tuple[str, str, str, tuple[float, float], str]] = (
     ("Hogwild 2, trivial", "trivial_hogwild", "trivial_serial", (0.4, 0.8), "0.27"),
     ("ModuleAgent, batch 32", "module_sorted", "module_serial", (10.0, 15.0), ""),
 )
-"""What is compared, the side and the one that it is compared with, (must, aim), and the original's ratio."""
+"""Comparisons: title, both sides, (must, aim), and the original's ratio."""
 
 _NAMES = {"bare": "the bare loop", "serial": "serial", "batch": "BatchWorld 32"}
 
@@ -67,7 +67,7 @@ def run(session: Session) -> Section:
 
 
 def _agree(session: Session, section: Section) -> None:
-    """Make sure that all worlds see every example once, and say the same of an agent that does not learn."""
+    """Check that all worlds see every example once, and report the same for an agent that does not learn."""
     with session.sides(ours=("agents", "bag")) as sides:
         found = {world: sides["ours"].ask("check", world=world) for world in RATES["bag"]}
     if len({tuple(sorted(report.items())) for report in found.values()}) > 1:
@@ -83,7 +83,7 @@ def _rates(session: Session, section: Section) -> dict[str, Times]:
     each = {}
     for agent, worlds in RATES.items():
         counts = {world: session.short(count, 320) for world, count in worlds.items()}
-        # worlds with workers apart from the others, whose process then has nothing else to do
+        # worlds with workers are separate from the others, so that their process is otherwise idle
         wanted = dict.fromkeys(("alone", "workers"), ("agents", agent))
         with session.sides(**wanted) as sides:
             asked = {

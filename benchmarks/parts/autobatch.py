@@ -20,16 +20,16 @@ _ABOUT = """\
 A step on 64 sentences, in milliseconds: the graph is made example by example, then forward, backward and Adam. All
 sides have the same parameters and the same random sentences of 2 to 80 words (24 on average; words by Zipf's law);
 clipping is off. DyNet is release 2.1 running the same file as ours; only the import differs. Ours is the native
-engine, which computes once what is made of repeated words alone: half the leaves of a batch's trees, a fifth of the
+engine, which computes values of repeated words once: half the leaves of a batch's trees, a fifth of the
 steps over characters, hardly a step over words. "Python engine" is ours without the extension.
 
-"Batching off" is each package's own way without batching: every operation is computed alone, in the order it was
-written. Ours without batching is fast itself (parameters are packed once, their gradients are one product at the end),
-so that the gain over ourselves is less than that over a program run as DyNet runs it; both are shown. What batching
-cannot shorten, making the graph and the update, is in both times. While weights fit into the processor's first caches
-a product of a matrix and a vector is not much slower than its share of a large product; the gain grows with the
-weights, which the table of wider hidden states shows, and with what an operation costs by itself: on the Python engine,
-whose steps are calls of torch, it is largest.
+"Batching off" is each package without batching: every operation is computed separately, in program order. Ours
+without batching is fast itself (parameters are packed once, their gradients are one product at the end), so that the
+gain over ourselves is less than that over a program run as DyNet runs it; both are shown. What batching cannot
+shorten, making the graph and the update, is in both times. While weights fit into the processor's first caches a
+product of a matrix and a vector is not much slower than its share of a large product; the gain grows with the
+weights, which the table of wider hidden states shows, and with the cost of a single operation: it is largest on the
+Python engine, whose steps are calls of torch.
 
 That batching makes a program at least four times as fast was to be shown against programs that run without it. Against
 our own unbatched mode one core cannot do that at the tasks' widths: a batch of the tagger holds 0.62 GFLOP of products,
@@ -51,7 +51,7 @@ machine, 3.2 and 3.5 times less than the whole step without batching; nine tenth
 
 By hand: `nn.LSTM` on four groups of sentences of similar length, or a loop over time with a shrinking batch, the faster
 of the two; the tree level by level; one `nn.LSTM` where lengths are equal. Fused `torch.optim.Adam`; embeddings update
-the rows in use. Nobody has batched the parser by hand.
+the rows in use. There is no hand-batched parser.
 
 Batches of 1 to 256 sentences are all cut from the same 256.
 
@@ -65,10 +65,10 @@ class _Task:
     """A task's targets.
 
     Attributes:
-        title: what it is called.
+        title: title in reports.
         dynet: must and aim of DyNet's time over ours.
         hand: those of PyTorch batched by hand.
-        cuda: what batching must gain on a GPU; twice of it is aimed at.
+        cuda: required gain of batching on a GPU; the aim is twice that.
     """
 
     title: str
@@ -119,7 +119,7 @@ NAMES = {
 
 
 def run(session: Session) -> Section:
-    """Measure all tasks, single nodes, and all tasks on a GPU where there is one."""
+    """Measure all tasks, single nodes, and all tasks on a GPU if there is one."""
     section = Section("Automatic batching", _ABOUT)
     if not session.has("dynet"):
         section.note("DyNet: not compared; give --against dynet=PYTHON.")
@@ -235,7 +235,7 @@ def _sizes(session: Session, section: Section, name: str) -> None:
 
 
 def _together(session: Session, section: Section) -> None:
-    """Compare with ourselves unbatched where the program has minibatches itself."""
+    """Compare with ourselves unbatched if the program has minibatches."""
     wanted = {
         "ours": ("autobatch", "native", "together", 2, 1),
         "off": ("autobatch", "native", "together", 2, 0),
@@ -268,12 +268,12 @@ def _gain(
 
     Args:
         session: the session.
-        section: where the result goes.
+        section: section of the result.
         table: title of its table.
-        what: was run.
-        bounds: of the gain.
-        package: runs it.
-        task: its name, and the width of hidden states if it is not the task's own.
+        what: description of the workload.
+        bounds: bounds of the gain.
+        package: package that runs it.
+        task: its name, and the width of hidden states if it differs from the task's.
     """
     name, *hidden = task
     wanted = {each: ("autobatch", package, name, 2, on, *hidden) for each, on in (("on", 1), ("off", 0))}
@@ -289,7 +289,7 @@ def _gain(
 
 
 def _rates(section: Section, title: str, found: dict[str, Times]) -> None:
-    """Show the sentences a second of CPU time of every side."""
+    """Add the sentences per second of CPU time of every side."""
     cells = {}
     for name in (*NAMES, "hand"):
         times = [each["cpu"] for side, each in found.items() if side == name or side.startswith(f"{name}_")]
@@ -300,7 +300,7 @@ def _rates(section: Section, title: str, found: dict[str, Times]) -> None:
 
 
 def _nodes(session: Session, section: Section) -> None:
-    """Compare the making of single nodes, which computes nothing."""
+    """Compare the creation of single nodes, without computing them."""
     count = session.short(10_000)
     wanted = {name: ("autobatch", package, "nodes", 0, 1) for name, package in _PACKAGES.items()}
     with session.sides(**with_before(wanted, "ours", "python")) as sides:

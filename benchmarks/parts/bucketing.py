@@ -16,13 +16,13 @@ __all__ = ["run"]
 _ABOUT = """\
 Embedding of 200, two LSTM layers of 200, scores of 10,000 words; batches of 32 sentences of random words, padded to
 buckets of 10 to 60; momentum SGD. "Unrolled" is a stack of two `LSTMCell`, unrolled as in MXNet's example, for ours
-and for MXNet; "fused" is ours with one `FusedRNNCell`, recorded beside it. Plain PyTorch is `nn.LSTM` and
+and for MXNet; "fused" is ours with one `FusedRNNCell`, also recorded. Plain PyTorch is `nn.LSTM` and
 `F.cross_entropy(ignore_index=...)` with fused or foreach `torch.optim.SGD`, the faster of the two at bucket 60, on the
 same padded batches as tensors. A step is `forward_backward` and `update`; "fit" is an epoch over all buckets in random
 order with `BucketSentenceIter` and `Perplexity`, kept by all sides.
 
-Memory is that of a whole process: Python, libraries, data. "After" is its resident memory once it has gone twice
-through all buckets, two batches in each; the first bucket of an order is the default one. "Peak" is `VmHWM` of the
+Memory is that of a whole process: Python, libraries, data. "After" is its resident memory after two passes through
+all buckets, two batches in each; the first bucket of an order is the default one. "Peak" is `VmHWM` of the
 same process. A switch is `switch_bucket` alone, to a bucket seen before, with nothing computed in between."""
 
 ORDERS = {
@@ -101,7 +101,7 @@ def _alike(sides: Mapping[str, Worker]) -> str:
 def _visit(
     session: Session, side: Sequence[Any], name: str, order: Sequence[int]
 ) -> tuple[float, float] | None:
-    """Go through buckets in a new process; return its memory after that and its peak."""
+    """Run through buckets in a new process; return its final memory and its peak."""
     with session.sides(**{name: side}) as sides:
         if name not in sides:
             return None
@@ -136,7 +136,7 @@ def _memory(session: Session, section: Section) -> None:
 
 
 def _switches(session: Session, section: Section) -> None:
-    """Measure switching in one process: its time, and whether memory grows."""
+    """Measure switching in one process: its time, and the growth of memory."""
     count = session.short(10_000)
     with session.sides(**with_before({"ours": ("language", "dpmodule", "fused", 1)}, "ours")) as sides:
         for each in sides.values():

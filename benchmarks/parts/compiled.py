@@ -14,9 +14,9 @@ from ..workloads import WORKLOADS, first_value
 __all__ = ["run"]
 
 _ABOUT = """\
-`Module(compile=True)` hands the network to `torch.compile`, which needs a C++ compiler. A ratio is the time without it
+`Module(compile=True)` passes the network to `torch.compile`, which needs a C++ compiler. A ratio is the time without it
 over the time with it: above 1, compiling gains. "Compiling" is how many seconds longer the first epoch and the first
-prediction take, anew for every shape; "pays after" is after how many batches of training that is earned back."""
+prediction take, again for every shape; "pays after" is the number of training batches that earn it back."""
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("mlp", "", {}),
@@ -27,12 +27,12 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def run(session: Session) -> Section:
-    """Measure small networks, which have the most to gain."""
+    """Measure small networks, which gain most."""
     section = Section("torch.compile", _ABOUT)
     for name, suffix, options in CASES[: 1 if session.quick else None]:
         workload = WORKLOADS[name]
         common = ("module", "dpmodule", name, session.short(workload.batches, 2 + workload.checked))
-        # "eager" compiles nothing, which is all that a quick look can wait for
+        # "eager" does not compile, for quick sessions
         compiled = {**options, "compile": "eager" if session.quick else True}
         with session.sides(
             usual=(*common, json.dumps(options)), compiled=(*common, json.dumps(compiled))
@@ -62,8 +62,8 @@ def run(session: Session) -> Section:
 
 
 def _check(side: Worker, name: str, taken: dict[str, float], path: str) -> Any:
-    """Let a side predict and train for the first time, and note the seconds."""
-    side.ask("memory")  # answered once the module is bound
+    """Measure the first prediction and training of a side in seconds."""
+    side.ask("memory")  # waits until the module is bound
     begin = time.monotonic()
     losses = side.ask("check", path=path)
     taken[name] = time.monotonic() - begin

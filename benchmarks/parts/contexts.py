@@ -13,15 +13,15 @@ __all__ = ["run"]
 
 _ABOUT = """\
 `Module(context=[cpu(0), cpu(1)])` against `Module(context=cpu(0))`, both with one intra-op thread in each context: the
-first may keep two cores busy, so wall time is what counts, and the machine needs two free cores. A ratio is the time
-of one context over that of two. Several contexts normalise each part of a batch by itself, as in MXNet, so ResNet-20
+first may keep two cores busy, so wall time is compared, and the machine needs two free cores. A ratio is the time
+of one context over that of two. Several contexts normalise each part of a batch separately, as in MXNet, so ResNet-20
 is compared by its predictions before training."""
 
 TARGETS = {"mlp": None, "lenet": (1.25, 1.6), "resnet20": (1.25, 1.6)}
 
 
 def run(session: Session) -> Section:
-    """Measure LeNet and ResNet-20, and the MLP, for which several contexts never pay; in quick sessions only that."""
+    """Measure LeNet and ResNet-20, and the MLP, which never gains; in quick sessions only the MLP."""
     section = Section("Two contexts", _ABOUT)
     for name in ("mlp",) if session.quick else TARGETS:
         workload = WORKLOADS[name]

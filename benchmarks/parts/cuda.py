@@ -22,9 +22,9 @@ from ..sides.serve import Clock
 __all__ = ["run"]
 
 _ABOUT = """\
-One process, one GPU; wall time of a training step with batches that lie on the GPU, where nothing else is said, between
-two waits for it. Momentum SGD, float32 parameters; "bf16" is `contrib.amp.convert_symbol(net, "bfloat16")`, for PyTorch
-`torch.autocast`, and PyTorch's loop has channels_last and fused SGD. A ratio is the other's time over ours."""
+One process, one GPU; wall time of a training step with batches on the GPU, unless stated otherwise, between two
+synchronizations. Momentum SGD, float32 parameters; "bf16" is `contrib.amp.convert_symbol(net, "bfloat16")`, for
+PyTorch `torch.autocast`, and PyTorch's loop has channels_last and fused SGD. A ratio is the other's time over ours."""
 
 _IMAGES, _LABELS = (64, 3, 224, 224), (64,)
 _LEARNING_RATE, _MOMENTUM = 0.01, 0.9
@@ -33,7 +33,7 @@ Step = Callable[[], None]
 
 
 def run(session: Session) -> Section:
-    """Measure everything, or with the MLP alone in quick sessions; without a GPU say so."""
+    """Measure everything, or with the MLP alone in quick sessions; without a GPU, add a note."""
     section = Section("CUDA", _ABOUT)
     if not torch.cuda.is_available():
         section.note("There was no CUDA device: nothing of this part has been run.")
@@ -88,7 +88,7 @@ def _timed(step: Step, count: int) -> Callable[[], Mapping[str, float]]:
         torch.cuda.synchronize()
         return clock.read(count)
 
-    for _ in range(10):  # recordings need some runs, and cuDNN looks for kernels
+    for _ in range(10):  # recordings need some runs, and cuDNN searches for kernels
         step()
     return measure
 
@@ -109,7 +109,7 @@ def _compare(
 
 
 def _recorded(session: Session, section: Section) -> None:
-    """Small networks, whose operators Python launches more slowly than the GPU runs them."""
+    """Measure small networks, whose operators Python launches more slowly than the GPU runs them."""
     for title, network, data, label in (
         ("MLP 784-128-64-10, batch 64", networks.mlp, (64, 784), (64,)),
         ("LSTM 35x16, batch 4", networks.lstm, (4, 35, 16), (4, 35)),
@@ -172,7 +172,7 @@ def _two_contexts(session: Session, section: Section) -> None:
 
 
 def _feeding(session: Session, section: Section) -> None:
-    """Batches of the host, read ahead by `PrefetchingIter`, against one that lies on the GPU."""
+    """Measure host batches, read ahead by `PrefetchingIter`, against one on the GPU."""
     symbol = amp.convert_symbol(networks.resnet50(mx, 1000), "bfloat16")
     rng = np.random.RandomState(0)
     data = rng.randint(0, 255, (4 * _IMAGES[0], *_IMAGES[1:])).astype("f4")

@@ -1,4 +1,4 @@
-"""Reading files into batches: pictures against torch's DataLoader, text against NumPy, pandas and scikit-learn."""
+"""Reading files into batches: images against torch's DataLoader, text against NumPy, pandas and scikit-learn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..sides.data import COLUMNS, THREADS, write_pictures, write_text
 __all__ = ["run"]
 
 _ABOUT = """\
-Milliseconds, by wall time, as threads and processes are what is compared; the machine needs two free cores.
+Milliseconds of wall time, as threads and processes are compared; the machine needs two free cores.
 
 - Pictures: an epoch of JPEG files of 256 x 256 pixels, decoded by Pillow on both sides, cut at random to 224 x 224,
   mirrored by chance, normalized, in batches of 64. `ImageRecordIter(preprocess_threads=2)` against a DataLoader with
@@ -29,7 +29,7 @@ _OTHERS = {
     "csv": {"np.loadtxt": (2.0, 5.0), "np.genfromtxt": None, "pandas.read_csv": None},
     "libsvm": {"sklearn": (2.0, 5.0)},
 }
-"""What reads the files of each kind, and its targets."""
+"""Sides by kind of file, and their targets."""
 
 
 def run(session: Session) -> Section:
@@ -43,7 +43,7 @@ def run(session: Session) -> Section:
 
 
 def _pictures(session: Session, section: Section, folder: Path) -> None:
-    """Reading an epoch of pictures."""
+    """Measure reading an epoch of images."""
     write_pictures(folder / "pictures", session.short(1024, 128))
     with session.sides(
         ours=("data", "ImageRecordIter", folder / "pictures"),
@@ -68,7 +68,7 @@ def _pictures(session: Session, section: Section, folder: Path) -> None:
 
 
 def _text(session: Session, section: Section, kind: str, path: Path) -> None:
-    """Reading a file of numbers."""
+    """Measure reading a file of numbers."""
     write_text(path, kind, session.short(100_000))
     others = {}
     for name, bounds in _OTHERS[kind].items():

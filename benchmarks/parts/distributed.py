@@ -18,7 +18,7 @@ __all__ = ["run"]
 _ABOUT = """\
 `fit` with a kvstore "dist_sync" in two processes of one thread each, against the plain loop over a
 DistributedDataParallel with `gradient_as_bucket_view=True`; both by gloo, SGD with momentum, in turns in the same two
-processes. Wall time is what counts, and the machine needs two free cores. Before anything is timed, the parameters of
+processes. Wall time is compared, and the machine needs two free cores. Before anything is timed, the parameters of
 both are compared after an epoch."""
 
 TARGETS = (0.95, 1.2)

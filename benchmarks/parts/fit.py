@@ -21,8 +21,8 @@ _ABOUT = """\
 `acc`, kept by both sides or by neither. Plain PyTorch is the same network and loop in every combination of NCHW or
 channels_last (data and weights brought to it beforehand), foreach or fused `torch.optim.SGD`, tensor slices or
 `DataLoader`, with `zero_grad(set_to_none=True)`, `F.cross_entropy` and `nn.LSTM`. All of them run in two rounds of
-their own (last table); the two with the least CPU time then take their turns with the others, and the faster of them is
-the one that counts, and is named. Prediction by plain PyTorch is in `inference_mode`, with the probabilities put
+their own (last table); the two with the least CPU time are then measured with the others, and the faster one is
+reported by name. Prediction by plain PyTorch is in `inference_mode`, with the probabilities put
 together at the end; `torch.compile` is the loop that was fastest in the first two rounds, with its network compiled for
 its shapes, which is not in the time. ONNX Runtime predicts from the file that `dpmodule.onnx.export_model` writes."""
 
@@ -30,13 +30,13 @@ HEATS = "All plain loops, milliseconds per batch"
 
 
 PREDICT = (1.05, 1.3)
-"""What the time of plain PyTorch's predictions over ours must and should be."""
+"""(must, aim) of plain PyTorch's time of prediction over ours."""
 _CLOCKS = {"cpu": "CPU", "wall": "wall"}
 
 
 def run(session: Session) -> Section:
     """Measure every workload; in quick sessions two small ones."""
-    section = Section("Training and prediction", _ABOUT, tables={"": []})  # which comes first
+    section = Section("Training and prediction", _ABOUT, tables={"": []})  # it comes first
     for workload in WORKLOADS.values():
         if not session.quick or workload.name in ("mlp", "lstm"):
             compare(session, workload, section)
@@ -45,7 +45,7 @@ def run(session: Session) -> Section:
 
 
 def guard(session: Session, section: Section) -> None:
-    """Measure what it costs to look for NaN in gradients before every update."""
+    """Measure the cost of checking gradients for NaN before every update."""
     workload = WORKLOADS["mlp"]
     with session.sides(
         ours=("module", "dpmodule", workload.name, session.short(workload.batches, 2))
@@ -58,7 +58,7 @@ def guard(session: Session, section: Section) -> None:
 
 
 def variants(workload: Workload, trained: bool = True) -> list[str]:
-    """Return the names of the ways to write the plain loop; layouts only matter for images, updates for training."""
+    """Return the names of the variants of the plain loop; layouts only matter for images, updates for training."""
     layouts = ("NCHW", "channels_last") if len(workload.shape) == 3 else ("NCHW",)
     updates = ("fused", "foreach") if trained else ("fused",)
     return ["/".join(parts) for parts in itertools.product(layouts, updates, ("slices", "DataLoader"))]
@@ -66,12 +66,12 @@ def variants(workload: Workload, trained: bool = True) -> list[str]:
 
 @dataclass(frozen=True)
 class Mode:
-    """What is measured of a workload.
+    """A measurement of a workload.
 
     Attributes:
-        title: how reports call it.
-        what: what the sides are asked for.
-        options: how.
+        title: title in reports.
+        what: request to the sides.
+        options: arguments of the request.
         mxnet: (must, aim) of MXNet's time over ours.
         plain: those of the plain loop's time.
         runtime: those of ONNX Runtime's.
@@ -86,11 +86,11 @@ class Mode:
 
 
 def modes(workload: Workload) -> list[Mode]:
-    """Return what is measured of a workload."""
+    """Return the measurements of a workload."""
     targets, found = workload.targets, []
     if workload.trained:
         found.append(Mode("fit, accuracy", "fit", {"metric": True}, targets.fit, targets.plain))
-    if workload.trained and workload.batches > 10:  # in large networks the metric is lost in the noise
+    if workload.trained and workload.batches > 10:  # in large networks noise exceeds the cost of the metric
         found.append(Mode("fit, no metric", "fit", {"metric": False}, None, targets.plain))
     if targets.step:
         found.append(Mode("step", "step", {}, targets.step))
@@ -110,7 +110,7 @@ def compare(session: Session, workload: Workload, section: Section) -> None:
     with session.sides(**with_before(wanted, "ours")) as sides:
         runtime = sides.pop("onnxruntime", None)
         section.note(f"{workload.title}: {_alike(workload, sides)}")
-        if runtime:  # before longer training: large weights show how it approximates tanh in an LSTM
+        if runtime:  # before longer training: with large weights its approximation of tanh is visible
             section.note(f"{workload.title}: {_exported(workload, sides['ours'], runtime)}")
         for mode in modes(workload):
             if mode.what == "predict" and runtime:
@@ -122,7 +122,7 @@ def compare(session: Session, workload: Workload, section: Section) -> None:
 def _rows(
     title: str, mode: Mode, found: dict[str, Times], fastest: str, clock: str, section: Section
 ) -> None:
-    """Hold our times against those of the others."""
+    """Compare our times with those of the others."""
     for name, label, bounds in (
         ("mxnet", "MXNet", mode.mxnet),
         ("plain", f"PyTorch {fastest}", mode.plain),
@@ -135,7 +135,7 @@ def _rows(
 
 
 def _exported(workload: Workload, ours: Worker, runtime: Worker) -> str:
-    """Let ONNX Runtime read what we write, and check that it computes the same."""
+    """Check that ONNX Runtime computes the same results from our file."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "net.onnx"))
         ours.ask("export", path=path)
@@ -180,12 +180,12 @@ def measure(
 
 
 def _compiled(session: Session, plain: Worker, variant: str) -> Callable[[], Any]:
-    """Return what predicts with a compiled network, after a check that it computes the same.
+    """Return a side that predicts with a compiled network, after a check of its results.
 
     Raises:
-        SystemExit: it does not.
+        SystemExit: the results differ.
     """
-    # "eager" compiles nothing, which is all that a quick look can wait for
+    # "eager" does not compile, for quick sessions
     options = {"variant": variant, "backend": "eager" if session.quick else "inductor"}
     apart = plain.ask("apart", **options)
     if not apart <= 1e-4:

@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 _ABOUT = """\
 An epoch over eight text files, reading and parsing included, batches of 128, by one worker and by two. CPU time is that
-of all processes of a side. Paddle is `train_from_dataset` of a `QueueDataset`, what is left there of AsyncExecutor.
+of all processes of a side. Paddle is `train_from_dataset` of a `QueueDataset`, its successor of AsyncExecutor.
 
 - Bow net: 90,000 words, documents of about 228, sum of 128 wide rows, tanh, layers of 128 and 96 with tanh, softmax.
 - Wide & deep: 13 numbers and 26 slots of one value, tables of a million rows, 16 wide for layers of 128 and 64, and 1
@@ -35,25 +35,25 @@ SCALING = {"native": (1.75, 1.9), "process": (1.6, 1.8)}
 START = {"native": (0.1, 0.02), "process": (1.5, 1.0)}
 SECOND = (0.02, 0.005)
 AGREE = 0.02
-"""How far areas under the curve may be apart."""
+"""Maximum difference of areas under the curve."""
 CHECKED, APART = 512, 0.01
-"""After how many lines, and how far, parameters of one worker may be apart, as a share of how far they have moved."""
+"""Number of lines, and maximum difference of one worker's parameters after them, relative to their change."""
 
 
 class Measurement:
-    """What all figures share.
+    """Context of all measurements.
 
     Args:
-        session: how to measure.
-        section: where figures go.
-        folder: for files.
+        session: settings.
+        section: section of the figures.
+        folder: folder for files.
     """
 
     def __init__(self, session: Session, section: Section, folder: Path) -> None:
         self.session, self.section, self.folder = session, section, folder
 
     def count(self, task: Task) -> int:
-        """Return how many lines an epoch has."""
+        """Return the number of lines of an epoch."""
         return 128 * FILES if self.session.quick else task.examples
 
     def files(self, task: Task) -> list[str]:
@@ -64,7 +64,7 @@ class Measurement:
         return sorted(map(str, folder.iterdir()))
 
     def wanted(self, name: str, engines: Sequence[str], counts: Sequence[int]) -> dict[str, Sequence[str]]:
-        """Return sides by engine and number of workers, Paddle's among them."""
+        """Return sides by engine and number of workers, including Paddle's."""
         found: dict[str, Sequence[str]] = {}
         for count in counts:
             found.update({f"{engine}_{count}": ("hogwild", name, engine) for engine in engines})
@@ -94,7 +94,7 @@ def _workers(side: str) -> int:
 
 
 def _agree(measurement: Measurement, name: str) -> None:
-    """Train from the same weights on all sides, and end the program unless they learn the same.
+    """Check that all sides learn the same from the same weights.
 
     Raises:
         SystemExit: they do not.
@@ -108,13 +108,13 @@ def _agree(measurement: Measurement, name: str) -> None:
     text = f"{task.title}: after {CHECKED} lines parameters are {apart:.1g} of their way apart"
     if not apart <= APART:
         raise SystemExit(f"{text}, more than {APART}")
-    if task.optimizer != "sgd":  # whose areas jump from epoch to epoch
+    if task.optimizer != "sgd":  # its areas vary from epoch to epoch
         text += f"; held-out areas {_areas(measurement, name, measurement.files(task))}"
     measurement.section.note(text)
 
 
 def _areas(measurement: Measurement, name: str, files: Sequence[str]) -> str:
-    """Return the areas under the curves of all sides after two epochs; too few lines to compare them if quick."""
+    """Return the areas under the curves of all sides after two epochs; not compared in quick sessions."""
     task = TASKS[name]
     held_out = lines(task, HELD_OUT, 1000)
     wanted = measurement.wanted(name, ("native", "process"), [2] if measurement.session.quick else [1, 2])
@@ -130,7 +130,7 @@ def _areas(measurement: Measurement, name: str, files: Sequence[str]) -> str:
 def _weights(
     measurement: Measurement, wanted: dict[str, Sequence[str]], files: Sequence[str], epochs: int
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Return the parameters after training from the first ones, by side, one side after the other."""
+    """Return the trained parameters by side, running one side after the other."""
     found = {}
     path = str(measurement.folder / "weights.npz")
     for name, each in wanted.items():
@@ -275,7 +275,7 @@ def _start(measurement: Measurement) -> None:
     found = in_turns(asked, session.short(5, 2))
     imported = found["torch"]["wall"]
     for engine, bounds in START.items():
-        calls = {"first": found[engine]["wall"], "second": second[engine][1:]}  # that of the warm round goes
+        calls = {"first": found[engine]["wall"], "second": second[engine][1:]}  # without the warm-up round
         for call, held in (("first", bounds), ("second", SECOND)):
             share = ratio(calls[call], imported)
             what = f"start of 2 workers, {engine}, {call} call over import of torch"

@@ -1,4 +1,4 @@
-"""Files and models of other systems: what going in and out costs, and what left models run at."""
+"""Files and models of other systems: cost of import and export, and speed of exported models."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ABOUT = """\
   `torch.onnx.export(dynamo=True)` on the same network in torch. Before anything is timed, ONNX Runtime computes the
   same with both files.
 - Safetensors: milliseconds that loading a file takes, 64 matrices of 4 MB from the cache of files, against the package
-  `safetensors`. Both map large files, so that the numbers come when they are first used; the second row reads all of
-  them, too. Before anything is timed, both have the same sum.
-- "Left" is what `Module.to_torch` returns, run by PyTorch alone, under `torch.compile` or as it is."""
+  `safetensors`. Both map large files, so that numbers are read at their first use; the second row also reads all of
+  them. Before anything is timed, both have the same sum.
+- "Left" is the result of `Module.to_torch`, run by PyTorch, with or without `torch.compile`."""
 
 
 def run(session: Session) -> Section:
@@ -35,7 +35,7 @@ def run(session: Session) -> Section:
 
 
 def _onnx_export(session: Session, section: Section) -> None:
-    """Writing ResNet-50 as an ONNX file."""
+    """Measure writing ResNet-50 as an ONNX file."""
     size = session.short(224, 32)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -51,7 +51,7 @@ def _onnx_export(session: Session, section: Section) -> None:
 
 
 def _safetensors(session: Session, section: Section) -> None:
-    """Loading a safetensors file, without and with reading the numbers."""
+    """Measure loading a safetensors file, without and with reading the numbers."""
     size = session.short(1024, 64)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -72,10 +72,10 @@ def _safetensors(session: Session, section: Section) -> None:
 
 
 def _to_torch(session: Session, section: Section) -> None:
-    """Predict with a module that has left, against the one that stays."""
+    """Compare predictions of an exported module with the original."""
     workload = WORKLOADS["resnet20"]
     batches = str(session.short(workload.batches, workload.checked))
-    # "eager" compiles nothing, and does not take half a minute
+    # "eager" does not compile, which would take half a minute
     backend = "eager" if session.quick else "inductor"
     compiled = json.dumps({"compile": {"backend": backend}})
     with session.sides(
@@ -94,10 +94,10 @@ def _to_torch(session: Session, section: Section) -> None:
 
 
 def _predictions(side: Worker, path: str) -> list[float]:
-    """Let a side predict and save what comes out."""
+    """Make a side predict and save the results."""
     losses: list[float] = side.ask("check", path=path, train=False)
     return losses
 
 
 _FIGURES: tuple[Callable[[Session, Section], None], ...] = (_onnx_export, _safetensors, _to_torch)
-"""What is measured, in order."""
+"""Measurements in order."""

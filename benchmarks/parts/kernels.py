@@ -1,4 +1,4 @@
-"""Where the time goes: how long the kernels of a program take alone, what is left, and the share of the peak."""
+"""Breakdown of time: kernels of a program alone, the rest, and the fraction of the peak."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from .fit import modes
 __all__ = ["measure", "run"]
 
 _ABOUT = """\
-The rows of "Training and prediction", and a step of the language model, unrolled, at bucket 60. "Kernels" is what the
-kernels that a row's epoch calls take alone. They are recorded once: all that torch's dispatcher gets below autograd,
-and the functions of the native extension that work on tensors. A Python function without a loop then makes the same
-calls in the same order, on memory of its own with the contents that the recorded calls found; what they make is new
-memory each time and goes after its last reader, so that caches serve them as in the network. It must arrive at the same
-numbers. For each call the time of an empty one is taken off, `relu_` of one number, called in the same way. What is
-left holds arithmetic, moving numbers, memory for results, and what a large kernel needs to begin, and so it holds
-every kernel that we call, be it needed or not; what makes up the rest of a row is ours: iterator, plan, autograd,
-metric, and the handing over to kernels.
+The rows of "Training and prediction", and a step of the language model, unrolled, at bucket 60. "Kernels" is the
+time of the kernels that a row's epoch calls. They are recorded once: all operators of torch's dispatcher below
+autograd, and the functions of the native extension on tensors. A Python function without a loop then makes the same
+calls in the same order, on its own memory with the recorded contents; results are new memory each time and are freed
+after their last reader, so that caches behave as in the network. The results must be the same. The time of an empty
+call, `relu_` of one number, is subtracted for each call. The remainder is arithmetic, memory traffic, allocation and
+the start of large kernels, for every kernel that we call, needed or not; the rest of a row is ours: iterator, plan,
+autograd, metric, and the calls of kernels.
 
 "Peak" is the share of the machine's: operations of the network over the time of the row, or over that of its kernels
 alone, over those of a product of two float32 matrices of 1,024 rows and columns by the faster of torch's `mm` and
 oneDNN, in the same round. Operations are what `Module.explain` counts: a multiplication and an addition are two,
-backward makes each product once more for every factor whose gradient is wanted and everything else once more; updates,
-metrics and looks at numbers count nothing. "Slowest" are the three kernels that take most of the kernels' time, with
-their shares of it, all calls of a name together, each timed by itself, the least of five times."""
+backward makes each product again for every factor whose gradient is wanted and everything else again; updates,
+metrics and checks are not counted. "Slowest" are the three kernels that take most of the kernels' time, with
+their shares of it, all calls of a name together, each timed separately, the minimum of five times."""
 
 _TOLERANCE = 1e-3
 _CLOCKS = {"cpu": "CPU", "wall": "wall"}
@@ -60,14 +59,14 @@ def measure(
 
     Args:
         session: how to measure.
-        section: gets the row.
-        title: what the row is called.
-        side: runs the program.
-        program: what the side is asked for.
-        options: how.
+        section: section of the row.
+        title: title of the row.
+        side: side that runs the program.
+        program: request to the side.
+        options: arguments of the request.
 
     Raises:
-        SystemExit: the kernels alone compute something else.
+        SystemExit: the results of the kernels alone differ.
     """
     found = side.ask("record", program=program, **options)
     if not found["apart"] <= _TOLERANCE:

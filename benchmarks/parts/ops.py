@@ -14,8 +14,8 @@ __all__ = ["run"]
 
 _ABOUT = """\
 CPU microseconds of one call, medians: through `mx.nd` ("forward"), and forward and backward of a bound executor
-("both"), beside the bare torch call. A ratio is MXNet's time over ours. What an operator costs beside its torch call
-is measured on arrays of four numbers, and for executors on a chain of 200 `relu`."""
+("both"), compared with the bare torch call. A ratio is MXNet's time over ours. The overhead of an operator over its
+torch call is measured on arrays of four numbers, and for executors on a chain of 200 `relu`."""
 
 DISPATCH_US, NODE_US = (8.0, 3.0), (2.0, 0.5)
 SLOWER, EXCEPTIONS = 1.2, 5
@@ -25,9 +25,9 @@ REASONS: dict[str, str] = {
     "Convolution": "both run oneDNN's convolution; the ratio differs from run to run",
     "dot": "torch multiplies matrices with MKL, which is slow on some processors; MXNet with oneDNN",
     "Pooling": "torch pools channels-last memory only, so the data are turned first; in a network with convolutions "
-    "they lie that way already",
+    "they already have this layout",
 }
-"""Operators that may be more than `SLOWER` times slower than MXNet's, and why."""
+"""Operators that may be more than `SLOWER` times slower than MXNet's, with the reason."""
 
 Found = Mapping[str, float]
 
@@ -58,7 +58,7 @@ def run(session: Session) -> Section:
 
 
 def _measure(sides: Mapping[str, Worker], rounds: int, what: str, **options: Any) -> dict[str, float]:
-    """Return the median microseconds of every side, asked in turns."""
+    """Return the median microseconds of every side, measured in turns."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
@@ -80,7 +80,7 @@ def _row(section: Section, name: str, what: str, found: Found) -> None:
 
 
 def _dispatch(session: Session, sides: Mapping[str, Worker], rounds: int, section: Section) -> None:
-    """Measure what is added to the torch call, in microseconds a call or a node."""
+    """Measure the overhead over the torch call, in microseconds per call or node."""
     extra: dict[str, tuple[Found, float, tuple[float, float]]] = {}
     for number, (label, _) in enumerate(SMALL[:2] if session.quick else SMALL):
         extra[f"`{label}`"] = _measure(sides, rounds, "small", number=number), 1, DISPATCH_US

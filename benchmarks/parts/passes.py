@@ -1,4 +1,4 @@
-"""What each pass of the executor gains where it changes something."""
+"""Gain of each pass of the executor in networks that it changes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["run"]
 
 _ABOUT = """\
 Every rewrite of `dpmodule.executor.passes.PASSES`, switched off by `executor.disabled`, against all of them being on,
-in one process and in turns. A network is listed where the pass changes something. A ratio is the time without the pass
-over the time with it: above 1, the pass gains. Switched off alone, a pass may be made up for by another one."""
+in one process and in turns. A network is listed if the pass changes it. A ratio is the time without the pass
+over the time with it: above 1, the pass gains. Another pass may compensate for a disabled one."""
 
 LANGUAGE = ("language model, step of bucket 30, batch 32", 2, ("fit",))
 
@@ -56,7 +56,7 @@ def _measure(
     for name in every:
         if name in fired:
             asked = {off: partial(side.ask, "measure", mode=what, off=off) for off in ("", name)}
-            found = in_turns(asked, min(session.rounds, 5), warm=0)  # both have run
+            found = in_turns(asked, min(session.rounds, 5), warm=0)  # both are warm
             on, off = found[""], found[name]
             section.row(
                 "",

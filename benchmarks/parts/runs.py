@@ -1,4 +1,4 @@
-"""What it costs to save a run, to clip and to look at gradients; and batches that are added up."""
+"""Cost of saving a run, of clipping and of checking gradients; and accumulated batches."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..workloads import WORKLOADS, first_value
 __all__ = ["run"]
 
 _ABOUT = f"""\
-`fit` with `checkpoint` every {EVERY} batches, `resume="auto"`, `clip_global_norm={CLIP:g}` and the look at gradients,
-against `fit` without all of these (`on_nonfinite="ignore"`). A measurement is an epoch of {EVERY} batches; it goes on
-from what the one before has saved, and saves once. And `accumulate={TIMES}` against `fit` on batches {TIMES} times as
-large, without the look at gradients; times are those of a batch of the size given. Both by CPU time. Before anything is
+`fit` with `checkpoint` every {EVERY} batches, `resume="auto"`, `clip_global_norm={CLIP:g}` and the check of gradients,
+against `fit` without all of these (`on_nonfinite="ignore"`). A measurement is an epoch of {EVERY} batches; it resumes
+from the previous save, and saves once. And `accumulate={TIMES}` against `fit` on batches {TIMES} times as
+large, without the check of gradients; times are per batch of this size. Both by CPU time. Before anything is
 timed, parameters are compared after eight batches: of the first pair without clipping, of the second for networks
-without BatchNorm, which normalises each batch by itself."""
+without BatchNorm, which normalises each batch separately."""
 
 SAFE, ACCUMULATED = (0.95, 0.98), (0.9, 1.0)
 
@@ -45,7 +45,7 @@ def _compare(
     what: str,
     bounds: tuple[float, float] | None,
 ) -> None:
-    """Check two sides against each other, and measure them in turns."""
+    """Compare the results of two sides, and measure them in turns."""
     workload = WORKLOADS[name]
     ours, theirs = sides
     if ours == "safe" or name != "resnet20":

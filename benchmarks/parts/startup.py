@@ -1,4 +1,4 @@
-"""What it takes to begin: importing, binding, the first step, the peak memory of training, and a network's picture."""
+"""Startup: import, binding, the first step, the peak memory of training, and a network's picture."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["run"]
 _ABOUT = """\
 - Import: milliseconds that `import dpmodule` takes in a new process that has imported torch, from cached bytecode.
 - Bind: ResNet-50, 445 nodes, for one image, and two networks for training on their usual batches, for which MXNet is
-  waited for at the end. "First" is in a new process, whatever it imports then included, and "again" in the same one:
-  of ResNet-50 with a new symbol, else another module of the same symbol.
+  waited for at the end. "First" is in a new process, including its imports, and "again" in the same one: for ResNet-50
+  with a new symbol, else with another module of the same symbol.
 - First step: `forward_backward` and `update` of the first batch in a new process, after the parameters and the
   optimizer have been made. Plain PyTorch is the loop on slices of a tensor with foreach SGD, images in the layout that
   takes less; with default threads wall time counts.
 - Peak memory: `VmHWM` of a process that does nothing but train, three epochs of at most 20 batches, with one metric;
-  plain PyTorch trains by fused SGD on slices of a tensor, images in the layout, NCHW or channels_last, that takes less.
+  plain PyTorch trains by fused SGD on slices of a tensor, images in the layout with less memory.
 - Picture: `Symbol._repr_svg_` of 500 nodes that do not fold, from the second time on."""
 
 
 _STEPS = {"1": ("mlp", "lenet", "resnet20", "resnet18", "lstm"), "default": ("mlp", "lenet")}
-"""Workloads whose first step is taken, by threads."""
+"""Workloads of the first step, by threads."""
 _PACKAGES = {"ours": "dpmodule", "mxnet": "mxnet"}
 _Asked = Sequence[Any]
-"""A side, and what it is asked for."""
+"""A side, and the request to it."""
 
 
 def run(session: Session) -> Section:
@@ -51,8 +51,8 @@ def run(session: Session) -> Section:
     return section
 
 
-def _anew(session: Session, sides: Mapping[str, _Asked], count: int) -> dict[str, Times]:
-    """Return the times that sides take in new processes, one after the other, each round begun by another."""
+def _in_new_processes(session: Session, sides: Mapping[str, _Asked], count: int) -> dict[str, Times]:
+    """Return the times of sides in new processes, with rotating order."""
 
     def measure(name: str) -> dict[str, float]:
         side, request = sides[name]
@@ -66,7 +66,9 @@ def _anew(session: Session, sides: Mapping[str, _Asked], count: int) -> dict[str
 
 def _imports(session: Session, section: Section) -> None:
     wanted = with_before({"ours": (("imports",), {"what": "measure"})}, "ours")
-    found = _anew(session, wanted, session.short(10, 2))  # the first, dropped, may have to compile
+    found = _in_new_processes(
+        session, wanted, session.short(10, 2)
+    )  # the first, dropped, may have to compile
     cpu, wall = Spread.of(found["ours"]["cpu"]), Spread.of(found["ours"]["wall"])
     verdict = section.hold("import dpmodule over import torch, ms", wall.median, (150.0, 80.0), at_most=True)
     section.row("Import", CPU=cpu, wall=wall, target=verdict)
@@ -74,13 +76,13 @@ def _imports(session: Session, section: Section) -> None:
 
 
 def _packages(*rest: Any) -> dict[str, Sequence[Any]]:
-    """Return both packages' sides, and ours once more for another revision."""
+    """Return both packages' sides, and ours again for another revision."""
     return with_before({name: ("module", package, *rest) for name, package in _PACKAGES.items()}, "ours")
 
 
 def _bind(session: Session, section: Section) -> None:
     wanted = _packages("none", 0)
-    firsts = _anew(
+    firsts = _in_new_processes(
         session, {name: (side, {"what": "bind"}) for name, side in wanted.items()}, session.short(5, 2)
     )
     tables = [("Module.bind, first", firsts)]
@@ -100,7 +102,7 @@ def _bind(session: Session, section: Section) -> None:
 def _bind_for_training(session: Session, section: Section, workload: Workload) -> None:
     wanted = _packages(workload.name, 0)
     asked = {name: (side, {"what": "bind"}) for name, side in wanted.items()}
-    firsts = _anew(session, asked, session.short(5, 2))
+    firsts = _in_new_processes(session, asked, session.short(5, 2))
     with session.sides(**wanted) as sides:
         again = in_turns(
             {name: partial(side.ask, "bind") for name, side in sides.items()},
@@ -116,16 +118,16 @@ def _first_step(session: Session, section: Section, workload: Workload, threads:
 
     Args:
         session: how to measure.
-        section: gets a row and a target.
-        workload: what is trained.
-        threads: of all sides.
+        section: section of the row and target.
+        workload: the workload.
+        threads: threads of all sides.
     """
     session = replace(session, setting=replace(session.setting, threads=threads))
     step, common = {"what": "step"}, (workload.name, 1)
     sides = with_before({"ours": (("module", "dpmodule", *common), step)}, "ours")
     loops = [name for name in variants(workload) if name.endswith("/foreach/slices")]
     sides.update((name, (("plain", *common), {**step, "variant": name})) for name in loops)
-    found, clock = _anew(session, sides, session.short(5)), session.clock
+    found, clock = _in_new_processes(session, sides, session.short(5)), session.clock
     fastest = min(loops, key=lambda name: Spread.of(found[name][clock]).median)
     title = f"{workload.title}: first step, {threads} thread{'s' * (threads != '1')}"
     _hold(section, "First step", title, found, (fastest, "PyTorch"), (1.0, 0.7), clock, loop=fastest)
@@ -141,16 +143,16 @@ def _hold(
     clock: str,
     **more: Any,
 ) -> None:
-    """Hold our time as a share of another side's, if that was measured.
+    """Compare our time with another side's, if that was measured.
 
     Args:
-        section: gets a row and a target.
+        section: section of the row and target.
         table: title of the row's table.
-        title: what was run.
-        found: times by side, of the same rounds.
-        other: name of the other side, and what reports call it.
-        bounds: what the share must and should be at most.
-        clock: which clock counts.
+        title: description of the workload.
+        found: times by side in the same rounds.
+        other: name of the other side, and its title in reports.
+        bounds: upper bounds (must, aim) of the ratio.
+        clock: the compared clock.
         more: further cells.
     """
     name, label = other
@@ -194,10 +196,10 @@ def _peaks(session: Session, section: Section, what: str, sides: Mapping[str, Se
 
     Args:
         session: how to measure.
-        section: gets a row and a target.
-        what: what is trained.
-        sides: ours, and plain loops, of which the one that takes least counts; each with what it is asked for, the
-            last of it three times.
+        section: section of the row and target.
+        what: description of the workload.
+        sides: ours, and plain loops, of which the smallest counts; each with its requests, of which the last is made
+            three times.
     """
     found: dict[str, list[float]] = {}
     for _ in range(session.short(3)):

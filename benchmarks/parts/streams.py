@@ -1,4 +1,4 @@
-"""Jobs, tensors, items and bytes of `dpmodule.streams`, against what one would use or write instead."""
+"""Jobs, tensors, items and bytes of `dpmodule.streams`, against the usual alternatives."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..report import Section
 __all__ = ["run"]
 
 _ABOUT = """\
-Microseconds where nothing else is said; a rate is the inverse. Wall time, which ratios are of, and beside it the CPU
+Microseconds unless stated otherwise; a rate is the inverse. Wall time, which ratios are of, and the CPU
 time of the process that sends or awaits. Two threads or two processes do the work on every side.
 
 - Jobs: a functor in C++ that does nothing, and for the others a Python function that does nothing. "One" is the median
   time from the call to the result, each job awaited before the next; "1,000" is the time of a job when so many are
-  called at once. Handmade threads have a `SimpleQueue`, and a `call_soon_threadsafe` for each job that is done; batched
-  ones have one for all that are done when the event loop comes to them, which costs least where nothing is done before
-  all jobs are queued. What the imports have left in memory is kept from the garbage collector.
+  called together. Handmade threads have a `SimpleQueue`, and a `call_soon_threadsafe` for each finished job; batched
+  ones have one for all jobs that are finished when the event loop runs, which is cheapest if no job finishes before
+  all are queued. Objects of the imports are excluded from garbage collection.
 - Tensors: a dict of 8 float32 tensors goes to a forked process, which drops it. The queue, of two messages as the pipe
   has two slots, gets tensors that are made before the time runs and are new for each message, since it shares what it
   has sent. The ring knows one layout, copies by `ctypes.memmove`, signals by eventfd and checks nothing.
 - Zero-copy: there and back; tensors in shared memory, or a slot of the pipe that is filled in place.
 - Items: one task puts and another takes, woken for each item or for each burst of 100.
-- Work: on the same megabyte of text again and again. Python has no CRC-32C; zlib's CRC-32 stands in for it.
-- Feeds: batches of 64 images of 3 x 64 x 64 bytes, which processes that are there before the time runs make float32."""
+- Work: on the same megabyte of text again and again. Python has no CRC-32C; zlib's CRC-32 replaces it.
+- Feeds: batches of 64 images of 3 x 64 x 64 bytes, which processes, started beforehand, convert to float32."""
 
 KB, MB = 1 << 10, 1 << 20
 SIZES: dict[str, tuple[int, int, int]] = {
@@ -36,7 +36,7 @@ SIZES: dict[str, tuple[int, int, int]] = {
     "1 MB": (MB, 1500, 100),
     "16 MB": (16 * MB, 100, 12),
 }
-"""Bytes of a message, how many are sent in a round, and how many by torch's queue."""
+"""Bytes of a message, number per round, and number for torch's queue."""
 
 JOBS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "one": ("one empty job", 1000, {"executor": (2.0, 3.0), "threads": (2.0, 3.0)}),

@@ -1,4 +1,4 @@
-"""How many of dpmodule's own functions a steady batch calls, in how many files, and which."""
+"""Functions of dpmodule that a steady batch calls: their number, their files and their names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Programs that are compared; each runs in a process of its own and answers requests of its parent."""
+"""Compared programs; each runs in its own process and answers requests of its parent."""

@@ -62,7 +62,7 @@ class WordsTeacher(FixedDialogTeacher):
 
     Args:
         opt: options; arguments of the task: number of examples, and words of the longest one.
-        shared: of another instance.
+        shared: shared values of another instance.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -75,11 +75,11 @@ class WordsTeacher(FixedDialogTeacher):
         return dict(self._examples[episode_idx])
 
     def num_examples(self) -> int:
-        """Return how many examples there are."""
+        """Return the number of examples."""
         return len(self._examples)
 
     def num_episodes(self) -> int:
-        """Return how many episodes there are."""
+        """Return the number of episodes."""
         return len(self._examples)
 
 
@@ -96,7 +96,7 @@ class Bag(Agent):
 
     Args:
         opt: options.
-        shared: of another instance.
+        shared: shared values of another instance.
     """
 
     rows = WORDS
@@ -263,7 +263,7 @@ def _bare(teacher: Any, agent: Any, examples: int) -> None:
 
 
 def padding(longest: int = 60, rows: int = 32, examples: int = 6000) -> dict[str, int]:
-    """Return how many places of batches are filled up, with and without sorting."""
+    """Return the number of padded positions of the batches, with and without sorting."""
     found = {}
     for name in ("batch", "sorted"):
         opt = {"task": f"{_TASK}:{examples}:{longest}", "datatype": "train:ordered", **_OPTIONS[name]}
@@ -276,7 +276,7 @@ def padding(longest: int = 60, rows: int = 32, examples: int = 6000) -> dict[str
 
 
 class _Ruler(Trivial):
-    """Counts what each batch is filled up with."""
+    """Counts the padding of each batch."""
 
     padding = 0
 
@@ -288,7 +288,7 @@ class _Ruler(Trivial):
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     random.seed(0)
     runner = Runner(*sys.argv[1:])

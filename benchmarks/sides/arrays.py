@@ -23,14 +23,14 @@ def write(path: str, count: int, size: int) -> None:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     library = sys.argv[1]
     package = importlib.import_module("dpmodule" if library == "dpmodule" else "safetensors.torch")
     load = package.nd.load if library == "dpmodule" else package.load_file
 
     def measure(path: str, touch: bool) -> dict[str, float]:
-        """Return the time of loading, with `touch` of reading every number, too, and the sum of all."""
+        """Return the time of loading, with `touch` including reading every number, and the sum of all numbers."""
         clock = Clock()
         arrays = load(path)
         tensors = [each.tensor if library == "dpmodule" else each for each in arrays.values()]

@@ -2,8 +2,8 @@
 
 Run as ``python -m benchmarks.sides.autobatch PACKAGE TASK BATCHES ON [HIDDEN]``: PACKAGE is "dynet", "native" or
 "python", the latter two being ours with and without its native extension, or "cuda:0", ours on a GPU; ON is 1 or 0;
-HIDDEN is the width of hidden states, if it is not the task's own. This file also runs under Python 3.8, where DyNet
-lives.
+HIDDEN is the width of hidden states, if it is not the task's own. This file also runs under Python 3.8, with
+DyNet.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Program:
     Args:
         dy: the package.
         task: name of the task.
-        batches: how many there are.
+        batches: number of batches.
         sizes: of the task, where they are not its own.
     """
 
@@ -56,7 +56,7 @@ class Program:
         self.start()
 
     def start(self) -> None:
-        """Go back to the beginning of training."""
+        """Reset training."""
         self.task.reset()
         self.trainer = self.dy.AdamTrainer(self.task.model)
         self.trainer.set_clip_threshold(0)
@@ -74,14 +74,14 @@ class Program:
         return value
 
     def epoch(self, count: int) -> dict[str, float]:
-        """Return the time of a batch, on the mean of some."""
+        """Return the mean time of a batch."""
         clock = Clock()
         for batch in self.batches[:count]:
             self.step(batch)
         return clock.read(count)
 
     def sized(self, size: int, count: int) -> dict[str, float]:
-        """Return the time of a batch of some size, on the mean of those that some examples make."""
+        """Return the mean time of a batch of some size."""
         clock = Clock()
         batches = cut(self.examples[:count], size)
         for batch in batches:
@@ -89,7 +89,7 @@ class Program:
         return clock.read(len(batches))
 
     def check(self, path: str) -> list[float]:
-        """Train two batches from the beginning, save the parameters, and return the losses."""
+        """Train on the first two batches, save the parameters, and return the losses."""
         self.start()
         losses = [self.step(batch) for batch in self.batches[:2]]
         np.savez(path, **self.task.values())
@@ -116,7 +116,7 @@ class Nodes:
         Args:
             kind: "tanh", "add", "product", "affine", "lookup", "concatenate", "lstm", "gru", "matrices", "dropout",
                 "distance", "number" or "numbers".
-            count: how many are made in one graph.
+            count: number of them in one graph.
         """
         self.dy.renew_cg()
         x = self.dy.inputVector([0.5] * 50)
@@ -130,67 +130,67 @@ class Nodes:
         return clock.read(count)
 
     def tanh(self, x: Any) -> Any:
-        """Return what makes a node of one operand."""
+        """Return a function that creates a node of one operand."""
         return self.dy.tanh
 
     def add(self, x: Any) -> Any:
-        """Return what adds two vectors."""
+        """Return a function that adds two vectors."""
         return x.__add__
 
     def product(self, x: Any) -> Any:
-        """Return what multiplies a matrix."""
+        """Return a function that multiplies a matrix."""
         return self.matrix.expr().__mul__
 
     def affine(self, x: Any) -> Any:
-        """Return what makes an affine transformation."""
+        """Return a function that creates an affine transformation."""
         affine, bias, matrix = self.dy.affine_transform, self.bias.expr(), self.matrix.expr()
         return lambda each: affine([bias, matrix, each])
 
     def lookup(self, x: Any) -> Any:
-        """Return what looks a row up."""
+        """Return a function that looks up a row."""
         table = self.table
         return lambda each: table[7]
 
     def concatenate(self, x: Any) -> Any:
-        """Return what makes one of two vectors."""
+        """Return a function that creates one of two vectors."""
         concatenate = self.dy.concatenate
         return lambda each: concatenate([each, each])
 
     def lstm(self, x: Any) -> Any:
-        """Return what makes a step of an LSTM."""
+        """Return a function that creates a step of an LSTM."""
         return self.builder.initial_state().add_input(x).add_input
 
     def gru(self, x: Any) -> Any:
-        """Return what makes a step of a GRU."""
+        """Return a function that creates a step of a GRU."""
         return self.units.initial_state().add_input(x).add_input
 
     def matrices(self, x: Any) -> Any:
-        """Return what multiplies a matrix that is no parameter."""
+        """Return a function that multiplies a matrix that is not a parameter."""
         return self.dy.inputTensor(np.ones((50, 50))).__mul__
 
     def dropout(self, x: Any) -> Any:
-        """Return what makes a node of an operand and an attribute."""
+        """Return a function that creates a node of an operand and an attribute."""
         dropout = self.dy.dropout
         return lambda each: dropout(each, 0.5)
 
     def distance(self, x: Any) -> Any:
-        """Return what makes a node of two operands."""
+        """Return a function that creates a node of two operands."""
         distance = self.dy.squared_distance
         return lambda each: distance(each, each)
 
     def number(self, x: Any) -> Any:
-        """Return what makes an input of one number."""
+        """Return a function that creates an input of one number."""
         number = self.dy.scalarInput
         return lambda each: number(0.5)
 
     def numbers(self, x: Any) -> Any:
-        """Return what makes an input of a list of numbers."""
+        """Return a function that creates an input of a list of numbers."""
         vector, given = self.dy.inputVector, [0.5] * 8
         return lambda each: vector(given)
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     package, task, batches, on, *hidden = sys.argv[1:]
     dy = load(package, on == "1")
     if task == "nodes":

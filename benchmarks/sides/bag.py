@@ -37,7 +37,7 @@ class BagOfWords:
 
     Args:
         mx: the package.
-        batches: how many of them a measurement takes.
+        batches: number of batches of a measurement.
     """
 
     def __init__(self, mx: Any, batches: int) -> None:

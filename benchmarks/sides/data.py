@@ -1,4 +1,4 @@
-"""Reading files: ours, or what others offer.
+"""Reading files: ours, or other libraries.
 
 Run as ``python -m benchmarks.sides.data SYSTEM PATH [THREADS]``, one of the names in `_SYSTEMS`.
 """
@@ -62,7 +62,7 @@ class Pictures:
 
     Args:
         path: the record file, without ".rec".
-        drawn: whether order, place and mirroring are random.
+        drawn: True if order, place and mirroring are random.
     """
 
     def __init__(self, path: str, drawn: bool) -> None:
@@ -89,10 +89,10 @@ class Pictures:
 
 
 class Example:
-    """What the DataLoader's dataset makes of a record.
+    """Conversion of a record in the DataLoader's dataset.
 
     Args:
-        drawn: whether place and mirroring are random.
+        drawn: True if place and mirroring are random.
     """
 
     def __init__(self, drawn: bool) -> None:
@@ -113,11 +113,11 @@ class Example:
 
 
 class Loaded:
-    """Torch's DataLoader with processes that stay.
+    """Torch's DataLoader with persistent workers.
 
     Args:
         path: the record file, without ".rec".
-        drawn: whether order, place and mirroring are random.
+        drawn: True if order, place and mirroring are random.
     """
 
     def __init__(self, path: str, drawn: bool) -> None:
@@ -210,7 +210,7 @@ def _parsing(read: Callable[..., Any], *given: str) -> dict[str, Any]:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     system, *given = sys.argv[1:]
     if system in _SYSTEMS:

@@ -50,7 +50,7 @@ class Exported:
         return np.concatenate(parts)
 
     def check(self, path: str) -> list[float]:
-        """Predict the first batches and save what comes out."""
+        """Predict the first batches and save the results."""
         np.savez(path, predictions=self._outputs(max(1, self.workload.checked)))
         return []
 
@@ -62,7 +62,7 @@ class Exported:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     side = Exported(sys.argv[1], int(sys.argv[2]))
     return {"load": side.load, "check": side.check, "predict": side.predict}
 

@@ -1,4 +1,4 @@
-"""Batches that two processes make ahead: ours, or torch's DataLoader.
+"""Batches that two processes prepare ahead: ours, or torch's DataLoader.
 
 Run as ``python -m benchmarks.sides.feeds SYSTEM BATCHES``, one of `SYSTEMS`.
 """
@@ -23,11 +23,11 @@ __all__ = ["SYSTEMS", "prepare"]
 WORKERS, READY = 2, 3
 BATCH, SHAPE = 64, (3, 64, 64)
 STORED = 4
-"""How many batches of images there are; the work on them is light, so that what is left is feeding."""
+"""Number of batches of images; the work on them is light, so that feeding dominates."""
 
 
 class Images(data.Dataset[tuple[torch.Tensor, float]]):
-    """Images of bytes, which are read as numbers from 0 to 1, as many times as there are to be examples."""
+    """Images of bytes, which are read as numbers from 0 to 1, repeated to the number of examples."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -42,7 +42,7 @@ class Images(data.Dataset[tuple[torch.Tensor, float]]):
         return torch.from_numpy(np.multiply(pixels, 1 / 255, dtype=np.float32)), float(index % 10)
 
     def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a batch, made at once."""
+        """Return a batch, computed immediately."""
         first = number % STORED * BATCH
         images = np.multiply(self._pixels[first : first + BATCH], 1 / 255, dtype=np.float32)
         labels = np.arange(number * BATCH, (number + 1) * BATCH) % 10
@@ -50,7 +50,7 @@ class Images(data.Dataset[tuple[torch.Tensor, float]]):
 
 
 class Reader(mx.io.DataIter):
-    """Every so manieth batch, as an iterator of ours."""
+    """Every n-th batch as an iterator of this package."""
 
     def __init__(self, batches: int, part_index: int, num_parts: int) -> None:
         super().__init__(BATCH)
@@ -71,7 +71,7 @@ class Reader(mx.io.DataIter):
 
 
 class Batches(data.IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Every so manieth batch, as torch's DataLoader reads them."""
+    """Every n-th batch for torch's DataLoader."""
 
     def __init__(self, batches: int) -> None:
         self._images, self._count = Images(batches * BATCH), batches
@@ -118,11 +118,11 @@ SYSTEMS: dict[str, tuple[Callable[[int], Any], bool]] = {
     "examples-ours": (loader_iterator, True),
     "examples-torch": (lambda batches: _loader(Images(batches * BATCH), BATCH), False),
 }
-"""What makes each, and whether it is an iterator of ours."""
+"""Constructors of the systems, and True for iterators of this package."""
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     make, is_ours = SYSTEMS[sys.argv[1]]
     count = int(sys.argv[2])

@@ -1,4 +1,4 @@
-"""The tasks of automatic batching in plain PyTorch, batched by hand in the ways that were found fastest.
+"""The tasks of automatic batching in plain PyTorch, batched by hand in the fastest ways found.
 
 Run as ``python -m benchmarks.sides.hand_batched TASK BATCHES WAY``: WAY is "groups", `nn.LSTM` on four groups of
 sentences of similar length, or "cells", a loop over time in which the batch shrinks as sentences end; for the tree
@@ -29,12 +29,12 @@ WAYS = {
     "tree": ("levels",),
     "equal": ("whole",),
 }
-"""How each task is batched."""
+"""Variants of batching by task."""
 Tensor = torch.Tensor
 
 
 class Net:
-    """What the networks share: parameters by DyNet's names."""
+    """Base of the networks: parameters with DyNet's names."""
 
     def __init__(self) -> None:
         self.dense: dict[str, Tensor] = {}
@@ -65,7 +65,7 @@ class Net:
         return found
 
     def loss(self, batch: list[Any]) -> Tensor:
-        """Return the loss of a batch, summed up."""
+        """Return the total loss of a batch."""
         raise NotImplementedError(f"{type(self).__name__} does not define loss")
 
 
@@ -85,7 +85,7 @@ class Tagger(Net):
         return self.words.rows(torch.from_numpy(words))
 
     def loss(self, batch: list[Any]) -> Tensor:
-        """Return the loss of a batch, summed up."""
+        """Return the total loss of a batch."""
         lengths = np.array([len(words) for words, _ in batch])
         words, tags = (np.concatenate([each[place] for each in batch]) for place in (0, 1))
         flat = self.vectors(words)
@@ -151,7 +151,7 @@ class TreeLSTM(Net):
         return leaf, torch.cat([i, o, u]), node, torch.cat([i, o, f, f, u])
 
     def loss(self, batch: list[Any]) -> Tensor:
-        """Return the loss of a batch, summed up."""
+        """Return the total loss of a batch."""
         leaves, levels = self._levels(batch)
         leaf, leaf_bias, node, node_bias = self._weights()
         width = self.width
@@ -176,7 +176,7 @@ class TreeLSTM(Net):
     def _levels(self, batch: list[Any]) -> tuple[np.ndarray, list[tuple[int, Tensor]]]:
         """Return the words of leaves, and of each level its size and the order of rows that wait for their parents.
 
-        Left children come first, then right ones, then those whose parents stand higher.
+        Left children come first, then right ones, then those with higher parents.
         """
         words: list[int] = []
         labels: list[int] = []
@@ -227,7 +227,7 @@ class Program:
         self.start()
 
     def start(self) -> None:
-        """Go back to the beginning of training."""
+        """Reset training."""
         self.net = self._make()
         self.optimizer = torch.optim.Adam(self.net.parameters(), fused=True)
         self._steps = 0
@@ -246,14 +246,14 @@ class Program:
         return float(loss.detach())
 
     def epoch(self, count: int) -> dict[str, float]:
-        """Return the time of a batch, on the mean of some."""
+        """Return the mean time of a batch."""
         clock = Clock()
         for batch in self.batches[:count]:
             self.step(batch)
         return clock.read(count)
 
     def sized(self, size: int, count: int) -> dict[str, float]:
-        """Return the time of a batch of some size, on the mean of those that some examples make."""
+        """Return the mean time of a batch of some size."""
         clock = Clock()
         batches = cut(self.examples[:count], size)
         for batch in batches:
@@ -261,7 +261,7 @@ class Program:
         return clock.read(len(batches))
 
     def check(self, path: str) -> list[float]:
-        """Train two batches from the beginning, save the parameters, and return the losses."""
+        """Train on the first two batches, save the parameters, and return the losses."""
         self.start()
         losses = [self.step(batch) for batch in self.batches[:2]]
         np.savez(path, **self.net.values())
@@ -269,7 +269,7 @@ class Program:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     task, batches, way = sys.argv[1:]
     torch.set_num_threads(1)
     program = Program(task, int(batches), way)

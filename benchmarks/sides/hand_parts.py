@@ -1,4 +1,4 @@
-"""What networks batched by hand are made of: embeddings, and LSTMs over rows of different lengths."""
+"""Building blocks of hand-batched networks: embeddings, and LSTMs over rows of different lengths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = torch.Tensor
 
 
 class Table:
-    """An embedding whose Adam updates the rows in use alone, as DyNet's does."""
+    """An embedding whose Adam only updates the rows in use, as in DyNet."""
 
     def __init__(self, name: str, rows: int, width: int) -> None:
         self.value = torch.from_numpy(first_value(name, (rows, width)))
@@ -76,7 +76,7 @@ class LSTM:
         return found
 
     def cells(self, inputs: Tensor, sizes: list[int]) -> Tensor:
-        """Run over rows that lie step after step, sizes[t] of them at step t, and never more than before."""
+        """Run over rows ordered by step, with a non-increasing number sizes[t] at step t."""
         module = self.module
         projected = F.linear(inputs, module.weight_ih_l0, module.bias_ih_l0).split(sizes)
         transposed = module.weight_hh_l0.t()
@@ -105,7 +105,7 @@ class Both:
         self.directions, self.way = (ahead, back), way
 
     def __call__(self, flat: Tensor, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return the outputs of both at every place of the rows, which lie one after the other in `flat`."""
+        """Return the outputs of both at every position of the concatenated rows `flat`."""
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         order = np.argsort(-lengths, kind="stable")
         run = self._cells if self.way == "cells" else self._groups

@@ -15,7 +15,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import streams
-from dpmodule.hogwild import FileBatches, Part
+from dpmodule.hogwild import FileBatches, FileRange
 
 from ..hogwild_tasks import (
     DEEP,
@@ -78,7 +78,7 @@ class Trainer:
     """A task's module, and what trains it.
 
     Args:
-        name: of the task.
+        name: name of the task.
         mode: the engine.
     """
 
@@ -94,7 +94,7 @@ class Trainer:
         """Train on files once and return the time of it."""
         options: dict[str, Any] = {"learning_rate": self.task.learning_rate}
         if self.task.optimizer == "adagrad":
-            options["eps"] = EPSILON**2  # it lies under the root here, and beside it in Paddle
+            options["eps"] = EPSILON**2  # added under the root here, after it in Paddle
         clock = Clock()
         self.executor.run_from_files(
             self.module,
@@ -127,7 +127,7 @@ class Trainer:
 
 def _batches(name: str, files: Sequence[str]) -> dict[str, float]:
     """Return the time of reading files into batches."""
-    parts = iter([Part(path) for path in files])
+    parts = iter([FileRange(path) for path in files])
     clock = Clock()
     with FileBatches(mx.DataFeedDesc(feed(TASKS[name])), lambda: next(parts, None)) as batches:
         lines = sum(batch.num_lines for batch in batches)
@@ -144,7 +144,7 @@ def _parsed(name: str, files: Sequence[str]) -> dict[str, float]:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     name, mode = sys.argv[1:]
     trainer = Trainer(name, mode)

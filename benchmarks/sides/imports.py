@@ -1,6 +1,6 @@
-"""The time that `import dpmodule` takes where torch is imported already, and what it imports.
+"""Time of `import dpmodule` after torch is imported, and its imports.
 
-Run as ``python -m benchmarks.sides.imports``; a process can tell once.
+Run as ``python -m benchmarks.sides.imports``; a process can measure once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def home() -> str | None:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     return {"measure": measure, "home": home, "torch": torch}
 
 

@@ -21,7 +21,7 @@ WORKERS = 4
 
 
 async def _produce(put: Callable[[Any], Any], stop: Callable[[], Any], count: int, burst: int) -> None:
-    """Put items in bursts, and give way after each."""
+    """Put items in bursts, and yield after each."""
     for _ in range(count // burst):
         for item in range(burst):
             put(item)
@@ -87,7 +87,7 @@ async def pool(count: int) -> dict[str, float]:
 
 
 async def semaphore(count: int) -> dict[str, float]:
-    """Return the time of a job of a task behind a semaphore."""
+    """Return the time of a job of a task that is limited by a semaphore."""
     free = asyncio.Semaphore(WORKERS)
 
     def release(_: Any) -> None:
@@ -104,9 +104,9 @@ async def semaphore(count: int) -> dict[str, float]:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     items, jobs = {"ours": (stream, pool), "asyncio": (queue, semaphore)}[sys.argv[1]]
-    # collections do not go through what the libraries have made
+    # objects of the libraries are excluded from garbage collection
     gc.collect()
     gc.freeze()
     return {

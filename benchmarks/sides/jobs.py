@@ -123,7 +123,7 @@ async def one(call: Call, count: int) -> dict[str, float]:
 
 
 async def many(call: Call, count: int) -> dict[str, float]:
-    """Return the time of a job when a thousand are called at once, `count` times."""
+    """Return the time of a job when a thousand are called together, `count` times."""
     await asyncio.gather(*[call() for _ in range(IN_FLIGHT)])
     clock = Clock()
     for _ in range(count):
@@ -133,7 +133,7 @@ async def many(call: Call, count: int) -> dict[str, float]:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     call = SYSTEMS[sys.argv[1]]()
     # ours alone has imported torch, which the collections that a thousand futures set off would go through
     gc.collect()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 
 from ..kernel_calls import Replay, recorded
 from .language import Model
@@ -24,17 +24,17 @@ __all__ = ["Kernels", "empty_calls", "peak", "prepare"]
 
 EMPTY_CALLS, EMPTY_LOOKS = 500, 5
 PRODUCT, REPEATS = 1024, 3
-"""Rows and columns of the matrices whose product shows the peak, and how often it is made."""
+"""Rows and columns of the matrices of the peak measurement, and its number of products."""
 LOOKS = 5
-"""How often every call is timed by itself."""
+"""Number of separate timings of every call."""
 
 
 class Kernels:
     """The kernels of one program at a time.
 
     Args:
-        model: what has the programs; each returns the milliseconds of a batch.
-        batches: how many batches a program runs.
+        model: object with the programs; each returns the milliseconds of a batch.
+        batches: number of batches a program runs.
 
     Attributes:
         alone: calls the kernels of the program that was recorded last.
@@ -119,7 +119,7 @@ def peak() -> dict[str, float]:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     workload, batches = sys.argv[1], int(sys.argv[2])
     mx = load("dpmodule")
     model: Any

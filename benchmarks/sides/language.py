@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks.sides.language PACKAGE CELL BATCHES``: CELL is "unrolled", a stack of `LSTMCell` as in
 MXNet's example, or "fused", one `FusedRNNCell` (MXNet 1.9.1 has it too); BATCHES are those in each bucket. This file
-also runs under Python 3.8, where MXNet 1.9.1 lives.
+also runs under Python 3.8, with MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Model:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     package, cell, batches = sys.argv[1:]
     model = Model(load(package), cell, int(batches))
     return {name: getattr(model, name) for name in ("start", "check", "step", "fit", "visit", "switch")}

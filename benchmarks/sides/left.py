@@ -1,4 +1,4 @@
-"""A network that has left for PyTorch: `Module.to_torch` under `torch.compile`, or as it is.
+"""An exported network: `Module.to_torch` with or without `torch.compile`.
 
 Run as ``python -m benchmarks.sides.left WORKLOAD BATCHES [OPTIONS]``; OPTIONS is a JSON object of the arguments of
 `torch.compile`, without which nothing is compiled.
@@ -25,7 +25,7 @@ class Left:
     Args:
         workload: name of the workload.
         batches: batches in an epoch.
-        options: arguments of `torch.compile`; None = it runs as it is.
+        options: arguments of `torch.compile`; None to not compile.
     """
 
     def __init__(self, workload: str, batches: int, options: dict[str, Any] | None = None) -> None:
@@ -42,13 +42,13 @@ class Left:
             return torch.cat([self.net(part) for part in self.images[: batches * size].split(size)])
 
     def check(self, path: str, train: bool = False) -> list[float]:
-        """Predict the first batches and save what comes out.
+        """Predict the first batches and save the results.
 
         Raises:
-            ValueError: it is to train, too.
+            ValueError: training is requested.
         """
         if train:
-            raise ValueError("what has left is only predicted with")
+            raise ValueError("an exported network can only predict")
         np.savez(path, predictions=self._outputs(max(1, self.workload.checked)).numpy())
         return []
 
@@ -60,7 +60,7 @@ class Left:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     workload, batches, *rest = sys.argv[1:]
     side = Left(workload, int(batches), json.loads(rest[0]) if rest else None)
     return {"check": side.check, "predict": side.predict}

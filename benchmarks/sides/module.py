@@ -3,7 +3,7 @@
 Run as ``python -m benchmarks.sides.module PACKAGE WORKLOAD BATCHES [OPTIONS]``; only the package imported differs. With
 no batches it only binds.
 OPTIONS is a JSON object: "contexts" (how many), "disabled" (names of passes that stay off); all else goes to `Module`.
-This file also runs under Python 3.8, where MXNet 1.9.1 lives.
+This file also runs under Python 3.8, with MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trainer:
         mx: the package.
         workload: the workload, or its name.
         batches: batches in an epoch.
-        contexts: how many CPU contexts a batch is split among.
+        contexts: number of CPU contexts a batch is split among.
         options: further arguments of `Module`.
     """
 
@@ -99,11 +99,11 @@ class Trainer:
 
     def fit_without_look(self) -> dict[str, float]:
         """Return what `fit` does where dpmodule does not look for NaN in gradients before it applies them."""
-        self.module.bad_gradient = lambda: None
+        self.module.nonfinite_gradient = lambda: None
         try:
             return self.fit()
         finally:
-            del self.module.bad_gradient
+            del self.module.nonfinite_gradient
 
     def predict(self) -> dict[str, float]:
         """Predict one epoch and return the time of a batch."""
@@ -135,7 +135,7 @@ def bind_once(mx: Any, simple: bool = False) -> dict[str, float]:
 
     Args:
         mx: the package.
-        simple: whether by `Symbol.simple_bind` instead of `Module.bind`.
+        simple: True to bind by `Symbol.simple_bind` instead of `Module.bind`.
     """
     net = NETWORKS["resnet50"](mx, 1000)
     module = None if simple else mx.mod.Module(net)
@@ -162,7 +162,7 @@ class Binder:
         self._shapes = [("data", (size, *known.shape))], [("softmax_label", (size, *known.labels))]
 
     def bind(self) -> dict[str, float]:
-        """Bind a new module for training and return the time, to the end of what goes on behind the call."""
+        """Bind a new module for training and return the time until all its work is done."""
         module = self._mx.mod.Module(self._net)
         clock = Clock()
         module.bind(*self._shapes)
@@ -171,7 +171,7 @@ class Binder:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     package, workload, batches, *rest = sys.argv[1:]
     options = json.loads(rest[0]) if rest else {}
     os.environ["DPMODULE_DISABLE_PASSES"] = ",".join(options.pop("disabled", ()))

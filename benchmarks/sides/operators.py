@@ -1,7 +1,7 @@
 """Operators one by one: under an `mx` package, MXNet's or ours, or as bare torch calls.
 
 Run as ``python -m benchmarks.sides.operators PACKAGE``, "torch" for bare torch. This file also runs under Python 3.8,
-where MXNet 1.9.1 lives.
+with MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Torch:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     side = Torch() if sys.argv[1] == "torch" else Package(load(sys.argv[1]))
     return {"forward": side.forward, "both": side.both, "small": side.small, "chain": side.chain}
 

@@ -74,7 +74,7 @@ class Theirs:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     library, size = sys.argv[1], int(sys.argv[2])
     side = Ours(size) if library == "dpmodule" else Theirs(size)

@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks.sides.paddle TASK``, with an interpreter that has PaddlePaddle 3. What is left there of
 AsyncExecutor is the trainer of datasets. It takes programs of the old representation only, for which most operators
-have no Python function any more, so that they are appended by name.
+have no Python function any longer, so that they are appended by name.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .serve import Clock, serve
 __all__ = ["Program", "prepare"]
 
 FOLDER = tempfile.TemporaryDirectory()
-"""Where this process runs; it goes when the process ends."""
+"""Working folder of this process; it is removed when the process ends."""
 
 
 class Program:
     """The network of a task and what trains it.
 
     Args:
-        name: of the task.
+        name: name of the task.
     """
 
     def __init__(self, name: str) -> None:
@@ -141,7 +141,7 @@ def _turned(name: str, value: np.ndarray) -> np.ndarray:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     warnings.simplefilter("ignore")
     os.environ.update({"FLAGS_enable_pir_api": "0", "GLOG_v": "-1"})
     os.chdir(FOLDER.name)  # each run writes a description of its trainer where it runs

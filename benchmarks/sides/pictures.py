@@ -27,7 +27,7 @@ def _network() -> Any:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     network = _network()
     network._repr_svg_()  # imports what is imported late
 

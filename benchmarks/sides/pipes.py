@@ -37,7 +37,7 @@ def message(size: int) -> Message:
 
 
 class Link(ABC):
-    """A way to a child process, which receives as many messages as it is told, and says when it has.
+    """A connection to a child process, which receives a requested number of messages and then confirms.
 
     Args:
         size: bytes of a message.
@@ -45,12 +45,12 @@ class Link(ABC):
 
     def __init__(self, size: int) -> None:
         self.size, self.message = size, message(size)
-        told, self._tell = os.pipe()
+        requests, self._tell = os.pipe()
         self._answer, answer = os.pipe()
         self._make()
-        self._process = FORK.Process(target=self._child, args=(told, answer), daemon=True)
+        self._process = FORK.Process(target=self._child, args=(requests, answer), daemon=True)
         self._process.start()  # as a daemon it ends with this process
-        os.close(told)
+        os.close(requests)
         os.close(answer)
         try:
             self._check()
@@ -58,11 +58,11 @@ class Link(ABC):
             self.close()
             raise
 
-    def _child(self, told: int, answer: int) -> None:
+    def _child(self, requests: int, answer: int) -> None:
         os.close(self._tell)
         os.close(self._answer)
         first = True
-        while count := int.from_bytes(os.read(told, 8), "little"):
+        while count := int.from_bytes(os.read(requests, 8), "little"):
             if first:
                 right, first = self._same(self._receive_one()), False
                 count -= 1
@@ -192,7 +192,7 @@ class Ring(Link):
         for _ in range(count):
             os.eventfd_read(self._full)
             found = self._views[self._next()]
-            os.eventfd_write(self._free, 1)  # whoever computes would do so before
+            os.eventfd_write(self._free, 1)  # a computing receiver would do so earlier
         return found
 
 
@@ -236,7 +236,7 @@ SYSTEMS: dict[str, Callable[[int], Link]] = {
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     links: dict[int, Link] = {}
 

@@ -24,7 +24,7 @@ __all__ = ["Plain", "prepare"]
 
 
 class Plain:
-    """One way of writing the loop.
+    """One variant of the loop.
 
     Args:
         workload: name of the workload.
@@ -115,7 +115,7 @@ class Plain:
         return self._compiled
 
     def apart(self, backend: str) -> float:
-        """Return how far the compiled network's first predictions are from the network's own."""
+        """Return the difference of the compiled network's first predictions from the original ones."""
         own, compiled = self.predictions(1), self.predictions(1, backend)
         return float((own - compiled).abs().max())
 
@@ -132,7 +132,7 @@ class Plain:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for; every request names its variant."""
+    """Return the requests that the parent may make; every request names its variant."""
     limit_threads(torch)
     workload, batches = sys.argv[1], int(sys.argv[2])
     made: dict[str, Plain] = {}

@@ -125,7 +125,7 @@ class Trainer:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     limit_threads(torch)
     trainer = Trainer(int(sys.argv[1]), sys.argv[2])
     return {name: getattr(trainer, name) for name in ("start", "check", "step", "fit", "visit")}

@@ -36,14 +36,14 @@ def lenet(classes: int) -> nn.Module:
 
 
 class Unit(nn.Module):
-    """A residual unit: convolutions of some kernels, the last one not rectified, and a 1x1 convolution beside them.
+    """A residual unit: convolutions of some kernels, the last one not rectified, and a parallel 1x1 convolution.
 
     Args:
         width: channels that come in.
         sizes: channels of each convolution.
         kernels: kernel of each.
         stride: stride of the first one.
-        short: whether there is a convolution beside them.
+        short: True if there is a parallel convolution.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class ResNet(nn.Module):
         classes: number of classes.
         sizes: channels of each stage.
         units: residual units of each stage.
-        large: whether it has the stem for large images.
-        deep: whether units are of three convolutions, the last one four times as wide.
+        large: True if it has the stem for large images.
+        deep: True if units are of three convolutions, the last one four times as wide.
     """
 
     def __init__(

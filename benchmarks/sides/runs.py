@@ -1,4 +1,4 @@
-"""One side of a run: plain `fit`, `fit` that saves, clips and looks at gradients, and gradients of several batches.
+"""One side of a run: plain `fit`, `fit` that saves, clips and checks gradients, and accumulated gradients.
 
 Run as ``python -m benchmarks.sides.runs WORKLOAD BATCHES KIND``, KIND one of `KINDS`.
 """
@@ -22,13 +22,13 @@ from .serve import Clock, serve
 __all__ = ["CLIP", "EVERY", "KINDS", "TIMES", "Run"]
 
 EVERY = 50
-"""How many batches lie between two saves."""
+"""Number of batches between two saves."""
 
 CLIP = 1.0
 """Greatest length of all gradients together."""
 
 TIMES = 4
-"""How many batches are added up."""
+"""Number of batches that are added up."""
 
 KINDS = ("plain", "safe", "accumulated", "whole")
 """Ways to train: as it is; saved, clipped and looked at; batches added up; and one batch in place of these."""
@@ -77,7 +77,7 @@ class Run:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     load("dpmodule")
     run = Run(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     return {"fit": run.fit, "check": run.check}

@@ -1,6 +1,6 @@
-"""What a side of a comparison needs to answer its parent; few imports, since its memory is measured.
+"""Request loop of a side of a comparison; few imports, since its memory is measured.
 
-This file also runs under Python 3.8, where MXNet 1.9.1 lives.
+This file also runs under Python 3.8, with MXNet 1.9.1.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def _made(mx: Any, workload: str, batches: int) -> Any:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     mx = load("dpmodule")
     workload, batches = sys.argv[1], int(sys.argv[2])
     made: dict[tuple[str, str], Any] = {}

@@ -66,7 +66,7 @@ class Echo:
 
 
 def growing(messages: int, rows: int) -> int:
-    """Return how many of so many messages, each some rows longer than the last, needed new memory."""
+    """Return the number of messages, each some rows longer than the last, that needed new memory."""
     reader, writer = tensor_pipe(SLOTS)
 
     def child() -> None:
@@ -84,7 +84,7 @@ def growing(messages: int, rows: int) -> int:
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     torch.set_num_threads(1)
     echoes: dict[tuple[int, str], Echo] = {}
 

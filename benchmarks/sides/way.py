@@ -1,4 +1,4 @@
-"""What steady work calls of dpmodule's own functions: a batch of `Module.fit`, and nine other units of work.
+"""Functions of dpmodule that steady work calls: a batch of `Module.fit`, and nine other units of work.
 
 Run as ``python -m benchmarks.sides.way``.
 """
@@ -279,11 +279,11 @@ WAYS: dict[str, tuple[Callable[[], Any], int]] = {
     "tensor_pipe: a message": (_pipe, 10),
     "SortedExtendableStream: an item": (_stream, 10),
 }
-"""What begins each kind of work, and of how many units a run is."""
+"""Constructor of each kind of work, and number of units of a run."""
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     import torch
 
     torch.set_num_threads(1)

@@ -24,7 +24,7 @@ __all__ = ["SYSTEMS", "prepare"]
 THREADS = 2
 MB = 1_000_000
 GZIP = 31
-"""What zlib calls the format of gzip."""
+"""zlib's window size for the gzip format."""
 
 SLOTS = ("words", "tags", "weights", "label")
 """Slots of the text; the third has fractions, the last has one value in each line."""
@@ -99,7 +99,7 @@ class Ours:
         return _summed(found.slots) if what == "parse" else len(found) if what == "gunzip" else None
 
     def view(self, size: int) -> Callable[[], Any]:
-        """Return what makes a memoryview of a handle."""
+        """Return a function that creates a memoryview of a handle."""
         return partial(memoryview, self._streams.StringHandle(bytes(size)))
 
 
@@ -137,7 +137,7 @@ SYSTEMS: dict[str, Callable[[], Ours | Python]] = {"ours": Ours, "python": Pytho
 
 
 def prepare() -> dict[str, Any]:
-    """Return what the parent may ask for."""
+    """Return the requests that the parent may make."""
     system = SYSTEMS[sys.argv[1]]()
     data: dict[tuple[str, float], bytes] = {}
 

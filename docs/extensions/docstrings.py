@@ -16,7 +16,7 @@ MARKS = re.compile(r"[*|]")
 
 
 def escaped(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines with stars and bars escaped, but in code: between backticks, and in examples."""
+    """Yield lines with stars and bars escaped, except in code: between backticks, and in examples."""
     example = False
     for line in lines:
         example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))

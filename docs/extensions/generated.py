@@ -1,7 +1,7 @@
-"""Pages and pictures that are made before a build.
+"""Generate pages and pictures before a build.
 
-Scripts of `docs/` write them: `operators.py`, `tables.py`, `gallery.py`, `curve.py` and `pictures.py`. Notebooks are
-copied, since Sphinx reads one folder alone. Git ignores all of them but the pictures of `pictures.py`.
+The scripts `operators.py`, `tables.py`, `gallery.py`, `curve.py` and `pictures.py` of `docs/` write them. Notebooks are
+copied, since Sphinx reads a single folder. Git ignores all of them except the pictures of `pictures.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FOLDERS = {
     "gallery": ".",
     "curve": ".",
 }
-"""Where what a script makes belongs: its function `write` takes the folder."""
+"""Folder of each script's output; its function `write` takes the folder."""
 
 
 def write(app: Sphinx) -> None:
-    """Write all of them; what has not changed keeps its time, so that it is not read again."""
+    """Write all of them; unchanged files keep their time, so that Sphinx does not read them again."""
     for script, folder in FOLDERS.items():
         importlib.import_module(script).write(Path(app.srcdir) / folder)
     copies = Path(app.srcdir) / "notebooks"

@@ -1,6 +1,6 @@
-"""What a single backtick in a docstring means: a link where it names something public, else code.
+"""Links for single backticks in docstrings: a link if the text names something public, otherwise code.
 
-Types in signatures are looked up in the same way; what is not of this package stays text.
+Types in signatures are resolved in the same way; types of other packages remain text.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ SHORT = {
     "viz": "dpmodule.visualization",
     "dy": "dpmodule.autobatch",
 }
-"""How programs call packages."""
+"""Short names of packages in programs."""
 
 KINDS = ("public", "obj", "class", "exc", "func", "meth", "attr", "data", "mod", "type")
 """Roles of references to names."""
 
-STRANGE = re.compile(r"moving/.*(?<!-names)")
-"""Pages on which a name without a module is rather another system's."""
+FOREIGN_PAGES = re.compile(r"moving/.*(?<!-names)")
+"""Pages on which a name without a module usually belongs to another system."""
 
-PLACES = (nodes.paragraph, nodes.term, nodes.emphasis, nodes.strong)
-"""In what code of a page may become a link: not in titles, nor in what is a link already."""
+LINK_PARENTS = (nodes.paragraph, nodes.term, nodes.emphasis, nodes.strong)
+"""Nodes in which code may become a link: not titles, nor links."""
 
-SHOWN = {
+OUTSIDE_PAGES = {
     "results": "benchmarks/RESULTS.md",
     "results_tables": "benchmarks/results_tables.md",
     "changelog": "CHANGELOG.md",
     "contributing": "CONTRIBUTING.md",
 }
-"""Pages that are files outside of the folder."""
+"""Pages that are files outside the folder."""
 
-ASIDE = ("fluid", "gluon", "contrib")
-"""Packages whose names are meant only inside of them, where others have the same."""
+SEPARATE_PACKAGES = ("fluid", "gluon", "contrib")
+"""Packages whose names apply only inside them if other packages have the same name."""
 
 NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def spelled_out(name: str) -> str:
-    """Return a name with the packages' own names in front: "mx.nd.zeros" -> "dpmodule.ndarray.zeros"."""
+    """Return a name with full package names: "mx.nd.zeros" -> "dpmodule.ndarray.zeros"."""
     first, dot, rest = name.partition(".")
     if dot and first in SHORT:
         name = f"{SHORT[first]}.{rest}"
@@ -70,7 +70,7 @@ def spelled_out(name: str) -> str:
 
 
 def by_last_part(env: BuildEnvironment) -> dict[str, list[str]]:
-    """Return the full names of all objects by their last part, computed once a build."""
+    """Return the full names of all objects by their last part, computed once per build."""
     if not hasattr(env, "dpmodule_names"):
         found = defaultdict(list)
         for name, entry in env.domains.python_domain.objects.items():
@@ -81,13 +81,13 @@ def by_last_part(env: BuildEnvironment) -> dict[str, list[str]]:
 
 
 def find(env: BuildEnvironment, name: str, module: str, owner: str) -> str | None:
-    """Return the full name of the public object that a name means, or None.
+    """Return the full name of the public object that a name refers to, or None.
 
     Args:
-        env: knows all entries of the reference.
-        name: as the docstring or signature has it.
-        module: whose docstring it is; "" outside of any.
-        owner: the class whose docstring it is; "" outside of any.
+        env: has all entries of the reference.
+        name: the name in the docstring or signature.
+        module: module of the docstring; "" outside a module.
+        owner: class of the docstring; "" outside a class.
     """
     objects = env.domains.python_domain.objects
     name = spelled_out(name)
@@ -95,15 +95,15 @@ def find(env: BuildEnvironment, name: str, module: str, owner: str) -> str | Non
         if full in objects:
             return full
     if not name[:1].isupper():
-        return None  # "data" or "shape" is rather an argument than somebody's method
+        return None  # "data" or "shape" is usually an argument, not a method
     same = [full for full in by_last_part(env)[name.rpartition(".")[2]] if full.endswith(f".{name}")]
     near = [full for full in same if full.split(".")[1] == module.partition(".")[2].partition(".")[0]]
-    chosen = near or [full for full in same if full.split(".")[1] not in ASIDE]
+    chosen = near or [full for full in same if full.split(".")[1] not in SEPARATE_PACKAGES]
     return chosen[0] if len(chosen) == 1 else None
 
 
 def is_internal(name: str) -> bool:
-    """Tell whether a name is that of something of this package that is not public: a base, a type of a signature."""
+    """Return True for the name of a private object of this package: a base class, a type in a signature."""
     module, dot, last = name.rpartition(".")
     if not dot:
         return False
@@ -114,19 +114,19 @@ def is_internal(name: str) -> bool:
 
 
 def is_text(node: pending_xref) -> bool:
-    """Tell a reference that stays text: one of a docstring that names nothing public, a type that has no entry."""
+    """Return True for a reference that remains text: it names nothing public, or a type without an entry."""
     target = node["reftarget"]
     foreign = target != "dpmodule" and not target.startswith("dpmodule.")
     return node["reftype"] == "public" or foreign or is_internal(target)
 
 
 class Links(SphinxPostTransform):
-    """Resolves references to names before Sphinx does, which would guess among several of the same last part."""
+    """Resolve references to names before Sphinx, which would guess among several with the same last part."""
 
     default_priority = 9
 
     def run(self, **kwargs: Any) -> None:
-        """Go through a page."""
+        """Resolve the references of a page."""
         del kwargs
         for node in list(self.document.findall(pending_xref)):
             if node.get("refdomain") in ("", "py") and node["reftype"] in KINDS:
@@ -134,17 +134,17 @@ class Links(SphinxPostTransform):
                 found = self.found(node["reftarget"], node[0], module, owner)
                 if found is not None or is_text(node):
                     node.replace_self(found or node[0])
-        strange = STRANGE.fullmatch(self.env.docname)
+        foreign = FOREIGN_PAGES.fullmatch(self.env.docname)
         for node in list(self.document.findall(nodes.literal)):
             word = node.astext().removesuffix("()")
-            if NAME.fullmatch(word) and not hasattr(builtins, word) and isinstance(node.parent, PLACES):
-                ours = "." in word or (word[0].isupper() and not strange)
+            if NAME.fullmatch(word) and not hasattr(builtins, word) and isinstance(node.parent, LINK_PARENTS):
+                ours = "." in word or (word[0].isupper() and not foreign)
                 found = self.found(word, node) if ours else None
                 if found is not None:
                     node.replace_self(found)
 
     def found(self, name: str, content: nodes.Node, module: str = "", owner: str = "") -> nodes.Node | None:
-        """Return a link to what a name means, or None."""
+        """Return a link to the object that a name refers to, or None."""
         full = find(self.env, name, module, owner)
         if full is None:
             return self.operator(name, content)
@@ -166,10 +166,10 @@ class Links(SphinxPostTransform):
         return make_refnode(self.app.builder, self.env.docname, page, anchor, content.deepcopy(), title)
 
 
-def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Read pages that are files outside of the folder, and point links to them, and theirs, to pages of the site."""
-    if docname in SHOWN:
-        file = Path(app.srcdir).parent / SHOWN[docname]
+def redirect_links(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Read pages from files outside the folder, and direct links to them, and their links, to pages of the site."""
+    if docname in OUTSIDE_PAGES:
+        file = Path(app.srcdir).parent / OUTSIDE_PAGES[docname]
         text = file.read_text(encoding="utf-8").replace("](docs/", "](")
         source[0] = text.replace("](RESULTS.md", "](results.md").replace(
             "](results.svg", "](../benchmarks/results.svg"
@@ -177,7 +177,7 @@ def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
         app.env.note_dependency(str(file))
         return
     up = "../" * docname.count("/")
-    for page, file in SHOWN.items():
+    for page, file in OUTSIDE_PAGES.items():
         source[0] = source[0].replace(f"](../{up}{file}", f"]({up}{page}.md")
     source[0] = source[0].replace(f"](../{up}notebooks/", f"]({up}notebooks/")  # copied by `generated`
     if docname.startswith("notebooks/"):
@@ -187,7 +187,7 @@ def point_inside(app: Sphinx, docname: str, source: list[str]) -> None:
 def public_role(
     name: str, rawtext: str, text: str, lineno: int, inliner: Any, options: Any = None, content: Any = ()
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """Read single backticks, Docutils' way of a role."""
+    """Parse single backticks, as a Docutils role."""
     del name, lineno, options, content
     text = nodes.unescape(text, restore_backslashes=True)
     code = nodes.literal(rawtext, text)
@@ -206,5 +206,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect this to Sphinx."""
     app.add_role("public", public_role)
     app.add_post_transform(Links)
-    app.connect("source-read", point_inside)
+    app.connect("source-read", redirect_links)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,13 +1,13 @@
-"""What the reference lists: the public names of a module, put where a page of `docs/reference` names the module.
+"""List the public names of a module in the reference, where a page of `docs/reference` names the module.
 
-A page says it by a block of one or more lines::
+A page names modules in a block of one or more lines::
 
     ```{public}
     dpmodule.metric
     ```
 
-The names are those that `dir` shows, without modules and without operators, which have pages of their own. What several
-modules show has its entry where it is defined, and a line in the others.
+The names are those that `dir` shows, without modules and without operators, which have separate pages. An object that
+several modules show has its entry in the module that defines it, and a line in the others.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ REFERENCE = Path(__file__).resolve().parents[1] / "reference"
 
 
 def is_operator(value: object) -> bool:
-    """Tell a function made of an operator: it says that it is of the public module, in which no such code stands."""
+    """Return True for a function generated from an operator: its `__module__` is a public module without such code."""
     home = getattr(value, "__module__", None) or ""
     return inspect.isfunction(value) and re.match(r"dpmodule\.(ndarray|symbol)(\.op)?$", home) is not None
 
 
 def public_names(module: ModuleType) -> dict[str, Any]:
-    """Return the names that the reference has of a module, and what each is."""
+    """Return the public names of a module in the reference, and their values."""
     found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     return {
         name: value for name, value in found.items() if not inspect.ismodule(value) and not is_operator(value)
@@ -57,7 +57,7 @@ def listed_modules() -> tuple[str, ...]:
 
 @cache
 def shown_in() -> dict[int, list[str]]:
-    """Return which of the listed modules show an object, by its id; numbers and texts are everybody's own."""
+    """Return the listed modules that show an object, by its id; only callable objects are identified by id."""
     found: dict[int, list[str]] = {}
     for name in listed_modules():
         for value in public_names(importlib.import_module(name)).values():
@@ -67,23 +67,23 @@ def shown_in() -> dict[int, list[str]]:
 
 
 def home_of(value: object, module: str) -> str:
-    """Return the listed module that has the entry of a value that `module` shows: the one nearest to its source."""
+    """Return the listed module with the entry of a value that `module` shows: the nearest to its source."""
     made = f"{getattr(value, '__module__', '')}."
     shown = shown_in().get(id(value), [module])
     return max(shown, key=lambda name: len(name) if made.startswith(f"{name}.") else 0)
 
 
 def first_name(value: object, names: dict[str, Any]) -> str:
-    """Return the name under which a module has the entry of a value: its own, if the module shows it so."""
+    """Return the name under which a module lists a value: its own name, if the module shows it."""
     same = [name for name, other in names.items() if other is value]
     own = getattr(value, "__name__", "")
     return own if own in same else same[0]
 
 
 def with_internal_bases(owner: type) -> list[type]:
-    """Return a class, and its bases before the first that has an entry of its own or is not of this package.
+    """Return a class, and its bases before the first that has its own entry or is not of this package.
 
-    Their members have no other place than the class's entry.
+    Their members appear only in the class's entry.
     """
 
     def is_internal(base: type) -> bool:
@@ -93,7 +93,7 @@ def with_internal_bases(owner: type) -> list[type]:
 
 
 def operators_of(owner: type) -> Iterator[str]:
-    """Yield the lines that list the operators which a class has as methods: one entry for all of them."""
+    """Yield the lines that list a class's operators as methods: one entry for all of them."""
     names = [name for name in vars(owner) if name[0] != "_" and is_operator(getattr(owner, name))]
     if names:
         yield ""
@@ -146,14 +146,14 @@ def entries(module: str) -> Iterator[str]:
         yield from entry(name, value, names, module)
 
 
-def leave_out(app: Sphinx, what: str, name: str, value: object, skip: bool, options: Any) -> bool | None:
-    """Leave out methods that are operators, which have one entry together."""
+def skip_operators(app: Sphinx, what: str, name: str, value: object, skip: bool, options: Any) -> bool | None:
+    """Skip methods that are operators, which share one entry."""
     del app, what, name, skip, options
     return True if is_operator(value) else None
 
 
-def fill(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Put entries in the place of a page's blocks."""
+def insert_entries(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Replace a page's blocks by entries."""
     del app
     if docname.startswith("reference/"):
         source[0] = BLOCK.sub(
@@ -166,6 +166,6 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect this to Sphinx."""
-    app.connect("source-read", fill)
-    app.connect("autodoc-skip-member", leave_out)
+    app.connect("source-read", insert_entries)
+    app.connect("autodoc-skip-member", skip_operators)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Addresses that were out once stay: `docs/redirects.txt` says where a page, or an anchor of one, has gone."""
+"""Redirect published addresses: `docs/redirects.txt` lists the new address of moved pages and anchors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PAGE = """<!doctype html>
 """The script keeps the anchor, which a refresh loses; without scripts the top of the page opens."""
 
 JUMP = "<script>((moved) => moved && location.replace(moved))({anchors}[location.hash])</script>\n"
-"""Stands in a page that some anchors have left; without scripts the top of the page opens, with links to the others."""
+"""Script in a page whose anchors have moved; without scripts, the top of the page opens, with links to the others."""
 
 
 def read(file: Path) -> dict[str, str]:
-    """Return new addresses by old ones. A line has both, and a blank between; "#" behind a blank begins a remark.
+    """Return new addresses by old ones. A line has both, separated by a space; "#" after a space starts a comment.
 
     Raises:
-        ValueError: a line is no such pair, or an old address comes twice; names file and line.
+        ValueError: a line is not such a pair, or an old address is repeated; names file and line.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
@@ -45,13 +45,13 @@ def read(file: Path) -> dict[str, str]:
 
 
 def moved_anchors(addresses: dict[str, str], page: str) -> dict[str, str]:
-    """Return where the anchors of a page have gone, "#part" -> its address from that page."""
+    """Return the new addresses of a page's moved anchors, "#part" -> its address relative to that page."""
     up = "../" * page.count("/")
     return {old.removeprefix(page): up + new for old, new in addresses.items() if old.startswith(f"{page}#")}
 
 
-def lead_on(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
-    """Put the script into a page that some anchors have left."""
+def add_script(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Add the script to a page whose anchors have moved."""
     del template, doctree
     if app.builder.format == "html" and "body" in context:
         addresses = read(Path(app.srcdir) / "redirects.txt")
@@ -59,16 +59,16 @@ def lead_on(app: Sphinx, page: str, template: str, context: dict[str, Any], doct
             context["body"] = JUMP.format(anchors=json.dumps(anchors)) + context["body"]
 
 
-def is_there(folder: Path, address: str) -> bool:
-    """Tell whether the site has a page, and the anchor of it that stands behind "#"."""
+def exists(folder: Path, address: str) -> bool:
+    """Return True if the site has a page, and its anchor after "#"."""
     page, _, anchor = address.partition("#")
     file = folder / page
     return file.is_file() and (not anchor or f'id="{anchor}"' in file.read_text(encoding="utf-8"))
 
 
 def write(app: Sphinx, failure: Exception | None) -> None:
-    """Write a page for every old one; warn of old addresses that are there still, and of new ones that are not."""
-    from sphinx.util import logging  # whose warnings are errors under -W; `read` does without Sphinx
+    """Write a page for every old one; warn about old addresses that still exist, and new ones that do not."""
+    from sphinx.util import logging  # whose warnings are errors under -W; `read` does not need Sphinx
 
     logger = logging.getLogger(__name__)
     if failure is not None or app.builder.format != "html":
@@ -77,13 +77,13 @@ def write(app: Sphinx, failure: Exception | None) -> None:
     folder = Path(app.outdir)
     for old, new in read(Path(app.srcdir) / "redirects.txt").items():
         page, _, anchor = old.partition("#")
-        stays = is_there(folder, old) if anchor else old in known
-        if stays or (anchor and page not in known) or not is_there(folder, new):
-            what = f"{old} is there still" if stays else f"there is no {new}, or no page {page} to lead there"
+        stays = exists(folder, old) if anchor else old in known
+        if stays or (anchor and page not in known) or not exists(folder, new):
+            what = f"{old} still exists" if stays else f"{new}, or the page {page}, does not exist"
             logger.warning("redirects.txt: %s", what, location="redirects.txt")
             continue
         if anchor:
-            continue  # `lead_on` has put it into the page
+            continue  # `add_script` has put it into the page
         file = folder / old
         file.parent.mkdir(parents=True, exist_ok=True)
         up = "../" * old.count("/")
@@ -92,6 +92,6 @@ def write(app: Sphinx, failure: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect this to Sphinx."""
-    app.connect("html-page-context", lead_on)
+    app.connect("html-page-context", add_script)
     app.connect("build-finished", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

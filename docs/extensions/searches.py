@@ -1,6 +1,6 @@
-"""What a search of the site has to find first: a warning for each line of `docs/searches.txt` that it does not.
+"""Warn about searches of the site that do not find the page of `docs/searches.txt` first.
 
-A line has a query and a page, with a colon between. A page comes first if it has the query as its main index entry::
+A line has a query, a colon and a page. A page comes first if it has the query as its main index entry::
 
     ```{index} ! learning rate
     ```
@@ -20,7 +20,7 @@ __all__ = ["first", "read", "setup"]
 
 
 def read(file: Path) -> dict[str, str]:
-    """Return the wanted pages by query."""
+    """Return the expected pages by query."""
     lines = (line.partition(":") for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
     return {query.strip(): page.strip() for query, _, page in lines}
 
@@ -28,7 +28,7 @@ def read(file: Path) -> dict[str, str]:
 def first(index: Mapping[str, Any], query: str) -> str:
     """Return the page that a search lists first, by the scores of Sphinx's searchtools.js.
 
-    Single words of the text count less than all of these, and are left out.
+    Single words of the text score lower than all of these, and are ignored.
     """
     scored = [*_titles(index, query), *_entries(index, query), *_objects(index, query), (0.0, "")]
     return max(scored)[1]
@@ -60,8 +60,8 @@ def _objects(index: Mapping[str, Any], query: str) -> Iterator[tuple[float, str]
 
 
 def check(app: Sphinx, failure: Exception | None) -> None:
-    """Warn of searches that find another page first."""
-    from sphinx.util import logging  # whose warnings are errors under -W; the rest does without Sphinx
+    """Warn about searches that find another page first."""
+    from sphinx.util import logging  # whose warnings are errors under -W; the rest does not need Sphinx
 
     file = Path(app.outdir) / "searchindex.js"
     if failure is not None or app.builder.format != "html" or not file.exists():

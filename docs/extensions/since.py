@@ -1,4 +1,4 @@
-"""Says with which version of dpmodule a public name came, as `docs/versions.json` has it."""
+"""Show the version of dpmodule that added a public name, from `docs/versions.json`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["FILE", "Names", "read", "setup", "since"]
 FILE = Path(__file__).resolve().parents[1] / "versions.json"
 
 Names = dict[str, set[str]]
-"""Names by module, those of a class's members as "Class.member"; "operators" stands for a module, too."""
+"""Names by module, those of a class's members as "Class.member"; "operators" is listed like a module."""
 
 
 def read(file: Path = FILE) -> dict[str, Names]:
-    """Return what the file says: by version the names that came with it."""
+    """Return the content of the file: the names that each version added."""
     kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return {
         version: {module: set(" ".join(lines).split()) for module, lines in found.items()}
@@ -39,19 +39,19 @@ def by_name() -> dict[str, str]:
 
 
 def since(name: str) -> str:
-    """Return the version of a name; "" for one that is not public, and for a member that came with its class."""
+    """Return the version of a name; "" for a private name, and for a member that was added with its class."""
     found = by_name().get(name, "")
     return "" if found == by_name().get(name.rpartition(".")[0]) else found
 
 
 def add(app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
-    """Put the version below a docstring."""
+    """Add the version below a docstring."""
     del app, what, value, options
     if version := since(name):
         lines += ["", f".. versionadded:: {version}", ""]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect this to Sphinx, behind what reads docstrings."""
+    """Connect this to Sphinx, after the extensions that read docstrings."""
     app.connect("autodoc-process-docstring", add, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

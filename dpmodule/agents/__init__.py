@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compat import lazy
+from .._core import lazy
 
 _LATER = {
     "agent": "Agent class2str create_agent create_agent_from_shared create_agents_from_shared str2class",

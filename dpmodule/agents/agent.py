@@ -1,4 +1,4 @@
-"""`Agent`, its options, and how agents and tasks are created from names and saved files.
+"""`Agent`, its options, and the creation of agents and tasks from names and saved files.
 
 Source: ParlAI of 2018 (Miller et al., "ParlAI: A Dialog Research Software Platform", EMNLP 2017).
 """
@@ -19,10 +19,10 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from .._files import read_committed
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import read_settled
 
-_NAMES = (
+_KNOWN_OPTIONS = (
     "batch_sort",
     "batchsize",
     "cands_datafile",
@@ -38,55 +38,57 @@ _NAMES = (
     "numthreads",
     "on_bad_line",
 )
-"""Options by which worlds and teachers run differently, and which a program does not use for something else."""
+"""Options of worlds and teachers."""
 
-_NEAR = 0.85
+_CUTOFF = 0.85
 
 
-def check_names(opt: Mapping[str, Any], names: Collection[str] = _NAMES) -> None:
+def check_names(opt: Mapping[str, Any], names: Collection[str] = _KNOWN_OPTIONS) -> None:
     """Refuse options whose names differ from known ones only in case, ``_`` and ``-``; warn of others that are close.
 
-    An option that is there under its right name, too, may have a neighbour of any name.
+    An option with a similar name is accepted if the right one is also given.
 
     Args:
-        names: those that are known (default: those of worlds and teachers).
+        names: the known options (default: those of worlds and teachers).
     """
-    missing = {_letters(name): name for name in names if name not in opt}
+    missing = {_normalized(name): name for name in names if name not in opt}
     for name in (name for name in opt if name not in names):
-        letters = _letters(str(name))
+        letters = _normalized(str(name))
         if letters in missing:
             raise ArgumentError(
-                f"there is no option {name!r}; did you mean {missing[letters]!r}? An option of your own needs another "
-                "name"
+                f"there is no option {name!r}; did you mean {missing[letters]!r}? "
+                "Give an option of your own another name"
             )
-        for near in difflib.get_close_matches(letters, missing, 1, _NEAR):
+        for near in difflib.get_close_matches(letters, missing, 1, _CUTOFF):
             warnings.warn(
-                f"opt has {name!r}, which nothing here reads; did you mean {missing[near]!r}?",
+                f"opt has the unknown option {name!r}; did you mean {missing[near]!r}?",
                 stacklevel=3,
             )
 
 
-def _letters(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def whole(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1) -> int:
-    """Return an option that is a whole number.
+def int_option(opt: Mapping[str, Any], name: str, default: int | None, least: int = 1) -> int:
+    """Return an integer option.
 
     Args:
-        default: what an option that is missing or None is; None: there has to be one.
+        default: its value if it is missing or None; None: the option is required.
     """
     number = default if opt.get(name) is None else opt[name]
     if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise ArgumentError(f"{name} is {number!r}, expected a whole number from {least}")
+        raise ArgumentError(f"{name} is {number!r}, expected an integer from {least}")
     return number
 
 
-def real(opt: Mapping[str, Any], name: str, default: float, least: float, below: float = math.inf) -> float:
-    """Return an option that is a number.
+def float_option(
+    opt: Mapping[str, Any], name: str, default: float, least: float, below: float = math.inf
+) -> float:
+    """Return a float option.
 
     Args:
-        default: what an option that is missing or None is.
+        default: its value if it is missing or None.
     """
     number = opt.get(name)
     if number is None:
@@ -123,7 +125,7 @@ RUN_OPTIONS = frozenset(
         "threadindex",
     }
 )
-"""Options of a run, which are not saved with what it learned."""
+"""Options of a run, which are not saved with the agent."""
 
 
 def options_file(model_file: str) -> str:
@@ -136,32 +138,32 @@ def dictionary_file(model_file: str) -> str:
     return f"{model_file}.dict"
 
 
-def packed_options(opt: Mapping[str, Any]) -> bytes:
-    """Return options as the content of a file; those of the run, and what JSON has no form for, are left out."""
-    kept = {key: value for key, value in opt.items() if key not in RUN_OPTIONS and _is_plain(value)}
+def dump_options(opt: Mapping[str, Any]) -> bytes:
+    """Return options as JSON, without those of the run and values that JSON cannot represent."""
+    kept = {key: value for key, value in opt.items() if key not in RUN_OPTIONS and _is_json(value)}
     return json.dumps(kept, indent=1, sort_keys=True).encode() + b"\n"
 
 
-def _is_plain(value: Any) -> bool:
+def _is_json(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(each) for key, each in value.items())
+        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
+        return all(map(_is_json, value))
     return value is None or isinstance(value, (bool, int, float, str))
 
 
 def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the options of a file."""
-    data = read_settled(path)
+    data = read_committed(path)
     try:
-        found = json.loads(data)
+        options = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{os.fspath(path)}: no options in JSON: {error}") from error
-    if not isinstance(found, dict):
+        raise FileFormatError(f"{os.fspath(path)}: not a JSON file of options: {error}") from error
+    if not isinstance(options, dict):
         raise FileFormatError(
-            f"{os.fspath(path)}: {type(found).__name__} in JSON, expected an object with options"
+            f"{os.fspath(path)}: the JSON value is a {type(options).__name__}, expected an object with options"
         )
-    return found
+    return options
 
 
 AGENTS: Mapping[str, str] = MappingProxyType(
@@ -174,7 +176,7 @@ AGENTS: Mapping[str, str] = MappingProxyType(
         "starspace": "dpmodule.agents.starspace:StarspaceAgent",
     }
 )
-"""Agents that are ready, by the name that ``--model`` takes."""
+"""Built-in agents by their name for ``--model``."""
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -184,36 +186,36 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "reverse": "dpmodule.agents.tasks:ReverseTeacher",
     }
 )
-"""Tasks that are ready, by the name that ``--task`` takes."""
+"""Built-in tasks by their name for ``--task``."""
 
-_OWN = "dpmodule.agents"
+_PACKAGE = "dpmodule.agents"
 _DEFAULT = "DefaultTeacher"
-"""The class of a module of tasks that is named alone."""
+"""Class of tasks if only a module is named."""
 
 
 def agent_class(spec: str, trusted: Collection[str | None] | None = None) -> tuple[Any, str]:
-    """Return the class of agents that a name means, and the arguments after the name.
+    """Return the agent class of a name, and the arguments after the name.
 
     Args:
-        spec: the name of an agent that is ready, or ``package.module:Class``, either with ``:arguments`` behind it.
-        trusted: modules that may be imported besides our own; None: any. For names that come from a file.
+        spec: the name of a built-in agent or ``package.module:Class``, optionally followed by ``:arguments``.
+        trusted: modules that may be imported in addition to this package, for names from a file; None: any.
     """
-    return _find("model", spec, AGENTS, trusted)
+    return _resolve("model", spec, AGENTS, trusted)
 
 
 def task_class(spec: str) -> tuple[Any, str]:
-    """Return the class of teachers that a name means, and the arguments after the name; see `agent_class`.
+    """Return the teacher class of a name, and the arguments after the name; see `agent_class`.
 
     A module alone means its class ``DefaultTeacher``.
     """
-    return _find("task", spec, TASKS, None)
+    return _resolve("task", spec, TASKS, None)
 
 
-def teacher_of(opt: Mapping[str, Any], task: str) -> Any:
+def create_teacher(opt: Mapping[str, Any], task: str) -> Any:
     """Return the teacher of a task.
 
     Args:
-        opt: options; the teacher gets the name of the task, and the arguments after it as ``task_arguments``.
+        opt: options; ``task`` and ``task_arguments`` are set from the name.
     """
     kind, arguments = task_class(task)
     return kind({**opt, "task": task, "task_arguments": arguments})
@@ -226,12 +228,12 @@ def str2class(value: str) -> Any:
         value: the text.
 
     Raises:
-        ArgumentError: there is none.
+        ArgumentError: there is no such class.
     """
     module, _, name = value.partition(":")
     if not name:
-        raise ArgumentError(f"str2class: {value!r} names no class, expected package.module:Class")
-    return _imported("str2class", module, name)
+        raise ArgumentError(f"str2class: {value!r} does not name a class, expected package.module:Class")
+    return _import_class("str2class", module, name)
 
 
 def class2str(value: type) -> str:
@@ -239,13 +241,13 @@ def class2str(value: type) -> str:
     return f"{value.__module__}:{value.__qualname__}"
 
 
-def module_named(spec: str | None) -> str | None:
-    """Return the module that a name has in front, None where it is the name of something ready."""
+def module_of(spec: str | None) -> str | None:
+    """Return the module of a name such as ``package.module:Class``, None for a built-in name."""
     head = (spec or "").partition(":")[0].strip()
     return None if not head or head in AGENTS or head in TASKS else head
 
 
-def _find(
+def _resolve(
     option: str, spec: str, ready: Mapping[str, str], trusted: Collection[str | None] | None
 ) -> tuple[Any, str]:
     if not isinstance(spec, str) or not spec.strip():
@@ -259,40 +261,40 @@ def _find(
             name = _DEFAULT
         path = f"{head}:{name}"
         if not name:
-            raise _unknown(option, spec, ready)
+            raise _unknown_name_error(option, spec, ready)
     module, _, name = path.partition(":")
-    is_own = module == _OWN or module.startswith(f"{_OWN}.")
+    is_own = module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
     if trusted is not None and not is_own and module not in trusted:
         raise ArgumentError(
-            f"{option}: the saved options name {path!r}, whose module is not imported because a file says so; "
-            f'if you trust it, name it, too: opt["{option}"] = {path!r}'
+            f"{option}: the saved options name {path!r}; modules that only a file names are not imported. "
+            f'If you trust the file, set opt["{option}"] = {path!r}'
         )
-    return _imported(option, module, name), arguments
+    return _import_class(option, module, name), arguments
 
 
-def _imported(option: str, module: str, name: str) -> Any:
+def _import_class(option: str, module: str, name: str) -> Any:
     try:
-        found = getattr(importlib.import_module(module), name)
+        cls = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise  # it is there, and imports something that is not
+            raise  # the module exists, but one of its own imports is missing
         raise ArgumentError(
             f"{option}: there is no module {module!r}; expected package.module:Class, importable from here"
         ) from error
     except AttributeError as error:
         raise ArgumentError(f"{option}: the module {module!r} has no {name!r}") from error
-    if not isinstance(found, type):
-        raise ArgumentError(f"{option}: {module}:{name} is of type {type(found).__name__}, expected a class")
-    return found
+    if not isinstance(cls, type):
+        raise ArgumentError(f"{option}: {module}:{name} is of type {type(cls).__name__}, expected a class")
+    return cls
 
 
 def _is_module(name: str) -> bool:
-    with suppress(ImportError, ValueError):  # a package of its path is missing, or it is not a name
+    with suppress(ImportError, ValueError):  # a parent package is missing, or the name is not valid
         return name in sys.modules or importlib.util.find_spec(name) is not None
     return False
 
 
-def _unknown(option: str, spec: str, ready: Mapping[str, str]) -> ArgumentError:
+def _unknown_name_error(option: str, spec: str, ready: Mapping[str, str]) -> ArgumentError:
     close = difflib.get_close_matches(spec.partition(":")[0], ready, 1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return ArgumentError(
@@ -301,20 +303,19 @@ def _unknown(option: str, spec: str, ready: Mapping[str, str]) -> ArgumentError:
 
 
 class Agent:
-    """Something that observes what others say, and says something itself.
+    """A participant of a world: it observes the messages of others and acts with messages of its own.
 
     A message is a dict: ``text``, ``labels`` or ``eval_labels``, ``label_candidates``, ``reward``, ``episode_done``,
-    ``id``, and whatever else both sides know; a reply may have ``text_candidates`` (best first) and ``metrics`` (a dict
-    of numbers, which the teacher's report averages).
+    ``id``, and any other fields that both sides know; a reply may have ``text_candidates`` (best first) and ``metrics``
+    (a dict of numbers, which the teacher's report averages).
 
-    A subclass for batches defines ``batch_act(observations)``: it gets what `observe` of each row's copy returned, and
-    returns a list with one reply for each. It is called on the original instance, and `act` is not, while the batch
-    size is above 1, unless the attribute ``use_batch_act`` is False. It is not defined here: an agent without it acts
-    copy by copy.
+    A subclass for batches defines ``batch_act(observations)``: it takes the results of `observe` of each row's copy and
+    returns a list of replies. If the batch size is above 1, it is called on the original instance in place of `act`,
+    unless the attribute ``use_batch_act`` is False. An agent without it acts copy by copy.
 
     Args:
-        opt: options, a dict; a deep copy of them is kept as `opt`.
-        shared: what `share` of another instance returned, for a copy of that; None for an original.
+        opt: options, a dict; `opt` is a deep copy.
+        shared: the result of `share` of another instance, to make a copy of it; None for an original.
 
     Example:
         >>> class Parrot(Agent):
@@ -328,7 +329,7 @@ class Agent:
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
-        # a subclass may have set them before, as in ParlAI
+        # a subclass may already have set them, as in ParlAI
         if not hasattr(self, "id"):
             self.id = "agent"
         if not hasattr(self, "opt"):
@@ -336,7 +337,7 @@ class Agent:
         self.observation: Any = None
 
     def observe(self, observation: Any) -> Any:
-        """Take what another agent said; return it, changed or not: that is what `batch_act` gets.
+        """Observe the message of another agent, and return it, possibly changed, for `batch_act`.
 
         Args:
             observation: the message of the other agent, a mapping with keys such as ``text`` and
@@ -350,11 +351,11 @@ class Agent:
         return {"id": self.getID(), "text": "hello, teacher!"}
 
     def getID(self) -> str:
-        """Return what this agent is called in its messages."""
+        """Return the name of this agent in its messages."""
         return self.id
 
     def epoch_done(self) -> bool:
-        """Say whether all examples have been seen; a teacher knows."""
+        """Return True if all examples have been seen; a teacher overrides this."""
         return False
 
     def reset(self) -> None:
@@ -362,59 +363,59 @@ class Agent:
         self.observation = None
 
     def reset_metrics(self) -> None:
-        """Begin to count anew; there is nothing to count here."""
+        """Reset all counts; does nothing by default."""
 
     def save(self, path: str | None = None) -> None:
-        """Write what has been learned to a file; there is nothing to write here.
+        """Save the agent to a file; does nothing by default.
 
         Args:
-            path: where to write; None for the place that the options name.
+            path: path of the file; None: ``model_file`` of the options.
         """
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy of this agent is made of; a subclass adds to what ``super().share()`` returns.
+        """Return the state for a copy of this agent; a subclass extends the dict of ``super().share()``.
 
-        The same function serves the rows of a batch and the workers of Hogwild training.
+        Rows of a batch and workers of Hogwild training are both made of it.
         """
         return {"class": type(self), "opt": self.opt}
 
     def shutdown(self) -> None:
-        """Let go of what has to be closed; there is nothing here."""
+        """Release resources; does nothing by default."""
 
 
 def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> Any:
     """Return the agent that options name.
 
-    Where ``opt["model_file"]`` has been saved, the options in the file beside it (``.opt``) count more than `opt`, and
-    ``opt["override"]``, a dict, more than these. Options of a run, such as ``task``, are not read from there.
+    If ``opt["model_file"]`` has been saved, the options in its ``.opt`` file override `opt`, and ``opt["override"]``, a
+    dict, overrides both. Options of a run, such as ``task``, are not read from the file.
 
     Args:
-        opt: options; ``model`` is the name of an agent that is ready, such as ``"repeat_label"``, or
-            ``"package.module:Class"``; what follows another colon is its option ``model_arguments``.
-        requireModelExists: refuse a model file that has not been saved.
+        opt: options; ``model`` is the name of a built-in agent, such as ``"repeat_label"``, or
+            ``"package.module:Class"``; the text after another colon becomes its option ``model_arguments``.
+        requireModelExists: raise FileError if the model file has not been saved.
 
     Raises:
-        ArgumentError: no agent is named, there is none of the name, the saved options name one in a module that is
-            neither ours nor named in `opt`, too, or the name of an option is misspelt.
-        FileError: the model file has not been saved, and that is required, or no agent is named to make one.
-        FileFormatError: the saved options are no JSON.
+        ArgumentError: no agent is named, the name is unknown, the saved options name an untrusted module, or the name
+            of an option is misspelt.
+        FileError: the model file has not been saved, and `requireModelExists` is set or no agent is named.
+        FileFormatError: the saved options are not JSON.
     """
     check_names(opt)
     merged, trusted = dict(opt), None
     path = opt.get("model_file")
     if path and os.path.isfile(options_file(path)):
-        found = load_options(options_file(path))
-        # a task, too, names code
-        saved = {name: value for name, value in found.items() if name not in RUN_OPTIONS}
+        # a task also names code, so that options of a run are dropped
+        loaded = load_options(options_file(path))
+        saved = {name: value for name, value in loaded.items() if name not in RUN_OPTIONS}
         own = opt.get("override") or {}
-        trusted = [module_named(opt.get("model")), module_named(own.get("model"))]
+        trusted = [module_of(opt.get("model")), module_of(own.get("model"))]
         merged = {**merged, **saved, **own, "model_file": path}
     elif path and (requireModelExists or not opt.get("model")):
-        hint = "" if requireModelExists else "; correct model_file, or name the agent to make as model"
+        hint = "" if requireModelExists else "; correct model_file, or set model to create an agent"
         raise FileError(2, f"there is no saved model{hint}", options_file(path))
     if not merged.get("model"):
         raise ArgumentError(
-            "model is not set; name an agent, such as 'repeat_label' or 'package.module:Class' "
+            "model is not set; set it to an agent such as 'repeat_label' or 'package.module:Class' "
             '(opt["model"], --model)'
         )
     kind, arguments = agent_class(merged["model"], trusted)
@@ -423,10 +424,10 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
 
 
 def create_agent_from_shared(shared: Mapping[str, Any]) -> Any:
-    """Return a copy of an agent from what its `share` returned: of its class, with a deep copy of its options.
+    """Return a copy of an agent from the result of its `share`, with a deep copy of its options.
 
     Args:
-        shared: what `share` of the agent returned, with ``class`` and ``opt``.
+        shared: the result of `share`, with ``class`` and ``opt``.
     """
     return shared["class"](deepcopy(shared["opt"]), shared)
 
@@ -437,4 +438,4 @@ def create_agents_from_shared(shared: Iterable[Mapping[str, Any]]) -> list[Any]:
     Args:
         shared: one such mapping for each agent.
     """
-    return [create_agent_from_shared(each) for each in shared]
+    return [create_agent_from_shared(state) for state in shared]

@@ -13,22 +13,22 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .._files import read_committed, write_set
 from ..base import FileFormatError
-from ..files import read_settled, write_set
-from .agent import Agent, options_file, packed_options, whole
+from .agent import Agent, dump_options, int_option, options_file
 from .dictionary import DictionaryAgent
 
 Message = dict[str, Any]
-_NOTHING = "I don't know."
+_NO_ANSWER = "I don't know."
 
 
 class RepeatLabelAgent(Agent):
-    """Says one of the labels, which makes it right wherever it may see them.
+    """Answers with one of the labels, which is correct whenever labels are visible.
 
     Args:
-        opt: options; ``returnOneRandomAnswer`` (default True): one label, drawn at random, and not all in one text;
-            ``cantAnswerPercent``: how often it does not know, from 0 to 1 (default 0); ``cantAnswerMessage``: what it
-            says then.
+        opt: options; ``returnOneRandomAnswer`` (default True): reply with one random label, not with all of them in
+            one text; ``cantAnswerPercent``: share of questions that it does not answer, from 0 to 1 (default 0);
+            ``cantAnswerMessage``: its reply to those.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -36,7 +36,7 @@ class RepeatLabelAgent(Agent):
         self.id = "RepeatLabelAgent"
         self.returnOneRandomAnswer = bool(self.opt.get("returnOneRandomAnswer", True))
         self.cantAnswerPercent = float(self.opt.get("cantAnswerPercent", 0))
-        self.cantAnswerMessage = str(self.opt.get("cantAnswerMessage", _NOTHING))
+        self.cantAnswerMessage = str(self.opt.get("cantAnswerMessage", _NO_ANSWER))
 
     def act(self) -> Message:
         reply: Message = {"id": self.getID()}
@@ -51,7 +51,7 @@ class RepeatLabelAgent(Agent):
 
 
 class RepeatQueryAgent(Agent):
-    """Says what it was asked."""
+    """Repeats the question."""
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
@@ -63,10 +63,10 @@ class RepeatQueryAgent(Agent):
 
 
 class RandomCandidateAgent(Agent):
-    """Says one of the candidates, and ranks all of them at random.
+    """Answers with a random candidate, and ranks all of them at random.
 
     Args:
-        opt: options; it draws with Python's `random`.
+        opt: options; random numbers are those of Python's `random`.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -76,16 +76,16 @@ class RandomCandidateAgent(Agent):
     def act(self) -> Message:
         candidates = list((self.observation or {}).get("label_candidates") or ())
         if not candidates:
-            return {"id": self.getID(), "text": _NOTHING}
+            return {"id": self.getID(), "text": _NO_ANSWER}
         random.shuffle(candidates)
         return {"id": self.getID(), "text": candidates[0], "text_candidates": candidates}
 
 
-class _Index:
-    """Candidates by the words in them.
+class _TfIdfIndex:
+    """Inverted index of candidates.
 
     Args:
-        counts: how often each token comes, None: in how many of the candidates it does.
+        counts: number of occurrences of each token; None: the number of candidates that contain it.
     """
 
     def __init__(
@@ -100,46 +100,46 @@ class _Index:
         if counts is None:
             counts, total = Counter(token for bag in bags for token in bag), len(bags)
         self._counts, self._total = counts, total
-        self._places: dict[str, list[tuple[int, float]]] = {}
-        for place, bag in enumerate(bags):
+        self._postings: dict[str, list[tuple[int, float]]] = {}
+        for index, bag in enumerate(bags):
             for token, weight in self.weights(bag).items():
-                self._places.setdefault(token, []).append((place, weight))
+                self._postings.setdefault(token, []).append((index, weight))
 
     def weights(self, bag: Mapping[str, int]) -> dict[str, float]:
-        """Return a bag of words, weighted, of length 1."""
-        found = {
+        """Return the weights of a bag of words, normalized to length 1."""
+        weights = {
             token: count * math.log1p(self._total / (1 + self._counts.get(token, 0)))
             for token, count in bag.items()
         }
-        norm = math.sqrt(math.fsum(weight**2 for weight in found.values()))
-        return {token: weight / norm for token, weight in found.items()} if norm else found
+        norm = math.sqrt(math.fsum(weight**2 for weight in weights.values()))
+        return {token: weight / norm for token, weight in weights.items()} if norm else weights
 
     def ranked(self, bag: Mapping[str, int]) -> list[str]:
-        """Return the candidates, the one that is most like a question first, equal ones in their order."""
+        """Return the candidates by falling similarity to a question, ties in their order."""
         scores = [0.0] * len(self.candidates)
         for token, weight in self.weights(bag).items():
-            for place, other in self._places.get(token, ()):
-                scores[place] += weight * other
-        order = sorted(range(len(scores)), key=lambda place: -scores[place])
-        return [self.candidates[place] for place in order]
+            for index, other in self._postings.get(token, ()):
+                scores[index] += weight * other
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])
+        return [self.candidates[index] for index in order]
 
 
 class IrBaselineAgent(Agent):
-    """Answers with the candidate that is most like the question, and ranks all of them.
+    """Answers with the candidate that is most similar to the question, and ranks all of them.
 
-    Words that come often in the dictionary count less. In training it counts the words of questions and labels; where
-    nothing has been counted, a word counts less the more candidates it is in.
+    Frequent words of the dictionary have smaller weights. In training it counts the words of questions and labels; if
+    nothing has been counted, weights fall with the number of candidates that contain the word.
 
     Args:
-        opt: options; ``label_candidates_file``: a file with a candidate in each line, for questions without any;
-            ``history_size``: how many of the last texts of an episode are the question (default 1); ``model_file``:
-            where `save` writes, and where the dictionary comes from if ``dict_file`` does not say; see also
+        opt: options; ``label_candidates_file``: a file with a candidate in each line, for questions without candidates;
+            ``history_size``: number of last texts of an episode that make up the question (default 1); ``model_file``:
+            where `save` writes, and where the dictionary is read from without ``dict_file``; see also
             `DictionaryAgent`.
 
     Raises:
-        ArgumentError: an option is no such thing.
+        ArgumentError: an option has an invalid value.
         FileError: a file cannot be read.
-        FileFormatError: a file is no text.
+        FileFormatError: a file is not UTF-8 text.
 
     Example:
         >>> agent = IrBaselineAgent({"datatype": "valid"})
@@ -152,7 +152,7 @@ class IrBaselineAgent(Agent):
         super().__init__(opt, shared)
         self.id = "IrBaselineAgent"
         self._trains = str(self.opt.get("datatype") or "train").startswith("train")
-        self._history: deque[str] = deque(maxlen=whole(self.opt, "history_size", 1))
+        self._history: deque[str] = deque(maxlen=int_option(self.opt, "history_size", 1))
         model_file = self.opt.get("model_file")
         if model_file and not self.opt.get("dict_file"):
             self.opt["dict_file"] = f"{model_file}.dict"
@@ -161,12 +161,12 @@ class IrBaselineAgent(Agent):
             shared["fixed"] if shared else _lines(self.opt.get("label_candidates_file"))
         )
         self._total: list[int] = shared["total"] if shared else [self._counted()]
-        self._index: _Index | None = None
-        self._of: tuple[Any, int] = (None, -1)
+        self._index: _TfIdfIndex | None = None
+        self._indexed: tuple[Any, int] = (None, -1)
 
     @staticmethod
     def add_cmdline_args(argparser: Any) -> Any:
-        """Add its options to a parser, and return their group.
+        """Add the options to a parser, and return their group.
 
         Args:
             argparser: the `ParlaiParser`.
@@ -175,9 +175,11 @@ class IrBaselineAgent(Agent):
         group.add_argument(
             "--label-candidates-file",
             metavar="PATH",
-            help="a candidate in each line, for questions without any",
+            help="file with a candidate in each line, for questions without candidates",
         )
-        group.add_argument("--history-size", type=int, default=1, help="texts of a question (default: 1)")
+        group.add_argument(
+            "--history-size", type=int, default=1, help="number of texts in a question (default: 1)"
+        )
         DictionaryAgent.add_cmdline_args(argparser)
         return group
 
@@ -191,8 +193,8 @@ class IrBaselineAgent(Agent):
         if text := observation.get("text"):
             self._history.append(text)
         if self._trains:
-            for each in (text or "", *(observation.get("labels") or ())):
-                tokens = self.dictionary.tokenize(each)
+            for counted in (text or "", *(observation.get("labels") or ())):
+                tokens = self.dictionary.tokenize(counted)
                 self.dictionary.add_to_dict(tokens)
                 self._total[0] += len(tokens)
         return observation
@@ -202,7 +204,7 @@ class IrBaselineAgent(Agent):
         reply: dict[str, Any] = {"id": self.getID()}
         candidates = seen.get("label_candidates") or self._fixed
         if seen.get("text") is not None:
-            reply["text"] = _NOTHING
+            reply["text"] = _NO_ANSWER
             if candidates:
                 question = Counter(self.dictionary.tokenize("\n".join(self._history)))
                 reply["text_candidates"] = self._index_of(candidates).ranked(question)
@@ -211,13 +213,13 @@ class IrBaselineAgent(Agent):
             self._history.clear()
         return reply
 
-    def _index_of(self, candidates: Any) -> _Index:
-        """Return the index of candidates, the last one if they and the counts are the same."""
+    def _index_of(self, candidates: Any) -> _TfIdfIndex:
+        """Return the index of candidates; the last index is reused if candidates and counts are the same."""
         total = self._total[0]
-        if self._index is None or self._of[0] is not candidates or self._of[1] != total:
+        if self._index is None or self._indexed[0] is not candidates or self._indexed[1] != total:
             counts = self.dictionary.freqs() if total else None
-            self._index = _Index(tuple(candidates), self.dictionary.tokenize, counts, total)
-            self._of = candidates, total
+            self._index = _TfIdfIndex(tuple(candidates), self.dictionary.tokenize, counts, total)
+            self._indexed = candidates, total
         return self._index
 
     def reset(self) -> None:
@@ -232,7 +234,7 @@ class IrBaselineAgent(Agent):
         path = path or self.opt.get("model_file")
         if path:
             words = f"{path}.dict"
-            opt = packed_options({**self.opt, "dict_file": words})
+            opt = dump_options({**self.opt, "dict_file": words})
             write_set({options_file(path): opt, words: self.dictionary.packed()}, os.path.basename(path))
 
 
@@ -240,9 +242,9 @@ def _lines(path: str | None) -> Sequence[str]:
     if not path:
         return ()
     try:
-        text = read_settled(path).decode("utf-8-sig")
+        text = read_committed(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(
-            f"{path}: no UTF-8 at byte {error.start}; expected a candidate in each line"
+            f"{path}: not UTF-8 at byte {error.start}; expected a candidate in each line"
         ) from error
     return tuple(line.strip() for line in text.split("\n") if line.strip())

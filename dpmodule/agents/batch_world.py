@@ -1,4 +1,4 @@
-"""`BatchWorld` and `DynamicBatchWorld`: a copy of a world for each row of a batch, whose agents act together.
+"""`BatchWorld` and `DynamicBatchWorld`: a copy of a world for each row of a batch, with agents that act together.
 
 Source: ParlAI's dynamic batching of 2019; Morishita et al. (2017), see `examples`.
 """
@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import whole
+from .agent import int_option
 from .teachers import FixedDialogTeacher
 from .worlds import DialogPartnerWorld, MultiAgentDialogWorld, World, check_texts, validate
 
 
-class WorldOfCopies(World):
-    """A world whose copies of another one parley; what is asked about the task, the original answers."""
+class WorldWrapper(World):
+    """A world that runs copies of another world; questions about the task go to the original."""
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt)
@@ -45,10 +45,10 @@ class WorldOfCopies(World):
         self.world.save_agents()
 
     def _display(self, title: str, rows: Sequence[int]) -> str:
-        shown = [f"[--{title}--]"]
+        lines = [f"[--{title}--]"]
         for number in rows:
-            shown += [f"[batch world {number}:]", self.worlds[number].display()]
-        return "\n".join([*shown, "[--end of batch--]"])
+            lines += [f"[batch world {number}:]", self.worlds[number].display()]
+        return "\n".join([*lines, "[--end of batch--]"])
 
     def reset(self) -> None:
         self.world.reset()
@@ -61,86 +61,86 @@ class WorldOfCopies(World):
         self.world.shutdown()
 
 
-def row_of(world: World, index: int, **changes: Any) -> World:
+def row_copy(world: World, index: int, **changes: Any) -> World:
     """Return a copy of a world for a row of a batch.
 
     Args:
         index: number of the row.
     """
-    return copied_world(numbered(world.share(), {"batchindex": index, **changes}))
+    return world_from_shared(with_numbers(world.share(), {"batchindex": index, **changes}))
 
 
-def copied_world(shared: Mapping[str, Any]) -> World:
-    """Return a copy of a world from what its `share` returned."""
+def world_from_shared(shared: Mapping[str, Any]) -> World:
+    """Return a copy of a world from the result of its `share`."""
     return shared["world_class"](shared["opt"], None, shared)  # type: ignore[no-any-return]
 
 
-def numbered(shared: Any, numbers: Mapping[str, int]) -> Any:
-    """Return what a world shares with numbers in every dict of options and every agent's dict.
+def with_numbers(shared: Any, numbers: Mapping[str, int]) -> Any:
+    """Return shared state with numbers added to every dict of options and every agent's dict.
 
     Args:
         numbers: such as ``{"batchindex": 0}``.
     """
-    found = dict(shared)
-    found["opt"] = {**shared["opt"], **numbers}
-    if "world_class" in shared:  # an agent's own keys may have any name
+    state = dict(shared)
+    state["opt"] = {**shared["opt"], **numbers}
+    if "world_class" in shared:  # keys of an agent may have any name
         for key in ("agents", "worlds"):
             if key in shared:
-                found[key] = [numbered(each, numbers) for each in shared[key]]
-    return {**found, **numbers}
+                state[key] = [with_numbers(part, numbers) for part in shared[key]]
+    return {**state, **numbers}
 
 
-def batch_of_replies(agent: Any, observations: Any, count: int) -> Sequence[Any]:
-    """Return what the `batch_act` of an agent says, a message for each row.
+def batch_replies(agent: Any, observations: Any, count: int) -> Sequence[Any]:
+    """Return the messages of an agent's `batch_act`, one for each row.
 
     Args:
-        count: how many rows there are; of more messages the first ones count.
+        count: number of rows; further messages are dropped.
     """
     acts = agent.batch_act(observations)
     length = len(acts) if isinstance(acts, (list, tuple)) else None
     if length is None or length < count:
-        said = f"something of type {type(acts).__name__}" if length is None else f"{length} messages"
+        returned = f"something of type {type(acts).__name__}" if length is None else f"{length} messages"
         raise ArgumentError(
-            f"batch_act of agent {agent.getID()!r} ({type(agent).__name__}) returned {said} for {count} rows; it has "
-            "to return a list with one message for each row, also for rows whose observation has no text"
+            f"batch_act of agent {agent.getID()!r} ({type(agent).__name__}) returned {returned} for {count} rows; it "
+            "must return a list with one message for each row, including rows whose observation has no text"
         )
     return acts if length == count else acts[:count]  # type: ignore[no-any-return]
 
 
 def has_batch_act(agent: Any) -> bool:
-    """Say whether an agent acts for all rows at once."""
+    """Return True if an agent acts for all rows together."""
     return hasattr(agent, "batch_act") and bool(getattr(agent, "use_batch_act", True))
 
 
-def silent(agent: Any, row: int) -> ArgumentError:
+def observed_none_error(agent: Any, row: int) -> ArgumentError:
     """Return the error for a copy whose `observe` returned None."""
     return ArgumentError(
         f"observe of agent {agent.getID()!r} ({type(agent).__name__}) returned None in row {row}; agents should return "
-        "what they observed"
+        "their observation"
     )
 
 
 _DICT = frozenset({dict})
 _PLAIN = (DialogPartnerWorld, MultiAgentDialogWorld)
-"""Worlds whose agents are always the same, and speak to each other directly."""
+"""Worlds with fixed agents that speak to each other directly."""
 
 
-class BatchWorld(WorldOfCopies):
-    """Rows of a batch, each of which is a copy of a world, made of what that shares.
+class BatchWorld(WorldWrapper):
+    """A batch of copies of a world, one for each row.
 
-    One `parley` is one example for every row. The agents act in turn: `batch_act` of the *original* agent if it has
-    one and its attribute ``use_batch_act`` is not False, else `act` of each row's copy. Every other agent's copies
-    then observe what was said in their rows, and what their `observe` returns is what `batch_act` gets.
+    One `parley` is one example for every row. The agents act in turn: by `batch_act` of the *original* agent if it is
+    defined and the attribute ``use_batch_act`` is not False, else by `act` of each row's copy. The copies of every
+    other agent then observe the messages of their rows; the results of `observe` are the input of `batch_act`.
 
     Args:
         opt: options; ``batchsize``: number of rows.
 
     Attributes:
         world: the original world.
-        worlds: the rows; ``batchindex`` in the options of all that is in them tells their number.
+        worlds: the rows; ``batchindex`` in the options of their agents is the number of the row.
 
     Raises:
-        ArgumentError: the batch size is no whole number from 1, or an agent breaks the rules above.
+        ArgumentError: the batch size is not an integer from 1, or an agent breaks the rules above.
 
     Example:
         >>> from dpmodule.agents import RepeatLabelAgent, create_task_world
@@ -153,19 +153,19 @@ class BatchWorld(WorldOfCopies):
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt, world)
-        self.worlds = [row_of(world, index) for index in range(whole(self.opt, "batchsize", 1))]
+        self.worlds = [row_copy(world, index) for index in range(int_option(self.opt, "batchsize", 1))]
         count = len(world.get_agents())
         self.acts = [None] * count
         self.batch_observations: list[Any] = [None] * count
-        self._chooses = any(hasattr(row, "parley_init") for row in self.worlds)
-        # what never changes is looked up once: half of a trivial agent's time would go there
+        self._chooses_task = any(hasattr(row, "parley_init") for row in self.worlds)
+        # looked up once, since it never changes: for a trivial agent this is half of the time
         is_plain = all(type(row) in _PLAIN for row in self.worlds)
         self._columns = list(zip(*(row.get_agents() for row in self.worlds))) if is_plain else None
         self._row_acts = [row.get_acts() for row in self.worlds]
-        self._counted = [FixedDialogTeacher.observes_rows(column) for column in self._columns or ()]
+        self._observes_rows = [FixedDialogTeacher.observes_rows(column) for column in self._columns or ()]
 
     def parley(self) -> None:
-        if self._chooses:
+        if self._chooses_task:
             for row in self.worlds:
                 row.parley_init()  # type: ignore[attr-defined]
         observations = self.batch_observations
@@ -182,19 +182,19 @@ class BatchWorld(WorldOfCopies):
         self.update_counters()
 
     def batch_act(self, index: int, batch_observation: Sequence[Any] | None) -> Sequence[Any]:
-        """Return what an agent says in every row.
+        """Return the messages of an agent for all rows.
 
         Args:
-            batch_observation: what its copies' `observe` returned.
+            batch_observation: results of `observe` of its copies.
 
         Raises:
-            ArgumentError: it returned another number of messages than there are rows, or something else than messages.
+            ArgumentError: the agent returned fewer messages than there are rows, or something else than messages.
         """
         agent = self.world.get_agents()[index]
         if has_batch_act(agent):
-            acts = batch_of_replies(agent, batch_observation, len(self.worlds))
+            acts = batch_replies(agent, batch_observation, len(self.worlds))
         else:
-            acts = [each.act() for each in self._copies(index)]
+            acts = [copy.act() for copy in self._copies(index)]
         if set(map(type, acts)) != _DICT:
             for number, act in enumerate(acts):
                 validate(act, agent, number)
@@ -202,7 +202,7 @@ class BatchWorld(WorldOfCopies):
         return acts
 
     def _keep(self, index: int, acts: Sequence[Any]) -> None:
-        """Let every row know what was said in it."""
+        """Store the messages in their rows."""
         if self._columns is not None:
             for kept, act in zip(self._row_acts, acts):
                 kept[index] = act
@@ -213,14 +213,14 @@ class BatchWorld(WorldOfCopies):
                 row.execute(row.get_agents()[index], act)
 
     def batch_observe(self, index: int, batch_actions: Sequence[Any], index_acting: int) -> list[Any] | None:
-        """Let an agent's copies observe what another one said in every row.
+        """Let the copies of an agent observe the messages of another agent, row by row.
 
         Args:
-            batch_actions: what was said.
-            index_acting: number of the agent that said it.
+            batch_actions: the messages, one for each row.
+            index_acting: number of the acting agent.
 
         Returns:
-            What their `observe` returned; None for the agent that spoke, unless the world has a word in it.
+            Results of `observe`; None for the acting agent, unless the world defines `observe`.
 
         Raises:
             ArgumentError: an `observe` returned None.
@@ -229,30 +229,30 @@ class BatchWorld(WorldOfCopies):
         if self._columns is not None:
             if index == index_acting:
                 return None
-            if self._counted[index]:
+            if self._observes_rows[index]:
                 FixedDialogTeacher.observe_rows(copies, batch_actions)
                 return list(batch_actions)
             seen = [agent.observe(act) for agent, act in zip(copies, batch_actions)]
             if type(None) in set(map(type, seen)):
-                raise silent(copies[seen.index(None)], seen.index(None))
+                raise observed_none_error(copies[seen.index(None)], seen.index(None))
             return seen
         return self._observe_through(copies, batch_actions, index == index_acting)
 
     def _observe_through(
         self, copies: Sequence[Any], batch_actions: Sequence[Any], is_own: bool
     ) -> list[Any] | None:
-        """Let agents observe what their worlds, which may have an `observe` of their own, let through."""
+        """Let agents observe messages as their worlds show them, which may define an `observe`."""
         seen: list[Any] = []
         for number, (row, agent, act) in enumerate(zip(self.worlds, copies, batch_actions)):
-            through = getattr(row, "observe", None)
-            if through is None and is_own:
+            observe = getattr(row, "observe", None)
+            if observe is None and is_own:
                 return None
-            shown = act if through is None else through(agent, act)
-            found = None if shown is None else agent.observe(shown)
-            if shown is not None and found is None:
-                raise silent(agent, number)
-            seen.append(found)
-        return None if is_own and not any(each is not None for each in seen) else seen
+            shown = act if observe is None else observe(agent, act)
+            observation = None if shown is None else agent.observe(shown)
+            if shown is not None and observation is None:
+                raise observed_none_error(agent, number)
+            seen.append(observation)
+        return None if is_own and not any(observation is not None for observation in seen) else seen
 
     def _copies(self, index: int) -> Sequence[Any]:
         if self._columns is not None:
@@ -283,11 +283,11 @@ def _is_sorted(world: World) -> bool:
 
 
 _BUFFER = 256
-_NO_EXAMPLE = frozenset({"episode_done", "id"})
+_EMPTY_KEYS = frozenset({"episode_done", "id"})
 
 
-class _Waiting:
-    """What a row's agent has observed and not answered yet."""
+class _PendingObservation:
+    """An observation of a row that has not been answered yet."""
 
     __slots__ = ("age", "observation", "row", "tokens")
 
@@ -295,18 +295,18 @@ class _Waiting:
         self.row, self.observation, self.tokens, self.age = row, observation, tokens, age
 
 
-class DynamicBatchWorld(WorldOfCopies):
-    """Rows, each of which is a copy of a world, that are answered in batches up to a number of tokens.
+class DynamicBatchWorld(WorldWrapper):
+    """Copies of a world that are answered in batches up to a number of tokens.
 
-    In every row a teacher asks, and its agent's copy observes the question. Observations wait, sorted by length. One
-    `parley` answers the batch that has the oldest of them in it, fits into the budget, and has the most tokens that are
-    no padding; a question that is too long for the budget is a batch of its own. `batch_act` of the original agent
-    answers, or `act` of the copies, as in `BatchWorld`.
+    In every row a teacher asks, and the copy of the agent observes the question. Pending observations are sorted by
+    length. One `parley` answers the batch that contains the oldest one, fits into the budget, and has the most tokens
+    that are not padding; a question that is too long for the budget is a batch of its own. Replies come from
+    `batch_act` of the original agent, or from `act` of the copies, as in `BatchWorld`.
 
     Args:
-        opt: options; ``max_batch_tokens``: the budget: rows times the longest of them and 1, in tokens, of which a text
-            has one more than spaces; ``batchsize``: the most rows of a batch, if above 1; ``batch_buffer``: how many
-            rows there are, of which a batch takes some (default 256, and no more than episodes).
+        opt: options; ``max_batch_tokens``: the budget: rows * (longest text + 1) in tokens, where a text has one more
+            token than spaces; ``batchsize``: largest number of rows in a batch, if above 1; ``batch_buffer``: number
+            of rows that a batch is chosen from (default 256, and no more than episodes).
         world: the original world, of a teacher and one other agent.
 
     Attributes:
@@ -314,7 +314,7 @@ class DynamicBatchWorld(WorldOfCopies):
         worlds: the rows.
 
     Raises:
-        ArgumentError: an option is no whole number from 1, there are not two agents, or they break the rules.
+        ArgumentError: an option is not an integer from 1, there are not two agents, or they break the rules.
 
     Example:
         >>> from dpmodule.agents import RepeatLabelAgent, create_task_world
@@ -332,29 +332,29 @@ class DynamicBatchWorld(WorldOfCopies):
             raise ArgumentError(
                 f"world has {len(world.get_agents())} agents, expected two: a teacher and another"
             )
-        self._budget = whole(self.opt, "max_batch_tokens", None)
-        most = whole(self.opt, "batchsize", 1)
+        self._budget = int_option(self.opt, "max_batch_tokens", None)
+        most = int_option(self.opt, "batchsize", 1)
         self._most = most if most > 1 else self._budget
-        wanted = whole(self.opt, "batch_buffer", _BUFFER)
+        wanted = int_option(self.opt, "batch_buffer", _BUFFER)
         rows = max(min(wanted, world.num_episodes() or wanted), 1)
-        # a row asks for single examples, in the order of its episodes
-        self.worlds = [row_of(world, index, batch_sort=False) for index in range(rows)]
-        self._waiting: list[_Waiting] = []
+        # rows ask for single examples, in the order of their episodes
+        self.worlds = [row_copy(world, index, batch_sort=False) for index in range(rows)]
+        self._waiting: list[_PendingObservation] = []
         self._idle = list(range(rows))
         self._answered: list[int] = []
         self._asked = self._examples_seen = 0
 
     def parley(self) -> None:
-        self._ask()
-        batch = self._take()
-        self._answered = [each.row for each in batch]
+        self._ask_idle_rows()
+        batch = self._take_batch()
+        self._answered = [pending.row for pending in batch]
         if batch:
             self._answer(batch, self._replies(batch))
         self._examples_seen += len(batch)
         self.update_counters()
 
-    def _ask(self) -> None:
-        """Let teachers ask in the rows that are idle."""
+    def _ask_idle_rows(self) -> None:
+        """Let the teachers of idle rows ask."""
         idle, self._idle = self._idle, []
         for number in idle:
             row = self.worlds[number]
@@ -362,47 +362,47 @@ class DynamicBatchWorld(WorldOfCopies):
                 row.parley_init()
             teacher, student = row.get_agents()
             act = row.get_acts()[0] = validate(teacher.act(), teacher, number)
-            if _NO_EXAMPLE.issuperset(act):
+            if _EMPTY_KEYS.issuperset(act):
                 if not row.epoch_done():
                     self._idle.append(number)
                 continue
             seen = student.observe(act)
             if seen is None:
-                raise silent(student, number)
-            self._waiting.append(_Waiting(number, seen, _tokens(seen, act), self._asked))
+                raise observed_none_error(student, number)
+            self._waiting.append(_PendingObservation(number, seen, _tokens(seen, act), self._asked))
             self._asked += 1
-        self._waiting.sort(key=lambda each: each.tokens)
+        self._waiting.sort(key=lambda pending: pending.tokens)
 
-    def _take(self) -> list[_Waiting]:
-        """Return the next batch, and let it wait no more."""
+    def _take_batch(self) -> list[_PendingObservation]:
+        """Remove the next batch from the pending observations, and return it."""
         waiting = self._waiting
         if not waiting:
             return []
-        oldest = min(range(len(waiting)), key=lambda place: waiting[place].age)
-        lengths = [each.tokens for each in waiting]
+        oldest = min(range(len(waiting)), key=lambda index: waiting[index].age)
+        lengths = [pending.tokens for pending in waiting]
         first, end = best_window(lengths, oldest, self._budget, self._most)
         batch = waiting[first:end]
         del waiting[first:end]
         return batch
 
-    def _replies(self, batch: Sequence[_Waiting]) -> Sequence[Any]:
+    def _replies(self, batch: Sequence[_PendingObservation]) -> Sequence[Any]:
         agent = self.world.get_agents()[1]
         if not has_batch_act(agent):
-            return [self.worlds[each.row].get_agents()[1].act() for each in batch]
-        return batch_of_replies(agent, [each.observation for each in batch], len(batch))
+            return [self.worlds[pending.row].get_agents()[1].act() for pending in batch]
+        return batch_replies(agent, [pending.observation for pending in batch], len(batch))
 
-    def _answer(self, batch: Sequence[_Waiting], replies: Sequence[Any]) -> None:
+    def _answer(self, batch: Sequence[_PendingObservation], replies: Sequence[Any]) -> None:
         """Let the teachers observe the replies."""
         agent = self.world.get_agents()[1]
-        for each, reply in zip(batch, replies):
-            row = self.worlds[each.row]
-            row.get_acts()[1] = validate(reply, agent, each.row)
+        for pending, reply in zip(batch, replies):
+            row = self.worlds[pending.row]
+            row.get_acts()[1] = validate(reply, agent, pending.row)
             try:
                 row.get_agents()[0].observe(reply)
             except TypeError:
                 check_texts([reply], agent)
                 raise
-            self._idle.append(each.row)
+            self._idle.append(pending.row)
 
     def display(self) -> str:
         return self._display(f"batch of {len(self._answered)}", self._answered)
@@ -422,28 +422,28 @@ class DynamicBatchWorld(WorldOfCopies):
         self._idle, self._answered = list(range(len(self.worlds))), []
 
 
-def best_window(lengths: Sequence[int], place: int, budget: int, most: int) -> tuple[int, int]:
-    """Return which of sorted lengths make the fullest batch that has a certain one in it: the first, and the end.
+def best_window(lengths: Sequence[int], item: int, budget: int, most: int) -> tuple[int, int]:
+    """Return start and end of the slice of sorted lengths that makes the fullest batch with a given item.
 
     Args:
-        place: the one that has to be in it, even if it alone is too long.
-        budget: what the longest and 1, times their number, may be at most.
+        item: index of the item that the batch contains, even if it alone is too long.
+        budget: largest allowed value of (longest + 1) * rows.
 
     Example:
         >>> best_window([1, 1, 2, 5, 30], 2, 12, 100)
         (2, 4)
     """
     sums = [0, *itertools.accumulate(lengths)]
-    best, found = -1, (place, place + 1)
-    for end in range(place + 1, len(lengths) + 1):
+    best, window = -1, (item, item + 1)
+    for end in range(item + 1, len(lengths) + 1):
         rows = min(budget // (lengths[end - 1] + 1), most)
         first = max(end - rows, 0)
-        if first > place:
+        if first > item:
             break
         full = sums[end] - sums[first]
         if full > best:
-            best, found = full, (first, end)
-    return found
+            best, window = full, (first, end)
+    return window
 
 
 def _tokens(seen: Any, act: Mapping[str, Any]) -> int:

@@ -1,6 +1,6 @@
-"""Worlds and teachers of a task, or of several.
+"""Creating the worlds and teachers of one or several tasks.
 
-Source: ParlAI's of 2018.
+Source: ParlAI of 2018.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import check_names, create_agents_from_shared, teacher_of, whole
-from .batch_world import BatchWorld, DynamicBatchWorld, numbered
+from .agent import check_names, create_agents_from_shared, create_teacher, int_option
+from .batch_world import BatchWorld, DynamicBatchWorld, with_numbers
 from .hogwild_world import HogwildWorld
-from .metrics import aggregate_metrics, by_name
+from .metrics import aggregate_metrics, reports_by_name
 from .teachers import Teacher
 from .worlds import MultiWorld, World, create_task_world, next_task, task_names
 
@@ -20,32 +20,32 @@ Message = dict[str, Any]
 
 
 class MultiTaskTeacher(Teacher):
-    """Asks for one of several tasks, and chooses another one whenever an episode is done.
+    """A teacher of several tasks, which chooses a task whenever an episode is done.
 
-    In training the choice is drawn; elsewhere the tasks follow each other in turn, until all are done. A world with
-    this teacher keeps its agents while it changes the task; `MultiWorld` has a world for each.
+    In training the choice is random; otherwise the tasks take turns until all are done. A world with this teacher keeps
+    its agents when the task changes; `MultiWorld` has a world for each task.
 
     Args:
-        opt: options; ``task`` names the tasks, with commas between.
+        opt: options; ``task``: names of the tasks, separated by commas.
 
     Attributes:
         tasks: the teachers.
 
     Raises:
-        ArgumentError: no task is named, or there is none of a name.
+        ArgumentError: no task is named, or a name is unknown.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         if shared:
             numbers = {key: shared[key] for key in ("batchindex", "threadindex") if key in shared}
-            self.tasks = create_agents_from_shared(numbered(each, numbers) for each in shared["tasks"])
+            self.tasks = create_agents_from_shared(with_numbers(each, numbers) for each in shared["tasks"])
         else:
-            # sorted batches of one task leave no place for another
+            # sorted batches belong to one task
             single = {**self.opt, "batch_sort": False}
-            self.tasks = [teacher_of(single, name) for name in task_names(self.opt.get("task") or "")]
+            self.tasks = [create_teacher(single, name) for name in task_names(self.opt.get("task") or "")]
         if not self.tasks:
-            raise ArgumentError('task is not set; name several, with commas between (opt["task"], --task)')
+            raise ArgumentError('task is not set; name the tasks, separated by commas (opt["task"], --task)')
         self.random = (self.opt.get("datatype") or "train") == "train"
         self.new_task = True
         self.task_idx = -1
@@ -73,7 +73,7 @@ class MultiTaskTeacher(Teacher):
         return sum(task.num_episodes() or 0 for task in self.tasks)
 
     def report(self) -> dict[str, Any]:
-        return aggregate_metrics(by_name((task.getID(), task.report()) for task in self.tasks))
+        return aggregate_metrics(reports_by_name((task.getID(), task.report()) for task in self.tasks))
 
     def reset(self) -> None:
         super().reset()
@@ -102,39 +102,39 @@ class MultiTaskTeacher(Teacher):
 
 
 def create_task_agent_from_taskname(opt: Mapping[str, Any]) -> list[Any]:
-    """Return the teacher of the task that options name, in a list; a `MultiTaskTeacher` for several tasks.
+    """Return a list with the teacher of the task in the options; a `MultiTaskTeacher` for several tasks.
 
     Args:
-        opt: options; ``task``: a task, or several with commas between.
+        opt: options; ``task``: one or several tasks, separated by commas.
 
     Raises:
-        ArgumentError: no task is named, or there is none of a name.
+        ArgumentError: no task is named, or a name is unknown.
     """
     names = task_names(opt.get("task") or "")
-    return [teacher_of(opt, names[0]) if len(names) == 1 else MultiTaskTeacher(opt)]
+    return [create_teacher(opt, names[0]) if len(names) == 1 else MultiTaskTeacher(opt)]
 
 
 def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[World] | None = None) -> World:
-    """Return the world of a task, or of several, as the options ask for it.
+    """Return the world of one or several tasks, as the options describe it.
 
     With ``numthreads`` above 1 it is a `HogwildWorld`, whose workers have a `BatchWorld` each if ``batchsize`` is above
-    1; else a `DynamicBatchWorld` with ``max_batch_tokens``, a `BatchWorld` for such a batch size, or the plain world.
+    1. Otherwise it is a `DynamicBatchWorld` with ``max_batch_tokens``, a `BatchWorld` with ``batchsize`` above 1, or
+    the plain world.
 
     Args:
-        opt: options; ``task``: a task that is ready, such as ``"reverse"``, or ``"package.module:Class:arguments"``,
-            several with commas between.
+        opt: options; ``task``: built-in tasks such as ``"reverse"``, or ``"package.module:Class:arguments"``, separated
+            by commas.
         user_agents: an agent, or a list of them.
         default_world: the class of the plain worlds.
 
     Raises:
-        ArgumentError: no task is named, there is none of the name, a number is below 1, or the name of an option is
-            misspelt.
+        ArgumentError: no task is named, a name is unknown, a number is below 1, or the name of an option is misspelt.
     """
     check_names(opt)
     tasks = task_names(opt.get("task") or "")
     if not tasks:
-        raise ArgumentError('task is not set; name one, such as "reverse" (opt["task"], --task)')
-    workers, rows = whole(opt, "numthreads", 1), whole(opt, "batchsize", 1)
+        raise ArgumentError('task is not set; set it to a task such as "reverse" (opt["task"], --task)')
+    workers, rows = int_option(opt, "numthreads", 1), int_option(opt, "batchsize", 1)
     agents = list(user_agents) if isinstance(user_agents, (list, tuple)) else [user_agents]
     world: World
     if len(tasks) == 1:
@@ -145,8 +145,8 @@ def create_task(opt: Mapping[str, Any], user_agents: Any, default_world: type[Wo
     if workers > 1:
         if is_dynamic:
             raise ArgumentError(
-                f"max_batch_tokens is given with numthreads {workers}; Hogwild workers have batches of one size, so "
-                "give batchsize in its place, or numthreads 1"
+                f"max_batch_tokens is set with numthreads {workers}, but Hogwild workers have batches of a fixed size; "
+                "set batchsize instead, or numthreads to 1"
             )
         return HogwildWorld(opt, world)
     if is_dynamic:

@@ -1,6 +1,6 @@
 """`DialogTeacher`, and teachers that read dialogues from files.
 
-Source: ParlAI's teachers of 2018.
+Source: teachers of ParlAI, 2018.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Message = dict[str, Any]
 
 
 class DialogTeacher(FixedDialogTeacher):
-    """A teacher whose examples `setup_data` yields; a subclass defines that.
+    """A teacher whose examples come from `setup_data`, which a subclass defines.
 
-    With ``:stream`` in the data type it reads them as it goes, and keeps one episode and the next in memory. Each
-    Hogwild worker then reads the data for itself, and passes over the episodes that others take.
+    With ``:stream`` in the data type it reads examples on demand and keeps two episodes in memory. Each Hogwild worker
+    then reads the data on its own, and skips the episodes that other workers take.
 
     Args:
-        opt: options; ``datafile``: what `setup_data` is given (default: what follows the task's name).
+        opt: options; ``datafile``: argument of `setup_data` (default: the text after the name of the task).
 
     Raises:
-        ArgumentError: an option is no such thing, or an example, or one of its labels is not among its candidates.
+        ArgumentError: an option or an example is not valid, or a label is not among the candidates.
 
     Example:
         >>> class Sums(DialogTeacher):
@@ -50,24 +50,24 @@ class DialogTeacher(FixedDialogTeacher):
         if shared and ("batchindex" in shared or not self.stream):
             self.data = shared["data"]
         elif self.stream:
-            given = shared["data"].share() if shared else None
+            state = shared["data"].share() if shared else None
             cands = None if shared else self.label_candidates()
-            self.data = StreamDialogData(self.opt, self.setup_data, cands, given)
+            self.data = StreamDialogData(self.opt, self.setup_data, cands, state)
         else:
             self.data = DialogData(self.opt, self.setup_data, self.label_candidates())
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         """Yield examples, each with whether an episode begins with it.
 
-        An example is ``(text, labels, reward, candidates, image)``, the last ones of which may be missing or None, or a
-        message.
+        An example is a message or ``(text, labels, reward, candidates, image)``, where the last items may be missing or
+        None.
         """
-        raise NotImplementedError(f"{type(self).__name__} has to define setup_data(path)")
+        raise NotImplementedError(f"{type(self).__name__} must define setup_data(path)")
 
     def label_candidates(self) -> Iterable[str] | None:
-        """Return candidates of all examples that have none of their own; None: there are none.
+        """Return the candidates of examples without candidates; None: there are none.
 
-        Labels of an example that are not among them are added for that example.
+        Missing labels of an example are added to its candidates.
         """
         return None
 
@@ -109,10 +109,10 @@ class DialogTeacher(FixedDialogTeacher):
         super().shutdown()
 
     def file(self, path: Any) -> DialogFile:
-        """Return a file of dialogues to read, which knows what to do about malformed lines (``on_bad_line``).
+        """Return a `DialogFile`, with the option ``on_bad_line``.
 
         Args:
-            path: where the dialogues lie; the file stays open for further calls with the same path.
+            path: path of the file; further calls with the same path return the same object.
         """
         if self._file is None or self._file.path != str(path):
             self._file = DialogFile(path, self._on_bad_line, warns=not self._is_copy)
@@ -120,18 +120,18 @@ class DialogTeacher(FixedDialogTeacher):
 
 
 class FbDialogTeacher(DialogTeacher):
-    r"""A teacher with a file of numbered lines: ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``.
+    r"""A teacher of a file of numbered lines: ``number text<TAB>label|label<TAB>reward<TAB>candidate|candidate``.
 
-    See `DialogFile.numbered`. The reward is 0 where the file has none.
+    See `DialogFile.numbered`. The reward is 0 if the file has none.
 
     Args:
-        opt: options; ``datafile``: the file (default: what follows the task's name); ``cands_datafile``: a file
-            of candidates for all examples that have none of their own, see `load_cands`; ``cloze``: whether each
-            episode begins with the line "Fill in the blank in the last sentence."; ``on_bad_line``: ``"error"``
-            (default), or ``"skip"``, which leaves malformed lines out and warns of their number.
+        opt: options; ``datafile``: the file (default: the text after the name of the task); ``cands_datafile``: a file
+            of candidates for examples without candidates, see `load_cands`; ``cloze``: whether each episode begins with
+            the line "Fill in the blank in the last sentence."; ``on_bad_line``: ``"error"`` (default), or ``"skip"``
+            to skip malformed lines and warn of their number.
 
     Attributes:
-        cands: the candidates of `load_cands`.
+        cands: the result of `load_cands`.
 
     Raises:
         FileError: a file cannot be read.
@@ -161,13 +161,15 @@ class FbDialogTeacher(DialogTeacher):
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         for entry, begins in self.file(path).numbered(self.cloze):
             _, labels, reward = entry[:3]
-            if reward is None and (labels or not self.training):  # else there is nothing to learn from
+            if reward is None and (
+                labels or not self.training
+            ):  # otherwise the example has nothing to learn from
                 entry[2] = 0
             yield entry, begins
 
 
 class ParlAIDialogTeacher(DialogTeacher):
-    r"""A teacher with a file of named fields: ``text:...<TAB>labels:a|b<TAB>episode_done:True``.
+    r"""A teacher of a file of named fields: ``text:...<TAB>labels:a|b<TAB>episode_done:True``.
 
     See `DialogFile.fields`.
 
@@ -184,11 +186,11 @@ class ParlAIDialogTeacher(DialogTeacher):
 
 
 class ConversationTeacher(DialogTeacher):
-    """A teacher with a file of conversations, a JSON object in each line; see `DialogFile.conversations`.
+    """A teacher of a file of conversations, a JSON object in each line; see `DialogFile.conversations`.
 
     Args:
         opt: options; see `FbDialogTeacher`, and ``label_turns``: ``"both"`` (default): every turn is the label of the
-            one before it; ``"firstspeaker"`` or ``"secondspeaker"``: only what that one says is.
+            previous one; ``"firstspeaker"`` or ``"secondspeaker"``: only the turns of that speaker are labels.
 
     Raises:
         FileError: the file cannot be read.
@@ -207,7 +209,7 @@ class ConversationTeacher(DialogTeacher):
             "--label-turns",
             choices=["both", "firstspeaker", "secondspeaker"],
             default="both",
-            help="whose turns are labels (default: both)",
+            help="speaker whose turns are labels (default: both)",
         )
         return group
 

@@ -1,6 +1,6 @@
-"""`DictionaryAgent`: the words of dialogues with their numbers, counted, sorted and kept in a file.
+"""`DictionaryAgent`: tokens of dialogues with their indices and counts, which can be sorted and saved.
 
-Source: ParlAI's dictionary of 2018, whose files it reads, too.
+Source: the dictionary of ParlAI, 2018, whose files it also reads.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from .._files import read_committed, write_atomically
 from ..base import ArgumentError, FileFormatError
-from ..files import read_settled, write_atomically
 from .agent import Agent
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
-_MARKS = re.compile(r"([.,;:!?])")
+_PUNCTUATION = re.compile(r"([.,;:!?])")
 _ESCAPED = re.compile(r"\\([\\ntr])")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_MEANT = {text[1]: character for character, text in _ESCAPES.items()}
+_UNESCAPES = {text[1]: character for character, text in _ESCAPES.items()}
 _ESCAPE_TABLE = str.maketrans(_ESCAPES)
 
 _SPECIAL = (
@@ -30,15 +30,15 @@ _SPECIAL = (
     ("endtoken", "__END__"),
     ("unktoken", "__UNK__"),
 )
-_MOST = 1_000_000_003
-"""What the first special token counts; the others follow, so that they stay in front of all words."""
+_SPECIAL_COUNT = 1_000_000_003
+"""Count of the first special token; those of the others follow, so that they precede all words when sorted."""
 
 
 def find_ngrams(token_dict: Collection[str], text: Sequence[str], n: int) -> list[str]:
-    """Return tokens, those that are a known n-gram joined by blanks; longer n-grams go before shorter ones.
+    """Return tokens with known n-grams joined by spaces; longer n-grams take precedence.
 
     Args:
-        n: how many tokens an n-gram has at most.
+        n: largest number of tokens in an n-gram.
 
     Example:
         >>> find_ngrams({"new york", "in new"}, ["in", "new", "york", "city"], 2)
@@ -48,48 +48,47 @@ def find_ngrams(token_dict: Collection[str], text: Sequence[str], n: int) -> lis
     if n <= 1:
         return list(text)
     tokens: list[str] = []
-    start = place = 0
-    while place + n <= len(text):
-        ngram = " ".join(text[place : place + n])
+    start = index = 0
+    while index + n <= len(text):
+        ngram = " ".join(text[index : index + n])
         if ngram in token_dict:
-            tokens += [*find_ngrams(token_dict, text[start:place], n - 1), ngram]
-            start = place = place + n
+            tokens += [*find_ngrams(token_dict, text[start:index], n - 1), ngram]
+            start = index = index + n
         else:
-            place += 1
+            index += 1
     return tokens + find_ngrams(token_dict, text[start:], n - 1)
 
 
 class DictionaryAgent(Agent):
-    r"""Gives every token a number, counts how often it comes, and turns texts into numbers and back.
+    r"""Assigns an index to every token, counts tokens, and converts texts to indices and back.
 
-    The first four numbers are those of the special tokens: nothing (to fill up with), start, end and unknown. Words
-    follow as they come; `sort` puts them in the order of their counts and drops rare ones.
+    The first four indices are the special tokens: null (for padding), start, end and unknown. Words follow in order of
+    appearance; `sort` orders them by count and drops rare ones.
 
-    Copies use the same tables as their original. A subclass that defines ``name_tokenize(text)`` has a tokenizer of
-    that name.
+    Copies share the tables of the original. A subclass that defines ``name_tokenize(text)`` adds a tokenizer of that
+    name.
 
     Args:
-        opt: options, all of which may be left out: ``dict_file``: a file to read if it is there, and to write;
-            ``dict_minfreq``: how often a token has to have come to stay when sorted (default 0); ``dict_maxtokens``:
-            how many tokens stay, special ones among them (default -1: all); ``dict_lower``: whether texts are put in
-            lower case (default False); ``dict_tokenizer``: ``"re"``, words and punctuation marks (default),
-            ``"split"``, what lies between blanks of any kind, with ``. , ; : ! ?`` apart, or ``"space"``, between
-            single spaces; ``dict_max_ngram_size``: of how many tokens that came one after the other one is made if it
-            is in the dictionary (default -1: none is);
-            ``dict_nulltoken``, ``dict_starttoken``, ``dict_endtoken``, ``dict_unktoken``: special tokens, an empty text
-            for none (default: ``"__NULL__"``, ``"__START__"``, ``"__END__"``, ``"__UNK__"``); ``dict_textfields``: what
-            of a message counts, with commas (default ``"text,labels"``).
-        shared: of another dictionary, whose tables it uses.
+        opt: options, all optional: ``dict_file``: file to load if it exists, and to save to; ``dict_minfreq``: smallest
+            count of tokens that `sort` keeps (default 0); ``dict_maxtokens``: number of tokens that `sort` keeps,
+            including special ones (default -1: all); ``dict_lower``: whether to convert texts to lower case (default
+            False); ``dict_tokenizer``: ``"re"``, words and punctuation marks (default), ``"split"``, at whitespace and
+            around ``. , ; : ! ?``, or ``"space"``, at single spaces; ``dict_max_ngram_size``: largest number of tokens
+            that are joined if the n-gram is in the dictionary (default -1: none);
+            ``dict_nulltoken``, ``dict_starttoken``, ``dict_endtoken``, ``dict_unktoken``: special tokens, "" for none
+            (default: ``"__NULL__"``, ``"__START__"``, ``"__END__"``, ``"__UNK__"``); ``dict_textfields``: fields of a
+            message that are counted, separated by commas (default ``"text,labels"``).
+        shared: state of another dictionary, whose tables it uses.
 
     Attributes:
-        freq: how often each token came.
-        tok2ind: the number of each token.
-        ind2tok: the token of each number.
+        freq: count of each token.
+        tok2ind: index of each token.
+        ind2tok: token of each index.
 
     Raises:
-        ArgumentError: an option is no such thing.
+        ArgumentError: an option has an invalid value.
         FileError: the file cannot be read.
-        FileFormatError: the file is no dictionary.
+        FileFormatError: the file is not a dictionary.
 
     Example:
         >>> words = DictionaryAgent({"dict_lower": True})
@@ -107,27 +106,27 @@ class DictionaryAgent(Agent):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = "Dictionary"
-        special = [str(_given(self.opt.get(f"dict_{name}"), token)) for name, token in _SPECIAL]
+        special = [str(_or_default(self.opt.get(f"dict_{name}"), token)) for name, token in _SPECIAL]
         self.null_token, self.start_token, self.end_token, self.unk_token = special
-        self.minfreq = _whole(self.opt, "dict_minfreq", 0)
-        self.maxtokens = _whole(self.opt, "dict_maxtokens", -1)
+        self.minfreq = _int_option(self.opt, "dict_minfreq", 0)
+        self.maxtokens = _int_option(self.opt, "dict_maxtokens", -1)
         self.lower = bool(self.opt.get("dict_lower", False))
-        self.textfields = str(_given(self.opt.get("dict_textfields"), "text,labels")).split(",")
-        self.max_ngram_size = _whole(self.opt, "dict_max_ngram_size", -1)
+        self.textfields = str(_or_default(self.opt.get("dict_textfields"), "text,labels")).split(",")
+        self.max_ngram_size = _int_option(self.opt, "dict_max_ngram_size", -1)
         self._tokenize = self._tokenizer()
         self._has_changed, self._is_copy = False, shared is not None
         tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}, "revision": [0]}
-        # changes whenever tokens get new numbers; shared by all copies, None if the original does not share it
+        # incremented whenever tokens get new indices; shared by all copies, None if the original does not share it
         self._revision: list[int] | None = tables.get("revision")
         self.freq: dict[str, int] = tables["freq"]
         self.tok2ind: dict[str, int] = tables["tok2ind"]
         self.ind2tok: dict[int, str] = tables["ind2tok"]
         if shared:
             return
-        for place, token in enumerate(special):
+        for index, token in enumerate(special):
             if token:
                 self.add_token(token)
-                self.freq[token] = _MOST - place
+                self.freq[token] = _SPECIAL_COUNT - index
         path = self.opt.get("dict_file")
         if path and os.path.isfile(path):
             self.load(path)
@@ -143,24 +142,30 @@ class DictionaryAgent(Agent):
         group = argparser.add_argument_group("dictionary")
         group.add_argument("--dict-file", metavar="PATH", help="file of the dictionary")
         group.add_argument(
-            "--dict-minfreq", type=int, default=0, help="how often a token has to come to stay"
+            "--dict-minfreq", type=int, default=0, help="smallest count of tokens that are kept (default: 0)"
         )
         group.add_argument(
-            "--dict-maxtokens", type=int, default=-1, help="how many tokens stay; -1: all (default)"
+            "--dict-maxtokens", type=int, default=-1, help="number of tokens that are kept; -1: all (default)"
         )
-        group.add_argument("--dict-lower", type="bool", default=False, help="put texts in lower case")
+        group.add_argument("--dict-lower", type="bool", default=False, help="convert texts to lower case")
         group.add_argument(
             "-tok",
             "--dict-tokenizer",
             default="re",
             metavar="NAME",
-            help="how texts are split: re, split, space (default: re)",
+            help="tokenizer of texts: re, split, space (default: re)",
         )
         group.add_argument(
-            "--dict-max-ngram-size", type=int, default=-1, help="tokens of an n-gram; -1: none (default)"
+            "--dict-max-ngram-size",
+            type=int,
+            default=-1,
+            help="largest number of tokens in an n-gram; -1: no n-grams (default)",
         )
         group.add_argument(
-            "--dict-textfields", default="text,labels", metavar="NAMES", help="what of a message counts"
+            "--dict-textfields",
+            default="text,labels",
+            metavar="NAMES",
+            help="fields of a message that are counted",
         )
         for name, token in _SPECIAL:
             group.add_argument(f"--dict-{name}", default=token, metavar="TOKEN", help=f"default: {token}")
@@ -169,18 +174,18 @@ class DictionaryAgent(Agent):
     # tokens
 
     def __contains__(self, key: str | int) -> bool:
-        """Say whether a token, or a number, is in it."""
+        """Return True if a token or an index is in the dictionary."""
         return key in self.ind2tok if isinstance(key, int) else key in self.tok2ind
 
     def __getitem__(self, key: str | int) -> Any:
-        """Return the number of a token, or the token of a number; those of the unknown token for others."""
+        """Return the index of a token or the token of an index, with the unknown token for others."""
         if isinstance(key, str):
-            found = self.tok2ind.get(key)
-            return self.tok2ind.get(self.unk_token) if found is None else found
+            index = self.tok2ind.get(key)
+            return self.tok2ind.get(self.unk_token) if index is None else index
         return self.ind2tok.get(int(key), self.unk_token)
 
     def __setitem__(self, key: str, value: int) -> None:
-        """Set how often a token came, and add it if it is new."""
+        """Set the count of a token, and add it if it is new."""
         self.add_token(str(key))
         self.freq[str(key)] = int(value)
 
@@ -195,19 +200,19 @@ class DictionaryAgent(Agent):
         return self.tok2ind.keys()
 
     def freqs(self) -> dict[str, int]:
-        """Return how often each token came; special ones more often than any word."""
+        """Return the count of each token; those of special tokens are above all words."""
         return self.freq
 
     def max_freq(self) -> int:
-        """Return how often the most frequent word came, 0 where there is none."""
+        """Return the count of the most frequent word, 0 if there are no words."""
         special = {self.null_token, self.start_token, self.end_token, self.unk_token}
         return max((count for token, count in self.freq.items() if token not in special), default=0)
 
     def add_token(self, word: str) -> None:
-        """Give a token a number, if it has none.
+        """Assign an index to a token if it has none.
 
         Args:
-            word: the token; its count stays as it is.
+            word: the token; its count does not change.
         """
         if word not in self.tok2ind:
             number = len(self.tok2ind)
@@ -216,10 +221,10 @@ class DictionaryAgent(Agent):
             self._has_changed = True
 
     def add_to_dict(self, tokens: Iterable[str]) -> None:
-        """Add tokens, and count each.
+        """Add tokens and count them.
 
         Args:
-            tokens: what to count, each as often as it comes.
+            tokens: the tokens; duplicates count.
         """
         freq = self.freq
         for token in tokens:
@@ -228,14 +233,14 @@ class DictionaryAgent(Agent):
             self._has_changed = True
 
     def copy_dict(self, dictionary: DictionaryAgent) -> None:
-        """Take over what is in another dictionary, in place of what is in this one.
+        """Replace the content by that of another dictionary.
 
         Args:
-            dictionary: whose tokens, numbers and counts are taken.
+            dictionary: source of tokens, indices and counts.
         """
         for name in ("freq", "tok2ind", "ind2tok"):
             _replace(getattr(self, name), dict(getattr(dictionary, name)))
-        self._revise()
+        self._bump_revision()
         self._has_changed = True
 
     # texts
@@ -245,36 +250,36 @@ class DictionaryAgent(Agent):
         """Return the words and the punctuation marks of a text.
 
         Args:
-            text: what to cut up.
+            text: the text.
         """
         return _WORDS.findall(text)
 
     @staticmethod
     def split_tokenize(text: str) -> list[str]:
-        """Return what lies between blanks of any kind, and each of ``. , ; : ! ?`` by itself.
+        """Return the parts of a text between whitespace, with ``. , ; : ! ?`` as separate tokens.
 
         Args:
-            text: what to cut up.
+            text: the text.
         """
-        return _MARKS.sub(r" \1 ", text).split()
+        return _PUNCTUATION.sub(r" \1 ", text).split()
 
     @staticmethod
     def space_tokenize(text: str) -> list[str]:
-        """Return what lies between single spaces.
+        """Return the parts of a text between single spaces.
 
         Args:
-            text: what to cut up.
+            text: the text.
         """
         return text.split(" ")
 
     def _tokenizer(self) -> Callable[[str], list[str]]:
-        name = _given(self.opt.get("dict_tokenizer"), "re")
+        name = _or_default(self.opt.get("dict_tokenizer"), "re")
         tokenizer: Callable[[str], list[str]] | None = getattr(self, f"{name}_tokenize", None)
         if tokenizer is None:
-            names = [each.removesuffix("_tokenize") for each in dir(self) if each.endswith("_tokenize")]
+            names = [method.removesuffix("_tokenize") for method in dir(self) if method.endswith("_tokenize")]
             raise ArgumentError(
                 f"dict_tokenizer is {name!r}, expected one of {', '.join(filter(None, names))}; a subclass adds others "
-                "by methods NAME_tokenize(text)"
+                "as methods NAME_tokenize(text)"
             )
         return tokenizer
 
@@ -282,8 +287,8 @@ class DictionaryAgent(Agent):
         """Return the tokens of a text.
 
         Args:
-            text: what to cut up; put in lower case first if the options say so.
-            building: whether to leave n-grams apart, as for counting.
+            text: the text; ``dict_lower`` converts it to lower case first.
+            building: whether to leave n-grams separate, as for counting.
         """
         tokens = self._tokenize(text.lower() if self.lower else text)
         if building or self.max_ngram_size <= 1:
@@ -291,11 +296,11 @@ class DictionaryAgent(Agent):
         return find_ngrams(self.tok2ind, tokens, self.max_ngram_size)
 
     def txt2vec(self, text: str, vec_type: type = list) -> Any:
-        """Return the numbers of the tokens of a text; unknown ones are left out if there is no token for them.
+        """Return the indices of the tokens of a text; unknown tokens are dropped if there is no unknown token.
 
         Args:
-            text: what to cut into tokens.
-            vec_type: what to return: `list`, `tuple`, `set` or `numpy.ndarray`.
+            text: the text.
+            vec_type: type of the result: `list`, `tuple`, `set` or `numpy.ndarray`.
 
         Raises:
             ArgumentError: `vec_type` is another type.
@@ -313,21 +318,21 @@ class DictionaryAgent(Agent):
         return vec_type(numbers)
 
     def vec2txt(self, vector: Iterable[Any], delimiter: str = " ") -> str:
-        """Return the text of numbers.
+        """Return the text of indices.
 
         Args:
-            vector: whole numbers: a list, an array or a tensor of one axis.
-            delimiter: what stands between two tokens.
+            vector: integers: a list, an array or a tensor with one axis.
+            delimiter: separator of tokens.
         """
         numbers = vector.tolist() if hasattr(vector, "tolist") else vector
         return delimiter.join(self.ind2tok.get(int(number), self.unk_token) for number in numbers)
 
     def parse(self, txt_or_vec: Any, vec_type: type = list) -> Any:
-        """Return the numbers of a text, or the text of numbers.
+        """Return the indices of a text, or the text of indices.
 
         Args:
             txt_or_vec: a string, or integers, one for each token.
-            vec_type: what numbers are returned as; see `txt2vec`.
+            vec_type: type of the indices; see `txt2vec`.
         """
         return self.txt2vec(txt_or_vec, vec_type) if isinstance(txt_or_vec, str) else self.vec2txt(txt_or_vec)
 
@@ -353,10 +358,10 @@ class DictionaryAgent(Agent):
     # order and files
 
     def sort(self, trim: bool = True) -> list[tuple[str, int]]:
-        """Number the tokens anew, by falling count, equal ones by the alphabet; return them with their counts.
+        """Assign indices by falling count, ties in alphabetical order; return the tokens with their counts.
 
         Args:
-            trim: whether to drop tokens that came less often than `dict_minfreq`, and those behind `dict_maxtokens`.
+            trim: whether to drop tokens with counts below `dict_minfreq`, and those after the first `dict_maxtokens`.
         """
         pairs = sorted(self.freq.items(), key=lambda pair: (-pair[1], pair[0]))
         if trim:
@@ -364,25 +369,25 @@ class DictionaryAgent(Agent):
             pairs = pairs if self.maxtokens < 0 else pairs[: self.maxtokens]
         if [token for token, _ in pairs] != list(self.tok2ind):
             self._has_changed = True
-        self._set(pairs)
+        self._set_tokens(pairs)
         return pairs
 
-    def _set(self, pairs: Iterable[tuple[str, int]]) -> None:
-        """Put tokens in place of all there are; the tables stay the same objects, which copies hold."""
+    def _set_tokens(self, pairs: Iterable[tuple[str, int]]) -> None:
+        """Replace all tokens; the tables stay the same objects, since copies share them."""
         counts = dict(pairs)
         numbers = {token: number for number, token in enumerate(counts)}
         _replace(self.freq, counts)
         _replace(self.tok2ind, numbers)
         _replace(self.ind2tok, dict(enumerate(counts)))
-        self._revise()
+        self._bump_revision()
 
-    def _revise(self) -> None:
-        """Record that tokens may have new numbers; added tokens need no record, since the length changes."""
+    def _bump_revision(self) -> None:
+        """Record that tokens may have new indices; added tokens need no record, since the length changes."""
         if self._revision is not None:
             self._revision[0] += 1
 
     def packed(self, sort: bool = True) -> bytes:
-        r"""Return the content of a file: a line ``token<TAB>count`` for each token.
+        r"""Return the content of a dictionary file: a line ``token<TAB>count`` for each token.
 
         Args:
             sort: whether to sort first; see `sort`.
@@ -393,10 +398,10 @@ class DictionaryAgent(Agent):
         return "".join(lines).encode("utf-8", "surrogatepass")
 
     def save(self, filename: str | None = None, sort: bool = True) -> None:
-        """Write a file, whole or not at all.
+        """Write the dictionary to a file, atomically.
 
         Args:
-            filename: its path (default: what `dict_file` names).
+            filename: path of the file (default: `dict_file`).
             sort: whether to sort first; see `sort`.
 
         Raises:
@@ -406,20 +411,20 @@ class DictionaryAgent(Agent):
         path = filename or self.opt.get("dict_file")
         if not path:
             raise ArgumentError(
-                'filename is not given, and opt["dict_file"] is not set; name a file to save to'
+                'filename is not given and opt["dict_file"] is not set; set one of them to save to'
             )
         write_atomically(path, self.packed(sort))
         self._has_changed = False
 
     def load(self, filename: str) -> None:
-        """Add the tokens of a file, in its order, with their counts.
+        """Add the tokens of a file with their counts, in its order.
 
         Args:
-            filename: a file of lines with a token, a tab and its count, as `save` writes it.
+            filename: a file with a token, a tab and its count in each line, as `save` writes it.
 
         Raises:
             FileError: the file cannot be read.
-            FileFormatError: a line is no token with its count.
+            FileFormatError: a line is not a token with its count.
         """
         for token, count in _read(os.fspath(filename)):
             self.add_token(token)
@@ -431,29 +436,31 @@ def _replace(table: dict[Any, Any], content: Mapping[Any, Any]) -> None:
     table.update(content)
 
 
-def _given(value: Any, default: Any) -> Any:
+def _or_default(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-def _whole(opt: Mapping[str, Any], name: str, default: int) -> int:
-    number = _given(opt.get(name), default)
+def _int_option(opt: Mapping[str, Any], name: str, default: int) -> int:
+    number = _or_default(opt.get(name), default)
     if isinstance(number, bool) or not isinstance(number, int):
-        raise ArgumentError(f"{name} is {number!r}, expected a whole number")
+        raise ArgumentError(f"{name} is {number!r}, expected an integer")
     return number
 
 
 def _read(path: str) -> Iterator[tuple[str, int]]:
     """Yield the tokens of a file with their counts."""
     try:
-        text = read_settled(path).decode("utf-8", "surrogatepass")
+        text = read_committed(path).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path}: no UTF-8 at byte {error.start}; a dictionary is text") from error
+        raise FileFormatError(
+            f"{path}: not UTF-8 at byte {error.start}; a dictionary is a text file"
+        ) from error
     for number, line in enumerate(text.split("\n"), start=1):
         if not line:
             continue
         token, tab, count = line.rstrip("\r").rpartition("\t")
         if not tab or not count.isdecimal() or len(count) > 18:
             raise FileFormatError(
-                f"{path}: line {number}: {line[:80]!r}, expected a token, a tab and how often it came"
+                f"{path}: line {number}: {line[:80]!r}, expected a token, a tab and its count"
             )
-        yield _ESCAPED.sub(lambda found: _MEANT[found[1]], token), int(count)
+        yield _ESCAPED.sub(lambda match: _UNESCAPES[match[1]], token), int(count)

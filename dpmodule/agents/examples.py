@@ -1,6 +1,6 @@
-"""Examples of episodes: loaded ahead, squashed and sorted into batches, with their history, and resumed.
+"""Examples of episodes: loading ahead, flattening, sorting into batches, history, and positions to resume from.
 
-Source: the tables of ParlAI's "Batching and Hogwild"; Morishita et al., "An Empirical Study of Mini-Batch Creation
+Source: ParlAI's "Batching and Hogwild"; Morishita et al., "An Empirical Study of Mini-Batch Creation
 Strategies for Neural Machine Translation" (2017), which sorts by the source, ties by the target.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
+from .._devices.shared_memory import shared_bytes
 from ..base import ArgumentError
-from ..devices.shared_memory import shared_bytes
 
 
 class DataLoader:
-    """Calls functions in a thread, one after the other; every process has a thread of its own.
+    """Calls functions one after the other in a thread; every process has its own thread.
 
     Source: ParlAI's DataLoader of 2018.
     """
@@ -39,13 +39,13 @@ class DataLoader:
         load_fn: Callable[..., Any],
         args: Sequence[Any] | Mapping[str, Any],
     ) -> None:
-        """Have a function called later.
+        """Schedule a function call.
 
         Args:
-            receive_fn: called with the future when the function has returned or raised.
-            args: its arguments, by position or by name.
+            receive_fn: called with the future after the function has returned or raised.
+            args: arguments of `load_fn`, by position or by name.
         """
-        if self._pid != os.getpid():  # forked; the thread is the parent's
+        if self._pid != os.getpid():  # after a fork, the thread is only in the parent
             self._start()
         if isinstance(args, Mapping):
             future = self._executor.submit(load_fn, **args)
@@ -58,7 +58,7 @@ class DataLoader:
 
 
 class LoadedQueue(Queue[Any]):
-    """A queue that takes futures, too: `get` returns their results, and raises what the loading raised."""
+    """A queue that also takes futures: `get` returns their results or raises their exceptions."""
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Return the next item; see `queue.Queue`."""
@@ -75,13 +75,13 @@ def flatten(
     include_labels: bool = True,
     rng: Random | None = None,
 ) -> Iterator[Message]:
-    r"""Yield an example of its own for every example of every episode, with what came before it in its text.
+    r"""Yield every example of every episode as an episode of its own, with the preceding dialogue in its text.
 
     Args:
         episodes: the examples of each episode, in order.
-        context_length: how many texts and labels an example has in all, its own text among them; -1: all; 0 and 1: its
-            own text alone.
-        include_labels: whether labels of earlier examples are in the context, one of each, drawn at random.
+        context_length: number of texts and labels in an example, including its own text; -1: all; 0 and 1: only its own
+            text.
+        include_labels: whether the context includes a random label of each earlier example.
 
     Example:
         >>> talk = [{"text": "a", "labels": ["b"]}, {"text": "c", "labels": ["d"]}]
@@ -93,21 +93,20 @@ def flatten(
         context: deque[str] = deque(maxlen=None if context_length < 0 else max(context_length, 1))
         for example in episode:
             context.append(example.get("text") or "")
-            made = {**example, "episode_done": True}
+            flat = {**example, "episode_done": True}
             if len(context) > 1:
-                made["text"] = "\n".join(context)
-            yield made
+                flat["text"] = "\n".join(context)
+            yield flat
             labels = example.get("labels") or example.get("eval_labels")
             if include_labels and labels:
                 context.append(rng.choice(tuple(labels)))
 
 
 def sort_data(examples: Iterable[Message], by_labels: bool, rng: Random) -> list[Message]:
-    """Return examples by the number of spaces in their texts, equal ones in a random order.
+    """Return examples sorted by the number of spaces in their texts, ties in random order.
 
     Args:
-        by_labels: whether those with equal texts are sorted by the mean number of spaces in their labels, if they
-            have any.
+        by_labels: whether ties are sorted by the mean number of spaces in their labels.
     """
     return sorted(examples, key=lambda example: (*_lengths(example, by_labels), rng.random()))
 
@@ -120,16 +119,16 @@ def _lengths(example: Message, by_labels: bool) -> tuple[int, float]:
 
 
 def make_batches(examples: Sequence[Message], size: int) -> list[list[Message]]:
-    """Return the examples in batches of a size; the last one has what is left."""
+    """Return the examples in batches of a size; the last batch may be smaller."""
     return [list(examples[start : start + size]) for start in range(0, len(examples), size)]
 
 
 class History:
-    r"""Puts the history of an episode in front of each observation, as `flatten` does beforehand for sorted batches.
+    r"""Prepends the history of an episode to each observation, as `flatten` does for sorted batches.
 
     Args:
-        opt: options: ``context_length``: how many texts and labels count, the present text among them (default -1:
-            all); ``include_labels``: whether labels do (default True), the first of each.
+        opt: options: ``context_length``: number of texts and labels, including the current text (default -1: all);
+            ``include_labels``: whether to include the first label of each example (default True).
 
     Example:
         >>> history = History({})
@@ -147,7 +146,7 @@ class History:
         self._with_labels = bool(opt.get("include_labels", True))
 
     def extended(self, observation: Any) -> Any:
-        """Return an observation with what came before it in its text, and remember it until the episode is done."""
+        """Return an observation with the history of the episode in its text, and add it to the history."""
         context, text = self._context, observation.get("text")
         is_done = observation.get("episode_done", False)
         if text is None or (is_done and not context):
@@ -155,17 +154,17 @@ class History:
                 context.clear()
             return observation
         context.append(text)
-        found = {**observation, "text": "\n".join(context)} if len(context) > 1 else observation
+        extended = {**observation, "text": "\n".join(context)} if len(context) > 1 else observation
         labels = observation.get("labels") or observation.get("eval_labels")
         if is_done:
             context.clear()
         elif self._with_labels and labels:
             context.append(next(iter(labels)))
-        return found
+        return extended
 
     @property
     def texts(self) -> list[str]:
-        """What has been said in the episode so far."""
+        """Texts and labels of the episode so far."""
         return list(self._context)
 
     @texts.setter
@@ -178,36 +177,38 @@ class History:
         self._context.clear()
 
 
-_NUMBERS = 3
+_FIELDS = 3
 _BYTES = 8
 
 
-class EpisodePlaces:
-    """The place of each copy within an episode: the episode, the example in it, and whether more of it follow.
+class EpisodePositions:
+    """Position of each copy of a teacher: the episode, the example in it, and whether the episode continues.
 
     Args:
-        rows: how many copies there are: workers times rows of a batch.
-        given: what `state` returned earlier, to go on from; None: no copy is within an episode.
+        rows: number of copies: workers times rows of a batch.
+        state: an earlier result of `state` to resume from; None: no copy is within an episode.
     """
 
-    def __init__(self, rows: int, given: Sequence[Sequence[int]] | None = None) -> None:
-        self._memory = torch.zeros((rows, _NUMBERS), dtype=torch.int64)
-        if given:
-            if len(given) != rows:
-                raise ArgumentError(f"the places are those of {len(given)} copies, and there are {rows}")
-            self._memory[:] = torch.tensor(given, dtype=torch.int64)
+    def __init__(self, rows: int, state: Sequence[Sequence[int]] | None = None) -> None:
+        self._memory = torch.zeros((rows, _FIELDS), dtype=torch.int64)
+        if state:
+            if len(state) != rows:
+                raise ArgumentError(
+                    f"the saved positions belong to {len(state)} copies of the teacher, expected {rows}"
+                )
+            self._memory[:] = torch.tensor(state, dtype=torch.int64)
 
     def expect_workers(self) -> None:
-        """Move the places to where workers of other processes find them."""
-        memory = shared_bytes("the places of a teacher", _BYTES * self._memory.numel())
-        moved = memory.view(torch.int64).view(-1, _NUMBERS)
+        """Move the positions to shared memory."""
+        memory = shared_bytes("the positions of a teacher", _BYTES * self._memory.numel())
+        moved = memory.view(torch.int64).view(-1, _FIELDS)
         moved.copy_(self._memory)
         self._memory = moved
 
     def row(self, number: int) -> Any:
-        """Return the place of one copy, to read and write: an array of three numbers."""
+        """Return the position of one copy as a writable array of three numbers."""
         return self._memory.numpy()[number]
 
     def state(self) -> list[list[int]]:
-        """Return all places, as plain numbers."""
+        """Return all positions as plain numbers."""
         return self._memory.tolist()

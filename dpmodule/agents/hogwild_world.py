@@ -1,4 +1,4 @@
-"""`HogwildWorld`: workers that parley in copies of a world, all at the same time, without locks.
+"""`HogwildWorld`: workers that parley in copies of a world concurrently, without locks.
 
 Source: Niu et al., "Hogwild!: A Lock-Free Approach to Parallelizing Stochastic Gradient Descent" (2011); ParlAI's
 HogwildWorld of 2018.
@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, NotSupportedError
-from ..devices import generators
-from .agent import whole
-from .batch_world import BatchWorld, WorldOfCopies, numbered
+from .agent import int_option
+from .batch_world import BatchWorld, WorldWrapper, with_numbers
 from .hogwild_workers import RESET, HogwildWorkers, WorkerSetup
 from .teachers import is_training
 from .worlds import MultiWorld, World
@@ -27,44 +27,42 @@ _TIMEOUT_S = 300.0
 _AHEAD = 32
 
 
-class HogwildWorld(WorldOfCopies):
-    """Workers, each of which has a copy of a world, made of what that shares.
+class HogwildWorld(WorldWrapper):
+    """Workers with a copy of a world each.
 
-    Every `parley` releases one worker for one parley of its copy (for a whole batch, if ``batchsize`` is above 1), and
-    returns while that is under way. A worker has one parley before it at a time, or as many as take 4 ms together where
-    they are short, up to ``opt["hogwild_ahead"]``: to wait for each of them would take longer than they do. N parleys
-    are exactly N, also when `shutdown` follows. What counts in the original world, such as `report`, waits for what is
-    under way.
+    Every `parley` starts one parley of one worker's copy (for a whole batch, if ``batchsize`` is above 1), and returns
+    while it runs. A worker has one pending parley at a time, or, if parleys are short, as many as take 4 ms together,
+    up to ``opt["hogwild_ahead"]``, since waiting for each of them would take longer. N calls are exactly N parleys,
+    even if `shutdown` follows. Methods that read results, such as `report`, wait for running parleys.
 
-    What copies learn has to lie in shared memory, as by ``model.share_memory()`` of torch before `share` hands it out;
-    teachers of this package share their place among the examples and their metrics. ``threadindex`` in the options,
-    and in every dict that `share` returned, tells a copy the number of its worker, from 0.
+    Parameters must be in shared memory, as after ``model.share_memory()`` of torch, before `share` returns them;
+    teachers of this package share their position and metrics. ``threadindex`` in the options, and in every dict that
+    `share` returned, is the number of the worker, from 0.
 
     Modes, by ``opt["hogwild_mode"]``:
 
-    * ``"fork"``, the default: processes that begin as copies of this one; nothing has to be pickled.
-    * ``"spawn"``, the default once CUDA is in use here: new processes, which get everything pickled.
-    * ``"thread"``: threads of this process, which draw from the same random numbers.
+    * ``"fork"``, the default: forked processes; nothing is pickled.
+    * ``"spawn"``, the default after CUDA is initialized in this process: new processes; all state is pickled.
+    * ``"thread"``: threads of this process, with the same random generators.
 
-    A process has one torch thread, and random numbers of its own, which follow from ``opt["seed"]``, or else from
+    A process has one torch thread and its own random numbers, seeded by ``opt["seed"]``, or else by
     `dpmodule.random.seed`, and the number of the worker.
 
-    A worker's exception is raised here, by whatever call comes next and waits; a worker that was killed raises
-    WorkerDied. All workers are ended then, while the original world and its agents stay as they are.
+    An exception of a worker is raised by the next call that waits; a killed worker raises WorkerDied. Then all workers
+    end, while the original world and its agents do not change.
 
     Args:
-        opt: options: ``numthreads``: number of workers; ``batchsize``; ``hogwild_mode``; ``hogwild_timeout_s``: how
-            long a worker may take for a parley while this process waits for it, in seconds (default 300);
-            ``hogwild_ahead``: how many short parleys a worker may have before it at most (default 32; 1: always one at
-            a time); ``seed``.
-        world: the original world, of which each worker makes a copy.
+        opt: options: ``numthreads``: number of workers; ``batchsize``; ``hogwild_mode``; ``hogwild_timeout_s``: longest
+            time of a parley while this process waits for it, in seconds (default 300); ``hogwild_ahead``: largest
+            number of short parleys that a worker has pending (default 32; 1: always one at a time); ``seed``.
+        world: the original world.
 
     Attributes:
         world: the original world.
 
     Raises:
-        ArgumentError: an option is no such thing, or an agent has no `share`.
-        UnpicklableError: what an agent shares cannot be given to a process that is not forked.
+        ArgumentError: an option has an invalid value, or an agent has no `share`.
+        UnpicklableError: the shared state of an agent cannot be pickled for a process that is not forked.
         MemoryError: there is no shared memory left.
         WorkerDied, WorkerStuck, BaseException: a worker did not start.
 
@@ -81,13 +79,13 @@ class HogwildWorld(WorldOfCopies):
 
     def __init__(self, opt: Mapping[str, Any], world: World) -> None:
         super().__init__(opt, world.world if isinstance(world, BatchWorld) else world)
-        workers = whole(self.opt, "numthreads", 1)
+        workers = int_option(self.opt, "numthreads", 1)
         mode = _mode(self.opt)
         timeout_s = _timeout(self.opt)
-        ahead = whole(self.opt, "hogwild_ahead", _AHEAD)
+        ahead = int_option(self.opt, "hogwild_ahead", _AHEAD)
         if isinstance(world, HogwildWorld):
             raise ArgumentError(
-                "world is a HogwildWorld itself, expected the plain world whose copies parley"
+                "world is a HogwildWorld, expected a plain world for the copies of the workers"
             )
         self._is_training = is_training(self.opt.get("datatype") or "valid")
         self._ended = 0
@@ -98,7 +96,7 @@ class HogwildWorld(WorldOfCopies):
         works = []
         for index in range(workers):
             number = {"threadindex": index}
-            shared = numbered(self.world.share(), number)
+            shared = with_numbers(self.world.share(), number)
             works.append(WorkerSetup({**self.opt, **number}, shared, index, entropy, self._is_training))
         self._workers = HogwildWorkers(works, mode, timeout_s, ahead)
         self._ahead_until = self._last_ahead()
@@ -112,28 +110,28 @@ class HogwildWorld(WorldOfCopies):
         if not self._workers.is_open:
             self._is_over = self._is_over or self.world.epoch_done()
         elif self._is_training:
-            ended = self._workers.ended()
-            self._is_over = self._is_over or ended > self._ended
-            self._ended = ended
+            epochs_ended = self._workers.epochs_ended()
+            self._is_over = self._is_over or epochs_ended > self._ended
+            self._ended = epochs_ended
         else:
-            self._is_over = self._is_over or self._asked()
+            self._is_over = self._is_over or self._all_done()
         return self._is_over
 
-    def _asked(self) -> bool:
-        may_be = self.world.epoch_done() or self._workers.seems_over()
-        return may_be and self._workers.is_over()
+    def _all_done(self) -> bool:
+        may_be_done = self.world.epoch_done() or self._workers.seem_done()
+        return may_be_done and self._workers.is_over()
 
     def reset(self) -> None:
-        self._workers.settle()
+        self._workers.wait_idle()
         self.world.reset()
-        self._workers.tell(RESET)
-        self._ended, self._is_over = self._workers.ended(), False
+        self._workers.broadcast(RESET)
+        self._ended, self._is_over = self._workers.epochs_ended(), False
         self._ahead_until = self._last_ahead()
 
     def _last_ahead(self) -> float:
-        """Return up to how many parleys workers are given some ahead.
+        """Return the number of parleys up to which workers have several of them pending.
 
-        Near the end of an epoch they are not, since the examples could be gone before they come to them.
+        Near the end of an epoch they have one at a time, since the examples could run out.
         """
         if self._is_training:
             return math.inf
@@ -141,21 +139,21 @@ class HogwildWorld(WorldOfCopies):
         return self.total_parleys + self._examples() // self._rows() - most
 
     def reset_metrics(self) -> None:
-        self._settle()
+        self._wait_idle()
         super().reset_metrics()
 
     def save_agents(self) -> None:
-        self._settle()
+        self._wait_idle()
         super().save_agents()
 
     def _report(self) -> dict[str, Any]:
-        self._settle()
+        self._wait_idle()
         return super()._report()
 
-    def _settle(self) -> None:
-        """Wait for what is under way, if there still are workers."""
+    def _wait_idle(self) -> None:
+        """Wait for running parleys, if the workers have not ended."""
         if self._workers.is_open:
-            self._workers.settle()
+            self._workers.wait_idle()
 
     def _rows(self) -> int:
         return int(self.opt.get("batchsize") or 1)
@@ -172,7 +170,7 @@ class HogwildWorld(WorldOfCopies):
     def _refuse(self, name: str) -> NoReturn:
         self.shutdown()
         raise NotSupportedError(
-            f"HogwildWorld.{name} cannot tell what happens in the workers, and the world has been shut down; "
+            f"HogwildWorld.{name} is not available with several workers, and the world has been shut down; "
             'use one worker: opt["numthreads"] = 1'
         )
 
@@ -186,7 +184,7 @@ class HogwildWorld(WorldOfCopies):
             self.world.shutdown()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        # what ended the block counts, not what the workers say to it
+        # an exception of the block takes precedence over those of the workers
         with contextlib.suppress(*(() if kind is None else (Exception,))):
             self.shutdown()
         return kind is KeyboardInterrupt
@@ -211,30 +209,30 @@ def _timeout(opt: Mapping[str, Any]) -> float:
 
 
 def _entropy(opt: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return what all workers' random numbers follow from."""
+    """Return the entropy that seeds the random numbers of all workers."""
     seed = opt.get("seed")
     if seed is None:
         return generators.child_seed()
     if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ArgumentError(f"seed is {seed!r}, expected a whole number")
+        raise ArgumentError(f"seed is {seed!r}, expected an integer")
     return (seed % 2**64,)
 
 
 def _agents(world: World) -> list[Any]:
     """Return the agents of a world, or of all its tasks, each once."""
     worlds = world.worlds if isinstance(world, MultiWorld) else [world]
-    found = {id(agent): agent for each in worlds for agent in each.get_agents()}
-    return list(found.values())
+    agents = {id(agent): agent for part in worlds for agent in part.get_agents()}
+    return list(agents.values())
 
 
 def _prepare(agent: Any, workers: int) -> None:
     if not callable(getattr(agent, "share", None)):
         raise ArgumentError(
-            f"agent {agent.getID()!r} ({type(agent).__name__}) has no share(), of which {workers} workers would make "
-            "their copies; derive it from Agent, give it one, or use one worker without a HogwildWorld: "
+            f"agent {agent.getID()!r} ({type(agent).__name__}) has no share(), which {workers} workers need for their "
+            "copies; derive it from Agent, define share(), or use one worker without a HogwildWorld: "
             'opt["numthreads"] = 1'
             if hasattr(agent, "getID")
-            else f"an agent of type {type(agent).__name__} has no share(), of which workers would make their copies"
+            else f"an agent of type {type(agent).__name__} has no share(), which workers need for their copies"
         )
     if hasattr(agent, "expect_workers"):
         agent.expect_workers(workers)

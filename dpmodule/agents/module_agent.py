@@ -1,4 +1,4 @@
-"""`ModuleAgent`: any Module or BucketingModule as an agent that learns from batches, and from several workers."""
+"""`ModuleAgent`: an agent that trains a Module or BucketingModule, in batches and with several workers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..checkpoint import load_params
 from ..context import Context, context_of, cpu
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .agent import Agent, check_names, dictionary_file, options_file, packed_options, teacher_of, whole
+from .agent import Agent, check_names, create_teacher, dictionary_file, dump_options, int_option, options_file
 from .dictionary import DictionaryAgent
 from .examples import History
-from .network import Network, Settings
+from .network import Network, NetworkSettings
 from .parser import ParlaiParser
 from .worlds import task_names
 
@@ -27,7 +27,7 @@ Message = dict[str, Any]
 Observations = Sequence[Message]
 
 _CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
-_RENAMED = {
+_OPTIMIZER_OPTIONS = {
     "learningrate": "learning_rate",
     "momentum": "momentum",
     "weight_decay": "wd",
@@ -36,34 +36,34 @@ _RENAMED = {
 
 
 class ModuleAgent(Agent):
-    """An agent whose answers a module computes, and which the labels of what it observes train.
+    """An agent whose answers are computed by a module, which is trained on the observed labels.
 
-    A subclass says what the network is and what it gets:
+    A subclass defines the network and its inputs:
 
-    - ``sym_gen(opt, dict)`` returns a symbol, or for buckets a function from a bucket's key to
+    - ``sym_gen(opt, dict)`` returns a symbol, or for buckets a function from a bucket key to
       ``(symbol, data_names, label_names)``;
     - ``vectorize(observations)`` returns a `DataBatch` that describes its arrays (`vectors.batch_of`), with labels if
-      the observations have some; where the first batch may come without, the names of labels end in "label";
-    - ``reply(observations, batch, outputs)``, if the first output is no row of probabilities of the dictionary's tokens
-      for each row of the batch, returns a message for each observation.
+      the observations have some; if the first batch may be without labels, their names must end in "label";
+    - ``reply(observations, batch, outputs)`` returns a message for each observation; needed unless the first output
+      has the probabilities of the dictionary's tokens.
 
-    `batch_act` trains on all rows with ``labels`` in one forward and backward over all contexts, and predicts the rows
-    without; `act` is a batch of one. Rows without text are left out, and get a reply without text. The module is bound
-    by the first batch.
+    `batch_act` trains on all rows with ``labels`` in one forward and backward pass over all contexts, and predicts the
+    others; `act` is a batch of one. Rows without text are skipped, and their reply has no text. The first batch binds
+    the module.
 
-    With several workers (``numthreads``) parameters and the optimizer's states lie in shared memory from the first
-    `share` on, and each worker binds executors of its own over them, with gradients of its own; nothing is locked. The
-    rows of a batch use the module of the agent that shares with them.
+    With several workers (``numthreads``) parameters and the optimizer's states are in shared memory from the first
+    `share` on; each worker binds its own executors over them, with its own gradients and without locks. The rows of a
+    batch use the module of the original agent.
 
     Args:
         opt: options:
 
-            - ``dict_file``: the dictionary's file; without it one is built of the training examples of ``task``;
-            - ``model_file``: where the agent is saved, and what it is loaded from if that has been done;
-            - ``contexts``: where the module runs: a context, a list of them, or text such as "cpu(0),cpu(1)";
+            - ``dict_file``: file of the dictionary; without it one is built from the training examples of ``task``;
+            - ``model_file``: path to save the agent to, and to load it from if it has been saved;
+            - ``contexts``: devices of the module: a context, a list of them, or text such as "cpu(0),cpu(1)";
             - ``optimizer`` (default "sgd"), ``learningrate``, ``momentum``, ``weight_decay``, ``gradient_clip``, and
-              ``optimizer_params``, a dict of its other arguments; gradients are divided by ``batchsize``;
-            - ``context_length`` and ``include_labels``: how much of an episode a text has in front; see `History`;
+              ``optimizer_params``, a dict of other arguments; gradients are divided by ``batchsize``;
+            - ``context_length`` and ``include_labels``: history that precedes a text; see `History`;
             - ``initializer``: name of an initializer (default "xavier");
             - ``on_nonfinite``: see `BaseModule.fit`.
 
@@ -72,7 +72,7 @@ class ModuleAgent(Agent):
         network: the module, bound by the first batch.
 
     Raises:
-        ArgumentError: an option is no such thing, such as an unknown optimizer.
+        ArgumentError: an option has an invalid value, such as an unknown optimizer.
         FileError: a saved file cannot be read.
     """
 
@@ -82,25 +82,34 @@ class ModuleAgent(Agent):
 
     @staticmethod
     def add_cmdline_args(parser: Any) -> Any:
-        """Add the options of modules to a parser, and return their group; what is not given is left to the agent.
+        """Add the options of modules to a parser, and return their group; the agent has the defaults.
 
         Args:
             parser: the `ParlaiParser`.
         """
         group = parser.add_argument_group("training of modules", argument_default=argparse.SUPPRESS)
         group.add_argument(
-            "-lr", "--learningrate", type=float, help="default: the agent's, or the optimizer's"
+            "-lr",
+            "--learningrate",
+            type=float,
+            help="learning rate (default: the agent's, or the optimizer's)",
         )
-        group.add_argument("-opt", "--optimizer", metavar="NAME", help="as mx.optimizer.create takes it")
-        group.add_argument("--momentum", type=float, help="of sgd and nag")
-        group.add_argument("--weight-decay", type=float, help="default: the optimizer's")
-        group.add_argument("--gradient-clip", type=float, help="largest element of a gradient (default: any)")
-        group.add_argument("--initializer", metavar="NAME", help="of parameters, such as xavier or normal")
+        group.add_argument(
+            "-opt", "--optimizer", metavar="NAME", help="name of an optimizer, as for mx.optimizer.create"
+        )
+        group.add_argument("--momentum", type=float, help="momentum of sgd and nag")
+        group.add_argument("--weight-decay", type=float, help="weight decay (default: the optimizer's)")
+        group.add_argument(
+            "--gradient-clip", type=float, help="largest element of a gradient (default: unlimited)"
+        )
+        group.add_argument(
+            "--initializer", metavar="NAME", help="initializer of parameters, such as xavier or normal"
+        )
         group.add_argument("--contexts", metavar="LIST", help="devices, such as 'gpu(0)' (default: cpu(0))")
         group.add_argument(
             "--on-nonfinite",
             choices=["raise", "warn", "ignore"],
-            help="about NaN and infinity (default: raise)",
+            help="action on NaN and infinity (default: raise)",
         )
         return group
 
@@ -118,47 +127,51 @@ class ModuleAgent(Agent):
         else:
             self.dict = shared["dict"]
             network: Network = shared["network"]
-            # a row of a batch runs nothing by itself, and a copy for nobody in particular is one, too
+            # a row of a batch uses the original's module; so does a copy that is neither row nor worker
             is_row = "batchindex" in shared or self._workers() == 1
-            self.network = network if is_row else network.follower(self._generate)
+            self.network = network if is_row else network.worker_copy(self._generate)
 
     # what a subclass defines
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Symbol | Callable[[Any], Any]:
-        """Return the network: a symbol, or a function from a bucket's key to (symbol, data names, label names).
+        """Return the network: a symbol, or a function from a bucket key to (symbol, data names, label names).
 
         Args:
-            dict: the `DictionaryAgent` with the tokens' numbers.
+            dict: the `DictionaryAgent` with the indices of tokens.
         """
-        raise NotImplementedError(f"{type(self).__name__} has to define sym_gen(opt, dict)")
+        raise NotImplementedError(f"{type(self).__name__} must define sym_gen(opt, dict)")
 
     def vectorize(self, observations: Observations) -> Any:
-        """Return a `DataBatch` of observations, all of which have a text.
+        """Return a `DataBatch` of observations that all have a text.
 
         Args:
             observations: messages, one for each row.
         """
-        raise NotImplementedError(f"{type(self).__name__} has to define vectorize(observations)")
+        raise NotImplementedError(f"{type(self).__name__} must define vectorize(observations)")
 
     def reply(self, observations: Observations, batch: Any, outputs: Sequence[NDArray]) -> list[Message]:
         """Return a message for each observation: the likeliest token, and the loss if the batch has a label.
 
         Args:
-            observations: what was asked.
-            batch: what `vectorize` made of it.
-            outputs: those of the module; the first are probabilities of the dictionary's tokens, (N, C).
+            observations: the observations of the batch.
+            batch: result of `vectorize`.
+            outputs: outputs of the module; the first are probabilities of the dictionary's tokens, (N, C).
         """
-        found = outputs[0].asnumpy()
-        replies: list[Message] = [{"text": self.dict.vec2txt([int(best)])} for best in found.argmax(1)]
+        probabilities = outputs[0].asnumpy()
+        replies: list[Message] = [
+            {"text": self.dict.vec2txt([int(best)])} for best in probabilities.argmax(1)
+        ]
         if batch.label:
             labels = batch.label[0].asnumpy().astype("int64")
-            likely = np.maximum(found[np.arange(len(labels)), labels], np.finfo(found.dtype).tiny)
-            for each, loss in zip(replies, -np.log(likely)):
-                each["metrics"] = {"loss": float(loss)}
+            likely = np.maximum(
+                probabilities[np.arange(len(labels)), labels], np.finfo(probabilities.dtype).tiny
+            )
+            for reply, loss in zip(replies, -np.log(likely)):
+                reply["metrics"] = {"loss": float(loss)}
         return replies
 
     def sample(self) -> list[Message]:
-        """Return observations with labels like those to come, which bind the module before it is shared with workers.
+        """Return typical observations with labels, which bind the module before workers share it.
 
         Raises:
             StateError: ``opt["task"]`` names no task, or one without training examples.
@@ -166,12 +179,12 @@ class ModuleAgent(Agent):
         for example in training_examples(self.opt):
             return [example]
         raise StateError(
-            f"{type(self).__name__}: workers share parameters, whose shapes a first batch tells, and there is no "
+            f"{type(self).__name__}: workers share parameters, whose shapes depend on a first batch, and there is no "
             'task to take it from; set opt["task"], or define sample()'
         )
 
     def build_dictionary(self, model_file: str | None) -> Any:
-        """Return the dictionary: the saved one, that of ``opt["dict_file"]``, or one of the training examples.
+        """Return the dictionary: the saved one, ``opt["dict_file"]``, or one built from the training examples.
 
         Args:
             model_file: path of the saved agent, None for a new one.
@@ -201,34 +214,34 @@ class ModuleAgent(Agent):
             observations: messages, one for each row; those without ``text`` get an empty reply.
 
         Raises:
-            ArgumentError: the network does not fit what `vectorize` returned.
-            NonFiniteError: training gave NaN or infinity; the parameters are as before.
+            ArgumentError: the network does not fit the result of `vectorize`.
+            NonFiniteError: training gave NaN or infinity; the parameters are unchanged.
         """
         name = self.getID()
         replies: list[Message] = [{"id": name} for _ in observations]
-        taught: list[int] = []
-        others: list[int] = []
+        labelled: list[int] = []
+        unlabelled: list[int] = []
         for row, observation in enumerate(observations):
             if observation and observation.get("text") is not None:
-                (taught if observation.get("labels") else others).append(row)
-        if others:
-            self._fill(replies, observations, others, self.answer)
-        if taught:
-            self._fill(replies, observations, taught, self.learn)
+                (labelled if observation.get("labels") else unlabelled).append(row)
+        if unlabelled:
+            self._fill_replies(replies, observations, unlabelled, self.answer)
+        if labelled:
+            self._fill_replies(replies, observations, labelled, self.learn)
         return replies
 
     @staticmethod
-    def _fill(
+    def _fill_replies(
         replies: list[Message],
         observations: Sequence[Any],
         rows: Sequence[int],
         step: Callable[[Observations], Sequence[Message]],
     ) -> None:
-        for row, said in zip(rows, step([*map(observations.__getitem__, rows)]), strict=True):
-            replies[row].update(said)
+        for row, reply in zip(rows, step([*map(observations.__getitem__, rows)]), strict=True):
+            replies[row].update(reply)
 
     def learn(self, observations: Observations) -> Sequence[Message]:
-        """Train on observations with labels, and return what the network said to each before it learned of them.
+        """Train on observations with labels, and return the network's replies from before the update.
 
         Args:
             observations: messages with ``text`` and ``labels``, one for each row.
@@ -237,7 +250,7 @@ class ModuleAgent(Agent):
         return self.reply(observations, batch, self.network.train(batch))
 
     def answer(self, observations: Observations) -> Sequence[Message]:
-        """Return what the network says to observations.
+        """Return the network's replies.
 
         Args:
             observations: messages with ``text``, one for each row.
@@ -249,18 +262,18 @@ class ModuleAgent(Agent):
 
     def share(self) -> dict[str, Any]:
         if self._workers() > 1 and not self.network.is_bound:
-            self.network.rehearse(self.vectorize(self.sample()))
+            self.network.warm_up(self.vectorize(self.sample()))
         return {**super().share(), "dict": self.dict, "network": self.network}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was said so far in the episode, which the files of `save` do not have."""
+        """Return the history of the current episode, which `save` does not write."""
         return {"history": self._history.texts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue the episode that `state_dict` returned.
+        """Restore the history of an episode.
 
         Args:
-            state: what it returned, of the same copy of the agent.
+            state: result of `state_dict` of the same copy of the agent.
         """
         self._history.texts = state["history"]
 
@@ -268,29 +281,29 @@ class ModuleAgent(Agent):
         path = path or self.opt.get("model_file")
         if not path:
             return
-        kind = type(self)
-        named = {"model": f"{kind.__module__}:{kind.__qualname__}", **self.opt}
+        cls = type(self)
+        named = {"model": f"{cls.__module__}:{cls.__qualname__}", **self.opt}
         self.network.save(
             str(path),
-            {dictionary_file(path): self.dict.packed(sort=False), options_file(path): packed_options(named)},
+            {dictionary_file(path): self.dict.packed(sort=False), options_file(path): dump_options(named)},
         )
 
     # options
 
     def _workers(self) -> int:
-        return whole(self.opt, "numthreads", 1)
+        return int_option(self.opt, "numthreads", 1)
 
     def _generate(self) -> Any:
         return self.sym_gen(self.opt, self.dict)
 
-    def _settings(self, values: Any) -> Settings:
-        params = {"rescale_grad": 1.0 / whole(self.opt, "batchsize", 1)}
+    def _settings(self, values: Any) -> NetworkSettings:
+        params = {"rescale_grad": 1.0 / int_option(self.opt, "batchsize", 1)}
         if not self.opt.get("optimizer"):
             params["learning_rate"] = self.default_learningrate
-        for key, name in _RENAMED.items():
+        for key, name in _OPTIMIZER_OPTIONS.items():
             if self.opt.get(key) is not None:
                 params[name] = self.opt[key]
-        return Settings(
+        return NetworkSettings(
             _contexts(self.opt.get("contexts")),
             self.opt.get("optimizer") or self.default_optimizer,
             {**params, **(self.opt.get("optimizer_params") or {})},
@@ -301,53 +314,55 @@ class ModuleAgent(Agent):
         )
 
 
-def _option_names(kind: type) -> list[str]:
-    """Return the options of a class of this package, or of the nearest base that is one: those of its flags."""
+def _option_names(cls: type) -> list[str]:
+    """Return the options of a class, or of its nearest base class in this package, from its flags."""
     parser = ParlaiParser(False)
-    own: Any = next(base for base in kind.__mro__ if base.__module__.startswith(__package__))
+    own: Any = next(base for base in cls.__mro__ if base.__module__.startswith(__package__))
     own.add_cmdline_args(parser)
     return [action.dest for action in parser._actions if action.dest != "help"]
 
 
-def _contexts(given: Any) -> list[Context]:
+def _contexts(option: Any) -> list[Context]:
     """Return the contexts of an option."""
-    if given is None:
+    if option is None:
         return [cpu()]
-    parts = given.split(",") if isinstance(given, str) else given
-    parts = parts if isinstance(parts, (list, tuple)) else [parts]
-    return [_context(each) for each in parts]
+    devices = option.split(",") if isinstance(option, str) else option
+    devices = devices if isinstance(devices, (list, tuple)) else [devices]
+    return [_context(device) for device in devices]
 
 
-def _context(given: Any) -> Context:
-    if not isinstance(given, str):
-        return context_of(given)
-    found = _CONTEXT.fullmatch(given)
-    if found is None:
-        raise ArgumentError(f"contexts names {given!r}, expected devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
-    return Context(found[1], int(found[2] or found[3] or 0))
+def _context(device: Any) -> Context:
+    if not isinstance(device, str):
+        return context_of(device)
+    match = _CONTEXT.fullmatch(device)
+    if match is None:
+        raise ArgumentError(
+            f"contexts names {device!r}, expected devices such as 'cpu(0),cpu(1)' or 'gpu(0)'"
+        )
+    return Context(match[1], int(match[2] or match[3] or 0))
 
 
-_MOST_MADE_UP = 100_000
-"""How many examples are taken of a task that does not say how many it has."""
+_MAX_UNCOUNTED = 100_000
+"""Number of examples that are taken from a task of unknown size."""
 
 
 def training_examples(opt: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the training examples of the tasks that options name, each once; none without a task.
+    """Yield each training example of the tasks in the options once; without a task there are none.
 
     Args:
-        opt: options; ``task``, and what its teacher reads.
+        opt: options; ``task`` and the options of its teacher.
     """
     plain = {**opt, "datatype": "train:ordered", "batchsize": 1, "numthreads": 1, "batch_sort": False}
     for name in task_names(opt.get("task") or ""):
-        yield from _of(teacher_of(plain, name))
+        yield from _examples_of(create_teacher(plain, name))
 
 
-def _of(teacher: Any) -> Iterator[dict[str, Any]]:
-    most = teacher.num_examples() or _MOST_MADE_UP
+def _examples_of(teacher: Any) -> Iterator[dict[str, Any]]:
+    left = teacher.num_examples() or _MAX_UNCOUNTED
     try:
-        while most and not teacher.epoch_done():
+        while left and not teacher.epoch_done():
             example = teacher.act()
-            most -= 1
+            left -= 1
             if example.get("text") is not None:
                 yield example
     finally:
@@ -357,16 +372,15 @@ def _of(teacher: Any) -> Iterator[dict[str, Any]]:
 def build_dict(opt: Mapping[str, Any]) -> DictionaryAgent:
     """Return a dictionary of the training examples, sorted by falling count, and write ``opt["dict_file"]`` if set.
 
-    Rows of batches and workers use one dictionary, whose ids are positions in tables; so it is complete before anything
-    is learned.
+    All rows and workers use one dictionary, whose indices are rows of tables, so it must be complete before training.
 
     Args:
-        opt: options; see `DictionaryAgent`; ``dict_maxexs``: how many examples are read (default -1: all).
+        opt: options; see `DictionaryAgent`; ``dict_maxexs``: number of examples to read (default -1: all).
     """
     if not task_names(opt.get("task") or ""):
         raise ArgumentError(
-            'there is no dictionary: set opt["dict_file"] to one, or opt["task"] to the task whose training examples '
-            "it is to be built of"
+            'there is no dictionary; set opt["dict_file"] to one, or opt["task"] to a task to build one from its '
+            "training examples"
         )
     dictionary = DictionaryAgent(opt)
     most = int(opt.get("dict_maxexs") or -1)

@@ -1,4 +1,4 @@
-"""`Network`: the module of an agent, bound by its first batch; and over the same parameters, those of its workers."""
+"""`Network`: the module of an agent, bound by its first batch, and copies for workers over the same parameters."""
 
 from __future__ import annotations
 
@@ -20,24 +20,22 @@ from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
 
-Generate = Callable[[], Any]
-"""Returns a symbol, or a function from a bucket's key to (symbol, data names, label names)."""
+SymbolFactory = Callable[[], Any]
+"""Function that returns a symbol, or a function from a bucket key to (symbol, data names, label names)."""
 
-Values = tuple[Mapping[str, NDArray], Mapping[str, NDArray]]
+InitialParams = tuple[Mapping[str, NDArray], Mapping[str, NDArray]]
 
 _quiet = logging.getLogger(__name__)
-_quiet.setLevel(
-    logging.ERROR
-)  # that a bucket needs more memory than the first one had is nothing to warn of here
+_quiet.setLevel(logging.ERROR)  # no warning that a bucket needs more memory than the first one
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How an agent's module is made and trained.
+class NetworkSettings:
+    """Settings of the module of an agent and of its training.
 
     Args:
-        initializer: what gives parameters their first values; an `Initializer`, or its name.
-        on_nonfinite: what to do about NaN or infinity: "raise", before the parameters are changed; "warn", "ignore".
+        initializer: an `Initializer` or its name.
+        on_nonfinite: action on NaN or infinity: "raise", before the parameters change; "warn", "ignore".
     """
 
     contexts: Sequence[Context]
@@ -46,15 +44,15 @@ class Settings:
     initializer: Any
     workers: int = 1
     on_nonfinite: str = "raise"
-    values: Values | None = field(default=None, repr=False)
+    values: InitialParams | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("on_nonfinite", self.on_nonfinite)
         optimizer.create(self.optimizer, **self.optimizer_params)
 
 
-class _Buckets:
-    """What `BucketingModule` asks for the symbols of buckets; their nodes have the same names in every process."""
+class _BucketSymbols:
+    """Function for the symbols of buckets; their nodes have the same names in every process."""
 
     def __init__(self, sym_gen: Callable[[Any], Any]) -> None:
         self._sym_gen = sym_gen
@@ -67,15 +65,15 @@ class _Buckets:
 class Network:
     """Trains and runs a symbol, or one for each bucket, with one set of parameters.
 
-    It is bound when the first batch comes, or to a batch given to `bind`. With several workers the parameters and the
-    optimizer's states then lie in shared memory, and a network that is sent to another process, or made by `follower`,
-    binds executors of its own over them: gradients are each worker's own, updates take no locks.
+    The first batch, or `bind`, binds it. With several workers the parameters and the optimizer's states are then in
+    shared memory, and a network in another process, or made by `worker_copy`, binds its own executors over them: each
+    worker has its own gradients, and updates take no locks.
 
     Args:
-        generate: makes the symbol; None in a network that was sent, see `follower`.
+        generate: makes the symbol; None after unpickling, see `worker_copy`.
     """
 
-    def __init__(self, generate: Generate | None, settings: Settings) -> None:
+    def __init__(self, generate: SymbolFactory | None, settings: NetworkSettings) -> None:
         self._generate = generate
         self._settings = settings
         self._module: Module | BucketingModule | None = None
@@ -85,17 +83,17 @@ class Network:
         self._has_labels = False
         self._states: bytes | None = None
 
-    def follower(self, generate: Generate) -> Network:
-        """Return a worker's network over the same parameters."""
+    def worker_copy(self, generate: SymbolFactory) -> Network:
+        """Return a network over the same parameters, for a worker."""
         if self._store is None:
             raise StateError(
-                "the agent has no parameters to share yet; call share() in the process that made it"
+                "the agent has no parameters to share yet; call share() in the process that created it"
             )
-        # schedules of the learning rate count in themselves
+        # learning rate schedules have state
         params = deepcopy(dict(self._settings.optimizer_params))
-        found = Network(generate, replace(self._settings, optimizer_params=params, values=None))
-        found._store = self._store.with_own_gradients()  # the workers may be threads
-        return found
+        network = Network(generate, replace(self._settings, optimizer_params=params, values=None))
+        network._store = self._store.with_own_gradients()  # the workers may be threads
+        return network
 
     def __getstate__(self) -> dict[str, Any]:
         nothing = {
@@ -111,34 +109,34 @@ class Network:
 
     @property
     def is_bound(self) -> bool:
-        """Whether there are parameters."""
+        """True if there are parameters."""
         return self._store is not None
 
     @property
     def is_ready(self) -> bool:
-        """Whether the module is bound here."""
+        """True if the module is bound in this process."""
         return self._module is not None
 
     @property
     def module(self) -> Module | BucketingModule:
         """The module."""
         if self._module is None:
-            raise StateError("the module is bound when the first batch comes; train or predict first")
+            raise StateError("the first batch binds the module; train or predict first")
         return self._module
 
     # binding
 
     def bind(self, batch: Any) -> Module | BucketingModule:
-        """Make the module for a batch like those to come, unless that has been done; return it.
+        """Return the module, after binding it for batches like this one if it is not bound.
 
         Args:
-            batch: what `vectorize` returned; the first with labels binds those, too.
+            batch: result of `vectorize`; the first batch with labels also binds those.
         """
         if self._module is not None and batch.provide_label and not self._has_labels:
             self._module.bind(batch.provide_data, batch.provide_label, force_rebind=True)
         self._has_labels = self._has_labels or bool(batch.provide_label)
         if self._module is None:
-            module = self._made(batch)
+            module = self._build_module(batch)
             module.bind(batch.provide_data, batch.provide_label, for_training=True, store=self._store)
             is_first, self._store = self._store is None, module.store
             if is_first:
@@ -147,51 +145,51 @@ class Network:
             module.init_optimizer("local", settings.optimizer, dict(settings.optimizer_params))
             if self._states is not None:
                 load_states_only(module.all_updates()[0], self._states)
-            module.start_epoch(0, None)  # the memory of one batch is kept for the next
+            module.start_epoch(0, None)  # keep the memory of a batch for the next one
             self._module, self._finite = module, NonFiniteCheck(module)
         return self._module
 
-    def _made(self, batch: Any) -> Module | BucketingModule:
+    def _build_module(self, batch: Any) -> Module | BucketingModule:
         if not getattr(batch, "provide_data", None):
             raise ArgumentError(
-                "vectorize returned a batch that does not describe its arrays; give DataBatch(provide_data=[...], "
+                "vectorize returned a batch without descriptions of its arrays; return DataBatch(provide_data=[...], "
                 "provide_label=[...]), as dpmodule.agents.vectors.batch_of does"
             )
         with NameManager():
-            found = self._generate() if self._generate is not None else None
+            generated = self._generate() if self._generate is not None else None
         contexts = list(self._settings.contexts)
-        if isinstance(found, Symbol):
-            self._symbol = found
+        if isinstance(generated, Symbol):
+            self._symbol = generated
             names = [desc[0] for desc in batch.provide_data]
-            labels = _check_names(found, names, batch.provide_label)
-            return Module(found, names, labels, context=contexts, logger=_quiet)
-        if not callable(found):
+            labels = _check_names(generated, names, batch.provide_label)
+            return Module(generated, names, labels, context=contexts, logger=_quiet)
+        if not callable(generated):
             raise ArgumentError(
-                f"sym_gen returned something of type {type(found).__name__}, expected a Symbol, or a function from a "
-                "bucket's key to (symbol, data_names, label_names)"
+                f"sym_gen returned something of type {type(generated).__name__}, expected a Symbol or a function from "
+                "a bucket key to (symbol, data_names, label_names)"
             )
         if batch.bucket_key is None:
             raise ArgumentError(
-                "sym_gen returned a function of bucket keys, but vectorize a batch without bucket_key; give one, or "
-                "return a Symbol"
+                "sym_gen returned a function of bucket keys, but vectorize returned a batch without bucket_key; set "
+                "bucket_key, or return a Symbol"
             )
-        buckets = _Buckets(found)
+        buckets = _BucketSymbols(generated)
         symbol, names, _ = buckets(batch.bucket_key)
         _check_names(symbol, [desc[0] for desc in batch.provide_data], batch.provide_label)
         self._symbol = symbol
         return BucketingModule(buckets, batch.bucket_key, logger=_quiet, context=contexts)
 
     def _initialize(self, module: Any) -> None:
-        """Give the parameters their first values, and move them to where the workers have them, too."""
+        """Initialize the parameters, and move them to shared memory if there are several workers."""
         arg_params, aux_params = self._settings.values or (None, None)
         module.init_params(self._settings.initializer, arg_params, aux_params)
         if self._settings.workers > 1:
             module.store.share_memory()
 
-    def rehearse(self, batch: Any) -> None:
-        """Bind, and run a batch that changes nothing, before workers are forked.
+    def warm_up(self, batch: Any) -> None:
+        """Bind the module, and run a batch without an update, before workers are forked.
 
-        What does not fit, is said here; and what is imported and compiled on the way, the workers share.
+        Errors are raised early, and workers share what is imported and compiled.
         """
         module = self.bind(batch)
         module.forward_backward(batch)
@@ -204,7 +202,7 @@ class Network:
         module = self.bind(batch) if self._module is None or not self._has_labels else self._module
         module.forward_backward(batch)
         if self._settings.on_nonfinite != "ignore":
-            self._check(module, self._finite or NonFiniteCheck(module))
+            self._check_finite(module, self._finite or NonFiniteCheck(module))
         module.update()
         return module.get_outputs()
 
@@ -214,7 +212,7 @@ class Network:
         module.forward(batch, is_train=False)
         return module.get_outputs()
 
-    def _check(self, module: Any, finite: NonFiniteCheck) -> None:
+    def _check_finite(self, module: Any, finite: NonFiniteCheck) -> None:
         what = finite.first()
         if what is None:
             return
@@ -222,10 +220,10 @@ class Network:
         if self._settings.on_nonfinite == "raise":
             module.restore_aux_states()
             raise NonFiniteError(
-                f"{text}; the parameters are those before it. A smaller learningrate, gradient_clip or a look at the "
-                'data may help; opt["on_nonfinite"] = "warn" or "ignore" goes on'
+                f"{text}; the parameters are unchanged. Try a smaller learningrate or gradient_clip, or check the "
+                'data; opt["on_nonfinite"] = "warn" or "ignore" continues training'
             )
-        logging.warning("%s; training goes on, and may spoil the parameters", text)
+        logging.warning("%s; training continues, and the parameters may become useless", text)
 
     def optimizer_states(self) -> bytes | None:
         """Return the optimizer's states and counts; None before the first batch, and with several workers."""
@@ -234,18 +232,18 @@ class Network:
         return optimizer_bytes(self._module.all_updates()[0])
 
     def preload_states(self, states: bytes) -> None:
-        """Give the optimizer these states now, or when it is installed, which is with the first batch."""
+        """Set the states of the optimizer, now or when the first batch creates it."""
         self._states = states
         if self._module is not None:
             load_states_only(self._module.all_updates()[0], states)
 
     def save(self, prefix: str, more: Mapping[str, bytes]) -> None:
-        """Write MXNet's checkpoint, ``prefix-symbol.json`` and ``prefix-0000.params``, and other files, as one set."""
+        """Write MXNet's checkpoint, ``prefix-symbol.json`` and ``prefix-0000.params``, and other files, atomically."""
         save_checkpoint(prefix, 0, self._symbol, *self.module.get_params(), more=more)
 
 
 def _check_names(symbol: Symbol, names: Sequence[str], provide_label: Any) -> list[str]:
-    """Return the names of a symbol's labels, after looking for the names of a batch among its arguments."""
+    """Return the names of a symbol's labels, after checking that it has the arguments of a batch."""
     arguments = symbol.list_arguments()
     labels = [desc[0] for desc in provide_label or ()]
     unknown = [name for name in (*names, *labels) if name not in arguments]

@@ -1,6 +1,6 @@
-"""`ParlaiParser`: options from the command line, those of the agent and the task that it names among them.
+"""`ParlaiParser`: command-line options, including those of the named agent and tasks.
 
-Source: ParlAI's flags of 2018.
+Source: flags of ParlAI, 2018.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .dictionary import DictionaryAgent
 from .teachers import is_training
 from .worlds import task_names
 
-_TRUTHS = {
+_BOOLS = {
     **dict.fromkeys(("true", "yes", "y", "t", "1", "on"), True),
     **dict.fromkeys(("false", "no", "n", "f", "0", "off"), False),
 }
@@ -28,20 +28,20 @@ _UNSET: Any = object()
 
 
 class ParlaiParser(argparse.ArgumentParser):
-    """Makes options of what stands on the command line.
+    """Parses command lines into options.
 
-    The class of the agent that ``--model`` names, and of every task that ``--task`` names, may add flags of its own: it
-    has a static method ``add_cmdline_args(parser)``, which calls ``parser.add_argument`` and the like, and returns the
-    group. The type ``"bool"`` reads true and false, yes and no, 1 and 0; ``"class"`` reads ``package.module:Class``.
+    The classes of the agent of ``--model`` and of the tasks of ``--task`` may add flags: a static method
+    ``add_cmdline_args(parser)`` calls ``parser.add_argument`` and returns the group. The type ``"bool"`` reads true and
+    false, yes and no, 1 and 0; ``"class"`` reads ``package.module:Class``.
 
     Args:
-        add_parlai_args: whether there are the flags of tasks and worlds.
-        add_model_args: whether there are those of models and dictionaries, too.
-        description: what the program does, for its help.
+        add_parlai_args: whether to add the flags of tasks and worlds.
+        add_model_args: whether to add the flags of models and dictionaries.
+        description: description of the program for its help.
         options: further arguments of `argparse.ArgumentParser`.
 
     Attributes:
-        parlai_home: the folder of the program: what PARLAI_HOME names, or else the current one.
+        parlai_home: folder of the program: PARLAI_HOME, or else the current folder.
         opt: the options that were parsed last.
 
     Example:
@@ -60,74 +60,76 @@ class ParlaiParser(argparse.ArgumentParser):
     ) -> None:
         settings = {"allow_abbrev": False, "conflict_handler": "resolve", **options}
         super().__init__(description=description or "Agents and worlds.", **settings)
-        self.register("type", "bool", _truth)
+        self.register("type", "bool", _bool)
         self.register("type", "class", str2class)
         self.add_arg = self.add_argument
         self.parlai_home = os.environ.get("PARLAI_HOME") or os.getcwd()
         self.opt: dict[str, Any] = {}
-        self._named: set[Any] = set()
+        self._added_classes: set[Any] = set()
         if add_parlai_args:
             self.add_parlai_args()
         if add_model_args:
             self.add_model_args()
 
     def add_parlai_data_path(self, argument_group: Any = None) -> None:
-        """Add the flag of the folder with data.
+        """Add the flag of the data folder.
 
         Args:
-            argument_group: the group that gets it; None: the parser.
+            argument_group: the group of the flag; None: the parser.
         """
         (argument_group or self).add_argument(
             "-dp",
             "--datapath",
             metavar="FOLDER",
-            help="where tasks find their files (default: $PARLAI_DATAPATH, or data in the current folder)",
+            help="folder with the files of tasks (default: $PARLAI_DATAPATH, or data in the current folder)",
         )
 
     def add_parlai_args(self, args: Sequence[str] | None = None) -> None:
         """Add the flags of tasks, worlds and batches.
 
         Args:
-            args: ParlAI's; not used.
+            args: ignored, for compatibility with ParlAI.
         """
         group = self.add_argument_group("tasks and worlds")
         group.add_argument(
             "-t",
             "--task",
             metavar="NAMES",
-            help="tasks, with commas: ready ones, or package.module:Class:arguments (default class: DefaultTeacher)",
+            help="tasks, separated by commas: built-in or package.module:Class:arguments (class: DefaultTeacher)",
         )
         group.add_argument(
             "-dt",
             "--datatype",
             default="train",
             type=_datatype,
-            help="train, train:ordered, valid or test, with :stream to keep nothing in memory (default: %(default)s)",
+            help="train, train:ordered, valid or test, with :stream to read files on demand (default: %(default)s)",
         )
         self.add_parlai_data_path(group)
         group.add_argument(
-            "-nt", "--numthreads", type=_at_least_1, default=1, help="Hogwild workers (default: 1)"
+            "-nt", "--numthreads", type=_at_least_1, default=1, help="number of Hogwild workers (default: 1)"
         )
         group.add_argument(
             "--hogwild-mode",
             choices=["fork", "spawn", "thread"],
-            help="what the workers are (default: as it fits)",
+            help="kind of the workers (default: fork, or spawn if CUDA is in use)",
         )
         group.add_argument(
-            "-eps", "--num-epochs", type=float, default=-1.0, help="when to stop (default: -1, never)"
+            "-eps",
+            "--num-epochs",
+            type=float,
+            default=-1.0,
+            help="number of epochs to train (default: -1, no limit)",
         )
         group.add_argument(
-            "--metrics", default="default", metavar="NAMES", help="what is computed: f1, bleu (default: f1)"
+            "--metrics", default="default", metavar="NAMES", help="metrics to compute: f1, bleu (default: f1)"
         )
-        group.add_argument("--seed", type=int, help="of all that is drawn")
-        group.add_argument(
-            "--hide-labels", type="bool", default=False, help="show no labels outside training"
-        )
+        group.add_argument("--seed", type=int, help="seed of all random numbers")
+        group.add_argument("--hide-labels", type="bool", default=False, help="hide labels outside training")
         group.add_argument(
             "--on-bad-line",
             choices=["error", "skip"],
             default="error",
-            help="what to do about malformed lines of data files",
+            help="action on malformed lines of data files (default: error)",
         )
         self._add_batch_args()
 
@@ -141,54 +143,55 @@ class ParlaiParser(argparse.ArgumentParser):
             "--batch-sort",
             type="bool",
             default=True,
-            help="sort by length into batches (default: true)",
+            help="sort examples by length into batches (default: true)",
         )
         group.add_argument(
             "-clen",
             "--context-length",
             type=int,
             default=-1,
-            help="texts and labels in a squashed example; -1: all (default)",
+            help="number of texts and labels in a flattened example; -1: all (default)",
         )
         group.add_argument(
             "-incl",
             "--include-labels",
             type="bool",
             default=True,
-            help="labels in the context (default: true)",
+            help="include labels in the context (default: true)",
         )
         group.add_argument(
-            "--max-batch-tokens", type=_at_least_1, help="most tokens of a batch, in place of --batchsize"
+            "--max-batch-tokens",
+            type=_at_least_1,
+            help="largest number of tokens in a batch, instead of --batchsize",
         )
 
     def add_model_args(self, args: Sequence[str] | None = None) -> None:
         """Add the flags of models and dictionaries.
 
         Args:
-            args: ParlAI's; not used.
+            args: ignored, for compatibility with ParlAI.
         """
         group = self.add_argument_group("models")
         group.add_argument(
-            "-m", "--model", metavar="NAME", help="a ready agent, or package.module:Class:arguments"
+            "-m", "--model", metavar="NAME", help="a built-in agent, or package.module:Class:arguments"
         )
-        group.add_argument("-mf", "--model-file", metavar="PATH", help="where the model is saved")
+        group.add_argument("-mf", "--model-file", metavar="PATH", help="path to save the model to")
         DictionaryAgent.add_cmdline_args(self)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None, print_args: bool = True
     ) -> dict[str, Any]:
-        """Return options as a dict; names have underscores.
+        """Return the options as a dict; names have underscores.
 
-        ``override`` in it has those of the model that stand on the line: they count more than saved ones (see
-        `create_agent`).
+        Its item ``override`` has the model options of the command line, which override saved ones (see `create_agent`).
 
         Args:
-            args: the words of the line (default: those of the program).
-            namespace: what to set attributes of, too.
+            args: the words of the command line (default: `sys.argv`).
+            namespace: object whose attributes are also set.
             print_args: whether to write the options to the standard output.
 
         Raises:
-            ArgumentError: there is no such flag, agent or task, or no such value.
+            ArgumentError: a flag, agent or task is unknown, or a value is invalid.
         """
         words = list(sys.argv[1:] if args is None else args)
         self.add_extra_args(words)
@@ -210,31 +213,31 @@ class ParlaiParser(argparse.ArgumentParser):
         return argparse.Namespace(**{action.dest: _UNSET for action in self._actions})
 
     def add_extra_args(self, args: Sequence[str] | None = None) -> None:
-        """Add the flags of the agent and the tasks that a command line, or `set_defaults`, names.
+        """Add the flags of the agent and the tasks that a command line or `set_defaults` names.
 
         Args:
-            args: the words of the line (default: those of the program).
+            args: the words of the command line (default: `sys.argv`).
 
         Raises:
-            ArgumentError: there is no such agent or task.
+            ArgumentError: an agent or task is unknown.
         """
         words = list(sys.argv[1:] if args is None else args)
         self.add_task_args(self._value_of(words, "task"))
-        model, kept = self._value_of(words, "model"), None
+        model, trusted = self._value_of(words, "model"), None
         path = options_file(self._value_of(words, "model_file"))
         if not model and os.path.isfile(path):
-            model, kept = load_options(path).get("model") or "", ()
+            model, trusted = load_options(path).get("model") or "", ()
         if model:
-            self._add_flags(agent_class(model, trusted=kept)[0])
+            self._add_flags(agent_class(model, trusted=trusted)[0])
 
     def add_task_args(self, task: str) -> None:
         """Add the flags of tasks.
 
         Args:
-            task: their names, with commas between.
+            task: names of tasks, separated by commas.
 
         Raises:
-            ArgumentError: there is no such task.
+            ArgumentError: a task is unknown.
         """
         for name in task_names(task):
             self._add_flags(task_class(name)[0])
@@ -243,25 +246,25 @@ class ParlaiParser(argparse.ArgumentParser):
         """Add the flags of an agent.
 
         Raises:
-            ArgumentError: there is no such agent.
+            ArgumentError: the agent is unknown.
         """
         self._add_flags(agent_class(model)[0])
 
-    def _add_flags(self, kind: Any) -> None:
+    def _add_flags(self, cls: Any) -> None:
         """Add the flags of a class, once."""
-        if kind not in self._named and hasattr(kind, "add_cmdline_args"):
-            kind.add_cmdline_args(self)
-        self._named.add(kind)
+        if cls not in self._added_classes and hasattr(cls, "add_cmdline_args"):
+            cls.add_cmdline_args(self)
+        self._added_classes.add(cls)
 
     def _value_of(self, words: Sequence[str], name: str) -> str:
-        """Return the last value of an option on a line, or its default; an empty text if there is neither."""
+        """Return the last value of an option on a command line, else its default, else ""."""
         flags = [flag for flag, action in self._option_string_actions.items() if action.dest == name]
-        found = str(self.get_default(name) or "")
-        for place, word in enumerate(words):
+        result = str(self.get_default(name) or "")
+        for index, word in enumerate(words):
             flag, equals, value = word.partition("=")
             if flag in flags:
-                found = value if equals else next(iter(words[place + 1 : place + 2]), "")
-        return found
+                result = value if equals else next(iter(words[index + 1 : index + 2]), "")
+        return result
 
     def _check_flags(self, words: Sequence[str]) -> None:
         """Refuse unknown flags; argparse takes ``-mx`` for ``-m x``."""
@@ -270,33 +273,32 @@ class ParlaiParser(argparse.ArgumentParser):
             flag = word.partition("=")[0]
             if _FLAG.fullmatch(flag) and flag not in known:
                 raise ArgumentError(
-                    f"there is no flag {flag}{did_you_mean(flag, known)} (--help lists all; an agent's or a task's own "
-                    "need --model or --task on the line)"
+                    f"there is no flag {flag}{did_you_mean(flag, known)} (--help lists all flags; those of an agent or "
+                    "a task need --model or --task)"
                 )
 
     def print_args(self, opt: Mapping[str, Any] | None = None) -> None:
         """Write options to the standard output, a line for each.
 
         Args:
-            opt: the options by name (default: those that were parsed last, or those of the program's command line);
-                ``override`` is left out.
+            opt: the options by name (default: those parsed last, or those of `sys.argv`); ``override`` is not written.
         """
         shown = opt or self.opt or self.parse_args(print_args=False)
         lines = [f"[ {name}: {value} ]" for name, value in sorted(shown.items()) if name != "override"]
         sys.stdout.write("\n".join(lines) + "\n")
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print and end the program for.
+        """Raise ArgumentError, where argparse would print the message and exit.
 
         Args:
-            message: what is wrong with the command line.
+            message: the problem with the command line.
         """
         raise ArgumentError(f"{message} (--help lists all flags)")
 
 
-def _truth(text: str) -> bool:
+def _bool(text: str) -> bool:
     try:
-        return _TRUTHS[text.strip().lower()]
+        return _BOOLS[text.strip().lower()]
     except KeyError:
         raise argparse.ArgumentTypeError(f"{text!r}, expected true or false, yes or no, 1 or 0") from None
 
@@ -311,5 +313,5 @@ def _datatype(text: str) -> str:
 
 def _at_least_1(text: str) -> int:
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r}, expected an integer from 1")
     return int(text)

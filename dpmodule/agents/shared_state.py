@@ -1,8 +1,8 @@
-"""What copies in several processes share: counters that hand out numbers, tables of numbers, and exact sums.
+"""State shared by copies in several processes: counters, tables of numbers, and exact sums.
 
-A sum of floats depends on the order of its terms. So that the sums of several workers equal those of one process to
-the last digit, each is kept as an expansion: floats that do not overlap and whose sum is exact (Shewchuk, "Adaptive
-Precision Floating-Point Arithmetic", 1997), and the expansions of all columns are rounded together, once.
+A sum of floats depends on the order of its terms. To make the sums of several workers equal those of one process to the
+last digit, each is kept as an expansion: floats that do not overlap and whose sum is exact (Shewchuk, "Adaptive
+Precision Floating-Point Arithmetic", 1997), and the expansions of all columns are rounded together.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
+from .._devices.shared_memory import shared_bytes
 from ..base import ArgumentError, DTypeError
-from ..devices.shared_memory import shared_bytes
 from ..streams.synchronization import ProcessLock, SharedCounter
 
 
 class LocalCounter:
-    """Numbers from 0 on, for the copies in one process and thread."""
+    """A counter from 0 for copies in one process and thread."""
 
     __slots__ = ("_next",)
 
@@ -29,7 +29,7 @@ class LocalCounter:
         self._next = 0
 
     def take(self) -> int:
-        """Return the next number, and go on to the one behind it."""
+        """Return the next number, and increment the counter."""
         number = self._next
         self._next = number + 1
         return number
@@ -39,12 +39,12 @@ class LocalCounter:
         return self._next
 
     def reset(self, number: int = 0) -> None:
-        """Begin at 0 again, or at another number."""
+        """Set the next number."""
         self._next = number
 
     @property
     def value(self) -> int:
-        """The number that was taken last, -1 before the first; ParlAI's teachers read and set it."""
+        """The number taken last, -1 before the first; teachers of ParlAI read and set it."""
         return self._next - 1
 
     @value.setter
@@ -52,7 +52,7 @@ class LocalCounter:
         self._next = number + 1
 
     def get_lock(self) -> AbstractContextManager[None]:
-        """Return what a ``with`` statement holds while `value` is changed; nothing has to be locked here."""
+        """Return a context manager to hold while `value` is changed; it does nothing here."""
         return nullcontext()
 
     def __deepcopy__(self, memo: Any) -> LocalCounter:
@@ -69,17 +69,16 @@ _FORMATS = {int: "q", bool: "q", float: "d"}
 
 
 class SharedTable(MutableMapping[Any, Any]):
-    """A table of numbers and tensors that every process sees which has it, from an agent's `share` or otherwise.
+    """A table of numbers and tensors in shared memory, for all processes that have it, for example from `share`.
 
-    Reading a value and writing one takes no lock. Whoever computes a new value from the old one, as in
-    ``table["count"] += 1``, does so under `get_lock` where another worker may do the same.
+    Reading and writing a value takes no lock. To compute a new value from the old one, as in ``table["count"] += 1``,
+    hold `get_lock` if another worker may do the same.
 
-    What stands under a key keeps its type; a tensor is moved to shared memory, keeps its shape and element type, and is
-    written in place. A key that is added or deleted later is so in this process, and in copies that are made of the
-    table afterwards.
+    The value of a key keeps its type; a tensor moves to shared memory, keeps its shape and element type, and is written
+    in place. Keys that are added or deleted later change in this process and in later copies of the table.
 
     Args:
-        init_dict: the keys, and what stands under them at first: ints of 64 bits, floats, bools or torch tensors.
+        init_dict: initial values by key: ints of 64 bits, floats, bools or torch tensors.
 
     Raises:
         DTypeError: a value is of another type.
@@ -105,7 +104,7 @@ class SharedTable(MutableMapping[Any, Any]):
         self.update(values)
 
     def _add(self, numbers: Mapping[Any, Any]) -> None:
-        """Make room for numbers under new keys, in one piece of shared memory."""
+        """Allocate shared memory for numbers with new keys."""
         for key, value in numbers.items():
             if type(value) not in _FORMATS:
                 raise DTypeError(
@@ -114,12 +113,12 @@ class SharedTable(MutableMapping[Any, Any]):
                 )
         if numbers:
             block = len(self._memories)
-            self._open(shared_bytes("a SharedTable", _BYTES * len(numbers)))
+            self._map(shared_bytes("a SharedTable", _BYTES * len(numbers)))
             self._numbers.update(
-                {key: (block, place, type(value)) for place, (key, value) in enumerate(numbers.items())}
+                {key: (block, index, type(value)) for index, (key, value) in enumerate(numbers.items())}
             )
 
-    def _open(self, memory: torch.Tensor) -> None:
+    def _map(self, memory: torch.Tensor) -> None:
         numbers: Any = memory.numpy()
         plain = memoryview(numbers).cast("B")
         self._memories.append(memory)
@@ -129,8 +128,8 @@ class SharedTable(MutableMapping[Any, Any]):
         number = self._numbers.get(key)
         if number is None:
             return self._tensor(key)
-        block, place, kind = number
-        return kind(self._views[block][kind][place])
+        block, index, kind = number
+        return kind(self._views[block][kind][index])
 
     def _tensor(self, key: Any) -> torch.Tensor:
         if key not in self._tensors:
@@ -145,14 +144,14 @@ class SharedTable(MutableMapping[Any, Any]):
         is_new = key not in self._numbers
         if is_new:
             self._add({key: value})
-        block, place, kind = self._numbers[key]
+        block, index, kind = self._numbers[key]
         if type(value) is not kind:
             raise DTypeError(
-                f"SharedTable: {key!r} is of type {kind.__name__} and stays so, got {value!r} of type "
+                f"SharedTable: {key!r} is of type {kind.__name__}, which cannot change, got {value!r} of type "
                 f"{type(value).__name__}; delete the key first to change the type"
             )
         try:
-            self._views[block][kind][place] = value
+            self._views[block][kind][index] = value
         except ValueError as error:
             if is_new:
                 del self._numbers[key]
@@ -164,10 +163,10 @@ class SharedTable(MutableMapping[Any, Any]):
             value.share_memory_()
             self._tensors[key] = value
         elif own is not value:
-            if not isinstance(value, torch.Tensor) or _form(value) != _form(own):
+            if not isinstance(value, torch.Tensor) or _describe(value) != _describe(own):
                 raise DTypeError(
-                    f"SharedTable: {key!r} is {_form(own)} and stays so, got {_form(value)}; delete the key first to "
-                    "change it"
+                    f"SharedTable: {key!r} is {_describe(own)}, which cannot change, got {_describe(value)}; delete "
+                    "the key first"
                 )
             with torch.no_grad():
                 own.copy_(value)
@@ -190,14 +189,14 @@ class SharedTable(MutableMapping[Any, Any]):
         return f"SharedTable({dict(self)!r})"
 
     def get_lock(self) -> ProcessLock:
-        """Return a lock for a ``with`` statement, which one worker at a time holds, and may take again inside.
+        """Return a reentrant lock for a ``with`` statement.
 
-        The system takes it from a process that dies.
+        The system releases it if its process dies.
         """
         return self._lock
 
     def __deepcopy__(self, memo: Any) -> SharedTable:
-        return self  # a copy would be a table that nobody else sees
+        return self  # all copies are the same table
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._numbers, self._tensors, self._memories, self._lock
@@ -206,54 +205,54 @@ class SharedTable(MutableMapping[Any, Any]):
         self._numbers, self._tensors, memories, self._lock = state
         self._memories, self._views = [], []
         for memory in memories:
-            self._open(memory)
+            self._map(memory)
 
 
-def _form(value: Any) -> str:
+def _describe(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return f"{value!r} of type {type(value).__name__}"
     return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
 
 
 _SLOTS = 128
-"""How many names a column has room for."""
+"""Largest number of names in a column."""
 
 _NAME_BYTES = 120
-_PARTS = 40
-"""Floats of an expansion: those of 2098 bits, from the smallest number to the largest, overlap in no more."""
+_FLOATS = 40
+"""Floats of an expansion: enough for the 2098 bits between the smallest and the largest number."""
 
-_COUNT, _WHOLE, _ODD, _USED, _FIRST = range(5)
-"""Places in a slot: number of terms, sum of whole ones, sum of infinite ones and NaN, number of floats in use."""
+_COUNT, _INTEGERS, _NONFINITE, _USED, _FIRST = range(5)
+"""Indices in a slot: number of terms, sum of integers, sum of infinities and NaN, number of floats in use."""
 
-_SLOT = _FIRST + _PARTS
+_SLOT = _FIRST + _FLOATS
 _NAME = 1 + _NAME_BYTES // 8
-"""Floats that a name takes: its length, and its bytes."""
+"""Floats of a name: its length and its bytes."""
 
 _COLUMN = 1 + _SLOTS * (_NAME + _SLOT)
 _EXACT = 2.0**52
-_HUGE = 2.0**1000
+_LARGE = 2.0**1000
 
 
 class SumColumns:
-    """Exact sums by name, a column for each worker, in memory that all workers map; no locks."""
+    """Exact sums by name with a column for each worker, in shared memory without locks."""
 
     def __init__(self, columns: int = 1) -> None:
         self.columns = columns
         size = columns * _COLUMN * 8
         self._memory: Any = shared_bytes("metrics", size) if columns > 1 else bytearray(size)
-        self._open()
+        self._map()
 
-    def _open(self) -> None:
+    def _map(self) -> None:
         is_plain = isinstance(self._memory, bytearray)
         view = memoryview(self._memory if is_plain else self._memory.numpy())
         self._numbers: Any = view.cast("B").cast("d")
 
-    def column(self, index: int) -> Column:
-        """Return a column to add to; one process or thread adds to it."""
-        return Column(self._numbers[index * _COLUMN : (index + 1) * _COLUMN])
+    def column(self, index: int) -> SumColumn:
+        """Return a column; only one process or thread may add to it."""
+        return SumColumn(self._numbers[index * _COLUMN : (index + 1) * _COLUMN])
 
     def totals(self) -> dict[str, tuple[float, int]]:
-        """Return the sum and the number of terms by name, over all columns, in the order in which names appeared."""
+        """Return the sum and the number of terms by name over all columns, in order of appearance."""
         parts: dict[str, list[float]] = {}
         counts: dict[str, int] = {}
         for index in range(self.columns):
@@ -263,29 +262,29 @@ class SumColumns:
         return {name: (_sum(numbers), counts[name]) for name, numbers in parts.items()}
 
     def clear(self) -> None:
-        """Forget all sums, while nobody adds."""
+        """Reset all sums; no worker may add at the same time."""
         for index in range(self.columns):
             self.column(index).clear()
 
-    def widened(self, columns: int) -> SumColumns:
-        """Return a tally with more columns, whose first ones are as they are here."""
-        found = SumColumns(columns)
-        found._numbers[: len(self._numbers)] = self._numbers
-        return found
+    def with_columns(self, columns: int) -> SumColumns:
+        """Return sums with more columns; the first ones are copies."""
+        wider = SumColumns(columns)
+        wider._numbers[: len(self._numbers)] = self._numbers
+        return wider
 
     def __getstate__(self) -> tuple[int, Any]:
         return self.columns, self._memory
 
     def __setstate__(self, state: tuple[int, Any]) -> None:
         self.columns, self._memory = state
-        self._open()
+        self._map()
 
 
-class Column:
-    """One worker's sums.
+class SumColumn:
+    """Sums of one worker.
 
     Args:
-        numbers: its part of the memory, float64.
+        numbers: memory of the column, float64.
     """
 
     __slots__ = ("_numbers", "_slots")
@@ -305,16 +304,16 @@ class Column:
         if (
             -_EXACT < value < _EXACT
             and value == int(value)
-            and -_EXACT < numbers[at + _WHOLE] + value < _EXACT
+            and -_EXACT < numbers[at + _INTEGERS] + value < _EXACT
         ):
-            numbers[at + _WHOLE] += value
-        elif -_HUGE < value < _HUGE:
-            self._grow(at, float(value))
+            numbers[at + _INTEGERS] += value
+        elif -_LARGE < value < _LARGE:
+            self._add_exact(at, float(value))
         else:
-            numbers[at + _ODD] += value
+            numbers[at + _NONFINITE] += value
 
     def count(self, name: str, terms: int, total: int) -> None:
-        """Add a number of small whole terms to a sum at once."""
+        """Add small integers to a sum, given their number and their total."""
         if not terms:
             return
         if total:
@@ -324,12 +323,12 @@ class Column:
         at = self._slot(name) if at is None else at
         self._numbers[at] += terms
 
-    def _grow(self, at: int, value: float) -> None:
-        """Add to an expansion: the sum and the rounding error of each addition are kept."""
+    def _add_exact(self, at: int, value: float) -> None:
+        """Add to an expansion, which keeps the sum and the rounding error of each addition."""
         numbers, first = self._numbers, at + _FIRST
         kept = first
-        for place in range(first, first + int(numbers[at + _USED])):
-            part = numbers[place]
+        for index in range(first, first + int(numbers[at + _USED])):
+            part = numbers[index]
             if abs(value) < abs(part):
                 value, part = part, value
             high = value + part
@@ -342,7 +341,7 @@ class Column:
         numbers[at + _USED] = kept + 1 - first
 
     def _slot(self, name: str) -> int:
-        """Return where a name's sum begins, after making room for it if it is new."""
+        """Return the index of the sum of a name, which is added if it is new."""
         numbers, used = self._numbers, int(self._numbers[0])
         for index in range(used):
             if self._name(index) == name:
@@ -351,18 +350,18 @@ class Column:
             data = name.encode()
             if len(data) > _NAME_BYTES:
                 raise ArgumentError(
-                    f"the name of a metric has {len(data)} bytes, at most {_NAME_BYTES}: {name!r}"
+                    f"the name of metric {name!r} has {len(data)} bytes, expected at most {_NAME_BYTES}"
                 )
             if used == _SLOTS:
-                raise ArgumentError(f"metric {name!r} is one too many; there is room for {_SLOTS} names")
+                raise ArgumentError(f"metric {name!r} is one too many; at most {_SLOTS} names are supported")
             index = used
             start = 1 + index * _NAME
             numbers[start] = len(data)
             bytes_of = numbers[start + 1 : start + _NAME].cast("B")
             bytes_of[: len(data)] = data
             numbers[0] = used + 1
-        found = self._slots[name] = 1 + _SLOTS * _NAME + index * _SLOT
-        return found
+        self._slots[name] = 1 + _SLOTS * _NAME + index * _SLOT
+        return self._slots[name]
 
     def _name(self, index: int) -> str:
         start = 1 + index * _NAME
@@ -370,27 +369,27 @@ class Column:
         return bytes(self._numbers[start + 1 : start + _NAME].cast("B")[:size]).decode()
 
     def read(self) -> list[tuple[str, int, Sequence[float]]]:
-        """Return every name with its number of terms, and numbers whose sum is its sum."""
-        found: list[tuple[str, int, Sequence[float]]] = []
+        """Return every name with its number of terms, and the numbers that make up its sum."""
+        sums: list[tuple[str, int, Sequence[float]]] = []
         for index in range(int(self._numbers[0])):
             at = 1 + _SLOTS * _NAME + index * _SLOT
             slot = self._numbers[at : at + _SLOT].tolist()
             used = int(slot[_USED])
-            found.append(
+            sums.append(
                 (
                     self._name(index),
                     int(slot[_COUNT]),
-                    [slot[_WHOLE], slot[_ODD], *slot[_FIRST : _FIRST + used]],
+                    [slot[_INTEGERS], slot[_NONFINITE], *slot[_FIRST : _FIRST + used]],
                 )
             )
-        return found
+        return sums
 
     def clear(self) -> None:
-        """Forget all sums; their names stay."""
+        """Reset all sums, but keep their names."""
         for index in range(int(self._numbers[0])):
             at = 1 + _SLOTS * _NAME + index * _SLOT
-            for place in range(at, at + _FIRST):
-                self._numbers[place] = 0.0
+            for item in range(at, at + _FIRST):
+                self._numbers[item] = 0.0
 
 
 def _sum(numbers: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
-"""Tasks that ship: made up from a seed, from text that comes with Python, and from files.
+"""Built-in tasks: generated from a seed, from docstrings of Python, and from files.
 
-What stands behind the name of a task are its arguments, with colons between: a split, which counts more than the option
-``datatype``, and ``name=number``, such as ``reverse:valid:size=100``.
+The name of a task may be followed by arguments, separated by colons: a split, which overrides the option ``datatype``,
+and ``name=number``, as in ``reverse:valid:size=100``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from .._files import regular_file
 from ..base import ArgumentError
-from ..files import regular_file
 from .dialog_teachers import ConversationTeacher, FbDialogTeacher
 from .teachers import FixedDialogTeacher
 
@@ -30,25 +30,25 @@ Example = tuple[str, str, Sequence[str]]
 """Text, label and candidates."""
 
 _SPLITS = ("train", "valid", "test")
-_TRIES = 1000
-_FIRST = 2**16
-"""Bytes of a first line that are looked at."""
+_MAX_TRIES = 1000
+_FIRST_LINE_BYTES = 2**16
+"""Largest number of bytes read of a first line."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def split_of(text: str) -> str:
-    """Return the split that a text belongs to: eight tenths are ``train``, one is ``valid``, one ``test``.
+    """Return the split of a text: 80 % are ``train``, 10 % ``valid`` and 10 % ``test``.
 
     Example:
         >>> [split_of(text) for text in ("a b", "b c", "c d a")]
         ['test', 'valid', 'train']
     """
-    place = zlib.crc32(text.encode()) % 10
-    return "train" if place < 8 else _SPLITS[place - 7]
+    bucket = zlib.crc32(text.encode()) % 10
+    return "train" if bucket < 8 else _SPLITS[bucket - 7]
 
 
 class _ListTeacher(FixedDialogTeacher):
-    """A teacher with a list of examples, each an episode of its own."""
+    """A teacher of a list of examples, each of which is an episode."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class _ListTeacher(FixedDialogTeacher):
 
     def get(self, episode_idx: int, entry_idx: int = 0) -> Message:
         text, label, candidates = self._examples[episode_idx]
-        made: Message = {"text": text, "labels": [label], "episode_done": True}
+        message: Message = {"text": text, "labels": [label], "episode_done": True}
         if candidates:
-            made["label_candidates"] = list(candidates)
-        return made
+            message["label_candidates"] = list(candidates)
+        return message
 
     def num_examples(self) -> int:
         return len(self._examples)
@@ -79,15 +79,15 @@ class _ListTeacher(FixedDialogTeacher):
 class ReverseTeacher(_ListTeacher):
     """Asks for letters in reverse order: "a b c" has the label "c b a".
 
-    Texts are drawn from a seed, some of them more than once; no text stands in two splits.
+    Texts are random, with duplicates; no text is in two splits.
 
     Args:
         opt: options; arguments of the task: a split; ``size``: number of examples (default: 10,000 to train, 500
-            elsewhere); ``shortest`` and ``length``: least and largest number of letters (1 and 5); ``letters``: how
-            many different ones (8); ``seed`` (0).
+            otherwise); ``shortest`` and ``length``: smallest and largest number of letters (1 and 5); ``letters``:
+            number of different letters (8); ``seed`` (0).
 
     Raises:
-        ArgumentError: an argument is none of these, or there are not enough texts of such lengths.
+        ArgumentError: an argument is unknown, or there are not enough texts of these lengths.
 
     Example:
         >>> teacher = ReverseTeacher({"task_arguments": "valid:size=3:shortest=3"})
@@ -97,53 +97,54 @@ class ReverseTeacher(_ListTeacher):
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         opt, numbers = _arguments(opt, {"size": 0, "shortest": 1, "length": 5, "letters": 8, "seed": 0})
-        super().__init__(opt, shared, lambda split: _reversed(split, **numbers))
+        super().__init__(opt, shared, lambda split: _reverse_examples(split, **numbers))
 
 
 class NoCandidateTeacher(_ListTeacher):
-    """Asks for the same few numbers again: "3 1 0 5" has the label "3 1 0 5", and no candidates.
+    """Asks for a copy of the text: "3 1 0 5" has the label "3 1 0 5"; there are no candidates.
 
     Args:
         opt: options; arguments of the task: a split; ``size``: number of examples (default: 500 to train, 100
-            elsewhere); ``length``: of a text, in tokens (4); ``tokens``: how many different ones (7); ``seed`` (0).
+            otherwise); ``length``: number of tokens of a text (4); ``tokens``: number of different tokens (7);
+            ``seed`` (0).
 
     Raises:
-        ArgumentError: an argument is none of these, or there are not enough texts.
+        ArgumentError: an argument is unknown, or there are not enough texts.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         opt, numbers = _arguments(opt, {"size": 0, "length": 4, "tokens": 7, "seed": 0})
-        super().__init__(opt, shared, lambda split: _copied(split, **numbers))
+        super().__init__(opt, shared, lambda split: _copy_examples(split, **numbers))
 
 
 class DocsTeacher(_ListTeacher):
-    """Asks which function of a standard module of Python does what a sentence of its docstring says.
+    """Asks for the function of a standard Python module that a sentence of its docstring describes.
 
-    The candidates are functions of the same module. The splits differ in their sentences; functions with several of
-    them stand in more than one.
+    The candidates are functions of the same module. The splits have different sentences; a function may be in several
+    splits.
 
     Args:
-        opt: options; arguments of the task: a split; ``candidates``: at most so many (default 20).
+        opt: options; arguments of the task: a split; ``candidates``: largest number of candidates (default 20).
 
     Raises:
-        ArgumentError: an argument is none of these.
+        ArgumentError: an argument is unknown.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         opt, numbers = _arguments(opt, {"candidates": 20})
-        super().__init__(opt, shared, lambda split: _asked(split, numbers["candidates"]))
+        super().__init__(opt, shared, lambda split: _docs_examples(split, numbers["candidates"]))
 
 
 class FromFileTeacher(FbDialogTeacher):
-    """Asks what stands in files: lines of named fields, numbered lines, or conversations in JSON lines.
+    """Reads examples from files: lines of named fields, numbered lines, or conversations in JSON lines.
 
-    Which of them tells the ending, ``.json`` or ``.jsonl``, or else the first line that is not blank. See
+    The format follows from the extension, ``.json`` or ``.jsonl``, or else from the first non-blank line. See
     `ParlAIDialogTeacher`, `FbDialogTeacher` and `ConversationTeacher`.
 
     Args:
-        opt: options; the argument of the task is the path of a file, which is there for all splits, or of a folder with
-            ``train.txt``, ``valid.txt`` and ``test.txt``, or such files of another ending; ``cands_datafile``,
-            ``cloze``, ``on_bad_line`` and ``label_turns`` as those teachers have them.
+        opt: options; the argument of the task is the path of a file for all splits, or of a folder with ``train.txt``,
+            ``valid.txt`` and ``test.txt``, or the same names with another extension; ``cands_datafile``, ``cloze``,
+            ``on_bad_line`` and ``label_turns`` of those teachers.
 
     Raises:
         ArgumentError: no path is given, or the folder has no file for the split.
@@ -156,11 +157,11 @@ class FromFileTeacher(FbDialogTeacher):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         path = opt.get("datafile") or opt.get("task_arguments")
         split = str(opt.get("datatype") or "train").partition(":")[0]
-        super().__init__({**opt, "datafile": _file_of(str(path), split) if path else None}, shared)
+        super().__init__({**opt, "datafile": _split_file(str(path), split) if path else None}, shared)
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         file = self.file(path)
-        form = _form(file.path)
+        form = _file_format(file.path)
         if form == "conversations":
             return file.conversations(self.opt.get("label_turns") or "both")
         return super().setup_data(path) if form == "numbered" else file.fields()
@@ -169,25 +170,27 @@ class FromFileTeacher(FbDialogTeacher):
 # files
 
 
-def _file_of(path: str, split: str) -> str:
-    """Return the file that a split is read from."""
+def _split_file(path: str, split: str) -> str:
+    """Return the file of a split."""
     if not os.path.isdir(path):
         return path
-    found = sorted(name for name in os.listdir(path) if os.path.splitext(name)[0] == split)
-    if not found:
+    names = sorted(name for name in os.listdir(path) if os.path.splitext(name)[0] == split)
+    if not names:
         raise ArgumentError(
-            f"task fromfile: the folder {path!r} has no {split}.txt, nor a {split} of another ending"
+            f"task fromfile: the folder {path!r} has no {split}.txt, nor a {split} with another extension"
         )
-    return os.path.join(path, found[0])
+    return os.path.join(path, names[0])
 
 
-def _form(path: str) -> str:
-    """Return which of the formats a file has; what cannot be read is told by who reads it."""
+def _file_format(path: str) -> str:
+    """Return the format of a file; errors of unreadable files are left to the reader."""
     if path.endswith((".json", ".jsonl")):
         return "conversations"
     first = b""
     with suppress(OSError), open(path, "rb", opener=regular_file) as file:
-        first = next((line for line in iter(lambda: file.readline(_FIRST), b"") if line.strip()), b"")
+        first = next(
+            (line for line in iter(lambda: file.readline(_FIRST_LINE_BYTES), b"") if line.strip()), b""
+        )
     first = first.removeprefix(codecs.BOM_UTF8).lstrip()
     if first.startswith(b"{"):
         return "conversations"
@@ -198,71 +201,72 @@ def _form(path: str) -> str:
 
 
 def _arguments(opt: Mapping[str, Any], defaults: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return options with the datatype that the arguments of a task ask for, and the numbers among these."""
-    given, numbers = dict(opt), dict(defaults)
-    for part in str(opt.get("task_arguments") or "").split(":"):
-        name, _, value = part.strip().partition("=")
-        if part.strip() in _SPLITS:
-            given["datatype"] = _datatype(name, str(opt.get("datatype") or "train"))
+    """Return options with the datatype from the arguments of a task, and the numbers among the arguments."""
+    options, numbers = dict(opt), dict(defaults)
+    for argument in str(opt.get("task_arguments") or "").split(":"):
+        name, _, value = argument.strip().partition("=")
+        if argument.strip() in _SPLITS:
+            options["datatype"] = _datatype(name, str(opt.get("datatype") or "train"))
         elif name in numbers and value.isascii() and value.isdigit():
             numbers[name] = int(value)
-        elif part.strip():
-            ready = ", ".join([*_SPLITS, *(f"{each}=NUMBER" for each in defaults)])
-            raise ArgumentError(f"task: the argument {part!r} is none of {ready}")
-    return given, numbers
+        elif argument.strip():
+            known = ", ".join([*_SPLITS, *(f"{number}=NUMBER" for number in defaults)])
+            raise ArgumentError(f"task: unknown argument {argument!r}, expected one of {known}")
+    return options, numbers
 
 
 def _datatype(split: str, datatype: str) -> str:
-    """Return the datatype for a split; where nothing is learned, nothing is learned from the split ``train`` either."""
+    """Return the datatype for a split; in evaluation the split ``train`` is also only evaluated."""
     if datatype.partition(":")[0] == split:
         return datatype
     return "train:evalmode" if split == "train" else split
 
 
-# what is made up
+# generated tasks
 
 
-def _reversed(
+def _reverse_examples(
     split: str, size: int, shortest: int, length: int, letters: int, seed: int
 ) -> Sequence[Example]:
     if not (1 <= shortest <= length and 1 <= letters <= len(_LETTERS)):
         raise ArgumentError(
-            f"task reverse: shortest is {shortest}, length {length}, letters {letters}; expected lengths from 1, the "
-            f"shortest first, and 1 to {len(_LETTERS)} letters"
+            f"task reverse: shortest is {shortest}, length {length}, letters {letters}; expected 1 <= shortest <= "
+            f"length, and 1 to {len(_LETTERS)} letters"
         )
     size = size or (10_000 if split == "train" else 500)
-    texts = _drawn("reverse", split, size, range(shortest, length + 1), _LETTERS[:letters], seed)
+    texts = _draw_texts("reverse", split, size, range(shortest, length + 1), _LETTERS[:letters], seed)
     return [(text, text[::-1], ()) for text in texts]
 
 
-def _copied(split: str, size: int, length: int, tokens: int, seed: int) -> Sequence[Example]:
+def _copy_examples(split: str, size: int, length: int, tokens: int, seed: int) -> Sequence[Example]:
     if length < 1 or tokens < 1:
         raise ArgumentError(f"task nocandidate: length is {length}, tokens {tokens}; expected numbers from 1")
     size = size or (500 if split == "train" else 100)
     words = [str(number) for number in range(tokens)]
-    texts = _drawn("nocandidate", split, size, (length,), words, seed)
+    texts = _draw_texts("nocandidate", split, size, (length,), words, seed)
     return [(text, text, ()) for text in texts]
 
 
-def _drawn(
+def _draw_texts(
     task: str, split: str, size: int, lengths: Sequence[int], words: Sequence[str], seed: int
 ) -> list[str]:
-    """Return so many texts of a split, made of words drawn at random."""
-    rng, found, tries = Random(f"{task} {split} {seed}"), list[str](), 0
-    while len(found) < size:
+    """Return `size` random texts of a split."""
+    rng, texts, tries = Random(f"{task} {split} {seed}"), list[str](), 0
+    while len(texts) < size:
         text = " ".join(rng.choices(words, k=rng.choice(lengths)))
         if split_of(text) == split:
-            found.append(text)
+            texts.append(text)
         tries += 1
-        if tries == _TRIES and not found:
+        if tries == _MAX_TRIES and not texts:
             raise ArgumentError(
-                f"task {task}: none of {_TRIES} texts of {len(words)} different words belongs to the split {split!r}; "
+                f"task {task}: none of {_MAX_TRIES} texts of {len(words)} different words belongs to the split "
+                f"{split!r}; "
                 "make them longer, or take more words"
             )
-    return found
+    return texts
 
 
-# what comes with Python
+# docstrings of Python
 
 _MODULES = """
     base64 bisect cmath collections contextlib copy difflib dis fnmatch functools glob gzip hashlib heapq
@@ -273,45 +277,45 @@ _MODULES = """
 """
 
 _SENTENCE = re.compile(r"(?<=[a-z0-9)'\"][.])\s+(?=[A-Z])|\n\s*\n")
-_SENTENCES = 4
+_MAX_SENTENCES = 4
 _SHORT, _LONG = 20, 200
-"""Characters of a sentence that says something, and is no list."""
+"""Smallest and largest number of characters of a usable sentence."""
 
 
-def _asked(split: str, candidates: int) -> Sequence[Example]:
-    found: list[Example] = []
+def _docs_examples(split: str, candidates: int) -> Sequence[Example]:
+    examples: list[Example] = []
     for module in _MODULES.split():
-        functions = _functions(module)
+        functions = _function_sentences(module)
         names = sorted(functions)
         for name in names:
             for sentence in functions[name]:
                 text = f"which function of {module}: {sentence}"
                 if split_of(text) == split:
-                    found.append((text, name, _among(names, name, candidates, text)))
-    return found
+                    examples.append((text, name, _draw_candidates(names, name, candidates, text)))
+    return examples
 
 
-def _among(names: Sequence[str], name: str, most: int, text: str) -> Sequence[str]:
-    """Return candidates, the right one among them: others of the same module, drawn by the text."""
+def _draw_candidates(names: Sequence[str], name: str, most: int, text: str) -> Sequence[str]:
+    """Return candidates with the correct one; the others are drawn from the module, seeded by the text."""
     rng = Random(text)
-    others = [each for each in names if each != name]
+    others = [other for other in names if other != name]
     chosen = [name, *rng.sample(others, min(max(most - 1, 0), len(others)))]
     return sorted(chosen)
 
 
 @cache
-def _functions(module: str) -> Mapping[str, Sequence[str]]:
+def _function_sentences(module: str) -> Mapping[str, Sequence[str]]:
     """Return the sentences about each public function of a module."""
-    found = importlib.import_module(module)
-    public = getattr(found, "__all__", None) or [name for name in vars(found) if not name.startswith("_")]
-    functions = {name: vars(found)[name] for name in public if inspect.isroutine(vars(found).get(name))}
-    about = {name: list(_sentences(inspect.getdoc(each) or "")) for name, each in functions.items()}
+    members = vars(importlib.import_module(module))
+    public = members.get("__all__") or [name for name in members if not name.startswith("_")]
+    functions = {name: members[name] for name in public if inspect.isroutine(members.get(name))}
+    about = {name: list(_sentences(inspect.getdoc(function) or "")) for name, function in functions.items()}
     return {name: sentences for name, sentences in about.items() if sentences}
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Yield the first sentences of a docstring, each in a line of its own."""
-    for sentence in _SENTENCE.split(text)[:_SENTENCES]:
+    """Yield the first sentences of a docstring as single lines."""
+    for sentence in _SENTENCE.split(text)[:_MAX_SENTENCES]:
         line = " ".join(sentence.split())
         if _SHORT <= len(line) <= _LONG and ">>>" not in line:
             yield line

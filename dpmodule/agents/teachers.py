@@ -1,4 +1,4 @@
-"""`Teacher` and `FixedDialogTeacher`: examples for another agent, each exactly once where they count."""
+"""`Teacher` and `FixedDialogTeacher`: examples for another agent, each exactly once in evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from ..base import ArgumentError
 from ..streams.synchronization import SharedCounter
 from .agent import Agent
-from .examples import DataLoader, EpisodePlaces, LoadedQueue, flatten, make_batches, sort_data
+from .examples import DataLoader, EpisodePositions, LoadedQueue, flatten, make_batches, sort_data
 from .metrics import Metrics
 from .shared_state import LocalCounter, counter_for
 
@@ -23,22 +23,22 @@ _DATATYPES = ("train", "valid", "test")
 _MODES = frozenset({"ordered", "stream", "evalmode"})
 _SHUFFLE_SEED = 42
 _MEMORY_HINT = (
-    "squashing the episodes needs more memory than there is: --context-length 3 keeps less of each, --batch-sort false "
-    "does without, and --datatype {}:stream reads from the file as it goes"
+    "not enough memory to flatten the episodes. --context-length 3 keeps less of each, --batch-sort false does not "
+    "flatten them, and --datatype {}:stream reads the file on demand"
 )
 
 
 def is_training(datatype: str) -> bool:
-    """Say whether an agent may learn from the labels: the type begins with "train", and is not evaluated."""
+    """Return True if an agent may learn from the labels: the type begins with "train", without "evalmode"."""
     first, *modes = str(datatype).split(":")
     if first not in _DATATYPES or not _MODES.issuperset(modes):
         raise ArgumentError(
-            f"datatype is {datatype!r}, expected train, valid or test, with :ordered, :stream or :evalmode behind it"
+            f"datatype is {datatype!r}, expected train, valid or test, optionally with :ordered, :stream or :evalmode"
         )
     return first == "train" and "evalmode" not in modes
 
 
-class _Batches:
+class _SortedBatches:
     """Sorted batches, in the order of each epoch."""
 
     def __init__(self, batches: Sequence[list[Message]], reshuffles: bool) -> None:
@@ -49,43 +49,43 @@ class _Batches:
         self._order: tuple[int, Sequence[int]] = (-1, ())
 
     def batch(self, number: int, loop: bool) -> list[Message]:
-        """Return a batch, an empty one behind the last.
+        """Return a batch; an empty one after the last.
 
         Args:
-            number: how many have been asked for before, by all copies.
+            number: number of batches that all copies have requested before.
         """
         if number >= self.count and not (loop and self.count):
             return []
-        epoch, place = divmod(number, self.count)
-        return self._batches[self._order_of(epoch)[place] if self.reshuffles else place]
+        epoch, index = divmod(number, self.count)
+        return self._batches[self._order_of(epoch)[index] if self.reshuffles else index]
 
     def _order_of(self, epoch: int) -> Sequence[int]:
         known, order = self._order
         if known != epoch:
             order = list(range(self.count))
             Random(_SHUFFLE_SEED + epoch).shuffle(order)
-            self._order = epoch, order  # in one step, for threads
+            self._order = epoch, order  # one assignment, for threads
         return order
 
     def is_last(self, number: int, loop: bool) -> bool:
-        """Say whether an epoch ends with a batch; see `batch`."""
+        """Return True if a batch is the last one of an epoch; see `batch`."""
         last = self.count - 1
         return number >= last if not (loop and self.count) else number % self.count == last
 
-    def __deepcopy__(self, memo: Any) -> _Batches:
+    def __deepcopy__(self, memo: Any) -> _SortedBatches:
         return self
 
 
 class Teacher(Agent):
-    """An agent that asks, and counts how well the others answer.
+    """An agent that asks, and measures the answers of other agents.
 
     Args:
-        opt: options; ``task`` is its name; see `Metrics` for what it counts.
-        shared: of another instance; the copies count in the same `metrics`.
+        opt: options; ``task`` is its name; see also `Metrics`.
+        shared: state of another instance; copies share its `metrics`.
 
     Attributes:
-        metrics: what is counted.
-        epochDone: whether there is nothing left to ask.
+        metrics: the `Metrics` of the answers.
+        epochDone: whether the epoch has no examples left.
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -104,15 +104,15 @@ class Teacher(Agent):
         return self.epochDone
 
     def num_examples(self) -> int | None:
-        """Return how many examples there are, None where that is not known."""
+        """Return the number of examples, None if it is unknown."""
         return None
 
     def num_episodes(self) -> int | None:
-        """Return how many episodes there are, None where that is not known."""
+        """Return the number of episodes, None if it is unknown."""
         return None
 
     def report(self) -> dict[str, Any]:
-        """Return what has been counted."""
+        """Return the metrics."""
         return self.metrics.report()
 
     def reset(self) -> None:
@@ -124,10 +124,10 @@ class Teacher(Agent):
         self.metrics.clear()
 
     def expect_workers(self, workers: int) -> None:
-        """Move what copies have in common to where workers of other processes find it, if it is not there.
+        """Move the common state of copies to shared memory.
 
         Args:
-            workers: how many there will be.
+            workers: number of workers.
         """
         if isinstance(self.metrics, Metrics):
             self.metrics.expect_workers(workers)
@@ -137,16 +137,16 @@ class Teacher(Agent):
 
 
 def _metrics_of(opt: Mapping[str, Any], shared: Mapping[str, Any] | None) -> Metrics:
-    """Return a copy's metrics: those of its original, a worker's own column of them, or new ones."""
-    found = (shared or {}).get("metrics")
-    if found is None:
+    """Return the metrics of a copy: those of the original, the column of a worker, or new ones."""
+    metrics = (shared or {}).get("metrics")
+    if metrics is None:
         return Metrics(opt)
     worker = (shared or {}).get("threadindex")
-    return found.for_worker(worker) if isinstance(found, Metrics) and worker is not None else found
+    return metrics.for_worker(worker) if isinstance(metrics, Metrics) and worker is not None else metrics
 
 
-def _takes_nothing(function: Callable[..., Any]) -> bool:
-    """Say whether a function can be called without arguments."""
+def _needs_no_arguments(function: Callable[..., Any]) -> bool:
+    """Return True if a function can be called without arguments."""
     try:
         inspect.signature(function).bind()
     except TypeError:
@@ -155,35 +155,35 @@ def _takes_nothing(function: Callable[..., Any]) -> bool:
 
 
 class FixedDialogTeacher(Teacher):
-    """A teacher with a fixed set of episodes, which any number of rows and workers go through together.
+    """A teacher of a fixed set of episodes, which all rows and workers share.
 
-    Outside training every example is seen exactly once, whoever asks for it, and whoever comes too late gets
+    In evaluation every example is seen exactly once by one of the copies; after the end they return
     ``{"episode_done": True}``, which is not counted. In training (``train``) episodes are drawn with replacement;
-    ``train:ordered`` goes round in order. Labels are ``labels`` in training, ``eval_labels`` elsewhere, and left out
-    there with ``hide_labels``.
+    ``train:ordered`` repeats them in order. Labels are ``labels`` in training and ``eval_labels`` in evaluation, where
+    ``hide_labels`` drops them.
 
-    With ``batch_sort`` and a batch size above 1 episodes are squashed into examples of their own, sorted by length into
-    batches, and `batch_act` returns one batch after the other (`dpmodule.agents.examples`).
+    With ``batch_sort`` and a batch size above 1, episodes are flattened into single examples and sorted by length into
+    batches, which `batch_act` returns (`dpmodule.agents.examples`).
 
-    A subclass defines `get`, `num_episodes` and `num_examples`. One whose examples take long to load asks for them
+    A subclass defines `get`, `num_episodes` and `num_examples`. If its examples take long to load, it requests them
     ahead of time in `submit_load_request`, by ``data_loader.request_load(self.receive_data, function, arguments)``, and
-    takes what was loaded from `data_queue`.
+    takes the results from `data_queue`.
 
-    With the option ``places``, which may be empty, it keeps note of which example each copy is at: `places_dict` tells
-    it, and given as that option, by the name of the task, lets another teacher go on there.
+    With the option ``positions``, which may be empty, it records the position of each copy: `positions_dict` returns
+    them, and as the option ``positions``, by the name of the task, they let another teacher resume there.
 
     Args:
         opt: options: ``datatype``, ``batchsize``, ``batch_sort``, ``context_length``, ``include_labels``,
-            ``hide_labels``, ``numthreads``, ``places``.
+            ``hide_labels``, ``numthreads``, ``positions``.
 
     Attributes:
-        index: the place among the episodes or batches, which all copies share; ``index.value`` is the number that was
-            taken last, -1 before the first, and is changed under `_lock`.
-        data_loader: calls functions in a thread, one after the other.
-        data_queue: what `receive_data` was given; its `get` waits for it, and raises what the loading raised.
+        index: counter of episodes or batches, shared by all copies; ``index.value`` is the number taken last, -1 before
+            the first; change it under `_lock`.
+        data_loader: calls functions one after the other in a thread.
+        data_queue: results given to `receive_data`; its `get` waits for them, and raises errors of loading.
 
     Raises:
-        ArgumentError: an option is no such thing.
+        ArgumentError: an option has an invalid value.
 
     Example:
         >>> class Squares(FixedDialogTeacher):
@@ -210,40 +210,42 @@ class FixedDialogTeacher(Teacher):
         self._is_copy = shared is not None
         self.index = shared["index"] if shared else counter_for(int(self.opt.get("numthreads") or 1))
         self.data_loader = shared["data_loader"] if shared else DataLoader()
-        self._announces = _takes_nothing(self.submit_load_request)
-        self._batches: _Batches | None = shared.get("batches") if shared else None
+        self._preloads = _needs_no_arguments(self.submit_load_request)
+        self._batches: _SortedBatches | None = shared.get("batches") if shared else None
         is_row = shared is not None and "batchindex" in shared
         self.lastYs: list[Any] = shared["lastYs"] if shared and is_row else [None] * self.bsz
-        self._is_alone = False
-        self._begin()
-        self._places: EpisodePlaces | None = shared.get("places") if shared else self._given_places()
-        self._place: Any = None
-        if self._places is not None:
-            self._go_on(self._places)
+        self._acts_alone = False
+        self._restart()
+        self._positions: EpisodePositions | None = (
+            shared.get("positions") if shared else self._positions_from_options()
+        )
+        self._position: Any = None
+        if self._positions is not None:
+            self._resume(self._positions)
 
-    def _given_places(self) -> EpisodePlaces | None:
-        """Return places as the options want them, None if they do not; the numbers go on, too."""
-        every = self.opt.get("places")
-        if every is None:
+    def _positions_from_options(self) -> EpisodePositions | None:
+        """Return positions if the options ask for them, and restore saved ones and the counter."""
+        option = self.opt.get("positions")
+        if option is None:
             return None
-        given = every.get(self.getID(), {})
-        self.index.reset(given.get("index", 0))
-        return EpisodePlaces(int(self.opt.get("numthreads") or 1) * self.bsz, given.get("rows"))
+        saved = option.get(self.getID(), {})
+        self.index.reset(saved.get("index", 0))
+        return EpisodePositions(int(self.opt.get("numthreads") or 1) * self.bsz, saved.get("rows"))
 
-    def _go_on(self, places: EpisodePlaces) -> None:
-        """Go on within the episode that a copy of the same number was in."""
-        place = places.row(int(self.opt.get("threadindex") or 0) * self.bsz + self.batchindex)
-        episode, entry, goes_on = place.tolist()
-        self._place = place
-        if goes_on:
+    def _resume(self, positions: EpisodePositions) -> None:
+        """Continue the episode of the copy with the same number."""
+        position = positions.row(int(self.opt.get("threadindex") or 0) * self.bsz + self.batchindex)
+        episode, entry, continues = position.tolist()
+        self._position = position
+        if continues:
             self.episode_idx, self.entry_idx, self.episode_done = episode, entry, False
 
-    def places_dict(self) -> dict[str, Any] | None:
-        """Return which number is taken next, and which example each copy is at; None: nothing is noted."""
-        places = self._places
-        return None if places is None else {"index": self.index.peek(), "rows": places.state()}
+    def positions_dict(self) -> dict[str, Any] | None:
+        """Return the next number of `index` and the position of each copy; None if positions are not recorded."""
+        positions = self._positions
+        return None if positions is None else {"index": self.index.peek(), "rows": positions.state()}
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         self.lastY: Any = None
         self.last_act: Message | None = None
         self.episode_done = True
@@ -253,17 +255,17 @@ class FixedDialogTeacher(Teacher):
         self.data_queue = LoadedQueue()
 
     def _lock(self) -> AbstractContextManager[Any]:
-        """Return what a ``with`` statement holds while ``index.value`` is read and set."""
+        """Return a context manager to hold while ``index.value`` is read and set."""
         return self.index.get_lock()
 
     def reset(self) -> None:
         super().reset()
-        self._begin()
+        self._restart()
         if not self._is_copy:
             self.index.reset(self._next_epoch())
 
     def _next_epoch(self) -> int:
-        """Return the number at which an epoch begins: a new one where each of them has an order of its own."""
+        """Return the number of the first batch of the next epoch; with reshuffling, numbers continue."""
         batches = self._batches
         if batches is None or not batches.reshuffles or not batches.count:
             return 0
@@ -278,8 +280,8 @@ class FixedDialogTeacher(Teacher):
         if isinstance(self.index, LocalCounter):
             number, self.index = self.index.peek(), SharedCounter()
             self.index.reset(number)
-            if self._places is not None:
-                self._places.expect_workers()
+            if self._positions is not None:
+                self._positions.expect_workers()
 
     def share(self) -> dict[str, Any]:
         shared = {
@@ -287,8 +289,8 @@ class FixedDialogTeacher(Teacher):
         }  # fmt: skip
         if self.use_batch_act:
             shared["batches"] = self._sorted()
-        if self._places is not None:
-            shared["places"] = self._places
+        if self._positions is not None:
+            shared["positions"] = self._positions
         return shared
 
     # what a subclass defines
@@ -297,41 +299,41 @@ class FixedDialogTeacher(Teacher):
         """Return an example: a message with ``episode_done``, and ``labels`` if there are any.
 
         Args:
-            entry_idx: number of the example in it.
+            entry_idx: index of the example in the episode.
         """
-        raise NotImplementedError(f"{type(self).__name__} has to define get(episode_idx, entry_idx)")
+        raise NotImplementedError(f"{type(self).__name__} must define get(episode_idx, entry_idx)")
 
     def num_examples(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} has to define num_examples()")
+        raise NotImplementedError(f"{type(self).__name__} must define num_examples()")
 
     def num_episodes(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} has to define num_episodes()")
+        raise NotImplementedError(f"{type(self).__name__} must define num_episodes()")
 
     def submit_load_request(self) -> None:
-        """Begin to load the example behind this one; called before each example. Nothing here.
+        """Request loading of the next example; called before each example, does nothing by default.
 
-        One that takes arguments is not called by this class, as in ParlAI.
+        A method that takes arguments is not called by this class, as in ParlAI.
         """
 
     def receive_data(self, future: Future[Any]) -> None:
-        """Put what has been loaded into `data_queue`; called by `data_loader`, in its thread."""
+        """Put a loaded example into `data_queue`; called by `data_loader` in its thread."""
         self.data_queue.put(future)
 
     # going through the examples
 
     def epoch_size(self) -> tuple[int, int]:
-        """Return how many examples and episodes an epoch has; squashed ones are both."""
+        """Return the numbers of examples and episodes of an epoch, which are equal for flattened episodes."""
         if self._is_batched():
             rows = self._sorted().rows
             return rows, rows
         return self.num_examples(), self.num_episodes()
 
     def next_episode_idx(self, num_eps: int | None = None, loop: bool | None = None) -> int:
-        """Return the number of the next episode; from `num_eps` on: there is none left.
+        """Return the index of the next episode; at least `num_eps` if none is left.
 
         Args:
-            num_eps: how many there are (default: `num_episodes`).
-            loop: whether to go round (default: in training).
+            num_eps: number of episodes (default: `num_episodes`).
+            loop: whether to start over after the last episode (default: in training).
         """
         count = self.num_episodes() if num_eps is None else num_eps
         if count == 0:
@@ -342,14 +344,14 @@ class FixedDialogTeacher(Teacher):
         return number % count if (self.training if loop is None else loop) else number
 
     def next_example(self) -> tuple[Message, bool]:
-        """Return the next example, and whether the epoch is done with it."""
+        """Return the next example, and whether it is the last one of the epoch."""
         if self.episode_done:
             self.episode_idx, self.entry_idx = self.next_episode_idx(), 0
             if self.episode_idx >= self.num_episodes():
                 return {"episode_done": True}, True
         else:
             self.entry_idx += 1
-        if self._announces:
+        if self._preloads:
             self.submit_load_request()
         example = self.get(self.episode_idx, self.entry_idx)
         self.episode_done = bool(example["episode_done"])
@@ -357,7 +359,7 @@ class FixedDialogTeacher(Teacher):
         return example, is_last and self.episode_done
 
     def next_batch(self) -> list[Message]:
-        """Return the next of the sorted batches; an empty one when none is left."""
+        """Return the next sorted batch; an empty one if none is left."""
         batches = self._sorted()
         number = self.index.take()
         batch = batches.batch(number, loop=self.training)
@@ -373,12 +375,12 @@ class FixedDialogTeacher(Teacher):
             return self.epochDone or count == 0
         return self.epochDone or self.episode_done and self.index.peek() >= count
 
-    def _sorted(self) -> _Batches:
+    def _sorted(self) -> _SortedBatches:
         if self._batches is None:
-            self._batches = self._squashed()
+            self._batches = self._make_batches()
         return self._batches
 
-    def _squashed(self) -> _Batches:
+    def _make_batches(self) -> _SortedBatches:
         context = int(self.opt.get("context_length", -1))
         try:
             rng = Random(_SHUFFLE_SEED)
@@ -387,7 +389,7 @@ class FixedDialogTeacher(Teacher):
         except MemoryError as error:
             raise MemoryError(_MEMORY_HINT.format(self.datatype.partition(":")[0])) from error
         rng.shuffle(batches)
-        return _Batches(batches, reshuffles=self.random)
+        return _SortedBatches(batches, reshuffles=self.random)
 
     def _episodes(self) -> Iterator[Iterator[Message]]:
         return (self._episode(number) for number in range(self.num_episodes()))
@@ -402,14 +404,14 @@ class FixedDialogTeacher(Teacher):
     # acting and observing
 
     def _is_batched(self) -> bool:
-        """Say whether sorted batches are asked for, and not, in a plain world, single examples."""
-        return self.use_batch_act and not self._is_alone
+        """Return True if it returns sorted batches, and not single examples as in a plain world."""
+        return self.use_batch_act and not self._acts_alone
 
     def act(self) -> Message:
-        self._is_alone = True
+        self._acts_alone = True
         example, self.epochDone = self.next_example()
-        if self._place is not None:
-            self._place[:] = self.episode_idx, self.entry_idx, not self.episode_done
+        if self._position is not None:
+            self._position[:] = self.episode_idx, self.entry_idx, not self.episode_done
         action = {**example, "id": self.getID()}
         self.last_act = action
         self.lastY = self._hide(action)
@@ -419,10 +421,9 @@ class FixedDialogTeacher(Teacher):
         """Return the next sorted batch, one message for each row; rows without an example are not counted.
 
         Args:
-            observations: the replies to the last batch, one for each row; they have been counted already and
-                are not read.
+            observations: replies to the last batch; not used, since they are already counted.
         """
-        self._is_alone = False
+        self._acts_alone = False
         name = self.getID()
         batch = [{**example, "id": name} for example in self.next_batch()]
         batch += [{"episode_done": True, "id": name} for _ in range(self.bsz - len(batch))]
@@ -430,13 +431,13 @@ class FixedDialogTeacher(Teacher):
         return batch
 
     def _hide(self, action: Message) -> Any:
-        """Return the labels of a message, after moving them to where the agent may see them."""
+        """Return the labels of a message, after renaming or dropping them in evaluation."""
         labels = action.get("labels")
         if self.training:
             if not labels and "text" in action and "reward" not in action:
                 raise ArgumentError(
-                    f"teacher {self.getID()!r}: the example {action['text']!r} has neither labels nor a reward, and "
-                    f'the datatype is {self.datatype!r}; give it labels, or ask with datatype "valid"'
+                    f"teacher {self.getID()!r}: the example {action['text']!r} has neither labels nor a reward, but "
+                    f'the datatype is {self.datatype!r}; add labels, or use the datatype "valid"'
                 )
             return labels
         if labels is None:
@@ -447,13 +448,13 @@ class FixedDialogTeacher(Teacher):
         return labels
 
     def observe(self, observation: Any) -> Any:
-        labels = self._taken(observation)
+        labels = self._take_labels(observation)
         if labels is not None:
             self.metrics.update(observation, labels)
         return observation
 
-    def _taken(self, observation: Any) -> Any:
-        """Keep a reply, and return the labels that it is held against, which are then gone."""
+    def _take_labels(self, observation: Any) -> Any:
+        """Store a reply, and return and clear the labels that it is compared with."""
         self.observation = observation
         if self._is_batched():
             labels, self.lastYs[self.batchindex] = self.lastYs[self.batchindex], None
@@ -463,7 +464,7 @@ class FixedDialogTeacher(Teacher):
 
     @staticmethod
     def observes_rows(rows: Sequence[Any]) -> bool:
-        """Say whether the copies of an agent may observe by `observe_rows`: each counts replies as this class does.
+        """Return True if copies of an agent can use `observe_rows`: none overrides `observe` or `metrics`.
 
         Args:
             rows: the copies, one for each row of a batch.
@@ -478,13 +479,13 @@ class FixedDialogTeacher(Teacher):
 
     @staticmethod
     def observe_rows(rows: Sequence[FixedDialogTeacher], observations: Sequence[Any]) -> None:
-        """Let the copies of a teacher observe a reply each, as `observe` would one by one, in less time.
+        """Let the copies of a teacher observe one reply each; faster than `observe` for each of them.
 
         Args:
-            rows: the copies, which count in one place.
+            rows: the copies, which share their metrics.
         """
-        labels = [row._taken(observation) for row, observation in zip(rows, observations)]
+        labels = [row._take_labels(observation) for row, observation in zip(rows, observations)]
         if None in labels:
-            observations = [each for each, label in zip(observations, labels) if label is not None]
+            observations = [reply for reply, label in zip(observations, labels) if label is not None]
             labels = [label for label in labels if label is not None]
         rows[0].metrics.update_all(observations, labels)

@@ -1,4 +1,4 @@
-"""Rows of numbers as what networks take: ragged, as bags, or padded to the length of a bucket."""
+"""Converting rows of indices to inputs of networks: ragged, as bags, or padded to the length of a bucket."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Rows = Sequence[Sequence[int]]
 
 _CPU = cpu()
 
-_KEPT = 1 << 20
-_PER_TEXT = 32
-"""How many characters of texts `TextVectors` keeps; what it adds to the length of each text, for its overhead."""
+_MAX_CHARS = 1 << 20
+_TEXT_OVERHEAD = 32
+"""Number of characters of texts that `TextVectors` caches, and the overhead that it adds for each text."""
 
 
 def dense(values: Any, dtype: str = "float32") -> NDArray:
-    """Return numbers as an array of the CPU.
+    """Return numbers as an array on the CPU.
 
     Args:
-        values: numbers, or lists of them, or an array of NumPy's, whose memory is used if it is of this type.
+        values: numbers, nested lists, or a NumPy array, whose memory is shared if it has this type.
     """
     return NDArray(torch.from_numpy(np.ascontiguousarray(values, dtype)), _CPU)
 
 
 def ragged(rows: Rows) -> RaggedNDArray:
-    """Return rows of ids as they are, one behind the other: for a variable with ``stype="ragged"``.
+    """Return rows of indices as a ragged array, for a variable with ``stype="ragged"``.
 
     Shape:
         returns: (N,), ragged, int64.
@@ -51,10 +51,10 @@ def ragged(rows: Rows) -> RaggedNDArray:
 
 
 def bags(rows: Rows, size: int) -> NDArray:
-    """Return how often each id occurs in each row.
+    """Return the count of each index in each row.
 
     Args:
-        rows: ids from 0 to `size` - 1.
+        rows: indices from 0 to `size` - 1.
 
     Shape:
         returns: (N, size), float32.
@@ -65,13 +65,13 @@ def bags(rows: Rows, size: int) -> NDArray:
     """
     flat = np.fromiter(chain.from_iterable(rows), "int64")
     if flat.size and not 0 <= flat.min() <= flat.max() < size:
-        raise ArgumentError(f"rows have ids from {flat.min()} to {flat.max()}, expected 0 to {size - 1}")
+        raise ArgumentError(f"rows have indices from {flat.min()} to {flat.max()}, expected 0 to {size - 1}")
     starts = np.repeat(np.arange(len(rows)) * size, [len(row) for row in rows])
     return dense(np.bincount(starts + flat, minlength=len(rows) * size).reshape(len(rows), size))
 
 
 def padded(rows: Rows, length: int, fill: int = 0, dtype: str = "int64") -> NDArray:
-    """Return rows cut or filled up to one length.
+    """Return rows cut or padded to one length.
 
     Shape:
         returns: (N, length).
@@ -80,41 +80,42 @@ def padded(rows: Rows, length: int, fill: int = 0, dtype: str = "int64") -> NDAr
         >>> padded([[5, 6], [7, 8, 9, 10]], 3).asnumpy().tolist()
         [[5, 6, 0], [7, 8, 9]]
     """
-    found = np.full((len(rows), length), fill, dtype)
-    for target, row in zip(found, rows):
+    array = np.full((len(rows), length), fill, dtype)
+    for target, row in zip(array, rows):
         cut = row[:length]
         target[: len(cut)] = cut
-    return dense(found, dtype)
+    return dense(array, dtype)
 
 
-def classes(observations: Sequence[Mapping[str, Any]], places: Mapping[str, int]) -> NDArray:
-    """Return the number of each observation's label, the first if there are several.
+def classes(observations: Sequence[Mapping[str, Any]], indices: Mapping[str, int]) -> NDArray:
+    """Return the class of each observation's first label.
 
     Args:
-        observations: with ``labels`` or ``eval_labels``.
+        observations: messages with ``labels`` or ``eval_labels``.
+        indices: classes by label.
 
     Shape:
         returns: (N,), float32, as `SoftmaxOutput` takes it.
     """
-    found = []
-    for row, each in enumerate(observations):
-        labels = each.get("labels") or each.get("eval_labels") or (None,)
+    numbers = []
+    for row, observation in enumerate(observations):
+        labels = observation.get("labels") or observation.get("eval_labels") or (None,)
         label = next(iter(labels))
-        if label is None or label not in places:
-            known = ", ".join(map(repr, list(places)[:5]))
+        if label is None or label not in indices:
+            known = ", ".join(map(repr, list(indices)[:5]))
             what = "has no label" if label is None else f"has the label {str(label)[:80]!r}"
             raise ArgumentError(
-                f"row {row} {what}, expected one of {len(places)}: {known}{', ...' if len(places) > 5 else ''}"
+                f"row {row} {what}, expected one of {len(indices)}: {known}{', ...' if len(indices) > 5 else ''}"
             )
-        found.append(places[label])
-    return dense(found)
+        numbers.append(indices[label])
+    return dense(numbers)
 
 
 def bucket_of(length: int, buckets: Sequence[int]) -> int:
-    """Return the smallest bucket that takes a length; what is longer goes into the largest, and is cut there.
+    """Return the smallest bucket for a length; longer rows use the largest bucket and are cut.
 
     Args:
-        buckets: lengths, ascending.
+        buckets: ascending lengths.
 
     Example:
         >>> [bucket_of(length, [8, 16]) for length in (3, 9, 40)]
@@ -132,12 +133,12 @@ def batch_of(
     """Return a batch that describes its arrays.
 
     Args:
-        data: arrays by the name of the network's input, dense or ragged ones.
+        data: dense or ragged arrays by the name of the network's input.
         label: labels by name; None: there are none.
-        whole: names of inputs that have no row for each row of the batch, and go to every context as a whole.
+        whole: names of inputs without an axis of the batch, which every context gets as a whole.
     """
-    described = [_described(name, array, name in whole) for name, array in data.items()]
-    labels = [_described(name, array, name in whole) for name, array in (label or {}).items()]
+    described = [_describe(name, array, name in whole) for name, array in data.items()]
+    labels = [_describe(name, array, name in whole) for name, array in (label or {}).items()]
     return DataBatch(
         list(data.values()),
         list(label.values()) if label else None,
@@ -147,23 +148,23 @@ def batch_of(
     )
 
 
-def _described(name: str, array: Any, is_whole: bool) -> DataDesc:
+def _describe(name: str, array: Any, is_whole: bool) -> DataDesc:
     stype = "ragged" if isinstance(array, RaggedNDArray) else "default"
     return DataDesc(name, array.shape, array.dtype, "" if is_whole else None, stype)
 
 
 class TextVectors(dict[str, list[int]]):
-    """Keeps the vectors of the texts that it has seen until the dictionary changes, or the texts exceed a MB.
+    """Cache of the vectors of texts, until the dictionary changes or the texts exceed a MB.
 
-    A subclass of `DictionaryAgent` may tokenize the same text differently each time; its vectors are not kept.
+    Vectors of subclasses of `DictionaryAgent` are not cached, since they may tokenize a text differently each time.
 
     Args:
-        truncate: number of tokens to keep of each text, the last ones; -1: all.
+        truncate: number of last tokens to keep of each text; -1: all.
     """
 
     def __init__(self, truncate: int = -1) -> None:
         super().__init__()
-        self._kept_part = slice(None if truncate < 0 else -truncate, None)
+        self._part = slice(None if truncate < 0 else -truncate, None)
         self._dictionary: Any = None
         self._state: Any = None
         self._size = 0
@@ -171,19 +172,19 @@ class TextVectors(dict[str, list[int]]):
     def of(self, dictionary: Any, texts: Sequence[str]) -> list[list[int]]:
         """Return the vector of each text; do not modify the lists."""
         if type(dictionary) is not DictionaryAgent or dictionary._revision is None:
-            return [dictionary.txt2vec(text)[self._kept_part] for text in texts]
+            return [dictionary.txt2vec(text)[self._part] for text in texts]
         table = dictionary.tok2ind
         state = (
             table, len(table), dictionary._revision[0], dictionary, dictionary.lower,
             dictionary.max_ngram_size, dictionary.unk_token,
         )  # fmt: skip
-        if state != self._state or self._size > _KEPT:
+        if state != self._state or self._size > _MAX_CHARS:
             self.clear()
             self._dictionary, self._state, self._size = dictionary, state, 0
         return list(map(self.__getitem__, texts))
 
     def __missing__(self, text: str) -> list[int]:
-        vector: list[int] = self._dictionary.txt2vec(text)[self._kept_part]
+        vector: list[int] = self._dictionary.txt2vec(text)[self._part]
         self[text] = vector
-        self._size += len(text) + _PER_TEXT
+        self._size += len(text) + _TEXT_OVERHEAD
         return vector

@@ -1,6 +1,6 @@
-"""Worlds: agents who take turns, one `parley` after the other.
+"""Worlds, in which agents take turns, one `parley` after the other.
 
-Source: ParlAI's worlds of 2018.
+Source: worlds of ParlAI, 2018.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from copy import deepcopy
 from typing import Any
 
 from ..base import ArgumentError
-from .agent import create_agents_from_shared, teacher_of
-from .metrics import aggregate_metrics, by_name
+from .agent import create_agents_from_shared, create_teacher
+from .metrics import aggregate_metrics, reports_by_name
 
-_SHOWN = ("text", "labels", "eval_labels", "label_candidates", "reward")
-_LONGEST = 1000
+_SHOWN_FIELDS = ("text", "labels", "eval_labels", "label_candidates", "reward")
+_MAX_SHOWN = 1000
 
 
 def validate(act: Any, agent: Any = None, row: int | None = None) -> Any:
-    """Return a message, or refuse what is not one.
+    """Return a message after checking that it is a dict.
 
     Args:
-        act: what an agent said.
+        act: result of an agent's `act`.
 
     Raises:
         ArgumentError: it is not a dict; the text names the agent and the row of the batch.
@@ -31,26 +31,26 @@ def validate(act: Any, agent: Any = None, row: int | None = None) -> Any:
     if isinstance(act, dict):
         return act
     what = "None" if act is None else f"something of type {type(act).__name__}"
-    raise _unfit(what, "a dict with a message", agent, row)
+    raise _invalid_act(what, "a dict with a message", agent, row)
 
 
 def check_texts(acts: Sequence[Any], agent: Any) -> None:
-    """Refuse messages whose text is not a str; called where the agents that observed them have failed.
+    """Raise if the text of a message is not a str; called after an agent failed to observe the messages.
 
     Args:
-        acts: what an agent said, in every row of a batch.
+        acts: messages of an agent, one for every row of a batch.
     """
     for row, act in enumerate(acts):
         text = act.get("text")
         if text is not None and not isinstance(text, str):
             what = f"a message whose text is of type {type(text).__name__}"
-            raise _unfit(what, "a str", agent, row if len(acts) > 1 else None)
+            raise _invalid_act(what, "a str", agent, row if len(acts) > 1 else None)
 
 
-def _unfit(what: str, expected: str, agent: Any, row: int | None) -> ArgumentError:
-    who = "an agent" if agent is None else f"agent {_name(agent)}"
+def _invalid_act(what: str, expected: str, agent: Any, row: int | None) -> ArgumentError:
+    subject = "an agent" if agent is None else f"agent {_name(agent)}"
     where = "" if row is None else f" in row {row}"
-    return ArgumentError(f"{who} returned {what} from its act{where}, expected {expected}")
+    return ArgumentError(f"{subject} returned {what} from its act{where}, expected {expected}")
 
 
 def _name(agent: Any) -> str:
@@ -58,19 +58,19 @@ def _name(agent: Any) -> str:
 
 
 class World:
-    """What agents meet in.
+    """An environment in which agents interact.
 
-    A ``with`` statement shuts it down at its end, and ends quietly at Ctrl-C.
+    At the end of a ``with`` statement it shuts down; Ctrl-C ends the statement without an exception.
 
     Args:
-        opt: options; a deep copy is kept as `opt`.
-        agents: who takes turns in it, in this order; None for none of its own.
-        shared: what `share` of another world returned, for a copy of it, whose agents are copies, too.
+        opt: options; `opt` is a deep copy.
+        agents: the agents in the order of their turns; None: none.
+        shared: result of `share` of another world, to make a copy of it and its agents.
 
     Attributes:
         agents: the agents.
-        acts: the last message of each.
-        total_parleys: how many there have been.
+        acts: the last message of each agent.
+        total_parleys: number of parleys so far.
     """
 
     def __init__(
@@ -81,17 +81,16 @@ class World:
     ) -> None:
         self.opt: dict[str, Any] = deepcopy(dict(opt))
         self.id = str(self.opt.get("task", "world"))
-        given = create_agents_from_shared(shared["agents"]) if shared else list(agents or ())
-        self.agents: list[Any] = given
-        self.acts: list[Any] = [None] * len(given)
+        self.agents: list[Any] = create_agents_from_shared(shared["agents"]) if shared else list(agents or ())
+        self.acts: list[Any] = [None] * len(self.agents)
         self.total_parleys = 0
         self._ended_epochs = 0
         self._size: int | None = None
         self._began = time.monotonic()
 
     def parley(self) -> None:
-        """Give every agent a turn: what it says, the others observe."""
-        raise NotImplementedError(f"{type(self).__name__} has to define parley()")
+        """Give every agent a turn; the others observe its message."""
+        raise NotImplementedError(f"{type(self).__name__} must define parley()")
 
     def getID(self) -> str:
         """Return the name of the task."""
@@ -102,19 +101,19 @@ class World:
         return "\n".join(_shown(act) for act in self.get_acts() if act)
 
     def episode_done(self) -> bool:
-        """Say whether the episode is done."""
+        """Return True if the episode is done."""
         return any(act and act.get("episode_done", False) for act in self.get_acts())
 
     def epoch_done(self) -> bool:
-        """Say whether an agent, the teacher that is, has nothing left in this epoch."""
+        """Return True if an agent, usually the teacher, has nothing left in this epoch."""
         return any(agent.epoch_done() for agent in self.agents)
 
     def num_examples(self) -> int:
-        """Return how many examples an epoch has, 0 where that is not known."""
+        """Return the number of examples of an epoch, 0 if it is unknown."""
         return self._epoch_size(0)
 
     def num_episodes(self) -> int:
-        """Return how many episodes an epoch has, 0 where that is not known."""
+        """Return the number of episodes of an epoch, 0 if it is unknown."""
         return self._epoch_size(1)
 
     def _epoch_size(self, which: int) -> int:
@@ -133,15 +132,15 @@ class World:
         return self.acts
 
     def get_time(self) -> float:
-        """Return the seconds since the world was made."""
+        """Return the seconds since the world was created."""
         return time.monotonic() - self._began
 
     def get_total_exs(self) -> int:
-        """Return how many examples there have been, rows without one among them."""
+        """Return the number of examples so far, including rows without an example."""
         return self.total_parleys * self._rows()
 
     def get_total_epochs(self) -> float:
-        """Return how many epochs there have been, with the part of the one that has begun."""
+        """Return the number of epochs so far, including the fraction of the current one."""
         size = self._examples()
         return self.get_total_exs() / size if size else float(self._ended_epochs)
 
@@ -154,27 +153,31 @@ class World:
         return self._size
 
     def update_counters(self) -> None:
-        """Count a parley; a subclass that defines `parley` calls this at its end."""
+        """Count a parley; `parley` of a subclass calls this at its end."""
         self.total_parleys += 1
         if not (self._size or self._examples()) and self.epoch_done():
             self._ended_epochs += 1
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy of the world is made of: its class, its options, and what its agents share."""
+        """Return the state for a copy of the world: its class, its options, and the shared state of its agents."""
         agents = [agent.share() for agent in self.agents]
         return {"world_class": type(self), "opt": self.opt, "agents": agents}
 
     def report(self, compute_time: bool = False) -> dict[str, Any]:
-        """Return what the teacher has counted.
+        """Return the teacher's report.
 
         Args:
-            compute_time: whether to add the seconds and parleys per second since the world was made.
+            compute_time: whether to add the seconds and parleys per second since the world was created.
         """
-        found = self._report()
+        report = self._report()
         if compute_time:
             seconds = self.get_time()
-            found = {**found, "time": seconds, "parleys_per_second": self.total_parleys / max(seconds, 1e-9)}
-        return found
+            report = {
+                **report,
+                "time": seconds,
+                "parleys_per_second": self.total_parleys / max(seconds, 1e-9),
+            }
+        return report
 
     def _report(self) -> dict[str, Any]:
         for agent in self.agents:
@@ -189,12 +192,12 @@ class World:
             agent.reset()
 
     def reset_metrics(self) -> None:
-        """Count anew."""
+        """Reset the metrics of all agents."""
         for agent in self.agents:
             agent.reset_metrics()
 
     def save_agents(self) -> None:
-        """Have every agent write what it has learned."""
+        """Save every agent."""
         for agent in self.agents:
             agent.save()
 
@@ -213,22 +216,22 @@ class World:
 
 def _shown(act: Mapping[str, Any]) -> str:
     lines = [f"[{act.get('id', 'agent')}]:"]
-    for key in _SHOWN:
+    for key in _SHOWN_FIELDS:
         value = act.get(key)
         if value is None or value == "" or key == "reward" and not value:
             continue
-        text = value if isinstance(value, str) else _joined(value)
-        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        text = value if isinstance(value, str) else _join(value)
+        text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
         lines.append(f" {text}" if key == "text" else f" [{key}: {text}]")
     return "\n".join(lines)
 
 
-def _joined(value: Any) -> str:
+def _join(value: Any) -> str:
     return "|".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
 
 
 class DialogPartnerWorld(World):
-    """Two agents in turn: a teacher and the one that it teaches.
+    """Two agents that take turns: a teacher and a student.
 
     Raises:
         ArgumentError: there are not two agents.
@@ -242,9 +245,7 @@ class DialogPartnerWorld(World):
     ) -> None:
         super().__init__(opt, agents, shared)
         if len(self.agents) != 2:
-            raise ArgumentError(
-                f"agents has {len(self.agents)}, expected two: a teacher and the one that it teaches"
-            )
+            raise ArgumentError(f"agents has {len(self.agents)} items, expected two: a teacher and a student")
 
     def parley(self) -> None:
         acts, (teacher, student) = self.acts, self.agents
@@ -260,7 +261,7 @@ class DialogPartnerWorld(World):
 
 
 class MultiAgentDialogWorld(World):
-    """Any number of agents, each of whom speaks to all others in turn."""
+    """Any number of agents that take turns; all others observe each message."""
 
     def parley(self) -> None:
         for index, agent in enumerate(self.agents):
@@ -276,19 +277,19 @@ class MultiAgentDialogWorld(World):
 
 
 class ExecutableWorld(MultiAgentDialogWorld):
-    """A world that what is said changes, and in which each agent sees its own part.
+    """A world that messages change, and that shows each agent its own view.
 
     A subclass defines `execute` and `observe`.
     """
 
     def execute(self, agent: Any, act: Any) -> None:
-        """Let what an agent said change the world; nothing here."""
+        """Apply the message of an agent to the world; does nothing by default."""
 
     def observe(self, agent: Any, act: Any) -> Any:
-        """Return what an agent sees of a message: all of it, but nothing of its own ones; None: nothing.
+        """Return an agent's view of a message, None if it sees nothing: by default all messages of others.
 
         Args:
-            act: the message of any of the agents.
+            act: the message of any agent.
         """
         return None if act.get("id") == agent.getID() else act
 
@@ -310,12 +311,12 @@ class ExecutableWorld(MultiAgentDialogWorld):
 class MultiWorld(World):
     """A world for each of several tasks, one of which is chosen whenever an episode begins.
 
-    In training the choice is drawn; elsewhere the tasks follow each other in turn, until all are done.
+    In training the choice is random; otherwise the tasks take turns until all are done.
 
     Args:
-        opt: options; ``task`` names the tasks, with commas between.
-        agents: who meets the teacher of every task.
-        default_world: the class of the worlds (default: as `create_task_world` picks it).
+        opt: options; ``task``: names of the tasks, separated by commas.
+        agents: the agents in addition to the teacher of every task.
+        default_world: class of the worlds (default: that of `create_task_world`).
     """
 
     def __init__(
@@ -328,10 +329,10 @@ class MultiWorld(World):
         super().__init__(opt)
         if shared:
             self.worlds: list[World] = [
-                each["world_class"](each["opt"], None, each) for each in shared["worlds"]
+                state["world_class"](state["opt"], None, state) for state in shared["worlds"]
             ]
         else:
-            # sorted batches of one task leave no place for another
+            # sorted batches belong to one task
             single = {**self.opt, "batch_sort": False}
             self.worlds = [
                 create_task_world({**single, "task": task}, agents or (), default_world)
@@ -345,7 +346,7 @@ class MultiWorld(World):
         return self.worlds[max(self.world_idx, 0)]
 
     def parley_init(self) -> None:
-        """Choose the task of the next parley: another one when the episode is done."""
+        """Choose the task of the next parley: a new one if the episode is done."""
         if self.world_idx >= 0 and not self._current.episode_done() and any(self._current.get_acts()):
             return
         self.world_idx = max(next_task(self.worlds, self.world_idx, self.random), 0)
@@ -378,7 +379,7 @@ class MultiWorld(World):
         return {"world_class": type(self), "opt": self.opt, "worlds": worlds}
 
     def _report(self) -> dict[str, Any]:
-        return aggregate_metrics(by_name((world.getID(), world.report()) for world in self.worlds))
+        return aggregate_metrics(reports_by_name((world.getID(), world.report()) for world in self.worlds))
 
     def reset(self) -> None:
         self.world_idx = -1
@@ -398,10 +399,10 @@ class MultiWorld(World):
 
 
 def next_task(tasks: Sequence[Any], current: int, is_random: bool) -> int:
-    """Return the number of the next of several teachers or worlds: a drawn one, or the next that is not done.
+    """Return the index of the next teacher or world: a random one, or the next one that is not done.
 
     Args:
-        current: the one before, which is returned when all are done; -1: none.
+        current: index of the current one, which is returned if all are done; -1: none.
     """
     if is_random:
         return random.randrange(len(tasks))
@@ -410,7 +411,7 @@ def next_task(tasks: Sequence[Any], current: int, is_random: bool) -> int:
 
 
 def task_names(names: str) -> list[str]:
-    """Return the names of tasks that have commas between."""
+    """Return the names of tasks, separated by commas in `names`."""
     return [name.strip() for name in str(names).split(",") if name.strip()]
 
 
@@ -421,12 +422,12 @@ def create_task_world(
 
     Args:
         opt: options; ``task`` names the teacher.
-        default_world: the class of the world (default: `DialogPartnerWorld` for one agent besides the teacher,
+        default_world: class of the world (default: `DialogPartnerWorld` for a teacher and one agent,
             `MultiAgentDialogWorld` for more).
 
     Raises:
-        ArgumentError: there is no such task.
+        ArgumentError: the task is unknown.
     """
-    agents = [teacher_of(opt, opt["task"]), *user_agents]
+    agents = [create_teacher(opt, opt["task"]), *user_agents]
     world = default_world or (DialogPartnerWorld if len(agents) == 2 else MultiAgentDialogWorld)
     return world(opt, agents)

@@ -1,10 +1,10 @@
-"""Automatic batching: write the program for one example, run many at once.
+"""Automatic batching: write a program for one example, run it on batches of many.
 
-Imported as ``import dpmodule.autobatch as dy``, this is the interface of DyNet: expressions are made one example at a
-time, nothing is computed until a value is asked for, and then what many examples have in common runs in batches (after
-``configure(autobatch=True)``, or with ``--dynet-autobatch 1`` on the command line).
+Imported as ``import dpmodule.autobatch as dy``, this is the interface of DyNet: a program builds the expressions of one
+example at a time, and nothing is computed until it asks for a value. With ``configure(autobatch=True)``, or
+``--dynet-autobatch 1`` on the command line, equal operations of many examples then run as batches.
 
-Shapes are those of one element of a minibatch: (d1, ..., dn), in short (*d). Where a minibatch has several elements, an
+Shapes are those of one element of a minibatch: (d1, ..., dn), in short (*d). If a minibatch has several elements, an
 array has them along its last axis, (*d, batch), as in DyNet; a tensor always has them along its first, (batch, *d).
 
 Example:
@@ -18,13 +18,12 @@ Example:
     >>> dy.renew_cg() is dy.cg()
     True
 
-Operations are declared in `ops`, each once, and read by the engine in Python (`python_engine`) and by the native one
-alike; `graph` describes what expressions know of an engine's graph.
+`ops` declares each operation once, for both the Python engine (`python_engine`) and the native one; `graph` defines the
+interface of their graphs.
 """
 
-from ..compat import lazy
+from .._core import lazy
 from . import session
-from .batched import training as training
 from .builders.composed import BiRNNBuilder as BiRNNBuilder
 from .builders.composed import TreeLSTMBuilder as TreeLSTMBuilder
 from .builders.composed import TreeState as TreeState
@@ -72,6 +71,8 @@ from .expression import Tensor as Tensor
 from .expression import forward as forward
 from .expression import npvalues as npvalues
 from .expression import values as values
+from .from_torch import Wrapped as Wrapped
+from .from_torch import wrap as wrap
 from .functions.arithmetic import abs as abs
 from .functions.arithmetic import acos as acos
 from .functions.arithmetic import acosh as acosh
@@ -250,10 +251,9 @@ from .trainers import MomentumSGDTrainer as MomentumSGDTrainer
 from .trainers import RMSPropTrainer as RMSPropTrainer
 from .trainers import SimpleSGDTrainer as SimpleSGDTrainer
 from .trainers import Trainer as Trainer
-from .wrap import Wrapped as Wrapped
-from .wrap import wrap as wrap
+from .user_function import training as training
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)
 

@@ -1,4 +1,4 @@
-"""Numbers, yes or no, and places in lists as people give them."""
+"""Conversion and validation of arguments: numbers, booleans, strings and indices."""
 
 from __future__ import annotations
 
@@ -18,47 +18,45 @@ from .errors import (
     ForeignValueError,
     NegativeIndexError,
     ShapeError,
-    foreign_value,
     user_line,
+    wrong_type,
 )
 
 
 def number(value: Any, what: str) -> float:
-    """Return a plain float of a number of Python, numpy or torch, or of an array of one."""
+    """Convert a number of Python, NumPy or torch, or an array of one element, to a float."""
     if type(value) is float:
         return value
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
-        return float(value.item())  # numpy itself takes those without axes only, from some version on
+        return float(value.item())  # newer NumPy versions convert 0-d arrays only
     if not isinstance(value, (str, bytes)):
         try:
             return float(value)
         except OverflowError:
-            raise ArgumentError(
-                f"{what}: an integer that is too large for a float (at {user_line()})"
-            ) from None
+            raise ArgumentError(f"{what}: the integer is too large for a float (at {user_line()})") from None
         except (TypeError, ValueError, RuntimeError):  # torch raises the last one
             pass
-    raise foreign_value(what, value, "is no number")
+    raise wrong_type(what, value, "is not a number")
 
 
 def numbers(value: Any, what: str) -> NDArray[Any]:
-    """Return a new array of numbers of the machine's own types.
+    """Convert to a new array with a native dtype.
 
     Shape:
         value, returns: any.
 
     Args:
-        value: an array or a tensor, or what numpy makes an array of.
+        value: an array, a tensor, or anything that NumPy converts to an array.
     """
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     try:
         array = np.array(value, order="C")
-    except ValueError as failure:  # of lists of different lengths
+    except ValueError as failure:  # nested lists of different lengths
         raise ForeignValueError(f"{what}: {failure} (at {user_line()})") from None
     if array.dtype.kind not in "biuf":
         raise ForeignValueError(
-            f"{what}: Input Tensor should be a numpy.ndarray or a valid list of floats, numbers in any case, got"
+            f"{what}: Input Tensor should be a numpy.ndarray or a valid list of floats or other numbers, got"
             f" {type(value).__name__} of {array.dtype} (at {user_line()})"
         )
     if not array.dtype.isnative or array.dtype.itemsize > 8:
@@ -71,93 +69,93 @@ def _refuse(value: Any, what: str, expected: str) -> NoReturn:
 
 
 def number_from(value: Any, least: float, what: str) -> float:
-    """Return a plain float that is not below `least`; see `number`."""
+    """Return a float of at least `least`; see `number`."""
     found = number(value, what)
     return found if found >= least else _refuse(value, what, f"{least:g} or more")
 
 
 def finite(value: Any, what: str) -> float:
-    """Return a plain float that is neither NaN nor infinite; see `number`."""
+    """Return a finite float; see `number`."""
     found = number(value, what)
     return found if math.isfinite(found) else _refuse(value, what, "a finite number")
 
 
 def below_one(value: Any, what: str) -> float:
-    """Return a plain float from 0 on that is below 1; see `number`."""
+    """Return a float in [0, 1); see `number`."""
     found = number(value, what)
     return found if 0.0 <= found < 1.0 else _refuse(value, what, "0 or more, below 1")
 
 
 def probability(value: Any, what: str) -> float:
-    """Return a plain float from 0 to 1; see `number`."""
+    """Return a float in [0, 1]; see `number`."""
     found = number(value, what)
     return found if 0.0 <= found <= 1.0 else _refuse(value, what, "a probability")
 
 
 def flag(value: Any, what: str) -> bool:
-    """Return yes or no: True or False, of Python or numpy, or an integer."""
+    """Return a bool from a bool of Python or NumPy, or from an integer."""
     if value is True or value is False:
         return value
     found = value if isinstance(value, np.bool_) else as_label(value)
     if isinstance(found, (int, np.bool_)):
         return bool(found)
-    raise foreign_value(what, value, "is neither True nor False")
+    raise wrong_type(what, value, "is neither True nor False")
 
 
 def text(value: Any, what: str) -> str:
-    """Return a text."""
+    """Return the value if it is a string."""
     if isinstance(value, str):
         return value
-    raise foreign_value(what, value, "is no text")
+    raise wrong_type(what, value, "is not a string")
 
 
-def line_text(value: Any, what: str) -> str:
-    """Return a text that a line of a model file can hold."""
+def single_line_text(value: Any, what: str) -> str:
+    """Return a string that fits in one line of a model file."""
     found = text(value, what)
     if "\n" in found or any("\ud800" <= character <= "\udfff" for character in found):
-        raise ArgumentError(f"{what}: {found!r} cannot stand in one line of a model file (at {user_line()})")
+        raise ArgumentError(f"{what}: {found!r} does not fit in one line of a model file (at {user_line()})")
     return found
 
 
 def file_name(value: Any, what: str) -> str:
-    """Return the name of a file."""
+    """Return a file name as a string."""
     try:
         found = os.fspath(value)
     except TypeError:
         found = None
     if isinstance(found, str):
         if "\0" in found or any("\ud800" <= character < "\udc80" for character in found):
-            raise ArgumentError(f"{what}: no file can be named {found!r} (at {user_line()})")
+            raise ArgumentError(f"{what}: {found!r} is not a possible file name (at {user_line()})")
         return found
-    raise foreign_value(what, value, "is no name of a file")
+    raise wrong_type(what, value, "is not a file name")
 
 
-def place(value: Any, size: int, what: str) -> int:
-    """Return a place in a list, an integer from 0 on."""
-    found = whole(value, what)
+def as_index(value: Any, size: int, what: str) -> int:
+    """Return an index below `size`, an integer from 0."""
+    found = as_integer(value, what)
     if found < 0:
         raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
     if found >= size:
-        raise BoundsError(f"{what}: {found} is outside of {size} (at {user_line()})")
+        raise BoundsError(f"{what}: {found} is out of range for size {size} (at {user_line()})")
     return found
 
 
 TOO_LARGE = 1 << 31
-"""Sizes and attributes are numbers of 32 bits in the native engine."""
+"""Limit of sizes and attributes, which are 32-bit integers in the native engine."""
 
 
-def whole(value: Any, what: str) -> int:
-    """Return a plain integer; floats such as 2.0 count, as iterators of arrays give labels."""
+def as_integer(value: Any, what: str) -> int:
+    """Convert to an integer; whole floats such as 2.0 count, since iterators return labels as floats."""
     if type(value) is int:
         return value
     found = as_label(value)
     if isinstance(found, int):
         return found
-    raise foreign_value(what, value, "is no integer")
+    raise wrong_type(what, value, "is not an integer")
 
 
 def as_label(value: Any) -> Any:
-    """Return a plain integer for one label, and a list of labels as it is; see `whole`."""
+    """Convert one label to an integer, and return a list of labels unchanged; see `as_integer`."""
     try:
         return index(value)
     except TypeError:
@@ -166,24 +164,24 @@ def as_label(value: Any) -> Any:
 
 
 def one_or_several(value: Any, what: str) -> Any:
-    """Return a plain integer, or something to make a list of as it is."""
+    """Convert to an integer, or return an iterable unchanged."""
     found = as_label(value)
     if not isinstance(found, (int, list)):
         try:
             iter(found)
         except TypeError:
-            raise foreign_value(what, value, "is no integer and no list of integers") from None
+            raise wrong_type(what, value, "is not an integer or a list of integers") from None
     return found
 
 
 def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
-    """Return dimensions as a tuple of plain integers."""
-    given: Any = dim  # a text has elements, too
+    """Return dimensions as a tuple of integers."""
+    given: Any = dim  # a string is iterable, too
     is_list = type(given) in (tuple, list) or (
         isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
     )
     found = tuple(
-        [size if type(size) is int else whole(size, "dim") for size in (given if is_list else (given,))]
+        [size if type(size) is int else as_integer(size, "dim") for size in (given if is_list else (given,))]
     )
     for size in found:
         if not 0 < size < TOO_LARGE:

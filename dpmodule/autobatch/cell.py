@@ -1,4 +1,4 @@
-"""`cell`: any symbol as a function on single examples, batched like every other operation."""
+"""`cell`: a symbol as a function of single examples, batched like every other operation."""
 
 from __future__ import annotations
 
@@ -8,58 +8,55 @@ from typing import Any
 
 import torch
 
-from .. import mode as flags
+from .._core import mode as flags
 from ..base import ArgumentError, ShapeError
-from ..executor.body import CompiledBody
+from ..executor.subgraph_function import SubgraphFunction
 from ..graph import Graph, Node
 from ..initializer import Xavier
 from ..ops.shapes import known
 from ..ops.spec import Env
 from ..symbol import Symbol
-from .arguments import TOO_LARGE, flag, text, whole
-from .batched import Batched, as_expression
-from .cell_symbol import CellParameters, RaggedInputs, can_stack, reason_against
+from .arguments import TOO_LARGE, as_integer, flag, text
+from .cell_symbol import CellParameters, RaggedInputs, can_stack, why_not_row_wise
 from .collection import ParameterCollection
-from .errors import foreign_value, user_line
-from .expression import listed
+from .errors import user_line, wrong_type
+from .expression import as_list
 from .session import state
+from .user_function import UserFunction, as_expression
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 
 
-class Cell(Batched):
+class Cell(UserFunction):
     """A symbol as a function of expressions; made by `cell`.
 
-    Call it with its inputs by position, in the order of `input_names`, or by name. It returns the expression of its
-    output, or a tuple of several.
+    Call it with its inputs by position, in the order of `input_names`, or by name. It returns its output as an
+    expression, or a tuple of outputs.
 
     Args:
-        params: where parameters live. A collection: those that it has under the names of the symbol's
-            arguments are used, others are made in it. A dict of NDArrays, tensors or Parameters by name: this
-            memory is used, and gradients are added to the arrays' own (``array.grad``); arguments that are
-            not in it are inputs. None: a new collection.
-        inputs: which arguments are inputs; by default those that no operator declares as a parameter.
-        shapes: shape of one example of every input, so that parameters are made at once, not at the first
-            call.
-        rows: True or False if the symbol does or does not work row by row, against what its operators
-            declare.
-        initializer: gives new parameters their first values; `Xavier` if not given.
-        allow_extra: pass over arrays of the dict that are no parameters of the symbol.
+        params: the parameters. A collection: parameters named like the symbol's arguments are used, others are added to
+            it. A dict of NDArrays, tensors or Parameters by name: their memory is used, gradients are added to
+            ``array.grad``, and arguments that are not in the dict are inputs. None: a new collection.
+        inputs: names of the inputs; by default all arguments that no operator declares as a parameter.
+        shapes: shape of one example of every input, to create parameters immediately rather than in the first call.
+        rows: whether the symbol works row by row, overriding what its operators declare.
+        initializer: initializer of new parameters; `Xavier` by default.
+        allow_extra: ignore arrays of the dict that are not parameters of the symbol.
 
     Shape:
-        inputs, outputs: without the axis for examples that the symbol has in front.
+        inputs, outputs: without the symbol's first axis, that of the examples.
 
     Attributes:
-        symbol: what is computed of each example; a group has several outputs.
-        input_names: the arguments that are inputs.
-        collection: the parameters and states, for trainers and files.
-        is_train: whether calls are in training mode; None follows `training` and mx.autograd.
+        symbol: the graph computed for each example; a group has several outputs.
+        input_names: names of the inputs.
+        collection: the parameters and states, for trainers and for saving.
+        is_train: True for training mode; None follows `training` and mx.autograd.
 
     Raises:
-        ArgumentError: `params` names no parameter of the symbol, or there is no input.
-        ForeignValueError: an argument is of a wrong type.
-        ShapeError: `shapes` do not fit.
+        ArgumentError: `params` names an unknown parameter, or no argument is an input.
+        ForeignValueError: an argument has the wrong type.
+        ShapeError: `shapes` do not fit the symbol.
     """
 
     def __init__(
@@ -79,14 +76,14 @@ class Cell(Batched):
         random = any(op.random for node in graph.nodes for op in node.every_operator())
         losses = [node for node in _every_node(graph) if _ignores_head(node)]
         super().__init__(name or graph.heads[0][0].name, random, bool(losses))
-        # whether the losses themselves pass over rows that are not counted, see `Batched.compute`
+        # True if all losses skip rows that are not counted, see `UserFunction.compute`
         self._skips_uncounted = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
         self.symbol = symbol
         self._graph, self._loss_outputs, self._rows = graph, loss_outputs, rows
         self._ragged = RaggedInputs(graph)
-        self._body = CompiledBody(graph, self._ragged.storage)
-        self._ways: dict[Any, str] = {}  # by mode and shapes of inputs; see `way`
-        self._scalars: dict[Any, frozenset[int]] = {}  # by shapes: inputs of one number that have no axes
+        self._body = SubgraphFunction(graph, self._ragged.storage)
+        self._executions: dict[Any, str] = {}  # by mode and input shapes; see `execution`
+        self._scalars: dict[Any, frozenset[int]] = {}  # by input shapes: inputs that are 0-d in the symbol
         self._arguments = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
         self.collection, self.input_names = self._arguments.collection, self._arguments.input_names
         if shapes is not None and self._arguments.missing:
@@ -99,7 +96,7 @@ class Cell(Batched):
     # shapes
 
     def _examples(self, shapes: Sequence[Shape]) -> dict[str, Shape]:
-        """Return the shape of each input for one example; those of one number may have no axes at all."""
+        """Return the shape of each input for one example; inputs of one element may have no axes."""
         given = dict(zip(self.input_names, shapes))
         labels = [n for n in self.input_names if given[n] == (1,) and n not in self._ragged.names]
         attempts = [given]
@@ -117,7 +114,7 @@ class Cell(Batched):
         ) from reason
 
     def _attempt(self, examples: Mapping[str, Shape]) -> ShapeError | None:
-        """Return why examples do not fit, None if they do."""
+        """Return the error of shape inference, None if the examples fit."""
         try:
             self._arguments.infer(examples)
         except ShapeError as error:
@@ -133,27 +130,27 @@ class Cell(Batched):
         for name, shape in zip(self._graph.output_names, outs):
             if not known(shape):
                 raise ShapeError(
-                    f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})"
+                    f"{self.name}: the shape of {name} cannot be inferred from the inputs (at {user_line()})"
                 )
-        self._ways[is_train, tuple(shapes)] = self._choose_way(examples)
+        self._executions[is_train, tuple(shapes)] = self._choose_execution(examples)
         singles = [shape[1:] if shape[0] == 1 else shape for shape in outs]
         return self._ragged.with_lengths(singles, examples, self.name)
 
-    def _choose_way(self, examples: Mapping[str, Shape]) -> str:
+    def _choose_execution(self, examples: Mapping[str, Shape]) -> str:
         if self._rows is True:
             return ""
         if self._rows is False:
             return "one by one: rows=False"
         nominal = self._ragged.without_lengths(examples)
-        reason = reason_against(self._graph, nominal, self._arguments.shapes(), self._ragged.nodes)
+        reason = why_not_row_wise(self._graph, nominal, self._arguments.shapes(), self._ragged.nodes)
         if not reason:
             return ""
-        # a retry of what torch.vmap refuses half-way would draw other numbers than the first try
+        # retrying after torch.vmap fails half-way would draw other random numbers
         stacks = can_stack(self._graph) and not self.random and not self._ragged.names
         return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
-    def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
-        return self._ways.get((is_train, tuple(shapes)), "")
+    def execution(self, is_train: bool, shapes: Sequence[Shape]) -> str:
+        return self._executions.get((is_train, tuple(shapes)), "")
 
     # calls
 
@@ -161,15 +158,14 @@ class Cell(Batched):
         """Add a call on one example to the graph.
 
         Shape:
-            args, kwargs, returns: without the axis for examples that the symbol has in front.
+            args, kwargs, returns: without the symbol's first axis, that of the examples.
 
         Args:
-            args: the inputs, in the order of `input_names`: expressions without an axis for the batch; numbers and
-                arrays become inputs of the graph.
+            args: the inputs, in the order of `input_names`: expressions, numbers or arrays.
             kwargs: inputs by name.
 
         Returns:
-            The expression of the output, a tuple if there are several.
+            The output as an expression, or a tuple of outputs.
         """
         data = [as_expression(each) for each in self._bound(args, kwargs)]
         if self._arguments.missing:
@@ -192,7 +188,7 @@ class Cell(Batched):
         given = dict(zip(names, args))
         for name, value in kwargs.items():
             if name not in names or name in given:
-                what = "is given twice" if name in given else "is no input"
+                what = "is given twice" if name in given else "is not an input"
                 raise ArgumentError(
                     f"{self.name}: {name!r} {what}; the inputs are {', '.join(names)} (at {user_line()})"
                 )
@@ -221,7 +217,7 @@ class Cell(Batched):
             given = {name: tensor.clone() for name, tensor in given.items()}
         given.update(zip(self._arguments.operands(), parameters))
         env = Env(rows[0].device, generator, is_train, counted=counted)
-        way = self._ways.get((is_train, shapes), "")
+        way = self._executions.get((is_train, shapes), "")
         if not way and (counted is None or self._skips_uncounted):
             return self._call(env, given, data)
         if way.startswith("by") and counted is None:
@@ -229,9 +225,9 @@ class Cell(Batched):
                 return self._stacked(env, given, data)
             except (
                 Exception
-            ) as error:  # torch.vmap refuses in many ways; if the symbol fails, it does below, too
+            ) as error:  # torch.vmap raises many errors; if the symbol itself fails, it does below, too
                 reason = " ".join(str(error).split())[:160]
-                self._ways[is_train, shapes] = f"one by one: torch.vmap refuses: {reason}"
+                self._executions[is_train, shapes] = f"one by one: torch.vmap fails: {reason}"
         return self._one_by_one(env, given, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
@@ -256,9 +252,9 @@ class Cell(Batched):
 
 
 def _example(name: str, shape: Any) -> Shape:
-    """Return the shape of an example of an input as plain integers."""
+    """Convert the shape of an input's example to integers."""
     what = f"cell: shapes of {name}"
-    found = tuple(whole(size, what) for size in listed(what, shape))
+    found = tuple(as_integer(size, what) for size in as_list(what, shape))
     if not all(0 < size < TOO_LARGE for size in found):
         raise ShapeError(f"{what} is {found}, expected positive sizes below {TOO_LARGE} (at {user_line()})")
     return found
@@ -272,7 +268,7 @@ def _every_node(graph: Graph) -> Iterator[Node]:
 
 
 def _ignores_head(node: Node) -> bool:
-    return node.op is not None and not node.op.wants_head(node.a)
+    return node.op is not None and not node.op.needs_head_gradient(node.a)
 
 
 def cell(
@@ -286,41 +282,39 @@ def cell(
     allow_extra: bool = False,
     name: str | None = None,
 ) -> Cell:
-    """Make a function on single examples of a symbol.
+    """Turn a symbol into a function of single examples.
 
-    Write the symbol as always, with the examples along the first axis. The cell is called with expressions of one
-    example each, without that axis, and gives what an executor bound for a batch of one would give. Calls with equal
-    shapes are computed together: in one call where every operator works row by row, by `torch.vmap` or one by one
-    where some operator does not (`explain` says which, and why).
+    Write the symbol as usual, with the examples along the first axis. Call the cell with expressions of one example,
+    without that axis; it returns what an executor bound for a batch of one returns. Calls with equal shapes are
+    computed together: in one call if every operator works row by row, else by `torch.vmap` or one by one (`explain`
+    reports which, and why).
 
-    An example of an input that is declared ``Variable(stype="ragged")`` is one row: (length, ...), of one element or
-    more. Calls with rows of equal lengths are computed together; a ragged output is (length, ...), too.
+    An example of an input declared ``Variable(stype="ragged")`` is one non-empty row: (length, ...). Calls with rows of
+    equal lengths are computed together; a ragged output is (length, ...), too.
 
-    Loss heads (SoftmaxOutput and its like) ignore the gradient that comes from above, as everywhere: add their outputs
-    up with `sum_elems` and `esum`, and call `backward` on the sum. Labels are inputs like others. In training mode
-    (see `training`) dropout drops, and BatchNorm takes the statistics of the examples that are in a batch together and
-    moves its averages when the batch is computed.
+    Loss heads such as SoftmaxOutput ignore their incoming gradient: add their outputs with `sum_elems` and `esum`, and
+    call `backward` on the sum. Labels are ordinary inputs. In training mode (see `training`), dropout is active, and
+    BatchNorm uses the statistics of the examples in a batch and updates its averages when the batch is computed.
 
     Shape:
-        inputs, outputs of the function: without the axis for examples that the symbol has in front.
+        inputs, outputs of the function: without the symbol's first axis, that of the examples.
 
     Args:
-        symbol: what is computed of each example; a group has several outputs.
-        params: where parameters live. A collection: those that it has under the names of the symbol's arguments are
-            used, others are made in it. A dict of NDArrays, tensors or Parameters by name: this memory is used, and
-            gradients are added to the arrays' own (``array.grad``); arguments that are not in it are inputs. None: a
-            new collection.
-        inputs: which arguments are inputs; by default those that no operator declares as a parameter.
-        shapes: shape of one example of every input, so that parameters are made at once, not at the first call.
-        rows: True or False if the symbol does or does not work row by row, against what its operators declare.
-        initializer: gives new parameters their first values; `Xavier` if not given.
-        allow_extra: pass over arrays of the dict that are no parameters of the symbol.
-        name: as errors and `explain` show it; that of the first output if not given.
+        symbol: the graph computed for each example; a group has several outputs.
+        params: the parameters. A collection: parameters named like the symbol's arguments are used, others are added to
+            it. A dict of NDArrays, tensors or Parameters by name: their memory is used, gradients are added to
+            ``array.grad``, and arguments that are not in the dict are inputs. None: a new collection.
+        inputs: names of the inputs; by default all arguments that no operator declares as a parameter.
+        shapes: shape of one example of every input, to create parameters immediately rather than in the first call.
+        rows: whether the symbol works row by row, overriding what its operators declare.
+        initializer: initializer of new parameters; `Xavier` by default.
+        allow_extra: ignore arrays of the dict that are not parameters of the symbol.
+        name: name in errors and in `explain`; by default that of the first output.
 
     Raises:
-        ArgumentError: `params` names no parameter of the symbol, or there is no input.
-        ForeignValueError: an argument is of a wrong type.
-        ShapeError: `shapes` do not fit.
+        ArgumentError: `params` names an unknown parameter, or no argument is an input.
+        ForeignValueError: an argument has the wrong type.
+        ShapeError: `shapes` do not fit the symbol.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -335,11 +329,11 @@ def cell(
         array([1., 1.], dtype=float32)
     """
     if not isinstance(symbol, Symbol):
-        raise foreign_value("cell", symbol, "is no symbol; torch modules and functions become cells by wrap")
+        raise wrong_type("cell", symbol, "is not a symbol; use wrap for torch modules and functions")
     if not (shapes is None or isinstance(shapes, Mapping)):
-        raise foreign_value("cell: shapes", shapes, "is no dict from inputs to shapes")
+        raise wrong_type("cell: shapes", shapes, "is not a dict from input names to shapes")
     if not (initializer is None or callable(initializer)):
-        raise foreign_value("cell: initializer", initializer, "is none of mx.init")
+        raise wrong_type("cell: initializer", initializer, "is not an initializer of mx.init")
     return Cell(
         symbol,
         params,

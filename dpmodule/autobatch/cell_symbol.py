@@ -1,8 +1,8 @@
-"""The symbol of a cell: its inputs, parameters and states, which values are ragged, and whether it works row by row.
+"""Analysis of a cell's symbol: inputs, parameters, states, ragged values, and whether it works row by row.
 
-A graph works row by row if every operator does. That follows from the operators' declarations (`Op.batch`,
-`Input.batch`), from attributes that name an axis, and from shapes: every value that depends on an example must keep the
-rows first, for two numbers of rows that occur nowhere else.
+A graph works row by row if every operator does. This is decided by the operators' declarations (`Op.batch`,
+`Input.batch`), by attributes that name an axis, and by shapes: every value that depends on an example must keep the
+rows first, for two row counts that occur nowhere else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from ..executor import allocate
-from ..executor.storage import Storage, declared_storage, storage_of
+from ..executor.storage_types import StorageTypes, declared_storage_types, infer_storage_types
 from ..graph import Graph, Node, infer_shapes
 from ..initializer import InitDesc
 from ..ndarray import NDArray
@@ -25,23 +25,23 @@ from ..ops.sparse import Ragged
 from ..ops.spec import NEVER, PARAM, SHARE
 from ..symbol import Symbol
 from .arguments import text
-from .collection import HeldCollection, ParameterCollection, find
+from .collection import ExistingParameters, ParameterCollection, find
 from .errors import user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import LookupParameters, Parameters
 from .session import state
-from .storage import ArrayStorage, ParameterStorage, StateStorage, described
+from .storage import ArrayStorage, ParameterStorage, StateStorage, parameter_attributes
 
 Shape = tuple[int, ...]
 
 _NUMBERS = (7, 11)
-"""Numbers of rows to try."""
+"""Row counts for trial shape inference."""
 
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
 """Attributes that name an axis."""
 
 NORMALIZING = frozenset({"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"})
-"""These take statistics over what is in a batch, which is what they are for."""
+"""Operators that use statistics of the batch by design."""
 
 _NAMES = """
 SwapAxis expand_dims squeeze transpose SliceChannel _split_v2 Reshape slice slice_axis broadcast_axis broadcast_to
@@ -53,26 +53,27 @@ broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logi
 batch_dot dot amp_multicast
 """
 BY_SHAPE = frozenset(_NAMES.split())
-"""Declared for `torch.vmap`, since attributes can make them anything; row-wise where axes and shapes say so."""
+"""Operators whose attributes decide whether they are row-wise; declared for `torch.vmap`, but checked by axes and
+shapes."""
 
 
 def can_stack(graph: Graph) -> bool:
-    """Say whether no operator refuses to be stacked by `torch.vmap`."""
+    """Return True if all operators support `torch.vmap`."""
     return all(node.op is None or node.op.batch != NEVER for node in graph.nodes)
 
 
-def reason_against(
+def why_not_row_wise(
     graph: Graph,
     examples: Mapping[str, Shape],
     others: Mapping[str, Shape],
     known: Collection[Node] = (),
 ) -> str:
-    """Return why a graph does not work row by row, "" if it does.
+    """Return the reason why a graph does not work row by row, "" if it does.
 
     Args:
-        examples: the shape of one example of every input, without the axis of rows.
-        others: the shapes of parameters and states.
-        known: operators that work row by row whatever their declaration says, as those on ragged values do.
+        examples: shape of one example of every input, without the axis of rows.
+        others: shapes of parameters and states.
+        known: operators known to work row by row regardless of their declaration, such as those on ragged values.
     """
     batched = _depends(graph, examples)
     for number in _NUMBERS:
@@ -83,7 +84,7 @@ def reason_against(
             return f"{number} examples do not fit: {error}"
         for node in graph.nodes:
             if node in batched and any(not shape or shape[0] != number for shape in shapes[node]):
-                return f"{node.describe()} does not keep the examples apart along the first axis"
+                return f"{node.describe()} does not keep the examples separate along the first axis"
         for node in graph.nodes:
             if node.op is not None and node in batched and node not in known:
                 reason = _reason(node, batched, shapes)
@@ -113,7 +114,7 @@ def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
     ndim = len(shapes[node.inputs[0][0]][node.inputs[0][1]] or ())
     if op.name in ("take", "dot"):
         return _reason_of_pair(node, batched)
-    declared = op.wanted(node.a, len(node.inputs))
+    declared = op.active_inputs(node.a, len(node.inputs))
     for (child, _), one in zip(node.inputs, declared):
         if child in batched and one.batch == SHARE:
             return f"shares {one.name} among examples"
@@ -123,7 +124,7 @@ def _reason(node: Node, batched: set[Node], shapes: Mapping[Node, Any]) -> str:
 
 
 def _reason_of_pair(node: Node, batched: set[Node]) -> str:
-    """Return why `take` or `dot` does not work row by row; both do for one of their operands only."""
+    """Return why `take` or `dot` does not work row by row; each does for one of its operands only."""
     first, second = (child in batched for child, _ in node.inputs[:2])
     if node.op is not None and node.op.name == "take":
         return "" if second and not first and node.a.axis == 0 else "picks among examples"
@@ -138,7 +139,7 @@ def _reason_of_axes(node: Node, ndim: int) -> str:
         order = tuple(node.a.axes or ())
         return "" if order[:1] == (0,) or ndim < 2 else "moves the first axis"
     if op_name == "slice" and any(step not in (None, 0, 1) for step in (node.a.step or ())[:1]):
-        return "turns the first axis round"
+        return "reverses the first axis"
     result_ndim = ndim + 1 if op_name in ("expand_dims", "stack") else ndim
     for name in _AXES:
         if not hasattr(node.a, name):
@@ -153,25 +154,25 @@ def _reason_of_axes(node: Node, ndim: int) -> str:
 
 
 class RaggedInputs:
-    """Which inputs and outputs of a cell are ragged, and how rows of examples become ragged values and back.
+    """Ragged inputs and outputs of a cell, and the conversion between rows of examples and ragged values.
 
     Attributes:
-        storage: storage types of the graph's values; None if all of them are dense.
-        nodes: the operators that read ragged values, all of which work row by row.
+        storage: storage types of the graph's values; None if all are dense.
+        nodes: operators that read ragged values, which all work row by row.
     """
 
     def __init__(self, graph: Graph) -> None:
-        declared = declared_storage(graph)
+        declared = declared_storage_types(graph)
         self.names = frozenset(name for name, stype in declared.items() if stype == "ragged")
-        self.storage: Storage | None = None
+        self.storage: StorageTypes | None = None
         self.nodes: frozenset[Node] = frozenset()
         self._sources: list[frozenset[str]] = []
         if self.names:
             self._follow(graph)
 
     def _follow(self, graph: Graph) -> None:
-        """Find out which values are ragged, and which inputs say how long the rows of each output are."""
-        storage = storage_of(graph, dict.fromkeys(self.names, "ragged"))
+        """Find the ragged values, and the inputs that determine the row lengths of each output."""
+        storage = infer_storage_types(graph, dict.fromkeys(self.names, "ragged"))
         if storage is None:
             return
         self.storage, reads = storage, set()
@@ -188,7 +189,7 @@ class RaggedInputs:
         ]
 
     def without_lengths(self, examples: Mapping[str, Shape]) -> dict[str, Shape]:
-        """Return the shapes of examples as the graph knows them: those of ragged ones without the row's length."""
+        """Return the shapes of examples in the graph, where ragged ones lack the row's length."""
         for name in self.names & examples.keys():
             if not examples[name]:
                 raise ShapeError(
@@ -197,7 +198,7 @@ class RaggedInputs:
         return {name: shape[1:] if name in self.names else shape for name, shape in examples.items()}
 
     def with_lengths(self, outputs: Sequence[Shape], examples: Mapping[str, Shape], name: str) -> list[Shape]:
-        """Return the shapes of outputs for one example, those of ragged ones with the row's length.
+        """Return the shapes of outputs for one example, with the row's length for ragged ones.
 
         Args:
             examples: shape of each input for one example.
@@ -207,17 +208,17 @@ class RaggedInputs:
             lengths = {examples[source][0] for source in (self._sources[i] if self._sources else ())}
             if len(lengths) > 1:
                 raise ShapeError(
-                    f"{name}: an output follows from rows of lengths {sorted(lengths)} (at {user_line()})"
+                    f"{name}: an output depends on rows of different lengths {sorted(lengths)} (at {user_line()})"
                 )
             found.append((*lengths, *shape))
         return found
 
     def value(self, name: str, rows: torch.Tensor) -> torch.Tensor | Ragged:
-        """Return examples of an input as the symbol reads them.
+        """Convert examples of an input to the value that the symbol reads.
 
         Shape:
-            rows: (examples, length, ...) of a ragged input, else (examples, ...).
-            returns: of a ragged input (examples, None, ...), else as `rows`.
+            rows: (examples, length, ...) for a ragged input, else (examples, ...).
+            returns: (examples, None, ...) for a ragged input, else as `rows`.
         """
         if name not in self.names:
             return rows
@@ -226,11 +227,11 @@ class RaggedInputs:
 
     @staticmethod
     def rows(value: torch.Tensor | Ragged) -> torch.Tensor:
-        """Return an output with one row an example.
+        """Convert an output to one row per example.
 
         Shape:
-            value: of a ragged output (examples, None, ...), else (examples, ...).
-            returns: (examples, length, ...) of a ragged output, else as `value`.
+            value: (examples, None, ...) for a ragged output, else (examples, ...).
+            returns: (examples, length, ...) for a ragged output, else as `value`.
         """
         if not isinstance(value, Ragged):
             return value
@@ -239,7 +240,7 @@ class RaggedInputs:
 
 
 class CellParameters:
-    """Which of a symbol's arguments are inputs, and the parameters and states for the others.
+    """Inputs of a symbol, and the parameters and states for its other arguments.
 
     Attributes:
         held: parameters and states by name.
@@ -272,14 +273,14 @@ class CellParameters:
         return [name for name in self._graph.argument_names if name not in self.input_names]
 
     def _mark_states(self) -> None:
-        """Let states that the collection has as parameters, as read from a file, be states."""
+        """Convert parameters of the collection that are states of the symbol, as after loading a file."""
         for name in self._states & self.held.keys():
             storage = self.held[name].storage
             if not isinstance(storage, StateStorage):
-                self.held[name].begin_with(StateStorage(storage.name, storage.tensor))
+                self.held[name].replace_storage(StateStorage(storage.name, storage.tensor))
 
     def operands(self) -> dict[str, Parameters]:
-        """Return the parameters by name, in the order of the arguments; states are not among them."""
+        """Return the parameters, without states, by name in the order of the arguments."""
         return {name: self.held[name] for name in self._argument_names() if name in self.held}
 
     def state_tensors(self) -> dict[str, torch.Tensor]:
@@ -299,7 +300,7 @@ class CellParameters:
     def _input_names(self, params: Any, inputs: Sequence[str] | None) -> list[str]:
         names = self._graph.argument_names
         if inputs is not None:
-            for name in [text(each, "cell: inputs") for each in listed("cell: inputs", inputs)]:
+            for name in [text(each, "cell: inputs") for each in as_list("cell: inputs", inputs)]:
                 if name not in names:
                     raise ArgumentError(
                         f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}"
@@ -312,7 +313,7 @@ class CellParameters:
             found = [n for n in names if n not in declared and find(self.collection, n) is None]
         if not found:
             raise ArgumentError(
-                "cell: all arguments of the symbol are parameters; name those that are inputs=[...]"
+                "cell: all arguments of the symbol are parameters; name the inputs with inputs=[...]"
             )
         return found
 
@@ -322,18 +323,18 @@ class CellParameters:
         if extra and not allow_extra:
             near = difflib.get_close_matches(extra[0], [*known_names], 1)
             raise ArgumentError(
-                f"cell: {', '.join(map(repr, extra))} in params is no parameter of the symbol, which has"
+                f"cell: {', '.join(map(repr, extra))} in params is not a parameter of the symbol, which has"
                 f" {', '.join(wanted) or 'none'}{f'; did you mean {near[0]!r}?' if near else ''}"
-                " (allow_extra=True passes over it)"
+                " (allow_extra=True ignores it)"
             )
         for name in wanted:
             if name in params:
-                self.held[name] = _held(name, params[name], name in self._states)
-                if isinstance(self.collection, HeldCollection):
-                    self.collection.hold(self.held[name])
+                self.held[name] = _as_parameter(name, params[name], name in self._states)
+                if isinstance(self.collection, ExistingParameters):
+                    self.collection.add_existing(self.held[name])
 
     def make(self, given: Mapping[str, Shape]) -> None:
-        """Make the parameters that are missing, now that the shapes of the inputs are known."""
+        """Create the missing parameters for the given input shapes."""
         unknown = [name for name in given if name not in self.input_names]
         if unknown:
             raise ArgumentError(f"cell: shapes names {unknown}, the inputs are {', '.join(self.input_names)}")
@@ -344,16 +345,16 @@ class CellParameters:
             shape = found[nodes[name]][0]
             if not known(shape):
                 raise ShapeError(
-                    f"cell: the shape of {name} does not follow from those of the inputs {dict(given)}"
+                    f"cell: the shape of {name} cannot be inferred from those of the inputs {dict(given)}"
                 )
             value = allocate(shape, cpu(), "float32")
             self._initializer(InitDesc(name, attributes.get(name)), value)
             tensor = value.tensor.to(state.options.device, state.options.dtype)
-            made = self.collection.parameter_from_tensor(tensor, name)
+            parameter = self.collection.parameter_from_tensor(tensor, name)
             if name in self._states:
-                made.begin_with(StateStorage(made.name(), tensor))
-            described[made.storage] = attributes.get(name, {})
-            self.held[name] = made
+                parameter.replace_storage(StateStorage(parameter.name(), tensor))
+            parameter_attributes[parameter.storage] = attributes.get(name, {})
+            self.held[name] = parameter
         self.missing = []
 
 
@@ -363,7 +364,7 @@ def _collection_of(params: Any) -> ParameterCollection:
     if params is None:
         return ParameterCollection()
     if isinstance(params, Mapping):
-        return HeldCollection()
+        return ExistingParameters()
     raise ArgumentError(
         f"cell: params is {type(params).__name__}, expected a ParameterCollection, or a dict of arrays by name"
     )
@@ -373,7 +374,7 @@ def _declared_parameters(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in graph.nodes:
         if node.op is not None:
-            declared = node.op.wanted(node.a, len(node.inputs))
+            declared = node.op.active_inputs(node.a, len(node.inputs))
             found.update(
                 child.name
                 for (child, _), one in zip(node.inputs, declared)
@@ -382,8 +383,8 @@ def _declared_parameters(graph: Graph) -> set[str]:
     return found
 
 
-def _held(name: str, value: Any, is_state: bool) -> Parameters:
-    """Return a value that a user has given as a parameter over the same memory."""
+def _as_parameter(name: str, value: Any, is_state: bool) -> Parameters:
+    """Return a parameter that shares the memory of a value given by the user."""
     if isinstance(value, Parameters):
         return value
     if isinstance(value, LookupParameters):
@@ -393,8 +394,8 @@ def _held(name: str, value: Any, is_state: bool) -> Parameters:
             StateStorage(f"/{name}", value.tensor) if is_state else ArrayStorage(f"/{name}", value)
         )
     if isinstance(value, torch.Tensor):
-        kind = StateStorage if is_state else ParameterStorage
-        return Parameters(kind(f"/{name}", value.detach()))
+        storage_type = StateStorage if is_state else ParameterStorage
+        return Parameters(storage_type(f"/{name}", value.detach()))
     raise ArgumentError(
         f"cell: {name} is {type(value).__name__}, expected an NDArray, a tensor or Parameters"
     )

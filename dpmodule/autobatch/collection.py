@@ -1,4 +1,4 @@
-"""Collections of parameters, and collections inside them."""
+"""Collections of parameters, which may be nested."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from ..base import OutOfMemoryError
 from . import text_format
-from .arguments import line_text, number_from, sizes_of, text
-from .errors import ArgumentError, ShapeError, foreign_value, user_line
+from .arguments import number_from, single_line_text, sizes_of, text
+from .errors import ArgumentError, ShapeError, user_line, wrong_type
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .session import state
@@ -20,9 +20,9 @@ from .storage import LookupStorage, ParameterStorage, shape_of
 
 
 class ParameterCollection:
-    """Parameters that belong together: what a trainer updates and a file holds.
+    """A group of parameters that a trainer updates and a file stores.
 
-    Names count up from "/_0", in the order of making; a name that is taken has "_1", "_2", ... appended.
+    Unnamed parameters are called "/_0", "/_1", ...; a duplicate name gets the suffix "_1", "_2", ....
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -50,7 +50,7 @@ class ParameterCollection:
         return f"ParameterCollection {self._name} ({len(self._parameters)} parameters, {len(self._lookups)} lookups)"
 
     def _free_name(self, name: str | None, of_parameter: bool) -> str:
-        if name is not None and ("/" in line_text(name, "name") or name.startswith("_")):
+        if name is not None and ("/" in single_line_text(name, "name") or name.startswith("_")):
             raise ArgumentError(
                 f"name {name!r}: Parameter name could not include '/' and '_' at its beginning (at {user_line()})"
             )
@@ -65,15 +65,15 @@ class ParameterCollection:
         return f"{self._name}{name}_{count}" if count else f"{self._name}{name}"
 
     def add_subcollection(self, name: str | None = None) -> ParameterCollection:
-        """Return a new collection whose parameters belong to this one, too.
+        """Return a new collection whose parameters also belong to this one.
 
         Args:
-            name: its name inside this one; "_0", "_1", ... if not given.
+            name: name within this collection; "_0", "_1", ... by default.
 
         Raises:
-            ArgumentError: the name has "/" in it, or "_" at its beginning.
+            ArgumentError: the name contains "/" or begins with "_".
         """
-        child = ParameterCollection()  # a subclass may want arguments
+        child = ParameterCollection()  # a subclass may require arguments
         child._name = self._free_name(name, of_parameter=False) + "/"
         child._parents = (*self._parents, self)
         child._weight_decay = self._weight_decay
@@ -89,24 +89,24 @@ class ParameterCollection:
         mean: float = 0.0,
         std: float = 1.0,
     ) -> Parameters:
-        """Make a parameter.
+        """Add a parameter.
 
         Shape:
             returns: `dim`.
 
         Args:
-            dim: its shape, or the size of a vector.
-            init: first values: an initializer, a number, an array, or a name, see `initializers.initializer_of`; Glorot
-                if not given.
-            device: kept for DyNet's signature; parameters are where `configure` says.
+            dim: the shape, or the size of a vector.
+            init: initial values: an initializer, a number, an array or a name, see `initializers.initializer_of`;
+                Glorot by default.
+            device: ignored; `configure` chooses the device.
             scale: for "uniform", "glorot" and "saxe".
             mean: for "normal".
             std: for "normal".
 
         Raises:
-            ShapeError: `init` is an array of another shape.
-            ArgumentError: `init` or `name` is impossible.
-            FileError: the file that `init` names cannot be read.
+            ShapeError: `init` is an array with the wrong shape.
+            ArgumentError: `init` or `name` is invalid.
+            FileError: the file named by `init` cannot be read.
         """
         shape = _shape_of(dim)
         tensor = _empty(shape)
@@ -124,7 +124,7 @@ class ParameterCollection:
         mean: float = 0.0,
         std: float = 1.0,
     ) -> LookupParameters:
-        """Make a table of parameters.
+        """Add a lookup table.
 
         Shape:
             returns: `dim`, (rows, *d).
@@ -139,9 +139,9 @@ class ParameterCollection:
             std: see `add_parameters`.
 
         Raises:
-            ArgumentError: `init` or `name` is impossible.
-            ShapeError: `init` is an array of rows of another shape.
-            FileError: the file that `init` names cannot be read.
+            ArgumentError: `init` or `name` is invalid.
+            ShapeError: the rows of the array `init` have the wrong shape.
+            FileError: the file named by `init` cannot be read.
         """
         shape = _shape_of(dim)
         if isinstance(init, np.ndarray) and init.ndim == len(shape) and init.shape[1:] == shape[1:]:
@@ -154,18 +154,18 @@ class ParameterCollection:
         return self._adopt_lookup(tensor, name)
 
     def parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> Parameters:
-        """Make a parameter with the shape and values of an array.
+        """Add a parameter with the shape and values of an array.
 
         Shape:
             array, returns: (*d).
 
         Args:
-            array: numbers of any type; copied into the graph's element type.
+            array: numbers of any type; copied and converted to the graph's dtype.
             device: see `add_parameters`.
 
         Raises:
-            ForeignValueError: `array` holds something else than numbers.
-            ArgumentError: the name is impossible.
+            ForeignValueError: `array` contains anything but numbers.
+            ArgumentError: the name is invalid.
         """
         init = NumpyInitializer(array)
         return self.add_parameters(init.array.shape, init, name, device)
@@ -173,49 +173,49 @@ class ParameterCollection:
     def lookup_parameters_from_numpy(
         self, array: ArrayLike, name: str = "", device: str = ""
     ) -> LookupParameters:
-        """Make a table with the shape and values of an array; see `parameters_from_numpy`.
+        """Add a lookup table with the shape and values of an array; see `parameters_from_numpy`.
 
         Args:
-            array: numbers of any type; copied into the graph's element type.
+            array: numbers of any type; copied and converted to the graph's dtype.
             device: see `add_parameters`.
 
         Shape:
             array, returns: (rows, *d).
 
         Raises:
-            ForeignValueError: `array` holds something else than numbers.
+            ForeignValueError: `array` contains anything but numbers.
         """
         init = NumpyInitializer(array)
         return self.add_lookup_parameters(init.array.shape, init, name, device)
 
     def parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> Parameters:
-        """Make a parameter of memory that exists: updates are seen by everyone who shares it.
+        """Add a parameter that shares the memory of a tensor, which sees all updates.
 
         Shape:
             tensor, returns: (*d).
 
         Args:
-            tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
+            tensor: contiguous, with the graph's dtype; a 0-d tensor becomes a vector of one element.
 
         Raises:
-            ArgumentError: the elements of `tensor` do not lie side by side.
-            DTypeError: they are no floating point numbers.
-            ForeignValueError: it is no tensor.
-            ShapeError: there are none.
+            ArgumentError: `tensor` is not contiguous.
+            DTypeError: its dtype is not floating point.
+            ForeignValueError: it is not a tensor.
+            ShapeError: it has no elements.
         """
         return self._adopt(_dense(tensor, self._name, name), name)
 
     def lookup_parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> LookupParameters:
-        """Make a table of memory that exists; see `parameter_from_tensor`.
+        """Add a lookup table that shares the memory of a tensor; see `parameter_from_tensor`.
 
         Args:
-            tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
+            tensor: contiguous, with the graph's dtype; a 0-d tensor becomes a vector of one element.
 
         Shape:
             tensor, returns: (rows, *d).
 
         Raises:
-            ArgumentError: the elements of `tensor` do not lie side by side; for others see there.
+            ArgumentError: `tensor` is not contiguous.
         """
         return self._adopt_lookup(_dense(tensor, self._name, name), name)
 
@@ -232,7 +232,7 @@ class ParameterCollection:
         return found
 
     def parameters_list(self) -> list[Parameters]:
-        """Return all parameters, also those of collections inside, in the order of making.
+        """Return all parameters, including those of subcollections, in order of creation.
 
         Shape:
             returns: each (*d).
@@ -240,7 +240,7 @@ class ParameterCollection:
         return list(self._parameters)
 
     def lookup_parameters_list(self) -> list[LookupParameters]:
-        """Return all tables, also those of collections inside, in the order of making.
+        """Return all lookup tables, including those of subcollections, in order of creation.
 
         Shape:
             returns: each (rows, *d).
@@ -255,19 +255,19 @@ class ParameterCollection:
         """Return the memory of all parameters by name.
 
         Shape:
-            returns: (*d) of a parameter, (rows, *d) of a table.
+            returns: (*d) for a parameter, (rows, *d) for a table.
         """
         return {each.name(): each.tensor for each in (*self._parameters, *self._lookups)}
 
     def set_weight_decay(self, lam: float) -> None:
-        """Shrink all updated parameters by the factor 1 - `lam` with every update.
+        """Multiply all updated parameters by 1 - `lam` with every update.
 
         Args:
-            lam: 0 for not at all.
+            lam: weight decay; 0 for none.
 
         Raises:
             ArgumentError: it is negative or NaN.
-            ForeignValueError: it is no number.
+            ForeignValueError: it is not a number.
         """
         for each in (*self._parents[:1], self):
             each._weight_decay = number_from(lam, 0.0, "set_weight_decay: lam")
@@ -279,30 +279,30 @@ class ParameterCollection:
         return (self._parents[0] if self._parents else self)._weight_decay
 
     def save(self, fname: str, name: str = "", append: bool = False) -> None:
-        """Write all values to a text file that DyNet reads.
+        """Write all values to a text file that DyNet can read.
 
         Args:
-            name: put before all names, such as "/encoder".
-            append: write behind what is in the file; else the file is replaced in one step.
+            name: prefix of all names, such as "/encoder".
+            append: append to the file; by default it is replaced atomically.
 
         Raises:
             FileError: the file cannot be written.
-            ArgumentError: `name` cannot stand in one line.
-            ForeignValueError: an argument is of a wrong type.
+            ArgumentError: `name` does not fit in one line.
+            ForeignValueError: an argument has the wrong type.
 
         Source: DyNet's text format; see `text_format`.
         """
         text_format.save_collection(self, fname, name, append)
 
     def populate(self, fname: str, key: str = "") -> None:
-        """Read all values from a file written by `save`, here or by DyNet, in the same order.
+        """Read all values, in order, from a file written by `save`, here or in DyNet.
 
         Args:
-            key: read only what stands below this name.
+            key: read only entries below this name.
 
         Raises:
             FileError: the file cannot be read.
-            FileFormatError: it holds other parameters.
+            FileFormatError: its parameters differ from those of the collection.
 
         Source: DyNet's text format; see `text_format`.
         """
@@ -310,36 +310,36 @@ class ParameterCollection:
         text_format.populate_collection(self, fname, key)
 
     def write_to_textfile(self, fname: str, key: str = "", append: bool = False) -> None:
-        """Do what `save` does.
+        """Same as `save`.
 
         Args:
-            key: put before all names, such as "/encoder".
-            append: write behind what is in the file; else the file is replaced in one step.
+            key: prefix of all names, such as "/encoder".
+            append: append to the file; by default it is replaced atomically.
         """
         self.save(fname, key, append)
 
     def populate_from_textfile(self, fname: str, key: str = "") -> None:
-        """Do what `populate` does.
+        """Same as `populate`.
 
         Args:
-            key: read only what stands below this name.
+            key: read only entries below this name.
         """
         self.populate(fname, key)
 
     def load_param(self, fname: str, key: str) -> Parameters:
-        """Make a parameter of what stands in a file under a name.
+        """Add a parameter read from a file.
 
         Shape:
-            returns: as the file says.
+            returns: the shape in the file.
 
         Args:
-            key: the full name there, such as "/encoder/W".
+            key: full name in the file, such as "/encoder/W".
 
         Raises:
             FileError: the file cannot be read.
-            FileFormatError: there is no such name, or the file is damaged.
+            FileFormatError: the name is missing, or the file is damaged.
 
-        Source: DyNet, whose file it is.
+        Source: DyNet's text format; see `text_format`.
         """
         entry = text_format.find(fname, text(key, "key"), is_lookup=False)
         found = self.parameters_from_numpy(entry.array)
@@ -347,17 +347,17 @@ class ParameterCollection:
         return found
 
     def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
-        """Make a table of what stands in a file under a name; see `load_param`.
+        """Add a lookup table read from a file; see `load_param`.
 
         Args:
-            key: the full name there, such as "/encoder/W".
+            key: full name in the file, such as "/encoder/W".
 
         Shape:
-            returns: (rows, *d), as the file says.
+            returns: (rows, *d), the shape in the file.
 
         Raises:
             FileError: the file cannot be read.
-            FileFormatError: there is no such name, or the file is damaged.
+            FileFormatError: the name is missing, or the file is damaged.
         """
         entry = text_format.find(fname, text(key, "key"), is_lookup=True)
         found = self.lookup_parameters_from_numpy(entry.array)
@@ -365,72 +365,72 @@ class ParameterCollection:
         return found
 
     def load_tensors(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Copy values, by name, into the parameters.
+        """Copy tensors by name into the parameters.
 
         Shape:
             values: as `tensors` returns them.
 
         Args:
-            values: as `tensors` returns them; others are passed over.
+            values: as returned by `tensors`; other names are ignored.
 
         Raises:
             ArgumentError: a name is missing.
-            ForeignValueError: `values` is no dict.
+            ForeignValueError: `values` is not a dict.
             ShapeError: a shape differs.
         """
         state.graph.settle()
         if not isinstance(values, Mapping):
-            raise foreign_value("load_tensors", values, "is no dict from names to tensors")
+            raise wrong_type("load_tensors", values, "is not a dict from names to tensors")
         for name, tensor in self.tensors().items():
             if name not in values:
-                raise ArgumentError(f"no value for {name}; there are {', '.join(sorted(values))}")
+                raise ArgumentError(f"no value for {name}; the values are {', '.join(sorted(values))}")
             if values[name].shape != tensor.shape:
                 raise ShapeError(f"{name}: {tuple(values[name].shape)} given, expected {tuple(tensor.shape)}")
             tensor.copy_(values[name])
 
     def reset_gradient(self) -> None:
-        """Make all gradients zero."""
+        """Set all gradients to zero."""
         for each in (*self._parameters, *self._lookups):
             each.storage.clear_gradient()
 
 
 Model = ParameterCollection
-"""DyNet's old name."""
+"""DyNet's old name of `ParameterCollection`."""
 
 
-class HeldCollection(ParameterCollection):
-    """A collection of parameters that exist already, for trainers."""
+class ExistingParameters(ParameterCollection):
+    """A collection of existing parameters, for trainers."""
 
-    def hold(self, parameter: Parameters) -> None:
-        """Add a parameter, or a state, under the name it has."""
+    def add_existing(self, parameter: Parameters) -> None:
+        """Add a parameter or a state under its own name."""
         self._parameters.append(parameter)
 
-    def hold_only(self, parameters: Sequence[Parameters]) -> None:
-        """Hold these instead of those before."""
+    def replace_parameters(self, parameters: Sequence[Parameters]) -> None:
+        """Replace all parameters."""
         self._parameters[:] = parameters
 
 
 def find(collection: ParameterCollection, name: str) -> Parameters | None:
-    """Return the parameter of a collection that has a name inside it, None if there is none.
+    """Return the parameter with a name within a collection, or None.
 
-    A table of lookup parameters comes as a parameter over the same memory.
+    A lookup table is returned as a parameter that shares its memory.
 
     Shape:
-        returns: (*d), of a table (rows, *d).
+        returns: (*d), or (rows, *d) for a table.
     """
-    whole = f"{collection.name()}{name}"
-    found = next((each for each in collection.parameters_list() if each.name() == whole), None)
+    full_name = f"{collection.name()}{name}"
+    found = next((each for each in collection.parameters_list() if each.name() == full_name), None)
     if found is None:
-        tables = (each.storage for each in collection.lookup_parameters_list() if each.name() == whole)
+        tables = (each.storage for each in collection.lookup_parameters_list() if each.name() == full_name)
         found = next(map(Parameters, tables), None)
     return found
 
 
 def as_collection(value: Any, what: str) -> ParameterCollection:
-    """Return the collection that was given as the argument `what`."""
+    """Return the argument `what` if it is a collection."""
     if isinstance(value, ParameterCollection):
         return value
-    raise foreign_value(what, value, "is no ParameterCollection; make one with ParameterCollection()")
+    raise wrong_type(what, value, "is not a ParameterCollection; create one with ParameterCollection()")
 
 
 def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
@@ -449,13 +449,11 @@ def _empty(shape: tuple[int, ...]) -> torch.Tensor:
 
 def _dense(tensor: torch.Tensor, folder: str, name: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
-        raise foreign_value(
-            "", tensor, "is no torch tensor; arrays become parameters by parameters_from_numpy"
-        )
+        raise wrong_type("", tensor, "is not a torch tensor; use parameters_from_numpy for arrays")
     if not tensor.is_contiguous():
         raise ArgumentError(
-            f"tensor: its elements do not lie side by side (shape {tuple(tensor.shape)}, strides {tensor.stride()});"
+            f"tensor: it is not contiguous (shape {tuple(tensor.shape)}, strides {tensor.stride()});"
             " pass tensor.contiguous()"
         )
-    shape = shape_of(f"{folder}{name or '(unnamed)'}", tensor)  # what is refused takes no name
+    shape = shape_of(f"{folder}{name or '(unnamed)'}", tensor)  # an invalid tensor must not use up a name
     return tensor.detach().view(shape or (1,))

@@ -1,4 +1,4 @@
-"""What DyNet's module has besides: versions, and ways to set it up that now only pass their settings on."""
+"""Further functions of DyNet's module: its ways to change settings, and `dump_cg`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import torch
 
 from ..base import FileError
-from .arguments import file_name, flag, number_from, whole
-from .errors import ArgumentError, foreign_value, user_line
+from .arguments import as_integer, file_name, flag, number_from
+from .errors import ArgumentError, user_line, wrong_type
 from .explain import graphviz_text
-from .expression import listed
-from .session import configure, from_command_line, gpus, settings_of
+from .expression import as_list
+from .session import configure, from_command_line, gpus, settings_from
 
 HAVE_CUDA = torch.cuda.is_available()
-"""Whether graphs can be on a GPU."""
+"""True if graphs can run on a GPU."""
 
 
 class DynetParams:
-    """Settings collected first and put into force by `init`; `configure` does both at once.
+    """Settings that `init` applies together; `configure` sets and applies them in one call.
 
     Source: DyNet's `DynetParams`.
     """
@@ -29,28 +29,29 @@ class DynetParams:
         self._settings: dict[str, Any] = {}
 
     def from_args(self, shared_parameters: Any = None) -> None:
-        """Take the ``--dynet-...`` arguments out of `sys.argv`.
+        """Remove the ``--dynet-...`` arguments from `sys.argv` and store them.
 
         Args:
-            shared_parameters: taken as in DyNet, without effect.
+            shared_parameters: ignored; accepted for compatibility with DyNet.
 
         Raises:
-            ArgumentError: an argument cannot be followed; then all of them stay.
+            ArgumentError: an argument is invalid; then none is removed.
         """
-        self._settings.update(settings_of(sys.argv))
+        self._settings.update(settings_from(sys.argv))
 
     def from_config(self, conf: Mapping[str, Any]) -> None:
-        """Take the settings that `dynet_config.get()` returns.
+        """Store the settings returned by `dynet_config.get()`.
 
         Args:
-            conf: by name: "seed", "autobatch", "weight_decay", "requested_gpus", "gpu_mask"; others do nothing.
+            conf: settings by name: "seed", "autobatch", "weight_decay", "requested_gpus", "gpu_mask"; others are
+                ignored.
 
         Raises:
-            ForeignValueError: `conf` is no dict, or a setting of a wrong type.
-            KeyError: one of these is missing, as in DyNet.
+            ForeignValueError: `conf` is not a dict, or a setting has the wrong type.
+            KeyError: a setting is missing, as in DyNet.
         """
         if not isinstance(conf, Mapping):
-            raise foreign_value("from_config", conf, "is no dict of settings")
+            raise wrong_type("from_config", conf, "is not a dict of settings")
         self.set_random_seed(conf["seed"])
         self.set_autobatch(conf["autobatch"])
         self.set_weight_decay(conf["weight_decay"])
@@ -58,7 +59,7 @@ class DynetParams:
         self.set_gpu_mask(conf["gpu_mask"] or [])
 
     def set_autobatch(self, autobatch: bool) -> None:
-        """Choose whether graphs are batched.
+        """Switch batching of graphs on or off.
 
         Args:
             autobatch: True or False.
@@ -69,39 +70,39 @@ class DynetParams:
         self._settings["autobatch"] = flag(autobatch, "autobatch")
 
     def set_random_seed(self, random_seed: int) -> None:
-        """Choose the seed of random numbers.
+        """Set the random seed.
 
         Args:
             random_seed: an integer; 0 leaves generators as they are, as in DyNet.
 
         Raises:
-            ForeignValueError: it is no integer.
+            ForeignValueError: it is not an integer.
         """
-        self._settings["random_seed"] = whole(random_seed, "random_seed")
+        self._settings["random_seed"] = as_integer(random_seed, "random_seed")
 
     def set_weight_decay(self, weight_decay: float) -> None:
-        """Choose the weight decay of new collections.
+        """Set the weight decay of new collections.
 
         Args:
-            weight_decay: share of a parameter that each update takes away, before the learning rate.
+            weight_decay: fraction that each update subtracts from a parameter.
 
         Raises:
             ArgumentError: it is negative or NaN.
-            ForeignValueError: it is no number.
+            ForeignValueError: it is not a number.
         """
         self._settings["weight_decay"] = number_from(weight_decay, 0.0, "weight_decay")
 
     def set_requested_gpus(self, requested_gpus: int) -> None:
-        """Choose whether graphs are on a GPU.
+        """Choose between the CPU and a GPU.
 
         Args:
             requested_gpus: 0 for the CPU, 1 for the first GPU.
 
         Raises:
-            ArgumentError: there are fewer GPUs here.
-            ForeignValueError: it is no integer.
+            ArgumentError: the machine has fewer GPUs.
+            ForeignValueError: it is not an integer.
         """
-        if names := gpus(whole(requested_gpus, "requested_gpus")):
+        if names := gpus(as_integer(requested_gpus, "requested_gpus")):
             self._settings["device"] = names[0]
 
     def set_cpu_mode(self) -> None:
@@ -109,7 +110,7 @@ class DynetParams:
         self._settings["device"] = "CPU"
 
     def set_mem(self, mem: int) -> None:
-        """Do nothing: memory grows as it is needed."""
+        """Do nothing: memory grows as needed."""
 
     def set_profiling(self, profiling: int) -> None:
         """Do nothing; see `explain`."""
@@ -121,69 +122,69 @@ class DynetParams:
         """Choose a GPU by ones and zeros.
 
         Args:
-            gpu_mask: a number for each GPU; 1 for the one that is meant, 0 for others.
+            gpu_mask: one number per GPU: 1 for the chosen one, 0 for others.
 
         Raises:
-            ArgumentError: there is anything else in the list.
-            ForeignValueError: it is no list of integers.
+            ArgumentError: the list contains other numbers.
+            ForeignValueError: it is not a list of integers.
         """
-        mask = [whole(each, "gpu_mask") for each in listed("gpu_mask", gpu_mask)]
+        mask = [as_integer(each, "gpu_mask") for each in as_list("gpu_mask", gpu_mask)]
         if any(each not in (0, 1) for each in mask):
-            raise ArgumentError(f"gpu_mask should only contain 0 and 1s, and is {mask} (at {user_line()})")
+            raise ArgumentError(f"gpu_mask should only contain 0 and 1s, got {mask} (at {user_line()})")
         if 1 in mask:
             self._settings["device"] = f"GPU:{mask.index(1)}"
 
     def init(self) -> None:
-        """Put the settings into force.
+        """Apply the settings.
 
         Raises:
-            ArgumentError: a setting is impossible; see `configure`.
+            ArgumentError: a setting is invalid; see `configure`.
         """
         configure(**self._settings)
 
 
 def init(shared_parameters: Any = None) -> None:
-    """Take the ``--dynet-...`` arguments out of `sys.argv` and follow them, as importing the package has done.
+    """Remove the ``--dynet-...`` arguments from `sys.argv` and apply them, as on import.
 
     Args:
-        shared_parameters: taken as in DyNet, without effect.
+        shared_parameters: ignored; accepted for compatibility with DyNet.
 
     Raises:
-        ArgumentError: an argument cannot be followed, such as a device that is not here; then all of them stay.
+        ArgumentError: an argument is invalid, such as a missing device; then none is removed.
     """
     from_command_line()
 
 
 def init_from_params(params: DynetParams) -> None:
-    """Put settings into force.
+    """Apply settings.
 
     Raises:
-        ForeignValueError: `params` is none of `DynetParams`.
+        ForeignValueError: `params` is not a `DynetParams`.
 
     Source: DyNet's `init_from_params`.
     """
     if not isinstance(params, DynetParams):
-        raise foreign_value("init_from_params", params, "is no DynetParams")
+        raise wrong_type("init_from_params", params, "is not a DynetParams")
     params.init()
 
 
 def dump_cg(
     filename: str = "", show_values: bool = True, show_gradients: bool = True, nan_check_only: bool = False
 ) -> None:
-    """Write the graph under construction in graphviz' language.
+    """Write the graph under construction in Graphviz's DOT language.
 
     Args:
-        filename: where to; the standard error output if not given.
-        show_values: taken for DyNet's signature.
-        show_gradients: taken for DyNet's signature.
-        nan_check_only: taken for DyNet's signature.
+        filename: the file; standard error by default.
+        show_values: ignored; accepted for compatibility with DyNet.
+        show_gradients: ignored; accepted for compatibility with DyNet.
+        nan_check_only: ignored; accepted for compatibility with DyNet.
 
     Raises:
-        ArgumentError: no file can be named so.
+        ArgumentError: `filename` is not a possible file name.
         FileError: the file cannot be written.
-        ForeignValueError: `filename` is no name of a file.
+        ForeignValueError: `filename` is not a string.
 
-    Source: DyNet's `dump_cg`, its arguments only.
+    Source: DyNet's `dump_cg`, with the same arguments.
     """
     if not isinstance(filename, str) or filename:
         try:

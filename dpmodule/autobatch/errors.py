@@ -1,19 +1,14 @@
-"""Errors of automatic batching; each is also the built-in type that DyNet raises in the same place.
+"""Errors of automatic batching; each also derives from the built-in type that DyNet raises.
 
-They belong to the family of `dpmodule.base`::
+The hierarchy, with `dpmodule.base` at its root::
 
-    MXNetError [RuntimeError]
-    ├── ShapeError [ValueError]                   operands whose shapes do not fit an operation
-    ├── StateError [AssertionError]               a second `backward` from the same expression
-    │   ├── StaleExpressionError [ValueError]     an expression from before `renew_cg`
-    │   └── NoGradientError                       `gradient` without the `backward` it needs
-    ├── ArgumentError [ValueError]
-    │   ├── BoundsError [IndexError]              an index, label or word outside its range
-    │   │   └── NegativeIndexError [OverflowError]
-    │   ├── EmptySequenceError [AssertionError]   a sum, concatenation or average of nothing
-    │   ├── NotBatchableError                     a function that cannot be batched in the way declared
-    │   └── NotScalarError                        `backward` or `scalar_value` of more than one number
-    └── ForeignValueError [TypeError]             an argument of a wrong type
+    MXNetError [RuntimeError] ├── ShapeError [ValueError] operands whose shapes do not fit an operation ├── StateError
+    [AssertionError] a second `backward` from the same expression │ ├── StaleExpressionError [ValueError] an expression
+    from before `renew_cg` │ └── NoGradientError `gradient` without the `backward` it needs ├── ArgumentError
+    [ValueError] │ ├── BoundsError [IndexError] an index, label or word outside its range │ │ └── NegativeIndexError
+    [OverflowError] │ ├── EmptySequenceError [AssertionError] a sum, concatenation or average of nothing │ ├──
+    NotBatchableError a function that cannot be batched in the way declared │ └── NotScalarError `backward` or
+    `scalar_value` of more than one number └── ForeignValueError [TypeError] an argument of the wrong type
 """
 
 from __future__ import annotations
@@ -30,15 +25,15 @@ from ..base import StateError as StateError
 
 
 class StaleExpressionError(StateError, ValueError):
-    """An expression that belongs to a graph which `renew_cg` or `cg_revert` has thrown away."""
+    """An expression of a graph, or part of one, that `renew_cg` or `cg_revert` has discarded."""
 
 
 class NoGradientError(StateError):
-    """A gradient that no `backward` has computed."""
+    """A gradient that `backward` has not computed."""
 
 
 class NegativeIndexError(BoundsError, OverflowError):
-    """A negative number where DyNet takes an unsigned one."""
+    """A negative number where DyNet requires an unsigned one."""
 
 
 class EmptySequenceError(ArgumentError, AssertionError):
@@ -46,7 +41,7 @@ class EmptySequenceError(ArgumentError, AssertionError):
 
 
 class NotBatchableError(ArgumentError):
-    """A function that `torch.vmap` refuses, or that does not work row by row although it was declared to."""
+    """A function that `torch.vmap` does not support, or that was wrongly declared to work row by row."""
 
 
 class NotScalarError(ArgumentError):
@@ -54,26 +49,26 @@ class NotScalarError(ArgumentError):
 
 
 class ForeignValueError(MXNetError, TypeError):
-    """An argument of a wrong type: no expression, number, text, list or collection, where one is needed."""
+    """An argument of the wrong type, where an expression, number, string, list or collection is needed."""
 
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def user_line() -> str:
-    """Return "file:line" of the innermost caller outside this package, to name it in an error."""
+    """Return "file:line" of the innermost caller outside this package, for error messages."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def foreign_value(what: str, value: object, problem: str) -> ForeignValueError:
-    """Return the error of an argument of a wrong type.
+def wrong_type(what: str, value: object, problem: str) -> ForeignValueError:
+    """Return the error for an argument of the wrong type.
 
     Args:
-        what: the argument, as errors name it; "" if the value says enough.
-        problem: goes on after type and value, such as "is no list".
+        what: name of the argument in the message; may be "".
+        problem: follows type and value in the message, such as "is not a list".
     """
     name = f"{what}: " if what else ""
     return ForeignValueError(f"{name}{type(value).__name__} {value!r} {problem} (at {user_line()})")

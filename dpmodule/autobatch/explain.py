@@ -1,4 +1,4 @@
-"""`explain`: what was computed together, what was computed alone, and where the time went; graphs as pictures."""
+"""`explain`: a report of batches and times; and Graphviz output of graphs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from .. import markup
+from .._core import markup
 from .errors import StateError
-from .graph import RanBatch
-from .ops.spec import shown
+from .graph import ExecutedBatch
+from .ops.spec import format_dim
 from .python_engine.signature import EXTRA
 from .session import state
 
 
 @dataclass(frozen=True, slots=True)
-class KindRow:
-    """What became of the nodes of one kind: of one operation, with equal shapes, parameters and attributes.
+class OperationRow:
+    """Batches of the nodes of one kind: one operation with equal shapes, parameters and attributes.
 
     Attributes:
-        operation: its name; several with "+" between them where the engine has fused them into one.
-        label: with shapes.
-        why: why these were alone, "" if none was.
-        way: how code of the user's runs a batch, "" for one call.
-        repeats: how many were not computed because an equal one was, with the same operands; fused ones count once.
+        operation: name of the operation; fused operations are joined with "+".
+        label: operation with shapes.
+        why: reason why nodes were computed alone, "" if none was.
+        execution: how user code runs a batch, "" for one call.
+        repeats: number of nodes reusing the value of an equal node; fused ones count once.
     """
 
     operation: str
@@ -37,51 +37,51 @@ class KindRow:
     mean: float
     alone: int
     why: str = ""
-    way: str = ""
+    execution: str = ""
     repeats: int = 0
 
     def cells(self) -> list[str]:
-        """Return the row's texts, one per column."""
+        """Return the row's cells as strings."""
         repeats = f"{self.repeats:,} equal to others, computed once" if self.repeats else ""
         counts = [f"{self.nodes:,}", f"{self.batches:,}", f"{self.largest:,}", f"{self.mean:.1f}"]
         return [
             self.label,
             *counts,
             f"{self.alone:,}" if self.alone else "",
-            "; ".join(filter(None, (self.way, repeats, self.why))),
+            "; ".join(filter(None, (self.execution, repeats, self.why))),
         ]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    """What has been computed since `renew_cg`. Printed it is a table; in a notebook it also is a picture.
+    """Report of the computations since `renew_cg`: a table and, in a notebook, also a picture.
 
     Attributes:
         engine: "native" or "python".
-        is_batched: whether autobatching is on.
-        nodes: how many operations were computed.
-        forwards: in how many requests for values.
-        rows: what became of each kind of node, those of most nodes first.
-        sequence: (operation, operation with shapes, size) of every batch, in order.
-        seconds: time for "build" (between runs: the program that makes expressions), "schedule", "run" and "backward".
+        is_batched: True if autobatching is on.
+        nodes: number of computed operations.
+        forwards: number of requests for values.
+        rows: one row per kind of node, those with most nodes first.
+        sequence: (operation, label, size) of every batch, in order.
+        seconds: time spent in "build" (the program, between runs), "schedule", "run" and "backward".
     """
 
     engine: str
     is_batched: bool
     nodes: int
     forwards: int
-    rows: tuple[KindRow, ...]
+    rows: tuple[OperationRow, ...]
     sequence: tuple[tuple[str, str, int], ...]
     seconds: Mapping[str, float]
 
     @property
     def batches(self) -> int:
-        """How many calls there were."""
+        """Number of calls."""
         return len(self.sequence)
 
     @property
     def saved(self) -> int:
-        """How many calls were saved: operations less calls."""
+        """Number of calls saved: operations minus calls."""
         return self.nodes - self.batches
 
     @property
@@ -103,7 +103,7 @@ class Explanation:
 
     @property
     def totals(self) -> str:
-        """Calls, and time, of the whole."""
+        """Total calls and times."""
         on = "on" if self.is_batched else "off"
         width = self.nodes / max(self.batches, 1)
         asked = f" in {self.forwards} forwards" if self.forwards > 1 else ""
@@ -136,7 +136,7 @@ def _duration(seconds: float) -> str:
 
 
 class _Picture:
-    """Bars for batches: one after the other from left to right, as high as the logarithm of the size."""
+    """Bar chart of batches in order of computation, with logarithmic height."""
 
     MOST = 600
     HEIGHT, LEFT, TOP, WIDTH = 160, 46, 12, 720
@@ -145,12 +145,12 @@ class _Picture:
         self._sequence = sequence[: self.MOST]
         self._left_out = len(sequence) - len(self._sequence)
         self._names = list(dict.fromkeys(name for name, _, _ in self._sequence))
-        # turns by the golden angle: neighbours in the list differ most
+        # steps of the golden angle give neighbours distinct hues
         self._colours = {name: f"hsl({round(i * 137.5) % 360},55%,52%)" for i, name in enumerate(self._names)}
         self._top = max(size for _, _, size in self._sequence)
 
     def text(self) -> str:
-        """Return the picture in SVG."""
+        """Return the chart as SVG."""
         legend_rows = (len(self._names) + 3) // 4
         height = self.TOP + self.HEIGHT + 26 + 16 * legend_rows
         parts = [
@@ -204,18 +204,18 @@ class _Picture:
         for place, name in enumerate(self._names):
             x = self.LEFT + (place % 4) * self.WIDTH / 4
             y = self.TOP + self.HEIGHT + 34 + 16 * (place // 4)
-            shown = name if len(name) < 27 else f"{name[:25]}..."
+            short = name if len(name) < 27 else f"{name[:25]}..."
             parts.append(
                 f'<rect x="{x:.0f}" y="{y - 9}" width="10" height="10" fill="{self._colours[name]}"/>'
-                f'<text x="{x + 14:.0f}" y="{y}" fill="currentColor">{markup.text(shown)}</text>'
+                f'<text x="{x + 14:.0f}" y="{y}" fill="currentColor">{markup.text(short)}</text>'
             )
         return parts
 
 
 def explain() -> Explanation:
-    """Return what has been computed in the graph under construction, and how; print it to read it.
+    """Report which batches the graph under construction has computed, and how; print the result.
 
-    In a notebook it also shows a picture: one bar for every batch, in order, as high as the batch is wide.
+    In a notebook it also shows a chart with one bar per batch.
 
     Raises:
         StateError: nothing has been computed since `renew_cg`.
@@ -231,15 +231,15 @@ def explain() -> Explanation:
         [('tanh', 1, 8)]
     """
     graph = state.graph
-    batches = graph.ran()
+    batches = graph.executed_batches()
     if not batches:
-        was_asked = graph.computed > 0
+        has_sources = graph.computed > 0
         raise StateError(
-            "explain: only parameters, inputs, rows of tables and random numbers were asked for since renew_cg(), on"
-            " which nothing has been computed; ask for the value of an operation on them"
-            if was_asked
-            else "explain: nothing has been computed since renew_cg(); ask for a value first, as loss.value() or"
-            " loss.backward() do"
+            "explain: since renew_cg() only parameters, inputs, table rows and random numbers were requested, for"
+            " which nothing is computed; ask for the value of an operation on them"
+            if has_sources
+            else "explain: nothing has been computed since renew_cg(); ask for a value first, for example"
+            " with loss.value() or loss.backward()"
         )
     return Explanation(
         engine=graph.engine_name,
@@ -252,9 +252,9 @@ def explain() -> Explanation:
     )
 
 
-def _rows(batches: Sequence[RanBatch], is_batched: bool) -> list[KindRow]:
+def _rows(batches: Sequence[ExecutedBatch], is_batched: bool) -> list[OperationRow]:
     """Return one row for every kind of node, the largest first."""
-    kinds: dict[object, list[RanBatch]] = {}
+    kinds: dict[object, list[ExecutedBatch]] = {}
     for batch in batches:
         kinds.setdefault(batch.kind, []).append(batch)
     groups = list(kinds.values())
@@ -263,7 +263,7 @@ def _rows(batches: Sequence[RanBatch], is_batched: bool) -> list[KindRow]:
         alone = sum(1 for batch in group if batch.calls == 1)
         reason = _why_alone(group, groups, is_batched) if alone else ""
         rows.append(
-            KindRow(
+            OperationRow(
                 operation=group[0].operation,
                 label=group[0].label,
                 nodes=sum(batch.nodes for batch in group),
@@ -272,34 +272,36 @@ def _rows(batches: Sequence[RanBatch], is_batched: bool) -> list[KindRow]:
                 mean=sum(batch.calls for batch in group) / len(group),
                 alone=alone,
                 why=reason,
-                way=group[0].way,
+                execution=group[0].execution,
                 repeats=sum(batch.repeats for batch in group),
             )
         )
     return sorted(rows, key=lambda row: (-row.nodes, row.label))
 
 
-def _why_alone(group: Sequence[RanBatch], groups: Sequence[Sequence[RanBatch]], is_batched: bool) -> str:
-    """Return why nodes of a kind were computed by themselves."""
+def _why_alone(
+    group: Sequence[ExecutedBatch], groups: Sequence[Sequence[ExecutedBatch]], is_batched: bool
+) -> str:
+    """Return why nodes of a kind were computed alone."""
     if not is_batched:
         return "batching is off; see configure(autobatch=True)"
     first = group[0]
-    if first.apart:
-        return f"never batched: {first.apart}"
+    if first.never_batched:
+        return f"never batched: {first.never_batched}"
     if len(group) > 1:
         alone = {batch.forward for batch in group if batch.calls == 1}
         within = any(sum(1 for batch in group if batch.forward == forward) > 1 for forward in alone)
         if within:
-            return "others of its kind stand earlier or later: one feeds the other, on some way"
-        return "others of its kind were asked for in another forward; ask for the last expression first"
+            return "others of its kind depend on it, or it on them"
+        return "others of its kind were computed in another forward; ask for the last expression first"
     near = _nearest(first, groups)
     if near is None:
         return "the only one of its kind"
-    return f"the only one of its kind; nearest: {near.label}, which has other {_difference(first, near)}"
+    return f"the only one of its kind; nearest: {near.label}, which has different {_difference(first, near)}"
 
 
-def _nearest(batch: RanBatch, groups: Sequence[Sequence[RanBatch]]) -> RanBatch | None:
-    """Return a batch of another kind that does the same operation, the one most alike."""
+def _nearest(batch: ExecutedBatch, groups: Sequence[Sequence[ExecutedBatch]]) -> ExecutedBatch | None:
+    """Return the most similar batch of the same operation but of another kind."""
     others = [
         each[0] for each in groups if each[0].operation == batch.operation and each[0].kind != batch.kind
     ]
@@ -308,7 +310,7 @@ def _nearest(batch: RanBatch, groups: Sequence[Sequence[RanBatch]]) -> RanBatch 
     return max(others, key=lambda other: SequenceMatcher(None, batch.label, other.label).ratio())
 
 
-def _difference(one: RanBatch, other: RanBatch) -> str:
+def _difference(one: ExecutedBatch, other: ExecutedBatch) -> str:
     if one.dims != other.dims or one.out != other.out:
         return "shapes"
     if one.parameters != other.parameters:
@@ -317,7 +319,7 @@ def _difference(one: RanBatch, other: RanBatch) -> str:
 
 
 def graphviz_text() -> str:
-    """Return the graph under construction in graphviz' language."""
+    """Return the graph under construction in Graphviz's DOT language."""
     graph = state.graph
     lines = ["digraph G {", "  rankdir=LR;", "  nodesep=.05;"]
     for node in range(graph.size):
@@ -325,13 +327,13 @@ def graphviz_text() -> str:
         args = graph.operands(node)
         label = "result" if name == EXTRA.name else name.replace("\\", "\\\\").replace('"', '\\"')
         operands = ", ".join(f"v{arg}" for arg in args)
-        lines.append(f'  N{node} [label="v{node} = {label}({operands}) {shown(graph.dim(node))}"];')
+        lines.append(f'  N{node} [label="v{node} = {label}({operands}) {format_dim(graph.dim(node))}"];')
         lines += [f"  N{arg} -> N{node};" for arg in args]
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def print_text_graphviz() -> None:
-    """Write the graph under construction to the standard output, in graphviz' language.
+    """Print the graph under construction in Graphviz's DOT language.
 
     Source: DyNet's `print_text_graphviz`.
     """
@@ -339,5 +341,5 @@ def print_text_graphviz() -> None:
 
 
 def print_graphviz(**kwargs: Any) -> None:
-    """Do what `print_text_graphviz` does; options of DyNet's drawing are taken and do nothing."""
+    """Same as `print_text_graphviz`; DyNet's drawing options are ignored."""
     print_text_graphviz()

@@ -1,8 +1,8 @@
-"""Expressions: handles of nodes with operators, the functions that add nodes, and values that stay on the device.
+"""Expressions (handles of nodes, with operators), functions that add nodes, and values on the device.
 
-Handles, and functions made by `fast`, are in C where the native extension is installed. A fast function adds its node
-at once where the native engine has a kernel for the operands. In all other cases (minibatches, matrices, keyword
-arguments, wrong shapes, another engine) it calls the function in Python with the same arguments.
+With the native extension, handles and the functions from `c_version` are implemented in C. Such a function adds its
+node directly if the native engine has a kernel for the operands. In all other cases (minibatches, matrices, keyword
+arguments, wrong shapes, another engine) it calls the Python function with the same arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from .. import native
-from .arguments import flag, place, whole
+from .arguments import as_index, as_integer, flag
 from .errors import (
     ArgumentError,
     EmptySequenceError,
@@ -25,15 +25,15 @@ from .errors import (
     NotScalarError,
     ShapeError,
     StaleExpressionError,
-    foreign_value,
     user_line,
+    wrong_type,
 )
 from .graph import as_array
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.join import RESHAPE
 from .ops.linear import MATMUL
 from .ops.pick import picked
-from .ops.spec import Dim, Operation, shown
+from .ops.spec import Dim, Operation, format_dim
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .python_engine.graph import END
 from .session import state
@@ -44,12 +44,12 @@ _Pair = Callable[[Any, Any], "Expression"]
 
 
 def uses_native() -> bool:
-    """Say whether the native extension is installed."""
+    """Return True if the native extension is installed."""
     return native.core is not None
 
 
-def fast(name: str, slow: F) -> F:
-    """Return the form in C of a function in Python, or the function itself without the native extension."""
+def c_version(name: str, slow: F) -> F:
+    """Return the C version of a Python function, or the function itself without the native extension."""
     core = native.core
     if core is None:
         return slow
@@ -59,15 +59,15 @@ def fast(name: str, slow: F) -> F:
     return found  # type: ignore[no-any-return]
 
 
-def fast_form(slow: F) -> F:
-    """Return the fast form of a function that the extension knows by its name; see `fast`."""
-    return fast(slow.__name__, slow)
+def with_c_version(slow: F) -> F:
+    """Decorator for `c_version` with the function's own name."""
+    return c_version(slow.__name__, slow)
 
 
 class _PlainNode:
-    """The numbers of a node, without the native extension.
+    """Base of expressions without the native extension.
 
-    The caller sets them: without `__init__` that takes half the time.
+    The caller sets the fields: an `__init__` would double the time.
     """
 
     __slots__ = ("node", "serial", "table", "version")
@@ -91,7 +91,7 @@ class Tensor:
         values: (batch, *d).
 
     Args:
-        values: what an expression was computed to be.
+        values: the value of an expression.
     Source: DyNet's `Tensor`.
     """
 
@@ -101,66 +101,66 @@ class Tensor:
         self.values = values
 
     def _axis(self, dim: int) -> int:
-        return place(dim, self.values.dim() - 1, "dim") + 1
+        return as_index(dim, self.values.dim() - 1, "dim") + 1
 
     def as_numpy(self) -> NDArray[Any]:
-        """Return an array.
+        """Return the value as an array.
 
         Shape:
-            returns: (*d), or (*d, batch) of a minibatch of several elements.
+            returns: (*d), or (*d, batch) for a minibatch of several elements.
         """
         return as_array(self.values)
 
     def argmax(self, dim: int = 0, num: int = 1) -> Tensor:
-        """Return the places of the `num` greatest elements along a dimension.
+        """Return the indices of the `num` greatest elements along a dimension.
 
         Shape:
             returns: as `values`, with `num` in place of the dimension.
 
         Args:
             dim: the dimension.
-            num: how many.
+            num: number of elements.
 
         Raises:
-            BoundsError: there is no such dimension, or it has fewer elements.
+            BoundsError: the dimension does not exist or has fewer elements.
             ForeignValueError: an argument is not an integer.
         """
         return self.topk(dim, num)[1]
 
     def topk(self, dim: int = 0, num: int = 1) -> tuple[Tensor, Tensor]:
-        """Return the `num` greatest elements along a dimension, and their places.
+        """Return the `num` greatest elements along a dimension, and their indices.
 
         Shape:
             returns: both as `values`, with `num` in place of the dimension.
 
         Args:
             dim: the dimension.
-            num: how many.
+            num: number of elements.
 
         Raises:
-            BoundsError: there is no such dimension, or it has fewer elements.
+            BoundsError: the dimension does not exist or has fewer elements.
             ForeignValueError: an argument is not an integer.
         """
         axis = self._axis(dim)
-        found, places = self.values.topk(place(num, self.values.shape[axis] + 1, "num"), axis)
+        found, places = self.values.topk(as_index(num, self.values.shape[axis] + 1, "num"), axis)
         return Tensor(found), Tensor(places)
 
     def categorical_sample_log_prob(self, dim: int = 0, num: int = 1) -> Tensor:
-        """Draw places along a dimension that holds logarithms of probabilities.
+        """Draw indices along a dimension of log-probabilities.
 
         Shape:
             returns: as `values`, with `num` in place of the dimension.
 
         Args:
             dim: the dimension.
-            num: how many draws.
+            num: number of draws.
 
         Raises:
             ArgumentError: `num` is below 1.
-            BoundsError: there is no such dimension.
-            ForeignValueError: an argument is no integer.
+            BoundsError: the dimension does not exist.
+            ForeignValueError: an argument is not an integer.
         """
-        axis, num = self._axis(dim), whole(num, "num")
+        axis, num = self._axis(dim), as_integer(num, "num")
         if num < 1:
             raise ArgumentError(f"num is {num}, expected 1 or more (at {user_line()})")
         weights = self.values.exp().movedim(axis, -1)
@@ -171,11 +171,11 @@ class Tensor:
 
 
 def _is_number(value: Any) -> bool:
-    """Say whether the other operand of an operator is a number; arrays without dimensions are."""
+    """Return True if the other operand of an operator is a number or a 0-d array."""
     shape = () if isinstance(value, Real) else getattr(value, "shape", None)
     if shape:
         raise ForeignValueError(
-            f"{type(value).__name__} of shape {tuple(shape)} beside an expression is no Expression; make one with"
+            f"an operand is a {type(value).__name__} of shape {tuple(shape)}, expected an Expression; create one with"
             f" inputTensor (at {user_line()})"
         )
     return shape is not None
@@ -184,28 +184,28 @@ def _is_number(value: Any) -> bool:
 class Operators(NodeBase):
     """One node of the graph under construction.
 
-    Making one computes nothing. `value` and its relatives compute every node up to this one that has not been computed
-    yet, so ask the last expression first. Arithmetic works between expressions, and between an expression and a number:
-    ``a + b``, ``a - b``, ``W * x`` (the product of matrices; `cmult` is the one by elements), ``x / 3``, ``x / e`` for
-    an `e` of one number, ``x ** 2``, ``-x``, ``x[2]``, ``x[1:5:2]``. Arrays become expressions by `inputTensor` only.
+    Creating an expression computes nothing. `value` and similar methods compute all missing nodes up to this one, so
+    ask for the last expression first. Arithmetic works between expressions, and between an expression and a number: ``a
+    + b``, ``a - b``, ``W * x`` (the matrix product; `cmult` multiplies by element), ``x / 3``, ``x / e`` for a scalar
+    `e`, ``x ** 2``, ``-x``, ``x[2]``, ``x[1:5:2]``. Arrays need `inputTensor`.
 
     Shape:
-        value: (*d), or (*d, batch) of a minibatch of several elements; see `dim`.
+        value: (*d), or (*d, batch) for a minibatch of several elements; see `dim`.
 
     Attributes:
-        version: the version of the graph it belongs to.
+        version: version of its graph.
     Source: DyNet's `Expression`, its operators and its slices.
     """
 
     __slots__ = ()
 
     __array_ufunc__ = None
-    """Operators between an array or a number of numpy's and an expression are those below."""
+    """Makes NumPy defer to the operators below."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        """Refuse to become an array, which would compute at the wrong time and lose the gradient."""
+        """Raise an error: an implicit conversion would compute too early and lose the gradient."""
         raise ForeignValueError(
-            f"{type(self).__name__} is no array; npvalue() returns its value (at {user_line()})"
+            f"{type(self).__name__} is not an array; npvalue() returns its value (at {user_line()})"
         )
 
     def __add__(self, other: Any) -> Expression:
@@ -253,7 +253,7 @@ class Operators(NodeBase):
         return apply(UNARY["negate"], (self,))
 
     def __getitem__(self, index: Any) -> Expression:
-        """Pick an element of the first dimension, or a slice of each of the first dimensions.
+        """Return an element of the first dimension, or slices of the first dimensions.
 
         Shape:
             self: (d1, *rest).
@@ -267,10 +267,10 @@ class Operators(NodeBase):
         return state.graph.dim(self.enter()).d[0]
 
     def become(self, node: int, version: int) -> None:
-        """Stand for a node.
+        """Set the node.
 
         Args:
-            node: its number, -1 for none yet.
+            node: number of the node, -1 for none.
         """
         self.node, self.version = node, version
 
@@ -301,13 +301,13 @@ class Operators(NodeBase):
         return found.d, found.batch
 
     def value_tensor(self, recalculate: bool = False) -> torch.Tensor:
-        """Return the value as a tensor: the graph's own memory, which must not be written to.
+        """Return the value as a read-only tensor in the graph's memory.
 
         Shape:
             returns: (batch, *d).
 
         Args:
-            recalculate: throw cached values away and compute from the inputs again.
+            recalculate: discard cached values and recompute from the inputs.
         """
         return state.graph.value(self._asked(recalculate))
 
@@ -321,12 +321,12 @@ class Operators(NodeBase):
         """Return the value as a float64 array; see `value_tensor`.
 
         Shape:
-            returns: (*d), or (*d, batch) of a minibatch of several elements.
+            returns: (*d), or (*d, batch) for a minibatch of several elements.
         """
         return state.graph.array(self._asked(recalculate))
 
     def tensor_value(self, recalculate: bool = False) -> Tensor:
-        """Return the value, left on its device; see `value_tensor`.
+        """Return the value as a `Tensor` on its device; see `value_tensor`.
 
         Shape:
             returns: (batch, *d).
@@ -334,7 +334,7 @@ class Operators(NodeBase):
         return Tensor(self.value_tensor(recalculate))
 
     def scalar_value(self, recalculate: bool = False) -> float:
-        """Return the value of an expression of one number.
+        """Return the value of a scalar expression.
 
         Shape:
             self: one number, in a minibatch of one.
@@ -342,13 +342,13 @@ class Operators(NodeBase):
         found = self._numbers(recalculate)
         if len(found) != 1:
             raise NotScalarError(
-                f"scalar_value() of an expression of dimension {shown(state.graph.dim(self.enter()))}: Input tensor has"
-                " more than one element, cannot convert to scalar; use npvalue()"
+                f"scalar_value() of an expression of dimension {format_dim(state.graph.dim(self.enter()))}: Input"
+                " tensor has more than one element, cannot convert to scalar; use npvalue()"
             )
         return found[0]
 
     def vec_value(self, recalculate: bool = False) -> list[float]:
-        """Return the value as a list, the first dimension running fastest; see `value_tensor`.
+        """Return the value as a list in column-major order; see `value_tensor`.
 
         Shape:
             returns: d1 * ... * dn * batch numbers.
@@ -356,10 +356,10 @@ class Operators(NodeBase):
         return self._numbers(recalculate)
 
     def value(self, recalculate: bool = False) -> Any:
-        """Return a float, a list or an array: for one number, one dimension, more dimensions; see `npvalue`.
+        """Return the value as a float, list or array, depending on the number of dimensions; see `npvalue`.
 
         Shape:
-            returns: of one dimension d1 * batch numbers; else as `npvalue`.
+            returns: d1 * batch numbers for one dimension; else as `npvalue`.
         """
         found = self._numbers(recalculate)
         if len(found) == 1:
@@ -376,18 +376,18 @@ class Operators(NodeBase):
         self.value_tensor(recalculate)
 
     def backward(self, full: bool = False) -> None:
-        """Compute gradients of this expression, which is one number.
+        """Compute the gradients of this scalar expression.
 
         Shape:
             self: one number, in a minibatch of one.
 
         Args:
-            full: also of expressions that no parameter feeds, such as inputs.
+            full: also compute gradients of expressions that no parameter feeds, such as inputs.
         """
         state.graph.backward(self.enter(), flag(full, "full"))
 
     def gradient(self) -> Array:
-        """Return the gradient of what `backward` was called for with respect to this expression, in float64.
+        """Return the gradient of this expression, computed by `backward`, in float64.
 
         Shape:
             returns: as `npvalue`.
@@ -395,7 +395,7 @@ class Operators(NodeBase):
         return as_array(state.graph.gradient(self.enter()))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled."""
+        """Raise an error, since expressions cannot be copied or pickled."""
         raise ForeignValueError(
             f"{type(self).__name__} belongs to the graph or to its collection and cannot be copied or pickled; save"
             f" npvalue(), or the parameters with ParameterCollection.save (at {user_line()})"
@@ -413,18 +413,18 @@ if TYPE_CHECKING or native.core is None:
         __slots__ = ()
 
 else:
-    # the operators in C come first, those above take what they do not
+    # operators in C come first and fall back on those above
     Expression = native.core.autobatch_expressions(Operators, f"{__name__}.Expression", Operators.__doc__)
-    Expression.__name__ = "Expression"  # Python's errors show a class made in C with its module otherwise
+    Expression.__name__ = "Expression"  # else Python's errors show the class with its module
 
 _new = Expression.__new__
 
 
 def handle_of(node: int, version: int) -> Expression:
-    """Return a new expression of a node.
+    """Return a new expression for a node.
 
     Shape:
-        returns: the node's.
+        returns: the shape of the node.
     """
     found = Expression()
     found.node, found.version = node, version
@@ -432,17 +432,17 @@ def handle_of(node: int, version: int) -> Expression:
 
 
 def node_of(value: Any) -> int:
-    """Return the node of an operand."""
+    """Return the node number of an operand."""
     if isinstance(value, Expression):
         return value.enter()
-    raise foreign_value("", value, "is no Expression; make one with scalarInput, inputTensor or parameter")
+    raise wrong_type("", value, "is not an Expression; create one with scalarInput, inputTensor or parameter")
 
 
 def append(op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
     """Add a node to the graph and return its expression; see `EngineGraph.append`.
 
     Shape:
-        returns: as `op.shape` says.
+        returns: given by `op.shape`.
     """
     graph = state.graph
     return handle_of(graph.append(op, attrs, args, aux), graph.version)
@@ -452,8 +452,8 @@ def apply(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = (), a
     """Add an operation on expressions to the graph.
 
     Shape:
-        operands: as `op.shape` wants them.
-        returns: as `op.shape` says.
+        operands: as `op.shape` requires.
+        returns: given by `op.shape`.
     """
     graph = state.graph
     version = graph.version
@@ -469,30 +469,30 @@ def apply(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = (), a
 
 
 def plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
-    """Do what `apply` does for two or three operands and no attributes, in less time.
+    """A faster `apply` for two or three operands without attributes.
 
     Shape:
-        x, y, z: as `op.shape` wants them.
-        returns: as `op.shape` says.
+        x, y, z: as `op.shape` requires.
+        returns: given by `op.shape`.
 
     Args:
-        y: the second one.
-        z: the third one; an ellipsis for none, since None may be a user's mistake.
+        y: the second operand.
+        z: the third operand; an ellipsis for none, since None may be a user's mistake.
     """
     return apply(op, (x, y) if z is ... else (x, y, z))
 
 
-def single(op: Operation) -> Callable[..., Expression]:
-    """Return the function of an operation that takes one operand and nothing else.
+def unary_operation(op: Operation) -> Callable[..., Expression]:
+    """Return the function of an operation with one operand and no attributes.
 
     Shape:
-        returns: a function whose operand and result have the shapes that `op.shape` says.
+        returns: a function whose shapes `op.shape` gives.
     """
 
-    def made(x: Any) -> Expression:
+    def with_native(x: Any) -> Expression:
         return apply(op, (x,))
 
-    def spelled_out(x: Any) -> Expression:
+    def without_native(x: Any) -> Expression:
         graph: Any = state.graph
         if get_ident() != graph.owner.ident:
             graph.change_thread()
@@ -508,22 +508,22 @@ def single(op: Operation) -> Callable[..., Expression]:
         graph.flat.append(node)
         return found
 
-    return made if uses_native() else spelled_out
+    return with_native if uses_native() else without_native
 
 
-def _between(op: Operation, other_way: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
-    """Return the operator or function of an operation on two expressions."""
+def _between(op: Operation, fallback: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
+    """Return a function of two expressions that uses the trie of known nodes, or else the fallback."""
 
-    def spelled_out(x: Any, y: Any) -> Expression:
+    def without_native(x: Any, y: Any) -> Expression:
         graph: Any = state.graph
         version = graph.version
         try:
             if x.version != version or y.version != version or get_ident() != graph.owner.ident:
-                return other_way(x, y)
+                return fallback(x, y)
             numbers, first, second = graph.numbers, x.node, y.node
             number = graph.plain_trie[numbers[first]][op][numbers[second]]
         except (KeyError, IndexError, AttributeError):
-            return other_way(x, y)
+            return fallback(x, y)
         found = Expression()
         found.node, found.version = len(numbers), version
         numbers.append(number)
@@ -532,12 +532,12 @@ def _between(op: Operation, other_way: Callable[[Any, Any], Expression]) -> Call
         flat.append(second)
         return found
 
-    return wraps(other_way)(spelled_out)
+    return wraps(fallback)(without_native)
 
 
-def paired(op: Operation) -> Callable[[_Pair], _Pair]:
-    """Return what makes functions of two operands and nothing else faster where there is no native extension."""
-    return (lambda made: made) if uses_native() else partial(_between, op)
+def binary_operation(op: Operation) -> Callable[[_Pair], _Pair]:
+    """Return a decorator that speeds up functions of two operands without the native extension."""
+    return (lambda function: function) if uses_native() else partial(_between, op)
 
 
 def _plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
@@ -598,7 +598,7 @@ def _apply(
 
 
 def _learned(op: Operation, operands: Sequence[Any]) -> Expression:
-    """Add a node, and let the graph remember what it has become: those like it are made in one step."""
+    """Add a node and record it in the graph, which makes similar nodes fast."""
     found = apply(op, operands)
     graph: Any = state.graph
     graph.learn(op, found.node)
@@ -606,18 +606,18 @@ def _learned(op: Operation, operands: Sequence[Any]) -> Expression:
 
 
 _applied = apply
-if not uses_native():  # this is where programs spend their time without native code
+if not uses_native():  # the hot path without native code
     plain, apply = _plain, _apply
     for _op, _name in ((SUM, "__add__"), (MINUS, "__sub__"), (MATMUL, "__mul__"), (CDIV, "__truediv__")):
         setattr(Operators, _name, _between(_op, getattr(Operators, _name)))
 
 
 def append_many(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:
-    """Add an operation on many expressions of one shape.
+    """Add an operation on many expressions of the same shape.
 
     Shape:
         operands: all (*d), with minibatches of one size.
-        returns: as `op.shape` says.
+        returns: given by `op.shape`.
     """
     graph = state.graph
     version = graph.version
@@ -628,12 +628,12 @@ def append_many(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] =
     return handle_of(graph.append_many(op, attrs, args), version)
 
 
-# these remember what operations add to the graph, by the kinds of their operands
-apply = fast("apply", apply)
-plain = fast("plain", plain)
-append_many = fast("append_many", append_many)
+# these cache what operations add to the graph, by the kinds of their operands
+apply = c_version("apply", apply)
+plain = c_version("plain", plain)
+append_many = c_version("append_many", append_many)
 
-node_of = fast("node_of", node_of)
+node_of = c_version("node_of", node_of)
 
 
 def apply_to_padded(
@@ -643,16 +643,16 @@ def apply_to_padded(
     attrs: tuple[Any, ...] = (),
     chosen: Callable[..., tuple[int, ...]] = max,
 ) -> Expression:
-    """Do what `apply` has refused to do because some operands lack a 1 at the end of their dimensions.
+    """Retry a failed `apply` with operands padded to the same number of dimensions.
 
     Shape:
-        operands: (*d), some of them with further dimensions of 1.
-        returns: (*d), with them or without, as `chosen` says.
+        operands: (*d), some with trailing dimensions of 1.
+        returns: (*d), with or without them, depending on `chosen`.
 
     Args:
-        error: what it has raised, which goes on if that is not the reason.
-        op: the operation, whose operands have equal dimensions.
-        chosen: `max` if the result has the longest of their dimensions, `min` if it has the shortest.
+        error: the error of `apply`, raised again if padding does not help.
+        op: an operation on operands of equal dimensions.
+        chosen: `max` if the result has the longest dimensions, `min` for the shortest.
     """
     dims = [state.graph.dim(node_of(x)).d for x in operands]
     longest = max(dims, key=len)
@@ -663,40 +663,40 @@ def apply_to_padded(
     return apply(op, [apply(RESHAPE, (x,), (shape,)) for x in operands], attrs)
 
 
-def listed(name: str, xs: Iterable[Any]) -> list[Any]:
-    """Return a list."""
+def as_list(name: str, xs: Iterable[Any]) -> list[Any]:
+    """Convert an argument to a list."""
     try:
-        if not isinstance(xs, Operators):  # which has elements, but is one operand
+        if not isinstance(xs, Operators):  # an expression has elements, but is one operand
             return list(xs)
     except TypeError:
-        if isinstance(xs, Iterator):  # the error is its own
+        if isinstance(xs, Iterator):  # the iterator's own error
             raise
-    raise foreign_value(name, xs, "is no list")
+    raise wrong_type(name, xs, "is not a list")
 
 
-def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
-    """Return a list of operands."""
-    found = listed(name, xs)
+def non_empty_list(name: str, xs: Iterable[Any]) -> list[Any]:
+    """Convert an argument to a non-empty list."""
+    found = as_list(name, xs)
     if not found:
         raise EmptySequenceError(f"List is empty, nothing to {name}. (at {user_line()})")
     return found
 
 
 def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
-    """Compute several expressions in one go, whichever of them is the latest.
+    """Compute several expressions together.
 
     Shape:
         exps: any.
 
     Args:
-        exps: what to compute, all of one graph.
+        exps: expressions of one graph.
 
     Raises:
-        ForeignValueError: `exps` is no list of expressions.
-        StaleExpressionError: one belongs to an earlier graph.
-        Exception: whatever an operation raises that one depends on.
+        ForeignValueError: `exps` is not a list of expressions.
+        StaleExpressionError: an expression belongs to an earlier graph.
+        Exception: any error of an operation that the expressions depend on.
     """
-    found = listed("forward", exps)
+    found = as_list("forward", exps)
     if found:
         max(found, key=node_of).forward(recalculate)
     if state.graph.has_failed:
@@ -705,34 +705,34 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
 
 
 def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
-    """Compute several expressions in one go and return the `value` of each; see `forward`.
+    """Compute several expressions together and return the `value` of each; see `forward`.
 
     Args:
-        exps: what to compute, all of one graph.
+        exps: expressions of one graph.
 
     Shape:
-        returns: for each what `Operators.value` returns.
+        returns: see `Operators.value`.
 
     Raises:
-        ForeignValueError: `exps` is no list of expressions; for others see `forward`.
+        ForeignValueError: `exps` is not a list of expressions; see `forward` for other errors.
     """
-    found = listed("values", exps)
+    found = as_list("values", exps)
     forward(found, recalculate)
     return [e.value() for e in found]
 
 
 def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Array]:
-    """Compute several expressions in one go and return the array of each; see `forward`.
+    """Compute several expressions together and return their arrays; see `forward`.
 
     Args:
-        exps: what to compute, all of one graph.
+        exps: expressions of one graph.
 
     Shape:
-        returns: for each (*d), or (*d, batch) of a minibatch of several elements.
+        returns: each (*d), or (*d, batch) for a minibatch of several elements.
 
     Raises:
-        ForeignValueError: `exps` is no list of expressions; for others see `forward`.
+        ForeignValueError: `exps` is not a list of expressions; see `forward` for other errors.
     """
-    found = listed("npvalues", exps)
+    found = as_list("npvalues", exps)
     forward(found, recalculate)
     return [e.npvalue() for e in found]

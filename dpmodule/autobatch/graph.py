@@ -1,4 +1,4 @@
-"""The graph under construction, as both engines have it: who uses it, what it refuses, the batches it has run."""
+"""The interface of graphs, shared by both engines: owner thread, checks, and records of batches."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from .errors import (
     StateError,
     user_line,
 )
-from .ops.spec import Dim, Operation, shown
+from .ops.spec import Dim, Operation, format_dim
 from .storage import ParameterStorage
 
 
-class _Stay:
-    """Kept in a thread's local memory, which Python frees when the thread ends: then the owner learns of it."""
+class _ThreadEndNotice:
+    """Object in a thread's local storage, whose finalizer reports the end of the thread."""
 
     __slots__ = ("_owner", "_turn")
 
-    def __init__(self, owner: Owner, turn: int) -> None:
+    def __init__(self, owner: OwnerThread, turn: int) -> None:
         self._owner, self._turn = owner, turn
 
     def __del__(self) -> None:
         self._owner.end(self._turn)
 
 
-class Owner:
-    """The thread that a graph belongs to: it alone adds nodes and asks for values.
+class OwnerThread:
+    """The thread that owns a graph; only it may add nodes and compute values.
 
     Attributes:
-        ident: its number, see `threading.get_ident`; 0 once it has ended, since the next thread may get the same.
+        ident: `threading.get_ident` of the thread; 0 after it has ended, since the number may be reused.
     """
 
     __slots__ = ("_memory", "_turn", "ident", "name")
@@ -53,55 +53,55 @@ class Owner:
         self.take()
 
     def take(self) -> None:
-        """Become the thread that calls."""
+        """Make the calling thread the owner."""
         ident = get_ident()
         if self.ident != ident:
             self.ident, self.name = ident, current_thread().name
             self._turn += 1
-            self._memory.stay = _Stay(self, self._turn)
+            self._memory.stay = _ThreadEndNotice(self, self._turn)
 
     def end(self, turn: int) -> None:
-        """Forget the number of a thread that has ended, if it is still the owner.
+        """Reset `ident` after the end of a thread, if it still is the owner.
 
         Args:
-            turn: how many had been owners when it became one.
+            turn: number of owners up to this thread.
         """
         if turn == self._turn:
             self.ident = 0
 
 
-class _Holder(Protocol):
-    """A parameter, or a network with its masks of dropout."""
+class _NodeHolder(Protocol):
+    """An object with nodes of the graph: a parameter, or a network with its dropout masks."""
 
-    def leave(self, size: int) -> None:
-        """Forget nodes from number `size` on: they are no longer in the graph."""
+    def forget_nodes(self, size: int) -> None:
+        """Forget nodes from number `size` on, which are no longer in the graph."""
 
 
-class _Entered:
-    """Those that hold nodes of the graph under construction."""
+class _NodeHolders:
+    """The objects that hold nodes of the graph under construction."""
 
     def __init__(self) -> None:
-        self._held: list[_Holder] = []
+        self._held: list[_NodeHolder] = []
         self._version = -1
 
-    def note(self, held: _Holder, version: int) -> None:
-        """Remember `held`, which has got a node in the graph of that version."""
+    def add(self, held: _NodeHolder, version: int) -> None:
+        """Register `held`, which has a node in the graph of that version."""
         if version != self._version:
             self._held.clear()
             self._version = version
         self._held.append(held)
 
-    def leave(self, size: int) -> None:
-        """Let all forget their nodes from number `size` on."""
+    def forget_nodes(self, size: int) -> None:
+        """Make all holders forget their nodes from number `size` on."""
         for each in self._held:
-            each.leave(size)
+            each.forget_nodes(size)
 
 
-entered = _Entered()
+node_holders = _NodeHolders()
 
 
 class _CalledFunctions(local):
-    """The functions that a thread is in, the innermost last."""
+    """Names of the user functions being called in a thread, innermost last."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
@@ -112,7 +112,7 @@ _names = _CalledFunctions()
 
 @contextmanager
 def calling(name: str) -> Iterator[None]:
-    """Remember, inside a ``with`` block, that a function is being called."""
+    """Record the name of the user function called inside a ``with`` block."""
     _names.all.append(name)
     try:
         yield
@@ -121,22 +121,22 @@ def calling(name: str) -> Iterator[None]:
 
 
 def called() -> str:
-    """Return the name of the innermost function that is being called in this thread, "" for none."""
+    """Return the innermost user function being called in this thread, "" for none."""
     return _names.all[-1] if _names.all else ""
 
 
 @dataclass(frozen=True, slots=True)
-class RanBatch:
-    """A batch that has been run, as both engines describe it; nodes without operands are in none.
+class ExecutedBatch:
+    """Record of an executed batch; nodes without operands are not in any.
 
     Attributes:
-        kind: what could have been in it: equal for batches of one kind.
-        operation: the operation's name; several with "+" between them where the engine has fused them.
-        dims: the dimensions of the operands that come from outside.
-        calls: how many of these are the same operation, which is what the batch is wide.
-        repeats: how many operations were left out because an equal one was computed.
-        apart: why the operation is never batched, "" if it may be.
-        way: how code of the user's is run, "" for one call.
+        kind: key that is equal for batches whose nodes could be batched together.
+        operation: name of the operation; fused operations are joined with "+".
+        dims: dimensions of the external operands.
+        calls: width of the batch, the number of equal operations.
+        repeats: number of operations skipped because an equal one was computed.
+        never_batched: reason why the operation is never batched, "" if it may be.
+        execution: how user code is run, "" for one call.
     """
 
     kind: Any
@@ -149,28 +149,28 @@ class RanBatch:
     calls: int
     forward: int
     repeats: int = 0
-    apart: str = ""
-    way: str = ""
+    never_batched: str = ""
+    execution: str = ""
 
     @property
     def label(self) -> str:
         """The operation with its shapes."""
-        operands = " ".join(map(shown, self.dims))
+        operands = " ".join(map(format_dim, self.dims))
         return (
-            f"{self.operation} {operands} -> {shown(self.out)}"
+            f"{self.operation} {operands} -> {format_dim(self.out)}"
             if operands
-            else f"{self.operation} {shown(self.out)}"
+            else f"{self.operation} {format_dim(self.out)}"
         )
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
-    """Turn a tensor into DyNet's form of an array.
+    """Convert a tensor to DyNet's array layout.
 
-    Numbers are float64, as in DyNet, whatever the graph computes in; integers stay what they are.
+    Floating point numbers become float64, as in DyNet; integers keep their dtype.
 
     Shape:
         found: (batch, *d).
-        returns: (*d, batch), or (*d) where the batch is 1.
+        returns: (*d, batch), or (*d) if the batch is 1.
     """
     array = found.numpy(force=True)
     dtype = np.float64 if found.is_floating_point() else array.dtype
@@ -178,20 +178,20 @@ def as_array(found: torch.Tensor) -> NDArray[Any]:
 
 
 FEW = 4
-"""More operands of one shape are shown as one."""
+"""Operands of one shape beyond this number are shown as one."""
 
 
-def way_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
-    """Return how code of the user's is run, see `RanBatch.way`."""
+def execution_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
+    """Return how user code is run, see `ExecutedBatch.execution`."""
     if not op.name.startswith("cell "):
         return ""
     reference, is_train, inputs = attrs
     owner = reference()
-    return "" if owner is None else owner.way(is_train, [dim.d for dim in dims[:inputs]])
+    return "" if owner is None else owner.execution(is_train, [dim.d for dim in dims[:inputs]])
 
 
-def known_as(name: str) -> str:
-    """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
+def display_name(name: str) -> str:
+    """Return the name of an operation without suffixes that the shapes imply."""
     return _FORMS.get(name, name.removesuffix("_many"))
 
 
@@ -199,17 +199,17 @@ _FORMS = {"lstm_first": "lstm_step", "sum_batches": "sum_dim"}
 
 
 def inputs_of(op: Operation, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Return the shapes of operands; a cell's parameters are not shown."""
+    """Return the shapes of operands, without a cell's parameters."""
     return dims[: attrs[2]] if op.name.startswith("cell ") else dims
 
 
-Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
-"""By weak reference to a `ParameterStorage`, its `mark`."""
+ParameterVersions = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
+"""Memory versions of parameters, by weak reference to their `ParameterStorage`."""
 
 
 @dataclass(slots=True)
 class Options:
-    """What a graph is computed with."""
+    """Settings of the computation of a graph."""
 
     autobatch: bool = False
     device: torch.device = torch.device("cpu")
@@ -218,17 +218,16 @@ class Options:
 
 
 class EngineGraph(ABC):
-    """The graph under construction, of whichever engine: what all do, and refuse at the wrong time or place, alike.
+    """Base of the graphs of all engines, with the checks that they share.
 
-    Expressions, parameters and `explain` call nothing else; whoever brings another engine implements the same.
-    There is one exception, for speed: without the native extension every graph is a `python_engine.graph.PythonGraph`,
-    and `expression` adds nodes to its lists itself.
+    Expressions, parameters and `explain` use only this interface. There is one exception, for speed: without the native
+    extension every graph is a `python_engine.graph.PythonGraph`, and `expression` adds nodes to its lists directly.
 
     Attributes:
-        is_immediate: whether every node is computed when it is made.
-        owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
-            Whoever adds nodes or asks for values checks that it is its own.
-        was_cut: whether nodes have been taken back since it was begun.
+        is_immediate: True if every node is computed on creation.
+        owner: the thread that started the graph or added its first node. Code that adds nodes or computes values checks
+            it.
+        was_cut: True if `revert` has removed nodes.
     """
 
     engine_name: str
@@ -236,9 +235,9 @@ class EngineGraph(ABC):
     def __init__(self, options: Options, version: int = 0) -> None:
         self.options, self.version = options, version
         self.is_immediate = self.is_checking = self.was_cut = False
-        self.owner = Owner()
+        self.owner = OwnerThread()
         self._checkpoints: list[tuple[int, Any]] = []
-        self._marks_at_backward: Marks = {}
+        self._versions_at_backward: ParameterVersions = {}
 
     @property
     @abstractmethod
@@ -248,61 +247,60 @@ class EngineGraph(ABC):
     @property
     @abstractmethod
     def computed(self) -> int:
-        """All nodes before this one have been computed, but for those that could not be."""
+        """All nodes before this one have been computed, except for failed ones."""
 
     @property
     @abstractmethod
     def is_batched(self) -> bool:
-        """Whether nodes are computed together."""
+        """True if nodes are batched."""
 
     @property
     @abstractmethod
     def is_running(self) -> bool:
-        """Whether the engine is at work."""
+        """True while the engine is computing."""
 
     @property
     @abstractmethod
     def has_failed(self) -> bool:
-        """Whether there are nodes that could not be computed."""
+        """True if the computation of a node has failed."""
 
     @property
     @abstractmethod
     def root(self) -> int:
-        """The node that the last `backward` began at, -1 for none."""
+        """The node from which the last `backward` started, -1 for none."""
 
     @abstractmethod
     def append(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
-        """Add a node and return its number; numbers count up from 0.
+        """Add a node and return its number, counting from 0.
 
-        An operation with k results takes k numbers in a row.
+        An operation with k results takes k consecutive numbers.
 
         Args:
-            aux: the node's own argument, such as a label or a row, which nodes of a batch do not share; see
-                `Operation.aux`.
+            aux: argument of the single node, such as a label or a row; see `Operation.aux`.
         """
 
     @abstractmethod
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Add a node that takes many operands of one shape (`Operation.many`); see `append`."""
+        """Add a node with many operands of one shape (`Operation.many`); see `append`."""
 
     @abstractmethod
     def set_input(self, node: int, array: Any) -> None:
-        """Replace the array of an input: nothing computed from its former value is used any more.
+        """Replace the array of an input, which invalidates all values computed from it.
 
         Shape:
             array: (batch, *d).
         """
 
     def enter(self, parameter: Any) -> int:
-        """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
+        """Return the node of a parameter known from earlier graphs, or -1."""
         return -1
 
-    def remember(self, parameter: Any, node: int) -> None:  # noqa: B027 (an engine may know none)
-        """Let later graphs know the parameter that has been given a node."""
+    def remember(self, parameter: Any, node: int) -> None:  # noqa: B027 (optional)
+        """Remember a parameter that has been given a node for later graphs."""
 
     @abstractmethod
     def adopt(self, table: Any, is_updated: bool) -> None:
-        """Prepare for a table whose rows are looked up from now on."""
+        """Prepare for lookups in a table."""
 
     @abstractmethod
     def dim(self, node: int) -> Dim:
@@ -310,7 +308,7 @@ class EngineGraph(ABC):
 
     @abstractmethod
     def operation_of(self, node: int) -> str:
-        """Return the name of a node's operation; "extra" for a further result of the node before."""
+        """Return the name of a node's operation; "extra" for a further result of the previous node."""
 
     @abstractmethod
     def operands(self, node: int) -> tuple[int, ...]:
@@ -318,45 +316,44 @@ class EngineGraph(ABC):
 
     @abstractmethod
     def are_alike(self, nodes: list[int]) -> bool:
-        """Say whether nodes have one shape, and none is a parameter: then `append_many` takes them."""
+        """Return True if `append_many` accepts the nodes: they have one shape, and none is a parameter."""
 
     @abstractmethod
     def is_given(self, node: int) -> bool:
-        """Say whether a node is an input whose gradient has been computed."""
+        """Return True if a node is an input whose gradient has been computed."""
 
     @abstractmethod
     def forward(self, node: int) -> None:
-        """Compute everything up to and including the node that has not been computed yet; values stay until `renew`.
+        """Compute all missing values up to and including a node; values are kept until `renew`.
 
-        Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that
-        has failed has it computed again.
+        Raises only errors of operations that the node depends on. A failed node is retried.
         """
 
     @abstractmethod
     def value(self, node: int) -> torch.Tensor:
-        """Return the value, after `forward`; not to be written to.
+        """Return the value, after `forward`, as a read-only tensor.
 
         Shape:
             returns: (batch, *d).
         """
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as a float64 array of its own.
+        """Return a copy of the value of a node as a float64 array.
 
         Shape:
-            returns: (*d, batch), or (*d) where the batch is 1.
+            returns: (*d, batch), or (*d) if the batch is 1.
         """
         return as_array(self.value(node))
 
     def as_list(self, node: int) -> list[float] | None:
-        """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
+        """Return the value of a node as a list in column-major order; None if unsupported, see `value`."""
         return None
 
     @abstractmethod
     def backward(self, node: int, full: bool = False) -> None:
-        """Compute the gradient of the node, one number, with respect to all nodes it depends on.
+        """Compute the gradients of a scalar node with respect to all nodes it depends on.
 
-        Adds to the gradients of parameters, replaces those of nodes.
+        Gradients of parameters are accumulated, those of nodes replaced.
 
         Shape:
             node: one number, in a minibatch of one.
@@ -367,18 +364,18 @@ class EngineGraph(ABC):
 
     @abstractmethod
     def gradient(self, node: int) -> torch.Tensor:
-        """Return the gradient, after `backward`; not of what depends on parameters changed since.
+        """Return the gradient of a node, after `backward`, unless parameters have changed since.
 
         Shape:
             returns: (batch, *d).
         """
 
     @abstractmethod
-    def marks(self) -> Marks:
-        """Return marks of the parameters that the graph reads."""
+    def parameter_versions(self) -> ParameterVersions:
+        """Return the memory versions of the parameters that the graph reads."""
 
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
-        """Throw everything away and give the memory back; `immediate`: compute every node when it is made."""
+        """Discard all nodes and release the memory; with `immediate`, compute every node on creation."""
         self.check_free("renew_cg")
         self.owner.take()
         self.version += 1
@@ -388,80 +385,80 @@ class EngineGraph(ABC):
         self._start(self.options.autobatch if autobatch is None else bool(autobatch))
 
     def checkpoint(self) -> None:
-        """Remember the number of nodes."""
+        """Save the current number of nodes for `revert`."""
         self.check_free("cg_checkpoint")
         self.check_thread()
         self._checkpoints.append((self.size, self._progress()))
 
     def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`.
+        """Remove all nodes added since the last `checkpoint`.
 
-        Gradients of those that stay are kept as long as the node that `backward` began at.
+        Gradients are kept if the root of `backward` remains.
         """
         self.check_free("cg_revert")
         self.check_thread()
         if not self._checkpoints:
             raise StateError(
                 "cg_revert was called without a checkpoint: call cg_checkpoint() first, once for each cg_revert();"
-                f" renew_cg() throws the whole graph away (at {user_line()})"
+                f" renew_cg() discards the whole graph (at {user_line()})"
             )
         size, progress = self._checkpoints.pop()
         self.was_cut = True
         self._cut(size, progress)
-        entered.leave(size)
+        node_holders.forget_nodes(size)
 
     @abstractmethod
     def recalculate(self) -> None:
-        """Forget all values, but no nodes."""
+        """Discard all values, but keep the nodes."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Let values that were computed stay what they are, before parameters change."""
+        """Preserve computed values before parameters change."""
 
     @abstractmethod
-    def leave(self) -> None:
-        """Make room: another engine's graph is the one under construction."""
+    def deactivate(self) -> None:
+        """Deactivate the graph because another engine's graph is now under construction."""
 
     def check_thread(self) -> None:
-        """Check that the graph may be used in this thread; see `change_thread`."""
+        """Check that the calling thread may use the graph; see `change_thread`."""
         if get_ident() != self.owner.ident:
             self.change_thread()
 
     def change_thread(self) -> None:
-        """Let another thread than the owner use the graph; called where `owner.ident` is not its number."""
+        """Make the calling thread the owner if the graph is empty; called if `owner.ident` differs."""
         if self.size:
             raise StateError(
-                f"the graph under construction was begun in thread {self.owner.name!r} and is used in thread"
-                f" {current_thread().name!r}: one graph is built at a time, in one thread; call renew_cg() in the"
-                f" thread that goes on, and take numbers there, not expressions (at {user_line()})"
+                f"the graph under construction was started in thread {self.owner.name!r} and is used in thread"
+                f" {current_thread().name!r}: only one thread may build a graph; call renew_cg() in the"
+                f" new thread, and pass numbers to it, not expressions (at {user_line()})"
             )
         self.owner.take()
 
     def check_nodes(self, nodes: Iterable[int]) -> None:
-        """Raise a `StaleExpressionError` if one of some nodes has been taken back."""
+        """Raise a `StaleExpressionError` if a node has been removed."""
         size = self.size
         for node in nodes:
             if node >= size:
                 raise StaleExpressionError(
-                    f"Stale Expression: node {node} was taken back by cg_revert (at {user_line()})"
+                    f"Stale Expression: node {node} was removed by cg_revert (at {user_line()})"
                 )
 
     def check_free(self, what: str) -> None:
-        """Raise a `StateError` if the graph is being computed; `renew`, `checkpoint` and `revert` begin with it."""
+        """Raise a `StateError` if the graph is being computed; called by `renew`, `checkpoint` and `revert`."""
         if name := called():
             raise StateError(
-                f"{what} was called inside of {name}, which the graph is calling: a function given to wrap or cell"
-                f" takes and returns tensors and leaves the graph alone; call {what} outside of it (at {user_line()})"
+                f"{what} was called inside {name}, which the graph is calling: a function given to wrap or cell"
+                f" must not change the graph; call {what} outside it (at {user_line()})"
             )
         if self.is_running:
             raise StateError(
                 f"{what} was called in thread {current_thread().name!r} while thread {self.owner.name!r} computes the"
-                f" graph; use it in one thread (at {user_line()})"
+                f" graph; use the graph in one thread only (at {user_line()})"
             )
 
     @abstractmethod
-    def ran(self) -> list[RanBatch]:
-        """Return the batches that were run since `renew`, in order."""
+    def executed_batches(self) -> list[ExecutedBatch]:
+        """Return the batches executed since `renew`, in order."""
 
     @abstractmethod
     def seconds(self) -> dict[str, float]:
@@ -469,58 +466,60 @@ class EngineGraph(ABC):
 
     @abstractmethod
     def _start(self, is_batched: bool) -> None:
-        """Begin an empty graph."""
+        """Start an empty graph."""
 
     @abstractmethod
     def _progress(self) -> Any:
-        """Return what `_cut` wants to know of what has been computed, None or 0 for nothing."""
+        """Return the progress of the computation for `_cut`, None or 0 if nothing was computed."""
 
     @abstractmethod
     def _cut(self, size: int, progress: Any) -> None:
-        """Forget nodes from number `size` on, and what has been computed since `progress`."""
+        """Remove nodes from number `size` on, and discard values computed since `progress`."""
 
     def check_root(self, node: int) -> None:
-        """Check that a backward pass may begin at a node."""
+        """Check that a backward pass may start at a node."""
         dim = self.dim(node)
         if dim.size * dim.batch != 1:
             raise NotScalarError(
-                f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
-                f" sum it up first, with sum_elems or sum_batches (at {user_line()})"
+                f"backward() can only be called on scalar nodes, but node {node} has dimension: {format_dim(dim)};"
+                f" reduce it first with sum_elems or sum_batches (at {user_line()})"
             )
         if self.root == node:
             raise StateError(
-                f"backward() was called twice for node {node}: the gradients of the parameters would be counted"
-                " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
+                f"backward() was called twice for node {node}, which would count the gradients of the parameters"
+                " twice; call renew_cg() and rebuild the graph, or sum the losses before backward()"
                 f" (at {user_line()})"
             )
 
     def note_parameters(self) -> None:
-        """Remember the parameters as a backward pass has read them."""
-        self._marks_at_backward = self.marks()
+        """Record the versions of the parameters read by a backward pass."""
+        self._versions_at_backward = self.parameter_versions()
 
     def check_reached(self, node: int) -> None:
-        """Check that the last backward pass may have come to a node, and that its gradient can still be had.
+        """Check that the last backward pass may have reached a node, and that its gradient is still available.
 
-        The native engine computes some gradients only when they are asked for, which it cannot once parameters have
-        changed. Which ones depends on what it has fused, so both engines refuse all but those of inputs.
+        The native engine computes the gradients of fused nodes on request, which is impossible once parameters have
+        changed. For consistency, both engines then refuse all gradients except those of inputs.
         """
         if self.root < node:
             origin = "no backward pass has been run" if self.root < 0 else f"it ran from node {self.root}"
             raise NoGradientError(
                 f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
-                f" on it first (with full=True if no parameter feeds it) (at {user_line()})"
+                f" on it (with full=True if no parameter feeds it) (at {user_line()})"
             )
-        read = ((reference(), mark) for reference, mark in self._marks_at_backward.items())
-        changed = next((each for each, mark in read if each is not None and each.mark() != mark), None)
+        read = ((reference(), version) for reference, version in self._versions_at_backward.items())
+        changed = next(
+            (each for each, version in read if each is not None and each.memory_version() != version), None
+        )
         if changed is not None and not self.is_given(node):
             raise StateError(
                 f"requested the gradient of node {node}, but parameter {changed.name} was changed after"
-                " backward(), and gradients are those of the values before; ask for gradient() before"
-                f" trainer.update(), set_value() and the like (at {user_line()})"
+                " backward(), so its gradients are out of date; call gradient() before"
+                f" trainer.update() or set_value() (at {user_line()})"
             )
 
-    def _compute_at_once(self, node: int, name: str) -> None:
-        """Compute a node that has just been made, and check its value if that is asked for."""
+    def _compute_immediately(self, node: int, name: str) -> None:
+        """Compute a new node, and check its value if `is_checking`."""
         self.forward(node)
         if self.is_checking and not bool(torch.isfinite(self.value(node)).all()):
             raise NonFiniteError(f"the value of node {node} ({name}) is not finite (at {user_line()})")

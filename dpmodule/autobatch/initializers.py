@@ -1,4 +1,4 @@
-"""First values of parameters, under DyNet's names."""
+"""Initializers of parameters, under DyNet's names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from .._files import regular_file
 from ..base import FileError, FileFormatError
-from ..files import regular_file
 from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
 
@@ -29,26 +29,26 @@ class PyInitializer:
     """
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        """Write first values.
+        """Write initial values.
 
         Shape:
             tensor: (*d), or (rows, *d) of a table.
 
         Args:
-            tensor: where.
-            is_lookup: the first axis of the tensor counts rows of a table, not a dimension of the parameter.
+            tensor: the tensor to fill.
+            is_lookup: True if the first axis counts rows of a table.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define fill")
 
 
 class ConstInitializer(PyInitializer):
-    """Make every element the same.
+    """Fill with a constant.
 
     Args:
-        c: what every element becomes.
+        c: the value of every element.
 
     Raises:
-        ForeignValueError: `c` is no number.
+        ForeignValueError: `c` is not a number.
     """
 
     def __init__(self, c: float) -> None:
@@ -63,7 +63,7 @@ class NormalInitializer(PyInitializer):
 
     Raises:
         ArgumentError: `var` is negative or NaN.
-        ForeignValueError: an argument is no number.
+        ForeignValueError: an argument is not a number.
     """
 
     def __init__(self, mean: float = 0.0, var: float = 1.0) -> None:
@@ -74,11 +74,11 @@ class NormalInitializer(PyInitializer):
 
 
 class UniformInitializer(PyInitializer):
-    """Draw evenly from -`scale` to `scale`.
+    """Draw from a uniform distribution from -`scale` to `scale`.
 
     Raises:
         ArgumentError: `scale` is negative or NaN.
-        ForeignValueError: it is no number.
+        ForeignValueError: it is not a number.
     """
 
     def __init__(self, scale: float) -> None:
@@ -89,18 +89,18 @@ class UniformInitializer(PyInitializer):
 
 
 class GlorotInitializer(PyInitializer):
-    """Draw evenly from a range that keeps the variance of signals.
+    """Draw from a uniform distribution that preserves the variance of signals.
 
     The bound is ``gain * sqrt(3 * k) / sqrt(d1 + ... + dk)`` for k dimensions, so ``gain * sqrt(6 / (m + n))`` for a
     matrix; of 4 dimensions (a convolution) ``gain * sqrt(6 / (d1 * d2 * (d3 + d4)))``.
 
     Args:
-        is_lookup: the parameter is a table: the row number is no dimension.
+        is_lookup: True for a table, whose row number is not a dimension.
         gain: 1 for tanh, 0.5 for rectifiers, 4 for the logistic function.
 
     Raises:
         ArgumentError: `gain` is negative or NaN.
-        ForeignValueError: it is no number, or `is_lookup` neither True nor False.
+        ForeignValueError: it is not a number, or `is_lookup` is not a bool.
 
     Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010, in
     DyNet's version.
@@ -120,14 +120,14 @@ class GlorotInitializer(PyInitializer):
 
 
 class HeInitializer(PyInitializer):
-    """Draw from a normal distribution of variance 1 / (2 * size of the last dimension); DyNet's meaning of "he"."""
+    """Draw from a normal distribution of variance 1 / (2 * size of the last dimension), as DyNet's "he"."""
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         tensor.normal_(0.0, math.sqrt(0.5 / tensor.shape[-1]), generator=generator)
 
 
 class IdentityInitializer(PyInitializer):
-    """Make a square matrix the identity."""
+    """Fill a square matrix with the identity."""
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:
@@ -136,13 +136,13 @@ class IdentityInitializer(PyInitializer):
 
 
 class SaxeInitializer(PyInitializer):
-    """Make a random orthonormal matrix.
+    """Fill with a random orthonormal matrix.
 
     Args:
         scale: factor of all elements.
 
     Raises:
-        ForeignValueError: `scale` is no number.
+        ForeignValueError: `scale` is not a number.
 
     Source: Saxe, McClelland, Ganguli, "Exact solutions to the nonlinear dynamics of learning", 2014.
     """
@@ -157,13 +157,13 @@ class SaxeInitializer(PyInitializer):
 
 
 class NumpyInitializer(PyInitializer):
-    """Copy an array.
+    """Copy values from an array.
 
     Shape:
-        array: the parameter's; or flat, the first dimension running fastest.
+        array: the parameter's shape; or flat, in column-major order.
 
     Raises:
-        ForeignValueError: `array` holds something else than numbers.
+        ForeignValueError: `array` contains anything but numbers.
     """
 
     def __init__(self, array: ArrayLike) -> None:
@@ -179,11 +179,11 @@ class NumpyInitializer(PyInitializer):
 
 
 class FromFileInitializer(PyInitializer):
-    """Read numbers from a text file, the first dimension running fastest.
+    """Read numbers from a text file, in column-major order.
 
     Raises:
-        ArgumentError: no file can be named so.
-        ForeignValueError: `fname` is no name of a file.
+        ArgumentError: `fname` is not a possible file name.
+        ForeignValueError: `fname` is not a file name.
     """
 
     def __init__(self, fname: str | os.PathLike[str]) -> None:
@@ -195,7 +195,7 @@ class FromFileInitializer(PyInitializer):
                 numbers = np.array(source.read().split(), np.float64)
         except OSError as failure:
             raise FileError(
-                failure.errno, f"cannot read first values: {failure.strerror}", self.fname
+                failure.errno, f"cannot read initial values: {failure.strerror}", self.fname
             ) from failure
         except ValueError as failure:
             raise FileFormatError(f"{self.fname}: expected numbers: {failure}") from None
@@ -205,7 +205,7 @@ class FromFileInitializer(PyInitializer):
 def initializer_of(
     init: Any, dim: Sequence[int], scale: float = 1.0, mean: float = 0.0, std: float = 1.0
 ) -> PyInitializer:
-    """Return the initializer that DyNet's `init` argument means.
+    """Return the initializer for DyNet's `init` argument.
 
     Args:
         init: an initializer; a number; an array; None (Glorot); or "uniform" (needs `scale`), "normal" (with `mean` and

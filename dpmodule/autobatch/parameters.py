@@ -1,4 +1,4 @@
-"""Parameters and lookup parameters as users hold them; both are expressions and may be used as such."""
+"""Parameters and lookup parameters, which are also expressions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from . import text_format
-from .arguments import flag, number, numbers, text, whole
-from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, foreign_value, user_line
-from .expression import Expression, fast, handle_of, listed, not_empty, uses_native
-from .graph import entered
+from .arguments import as_integer, flag, number, numbers, text
+from .errors import BoundsError, NegativeIndexError, ShapeError, StateError, user_line, wrong_type
+from .expression import Expression, as_list, c_version, handle_of, non_empty_list, uses_native
+from .graph import node_holders
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim
@@ -26,10 +26,10 @@ _new = Expression.__new__
 
 
 class _GraphParameter(Expression):
-    """What both kinds share: a storage, and one node of each graph that they are used in.
+    """Base of parameters and tables: a storage, and one node in each graph that uses it.
 
     Shape:
-        value, gradient: (*d), of a table (rows, *d).
+        value, gradient: (*d), or (rows, *d) for a table.
     """
 
     __slots__ = ("_constant", "_constant_version", "_storage")
@@ -37,28 +37,28 @@ class _GraphParameter(Expression):
     def __init__(self, storage: ParameterStorage) -> None:
         self.become(-1, -1)
         if not isinstance(storage, ParameterStorage):
-            raise foreign_value(
+            raise wrong_type(
                 type(self).__name__,
                 storage,
-                "is no memory of a parameter; make parameters with ParameterCollection.add_parameters",
+                "is not the storage of a parameter; create parameters with ParameterCollection.add_parameters",
             )
         self._storage = storage
         self._constant, self._constant_version = -1, -1
 
     @property
     def storage(self) -> ParameterStorage:
-        """The memory, which is always the same: graphs and trainers know it."""
+        """The storage, which never changes, since graphs and trainers refer to it."""
         return self._storage
 
     @storage.setter
     def storage(self, value: Any) -> None:
         raise StateError(
-            f"{self!r}: its storage cannot be replaced, since graphs and trainers know it; set_value() copies values"
+            f"{self!r}: its storage cannot be replaced, since graphs and trainers use it; set_value() copies values"
             f" into it (at {user_line()})"
         )
 
-    def begin_with(self, storage: ParameterStorage) -> None:
-        """Take other memory, before anybody has used the parameter."""
+    def replace_storage(self, storage: ParameterStorage) -> None:
+        """Replace the storage before the parameter is used."""
         self._storage = storage
 
     def enter(self) -> int:
@@ -70,7 +70,7 @@ class _GraphParameter(Expression):
                 self._check()
                 node = self._add(True)
             self.node, self.version = node, graph.version
-            entered.note(self, graph.version)
+            node_holders.add(self, graph.version)
         return self.node
 
     def _check(self) -> None:
@@ -81,8 +81,8 @@ class _GraphParameter(Expression):
         attrs = (Dim(tuple(storage.tensor.shape)), weakref.ref(storage), is_updated)
         return state.graph.append(PARAMETER, attrs, (), storage)
 
-    def leave(self, size: int) -> None:
-        """Forget nodes from number `size` on: they are no longer in the graph."""
+    def forget_nodes(self, size: int) -> None:
+        """Forget nodes from number `size` on, which are no longer in the graph."""
         if self.node >= size:
             self.become(-1, -1)
         if self._constant >= size:
@@ -92,10 +92,10 @@ class _GraphParameter(Expression):
         """Return the expression of the parameter in the graph under construction.
 
         Shape:
-            returns: (*d), of a table (*d, rows).
+            returns: (*d), or (*d, rows) for a table.
 
         Args:
-            update: False makes it a constant: no gradient flows into it.
+            update: False for a constant, into which no gradient flows.
         """
         graph = state.graph
         if flag(update, "update"):
@@ -104,7 +104,7 @@ class _GraphParameter(Expression):
         if self._constant_version != graph.version:
             self._check()
             self._constant, self._constant_version = self._add(False), graph.version
-            entered.note(self, graph.version)
+            node_holders.add(self, graph.version)
         return handle_of(self._constant, graph.version)
 
     def name(self) -> str:
@@ -113,19 +113,19 @@ class _GraphParameter(Expression):
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The value itself: what is written into it is what the next graph reads.
+        """The value; changes to it affect the next graph.
 
         Shape:
-            returns: (*d), of a table (rows, *d).
+            returns: (*d), or (rows, *d) for a table.
         """
         return self.storage.tensor
 
     @property
     def grad(self) -> torch.Tensor:
-        """The gradient, added up since the last update.
+        """The gradient accumulated since the last update.
 
         Shape:
-            returns: (*d), of a table (rows, *d).
+            returns: (*d), or (rows, *d) for a table.
         """
         return self.storage.dense_gradient()
 
@@ -134,29 +134,29 @@ class _GraphParameter(Expression):
         return tuple(self.storage.tensor.shape)
 
     def as_array(self) -> Array:
-        """Return a copy of the value, in float64.
+        """Return a float64 copy of the value.
 
         Shape:
-            returns: (*d), of a table (rows, *d).
+            returns: (*d), or (rows, *d) for a table.
         """
         return _copy(self.storage.tensor)
 
     def grad_as_array(self) -> Array:
-        """Return a copy of the gradient, added up since the last update, in float64.
+        """Return a float64 copy of the gradient accumulated since the last update.
 
         Shape:
-            returns: (*d), of a table (rows, *d).
+            returns: (*d), or (rows, *d) for a table.
         """
         return _copy(self.storage.dense_gradient())
 
     def is_updated(self) -> bool:
-        """Say whether trainers change it."""
+        """Return True if trainers update the parameter."""
         return self.storage.updated
 
     def set_updated(self, b: bool) -> None:
-        """Choose whether trainers change it, and `backward` adds to its gradient."""
+        """Choose whether trainers update the parameter, and `backward` accumulates its gradient."""
         self.storage.updated = flag(b, "set_updated")
-        self.serial = 0  # the engine asks again
+        self.serial = 0  # makes the engine check again
 
     def zero(self) -> None:
         """Set all values to zero."""
@@ -171,7 +171,7 @@ class _GraphParameter(Expression):
         self.storage.scale_gradient(number(s, "scale_gradient: s"))
 
     def clip_inplace(self, left: float, right: float) -> None:
-        """Move values outside the range from `left` to `right` to its ends."""
+        """Clip values to the range from `left` to `right`."""
         left, right = number(left, "clip_inplace: left"), number(right, "clip_inplace: right")
         self._writable().clamp_(left, right)
 
@@ -179,7 +179,7 @@ class _GraphParameter(Expression):
         """Copy an array into the value.
 
         Shape:
-            arr: (*d), of a table (rows, *d).
+            arr: (*d), or (rows, *d) for a table.
         """
         array = numbers(arr, "set_value: arr")
         target = self._writable()
@@ -190,16 +190,16 @@ class _GraphParameter(Expression):
         target.copy_(torch.from_numpy(array))
 
     def _writable(self) -> torch.Tensor:
-        """Return the value, to be written to: what the graph has computed of it stays."""
+        """Return the value for writing, after preserving values that the graph has computed from it."""
         state.graph.settle()
         return self.storage.tensor
 
     def save(self, fname: str, key: str = "", append: bool = False) -> None:
-        """Write the value to a text file that DyNet reads.
+        """Write the value to a text file that DyNet can read.
 
         Args:
-            key: the name to write it under; its own if not given.
-            append: write behind what is in the file; else the file is replaced in one step.
+            key: name in the file; by default the parameter's name.
+            append: append to the file; by default it is replaced atomically.
         """
         text_format.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
 
@@ -207,7 +207,7 @@ class _GraphParameter(Expression):
         """Read the value from a file.
 
         Args:
-            key: the name it stands under; its own if not given.
+            key: name in the file; by default the parameter's name.
         """
         state.graph.settle()
         text_format.populate_one(
@@ -219,13 +219,13 @@ class _GraphParameter(Expression):
 
 
 class Parameters(_GraphParameter):
-    """A parameter of a collection; made by `ParameterCollection.add_parameters`.
+    """A parameter of a collection, created by `ParameterCollection.add_parameters`.
 
     Args:
-        storage: where the values, gradients and name are; `ParameterCollection` makes it.
+        storage: values, gradients and name; created by `ParameterCollection`.
 
     Shape:
-        value: (*d), what `add_parameters` was given.
+        value: (*d), the `dim` given to `add_parameters`.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -250,10 +250,10 @@ class Parameters(_GraphParameter):
 
 
 class LookupParameters(_GraphParameter):
-    """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`.
+    """A lookup table of vectors or larger parameters, created by `ParameterCollection.add_lookup_parameters`.
 
     Args:
-        storage: where the values, gradients and name are; `ParameterCollection` makes it.
+        storage: values, gradients and name; created by `ParameterCollection`.
 
     Shape:
         value: (rows, *d).
@@ -269,7 +269,7 @@ class LookupParameters(_GraphParameter):
         dim, reference = Dim(tuple(storage.tensor.shape[1:]) or (1,)), weakref.ref(storage)
         self._attrs = (dim, reference)
         self._size = len(storage.tensor)
-        self._adopted_version = -1  # the graph that has adopted the table for good
+        self._adopted_version = -1  # version of the graph that has adopted the table
         self.table = 0  # the native engine's number, see `NativeGraph.adopt`
 
     def __repr__(self) -> str:
@@ -295,13 +295,13 @@ class LookupParameters(_GraphParameter):
             returns: (*d).
 
         Args:
-            index: which one.
-            update: False makes it a constant: no gradient flows into it.
+            index: row number.
+            update: False for a constant, into which no gradient flows.
 
         Raises:
-            BoundsError: there is no such row.
+            BoundsError: the row does not exist.
             NegativeIndexError: `index` is negative.
-            ForeignValueError: it is no integer, or `update` neither True nor False.
+            ForeignValueError: it is not an integer, or `update` is not a bool.
         """
         if type(index) is not int or not 0 <= index < self._size:
             (index,) = checked_rows(self, [index])
@@ -325,15 +325,15 @@ class LookupParameters(_GraphParameter):
             update: see `row`.
 
         Raises:
-            BoundsError: there is no such row.
+            BoundsError: the row does not exist.
             EmptySequenceError: `i` is empty.
-            NegativeIndexError: a row is negative.
-            ForeignValueError: `i` is no list of integers.
+            NegativeIndexError: a row number is negative.
+            ForeignValueError: `i` is not a list of integers.
         """
         return _updated_rows(self, i) if update is True else _rows(self, i, update)
 
     def _add(self, is_updated: bool) -> int:
-        """Make the whole table one expression; its last dimension counts the rows, as in DyNet."""
+        """Add the whole table as one expression, whose last dimension counts the rows, as in DyNet."""
         storage = self.storage
         whole = Dim(tuple(storage.tensor.shape))
         order = (*range(1, len(whole.d)), 0)
@@ -347,12 +347,12 @@ class LookupParameters(_GraphParameter):
             row: (*d), or flat.
 
         Args:
-            row: of the row's shape; or flat, the first dimension running fastest.
+            row: the row's shape; or flat, in column-major order.
 
         Raises:
-            BoundsError: there is no such row.
-            ForeignValueError: `row` holds something else than numbers.
-            ShapeError: it has more or fewer numbers.
+            BoundsError: the row does not exist.
+            ForeignValueError: `row` contains anything but numbers.
+            ShapeError: `row` has the wrong size.
             NegativeIndexError: `i` is negative.
         """
         checked_rows(self, [i])
@@ -373,8 +373,8 @@ class LookupParameters(_GraphParameter):
             arr: (at most as many rows, *d).
 
         Raises:
-            ForeignValueError: it holds something else than numbers.
-            ShapeError: it has more rows than the table, or rows of another shape.
+            ForeignValueError: `arr` contains anything but numbers.
+            ShapeError: `arr` has too many rows, or rows of the wrong shape.
         """
         array = numbers(arr, "init_from_array: arr")
         shape = self.shape()
@@ -383,47 +383,47 @@ class LookupParameters(_GraphParameter):
         self._writable()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
     def row_as_array(self, row: int) -> Array:
-        """Return a copy of one row, in float64.
+        """Return a float64 copy of one row.
 
         Args:
-            row: its number, from 0.
+            row: row number, from 0.
 
         Shape:
             returns: (*d).
 
         Raises:
-            BoundsError: there is no such row.
+            BoundsError: the row does not exist.
             NegativeIndexError: `row` is negative.
         """
         answer: Array = self.rows_as_array([row])[0]
         return answer
 
     def rows_as_array(self, rows: Sequence[int]) -> Array:
-        """Return a copy of several rows, in float64.
+        """Return a float64 copy of several rows.
 
         Args:
-            rows: their numbers, in any order.
+            rows: row numbers, in any order.
 
         Shape:
             returns: (len(rows), *d).
 
         Raises:
-            BoundsError: there is no such row.
-            NegativeIndexError: a row is negative.
+            BoundsError: the row does not exist.
+            NegativeIndexError: a row number is negative.
         """
         return _copy(self.storage.tensor[checked_rows(self, rows)])
 
     def row_grad_as_array(self, row: int) -> Array:
-        """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`.
+        """Return a copy of the accumulated gradient of one row; see `row_as_array`.
 
         Args:
-            row: its number, from 0.
+            row: row number, from 0.
 
         Shape:
             returns: (*d).
 
         Raises:
-            BoundsError: there is no such row.
+            BoundsError: the row does not exist.
             NegativeIndexError: `row` is negative.
         """
         answer: Array = self.rows_grad_as_array([row])[0]
@@ -433,14 +433,14 @@ class LookupParameters(_GraphParameter):
         """Return a copy of the gradient of several rows; see `row_grad_as_array`.
 
         Args:
-            rows: their numbers, in any order.
+            rows: row numbers, in any order.
 
         Shape:
             returns: (len(rows), *d).
 
         Raises:
-            BoundsError: there is no such row.
-            NegativeIndexError: a row is negative.
+            BoundsError: the row does not exist.
+            NegativeIndexError: a row number is negative.
         """
         return _copy(self.storage.dense_gradient()[checked_rows(self, rows)])
 
@@ -451,7 +451,7 @@ def _copy(tensor: torch.Tensor) -> Array:
 
 
 def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Expression:
-    rows = not_empty("look up", checked_rows(table, i))
+    rows = non_empty_list("look up", checked_rows(table, i))
     dim, reference = table._attrs
     graph = state.graph
     op = LOOKUP_BATCH if flag(update, "update") else CONST_LOOKUP_BATCH
@@ -459,12 +459,12 @@ def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Exp
     return handle_of(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
 
 
-_updated_rows = fast("lookup_batch", _rows)
+_updated_rows = c_version("lookup_batch", _rows)
 
 
 def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
-    """Return row numbers as plain integers."""
-    found = [whole(row, table.name()) for row in listed("look up", rows)]
+    """Convert row numbers to integers and check their range."""
+    found = [as_integer(row, table.name()) for row in as_list("look up", rows)]
     size = len(table)
     for row in found:
         if row < 0:

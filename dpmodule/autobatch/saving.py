@@ -1,4 +1,4 @@
-"""Saving several objects under one name, and loading them into a collection."""
+"""Saving and loading of parameters and networks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._files import finish_commit, read_committed, write_set
 from ..base import FileFormatError
-from ..files import read_settled, settle, write_set
 from . import text_format
 from .arguments import file_name
 from .builders import composed, lstm, rnn
 from .collection import ParameterCollection, as_collection
 from .errors import ForeignValueError, user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import LookupParameters, Parameters
 
 _BUILDERS: dict[str, Any] = {
@@ -38,25 +38,25 @@ _BUILDERS["LSTMBuilder"] = lstm.VanillaLSTMBuilder
 
 _DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, AttributeError, EOFError, ImportError)
 _DAMAGE += (LookupError, MemoryError, OverflowError, TypeError, ValueError)
-"""What pickle's documentation says that damage may raise."""
+"""Errors that unpickling damaged data may raise."""
 
 
 def save(basename: str, objects: Iterable[Any]) -> None:
-    """Write parameters, tables and networks, in DyNet's form: `basename`.data and `basename`.meta.
+    """Save parameters, tables and networks in DyNet's files `basename`.data and `basename`.meta.
 
     Args:
-        basename: the files' name without its end.
+        basename: path of the files without the extension.
         objects: parameters, lookup parameters, builders, and objects with `spec`, `from_spec` and `param_collection`.
 
     Raises:
-        ForeignValueError: an object is none of these, or of a class that `load` would not find.
-        FileError: a file cannot be written; then none is.
+        ForeignValueError: an object has another type, or a class that `load` could not import.
+        FileError: a file cannot be written; then no file is changed.
 
-    Source: DyNet's `save`, whose files these are.
+    Source: DyNet's `save`.
     """
     basename = file_name(basename, "save: basename")
     data, meta = io.BytesIO(), io.BytesIO()
-    for each in listed("save: objects", objects):
+    for each in as_list("save: objects", objects):
         if isinstance(each, (Parameters, LookupParameters)):
             text_format.write_one(data, each.storage, each.name(), isinstance(each, LookupParameters))
             meta.write(_pickled((type(each).__name__, each.name())))
@@ -68,15 +68,15 @@ def save(basename: str, objects: Iterable[Any]) -> None:
             meta.write(_pickled((type(each), each.spec, collection.name())))
         else:
             raise ForeignValueError(
-                f"cannot save {type(each).__name__}: parameters, lookup parameters, builders, or objects with spec"
-                f" and param_collection are expected (at {user_line()})"
+                f"cannot save {type(each).__name__}: expected parameters, lookup parameters, builders, or objects"
+                f" with spec and param_collection (at {user_line()})"
             )
     files = {f"{basename}.data": data.getvalue(), f"{basename}.meta": meta.getvalue()}
     write_set(files, os.path.basename(basename) or "model")
 
 
 def _pickled(value: Any) -> bytes:
-    """Pickle tuples, plain values and classes; this package's builders under the names that DyNet has for them."""
+    """Pickle tuples, plain values and classes, with this package's builders under DyNet's names."""
     return b"\x80\x02" + _body(value) + b"."
 
 
@@ -102,7 +102,7 @@ def _body(value: Any) -> bytes:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what `save` wrote; DyNet's own classes become those of this package."""
+    """Unpickler for files of `save`, which maps DyNet's classes to those of this package."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ("_dynet", "dynet", "_gdynet") and name in _BUILDERS:
@@ -112,23 +112,23 @@ class _Unpickler(pickle.Unpickler):
         found = super().find_class(module, name)
         if isinstance(found, type) and hasattr(found, "from_spec"):
             return found
-        raise FileFormatError(f"the model names {module}.{name}, which is no network that can be loaded")
+        raise FileFormatError(f"the model names {module}.{name}, which is not a network that can be loaded")
 
 
 def load_generator(basename: str, params: ParameterCollection) -> Iterator[Any]:
-    """Load what `save` wrote, one object after another.
+    """Load the objects of a file one by one; see `save`.
 
     Args:
-        basename: the files' name without its end.
-        params: where new parameters go.
+        basename: path of the files without the extension.
+        params: collection that gets the new parameters.
 
     Raises:
         FileError: a file cannot be read.
         FileFormatError: a file is damaged.
     """
     basename, params = file_name(basename, "load: basename"), as_collection(params, "load: params")
-    meta = io.BytesIO(read_settled(f"{basename}.meta"))
-    settle(f"{basename}.data")
+    meta = io.BytesIO(read_committed(f"{basename}.meta"))
+    finish_commit(f"{basename}.data")
     while meta.tell() < len(meta.getbuffer()):
         try:
             entry = _Unpickler(meta).load()
@@ -146,23 +146,23 @@ def _loaded(entry: Any, basename: str, params: ParameterCollection) -> Any:
             return params.load_param(data, name)
         case ("LookupParameters", str(name)):
             return params.load_lookup_param(data, name)
-        case (type() as kind, spec, str(name)) if hasattr(kind, "from_spec"):
-            found = kind.from_spec(spec, params)
+        case (type() as builder_class, spec, str(name)) if hasattr(builder_class, "from_spec"):
+            found = builder_class.from_spec(spec, params)
             found.param_collection().populate(data, name)
             return found
-    raise FileFormatError(f"{basename}.meta: {entry!r} names no parameter, table or network")
+    raise FileFormatError(f"{basename}.meta: {entry!r} is not a parameter, table or network")
 
 
 def load(basename: str, params: ParameterCollection) -> list[Any]:
-    """Load what `save` wrote; see `load_generator`.
+    """Load the objects of a file; see `save` and `load_generator`.
 
     Args:
-        basename: the files' name without its end.
-        params: where new parameters go.
+        basename: path of the files without the extension.
+        params: collection that gets the new parameters.
 
     Raises:
         FileError: a file cannot be read.
         FileFormatError: a file is damaged.
-        ForeignValueError: `params` is no collection.
+        ForeignValueError: `params` is not a collection.
     """
     return list(load_generator(basename, params))

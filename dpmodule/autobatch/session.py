@@ -1,4 +1,4 @@
-"""The graph under construction and the settings that it is computed with, as programs change them."""
+"""The graph under construction, and settings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from .. import native
+from .._devices.generators import generator
+from .._devices.generators import seed as seed_all
 from ..base import did_you_mean, dtype_name
-from ..compat.log import get_logger
 from ..context import Context, cpu, gpu, is_gpu, num_gpus
-from ..devices.generators import generator
-from ..devices.generators import seed as seed_all
-from .arguments import flag, number_from, whole
+from ..log import get_logger
+from .arguments import as_integer, flag, number_from
 from .errors import ArgumentError
 from .graph import EngineGraph, Options
 from .native_engine.graph import NativeGraph
@@ -22,7 +22,7 @@ from .python_engine.graph import PythonGraph
 
 
 class State:
-    """What the package's functions share."""
+    """State shared by the package's functions: the graph and the settings."""
 
     __slots__ = ("_graphs", "engine", "graph", "options", "weight_decay")
 
@@ -35,24 +35,24 @@ class State:
         self.graph.renew()
 
     def choose_engine(self, name: str) -> None:
-        """Choose what computes graphs made from now on."""
+        """Choose the engine of new graphs."""
         if not isinstance(name, str) or name not in ("auto", "python", "native"):
             raise ArgumentError(f'engine is {name!r}, expected "auto", "python" or "native"')
         if name == "native" and native.core is None:
-            raise ArgumentError(f'engine is "native", but the extension is not here: {native.error}')
+            raise ArgumentError(f'engine is "native", but the extension is not installed: {native.error}')
         self.engine = name
 
     def renew(self) -> None:
-        """Begin a new graph with the present settings."""
+        """Start a new graph with the current settings."""
         found = self._engine_graph()
         for other in self._graphs.values():
-            other.leave()
+            other.deactivate()
         found.version = max(self.graph.version, found.version)
         self.graph = found
         found.renew()
 
     def _engine_graph(self) -> EngineGraph:
-        """Return the graph of the engine that computes what is set."""
+        """Return the graph of the engine for the current settings."""
         is_native = self._is_native()
         found = self._graphs.get(is_native)
         if found is None:
@@ -61,7 +61,7 @@ class State:
         return found
 
     def _is_native(self) -> bool:
-        """The native engine computes in float32 on the CPU."""
+        """Return True for the native engine, which supports float32 on the CPU."""
         options = self.options
         fits = options.dtype is torch.float32 and options.device.type == "cpu"
         return native.core is not None and self.engine != "python" and fits
@@ -76,16 +76,16 @@ ComputationGraph = PythonGraph
 def renew_cg(
     immediate_compute: bool = False, check_validity: bool = False, autobatching: bool | None = None
 ) -> EngineGraph:
-    """Throw the graph away and begin a new one; expressions made before can no longer be used.
+    """Discard the graph and start a new one; older expressions become invalid.
 
     Args:
-        immediate_compute: compute every expression as soon as it is made, which helps to find errors.
-        check_validity: raise as soon as a value is not finite; computes as the argument before does.
-        autobatching: whether this graph is batched; as `configure` says if not given.
+        immediate_compute: compute every expression on creation, which helps to find errors.
+        check_validity: raise an error for non-finite values; implies `immediate_compute`.
+        autobatching: True to batch this graph; by default as set by `configure`.
 
     Raises:
-        ForeignValueError: an argument is neither True nor False.
-        StateError: a function that the graph calls asks for it, or another thread is computing the graph.
+        ForeignValueError: an argument is not a bool.
+        StateError: a function called by the graph calls it, or another thread is computing the graph.
 
     Source: DyNet's `renew_cg`.
     """
@@ -103,15 +103,15 @@ def cg() -> EngineGraph:
 
 
 def cg_version() -> int:
-    """Return how many graphs there were before."""
+    """Return the number of previous graphs."""
     return state.graph.version
 
 
 def cg_checkpoint() -> None:
-    """Remember how large the graph is, for `cg_revert`.
+    """Save the size of the graph for `cg_revert`.
 
     Raises:
-        StateError: a function that the graph calls asks for it, or another thread is computing the graph.
+        StateError: a function called by the graph calls it, or another thread is computing the graph.
 
     Source: DyNet's `cg_checkpoint`.
     """
@@ -119,17 +119,17 @@ def cg_checkpoint() -> None:
 
 
 def cg_revert() -> None:
-    """Forget all expressions made since `cg_checkpoint`.
+    """Remove all expressions made since `cg_checkpoint`.
 
     Raises:
-        StateError: there has been none in this graph, or all were gone back to.
+        StateError: there is no checkpoint to revert to.
 
     Source: DyNet's `cg_revert`.
     """
     state.graph.revert()
 
 
-# what an argument without dashes and "dynet-" sets, and whether it is followed by a value
+# setting of each argument (without "--dynet-"), and True if a value follows
 _ARGUMENTS: dict[str, tuple[str | None, bool]] = {
     "autobatch": ("autobatch", True),
     "seed": ("random_seed", True),
@@ -143,11 +143,11 @@ _ARGUMENTS: dict[str, tuple[str | None, bool]] = {
 }
 
 _WITHOUT_EFFECT = {"mem", "profiling", "shared_parameters", "requested_gpus", "gpu_mask"}
-"""DyNet's settings that are accepted and change nothing."""
+"""DyNet's settings that are accepted but ignored."""
 
 
 def _device(given: Any) -> torch.device:
-    """Return the torch device that a context, a name of DyNet's or one of torch's means."""
+    """Return the torch device for a Context or a device name of DyNet or torch."""
     if isinstance(given, Context):
         return given.torch_device
     text = str(given)
@@ -180,24 +180,24 @@ def configure(
     engine: str | None = None,
     **others: Any,
 ) -> None:
-    """Change settings, for graphs and collections made from now on; begins a new graph.
+    """Change settings for new graphs and collections, and start a new graph.
 
-    What is not given stays as it is. DyNet's other settings (`mem`, `profiling`, `shared_parameters`, `requested_gpus`,
-    `gpu_mask`) are taken and do nothing: memory grows as it is needed.
+    Settings that are not given keep their values. DyNet's other settings (`mem`, `profiling`, `shared_parameters`,
+    `requested_gpus`, `gpu_mask`) are ignored: memory grows as needed.
 
     Args:
-        autobatch: whether graphs are batched; they are not at first, as in DyNet.
-        random_seed: see `set_random_seed`; 0 does nothing, as in DyNet.
-        weight_decay: of new collections, see `ParameterCollection.set_weight_decay`.
-        device: where new graphs and parameters are: a Context, or a name such as "CPU", "GPU:0", "cuda:0".
-        dtype: their element type, "float32" (at first) or "float64".
-        engine: "python"; "native" where the extension has one; "auto" (at first) to take the faster one.
-        **others: DyNet's other settings, see above.
+        autobatch: True to batch graphs; False initially, as in DyNet.
+        random_seed: see `set_random_seed`; 0 is ignored, as in DyNet.
+        weight_decay: weight decay of new collections, see `ParameterCollection.set_weight_decay`.
+        device: device of new graphs and parameters: a Context, or a name such as "CPU", "GPU:0", "cuda:0".
+        dtype: dtype of new graphs and parameters, "float32" (initially) or "float64".
+        engine: "python", "native" (requires the extension), or "auto" (initially) for the faster one.
+        **others: DyNet's other settings, which are ignored.
 
     Raises:
-        ArgumentError: a setting is unknown, or a value impossible; then nothing is changed.
-        ForeignValueError: a value is of another type; then nothing is changed.
-        StateError: a function that the graph calls asks for it.
+        ArgumentError: a setting is unknown, or a value is invalid; then nothing is changed.
+        ForeignValueError: a value has the wrong type; then nothing is changed.
+        StateError: a function called by the graph calls it.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -214,12 +214,12 @@ def configure(
         )
     state.graph.check_free("configure")
     options = state.options
-    # all of them are looked at before the first is changed
+    # validate all settings before changing any
     new_dtype = options.dtype if dtype is None else _dtype(dtype)
     new_device = options.device if device is None else _device(device)
     new_autobatch = options.autobatch if autobatch is None else flag(autobatch, "autobatch")
     decay = state.weight_decay if weight_decay is None else number_from(weight_decay, 0.0, "weight_decay")
-    seed = 0 if random_seed is None else whole(random_seed, "random_seed")
+    seed = 0 if random_seed is None else as_integer(random_seed, "random_seed")
     if engine is not None:
         state.choose_engine(engine)
     if device is not None:
@@ -232,7 +232,7 @@ def configure(
 
 
 def _dtype(given: Any) -> torch.dtype:
-    """Return the element type of graphs."""
+    """Return the dtype of graphs."""
     name = dtype_name(given)
     if name not in ("float32", "float64"):
         raise ArgumentError(f"dtype is {name}, expected float32 or float64")
@@ -244,7 +244,7 @@ def _context(device: torch.device) -> Context:
 
 
 def settings() -> dict[str, Any]:
-    """Return the settings as `configure` takes them."""
+    """Return the settings as arguments of `configure`."""
     options = state.options
     return {
         "autobatch": options.autobatch,
@@ -256,22 +256,22 @@ def settings() -> dict[str, Any]:
 
 
 def set_random_seed(seed: int) -> None:
-    """Seed first values, dropout, noise and random inputs: all generators of `dpmodule.random`.
+    """Seed initial values, dropout, noise and random inputs: all generators of `dpmodule.random`.
 
     Raises:
-        ForeignValueError: `seed` is no integer.
+        ForeignValueError: `seed` is not an integer.
     """
-    seed_all(whole(seed, "random_seed"))
+    seed_all(as_integer(seed, "random_seed"))
 
 
 reset_random_seed = set_random_seed
 
 
-def take_arguments(argv: list[str]) -> dict[str, str]:
-    """Take the ``--dynet-...`` arguments out of a command line.
+def pop_arguments(argv: list[str]) -> dict[str, str]:
+    """Remove the ``--dynet-...`` arguments from a command line.
 
     Returns:
-        The settings found, by their names; "1" for those without a value.
+        The settings by name, "1" for those without a value.
     """
     found: dict[str, str] = {}
     kept: list[str] = []
@@ -295,17 +295,17 @@ def take_arguments(argv: list[str]) -> dict[str, str]:
     return found
 
 
-def settings_of(argv: list[str]) -> dict[str, Any]:
-    """Take the ``--dynet-...`` arguments out of a command line.
+def settings_from(argv: list[str]) -> dict[str, Any]:
+    """Remove the ``--dynet-...`` arguments from a command line.
 
     Args:
-        argv: the command line, changed in place; left as it is if an argument is wrong.
+        argv: the command line, changed in place unless an argument is invalid.
 
     Returns:
-        What they ask for, as `configure` takes it.
+        The settings as arguments of `configure`.
     """
     rest = list(argv)
-    found = take_arguments(rest)
+    found = pop_arguments(rest)
     chosen: dict[str, Any] = {}
     for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
         if name in found:
@@ -320,7 +320,7 @@ def settings_of(argv: list[str]) -> dict[str, Any]:
 
 
 def _devices(found: dict[str, str]) -> list[str]:
-    """Return the devices that arguments name; a graph lies on the first one."""
+    """Return the devices named by arguments; graphs use the first one."""
     if "devices" in found:
         return found["devices"].split(",")
     if "gpu_ids" in found:
@@ -329,7 +329,7 @@ def _devices(found: dict[str, str]) -> list[str]:
 
 
 def gpus(count: int) -> list[str]:
-    """Return the names of as many GPUs."""
+    """Return the names of the first `count` GPUs."""
     names = [f"GPU:{index}" for index in range(count)]
     if names:
         _device(names[-1])
@@ -337,14 +337,14 @@ def gpus(count: int) -> list[str]:
 
 
 def from_command_line() -> None:
-    """Take DyNet's arguments out of `sys.argv` and follow them; done when the package is imported, and by `init`."""
-    chosen = settings_of(sys.argv)
+    """Remove DyNet's arguments from `sys.argv` and apply them; called on import and by `init`."""
+    chosen = settings_from(sys.argv)
     if chosen:
         configure(**chosen)
 
 
 def _number(name: str, text: str, kind: type) -> Any:
-    """Return the number that follows an argument on the command line."""
+    """Convert the value of a command-line argument to a number."""
     try:
         return kind(text)
     except ValueError:

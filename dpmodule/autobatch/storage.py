@@ -1,4 +1,4 @@
-"""The memory of parameters, their own or that of NDArrays and torch parameters: values and gradients."""
+"""Storage of parameters, values and gradients, which may share memory with NDArrays and torch parameters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .errors import ShapeError, user_line
 Tensor = torch.Tensor
 
 
-def mark_of(tensor: Tensor) -> tuple[int, int]:
-    """Return what tells whether somebody has written to a tensor, or taken another one.
+def memory_version(tensor: Tensor) -> tuple[int, int]:
+    """Return address and version of a tensor, which change if it is modified or replaced.
 
     Shape:
         tensor: any.
@@ -25,19 +25,19 @@ def mark_of(tensor: Tensor) -> tuple[int, int]:
 
 
 def shape_of(name: str, tensor: Tensor) -> torch.Size:
-    """Return the shape of what a parameter is made of.
+    """Return the shape of a parameter's tensor after checking dtype and size.
 
     Shape:
         tensor: any, of one element or more.
     """
     if not tensor.is_floating_point():
         raise DTypeError(
-            f"parameter {name} would be {_name(tensor.dtype)}, expected float32 or float64: what is trained needs"
+            f"parameter {name} would be {_name(tensor.dtype)}, expected float32 or float64: training needs"
             f" gradients; pass tensor.float() (at {user_line()})"
         )
     if not tensor.numel():
         raise ShapeError(
-            f"parameter {name} would have the shape {tuple(tensor.shape)}, which holds no numbers"
+            f"parameter {name} would have the shape {tuple(tensor.shape)}, which has no elements"
             f" (at {user_line()})"
         )
     return tensor.shape
@@ -48,17 +48,17 @@ def _name(dtype: torch.dtype) -> str:
 
 
 class ParameterStorage:
-    """One parameter: its value and its gradient.
+    """Value and gradient of a parameter.
 
     Shape:
         tensor, gradient, spare: (*d).
 
     Args:
-        tensor: the value; this very memory is read and updated, so an array that shares it sees every update.
+        tensor: the value, updated in place, so that an array that shares its memory sees every update.
 
     Attributes:
-        gradient: what `backward` has added up since the last update; None stands for zeros.
-        spare: a tensor of zeros for the next gradient, if there is one.
+        gradient: gradient accumulated since the last update; None means zeros.
+        spare: a tensor of zeros for the next gradient, or None.
     """
 
     __slots__ = ("__weakref__", "gradient", "name", "shape", "spare", "tensor", "updated")
@@ -70,32 +70,32 @@ class ParameterStorage:
         self.updated = True
 
     def check_fits(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Check that a graph can read the value."""
+        """Check that the value has the device and dtype of a graph."""
         tensor = self.tensor
         if tensor.dtype is not dtype or tensor.device.type != device.type:
             raise DTypeError(
-                f"parameter {self.name} is {_name(tensor.dtype)} on {tensor.device}, this graph"
-                f" {_name(dtype)} on {device}; call configure(dtype=, device=) before parameters are made"
+                f"parameter {self.name} is {_name(tensor.dtype)} on {tensor.device}, but this graph uses"
+                f" {_name(dtype)} on {device}; call configure(dtype=, device=) before creating parameters"
                 f" (at {user_line()})"
             )
         self.check_shape()
 
     def check_shape(self) -> None:
-        """Check that the value still has the shape that the parameter was made with."""
+        """Check that the value still has its original shape."""
         found = self.tensor.shape
         if found != self.shape:
             raise ShapeError(
-                f"parameter {self.name} was made with the shape {tuple(self.shape)}, and a tensor of shape"
-                f" {tuple(found)} has been put in its place; set_value() takes other values, another shape needs"
-                f" another parameter (at {user_line()})"
+                f"parameter {self.name} has the shape {tuple(self.shape)}, but its tensor was replaced by one of shape"
+                f" {tuple(found)}; use set_value() for other values, and a new parameter for"
+                f" another shape (at {user_line()})"
             )
 
-    def mark(self) -> tuple[int, int]:
-        """Return what tells whether somebody has written to the value, or put another one in its place."""
-        return mark_of(self.tensor)
+    def memory_version(self) -> tuple[int, int]:
+        """Return the memory version of the value, which changes if it is modified or replaced."""
+        return memory_version(self.tensor)
 
     def add_gradient(self, gradient: Tensor) -> None:
-        """Add to the gradient; the tensor stays the caller's.
+        """Add to the gradient; the tensor is copied.
 
         Shape:
             gradient: (*d).
@@ -107,7 +107,7 @@ class ParameterStorage:
             self.gradient.add_(gradient)
 
     def ready(self) -> Tensor:
-        """Return memory of zeros for the next gradient.
+        """Return a tensor of zeros for the next gradient.
 
         Shape:
             returns: (*d).
@@ -115,7 +115,7 @@ class ParameterStorage:
         return torch.zeros_like(self.tensor) if self.spare is None else self.spare
 
     def opened(self) -> Tensor:
-        """Return the memory of the gradient, side by side, for a pass to add to.
+        """Return contiguous memory of the gradient, to which a pass adds.
 
         Shape:
             returns: (*d).
@@ -124,7 +124,7 @@ class ParameterStorage:
             self.gradient, self.spare = self.ready(), None
         elif not self.gradient.is_contiguous():
             self.gradient = self.gradient.contiguous()
-        answer: Tensor = self.gradient  # TorchStorage may view it anew
+        answer: Tensor = self.gradient  # TorchStorage may return a new view
         return answer
 
     def set_gradient(self, gradient: Tensor) -> None:
@@ -136,7 +136,7 @@ class ParameterStorage:
         self.add_gradient(gradient)
 
     def dense_gradient(self) -> Tensor:
-        """Return the gradient, zeros if there is none.
+        """Return the gradient, or zeros.
 
         Shape:
             returns: (*d).
@@ -144,11 +144,11 @@ class ParameterStorage:
         return torch.zeros_like(self.tensor) if self.gradient is None else self.gradient
 
     def clear_gradient(self) -> None:
-        """Make the gradient zero."""
+        """Set the gradient to zero."""
         self.gradient = None
 
     def gradient_is_zero(self) -> None:
-        """Remember that somebody has filled the gradient with zeros."""
+        """Record that native code has filled the gradient with zeros."""
         self.spare, self.gradient = self.gradient, None
 
     def scale_gradient(self, factor: float) -> None:
@@ -162,13 +162,13 @@ def _are_alike(a: Tensor, b: Tensor) -> bool:
 
 
 class LookupStorage(ParameterStorage):
-    """A table of parameters; its gradient is kept for the rows that were looked up.
+    """A lookup table, whose gradient is limited to the rows that were looked up.
 
     Shape:
         tensor: (rows, *d).
 
     Attributes:
-        touched: index tensors of the rows whose gradient is not zero, with repetitions.
+        touched: index tensors of the rows with a gradient, which may repeat.
     """
 
     __slots__ = ("_buffer", "_distinct", "touched")
@@ -177,10 +177,10 @@ class LookupStorage(ParameterStorage):
         super().__init__(name, tensor)
         self.touched: list[Tensor] = []
         self._buffer: Tensor | None = None
-        self._distinct: Tensor | None = None  # whose rows come once, sorted
+        self._distinct: Tensor | None = None  # sorted, distinct rows
 
     def add_rows(self, rows: Tensor, gradient: Tensor) -> None:
-        """Add the gradients of rows; a row may come several times.
+        """Add the gradients of rows, which may repeat.
 
         Shape:
             rows: (n,).
@@ -190,7 +190,7 @@ class LookupStorage(ParameterStorage):
         self.touched.append(rows)
 
     def touch(self, rows: Tensor) -> None:
-        """Remember rows whose gradient has been written, each once, sorted.
+        """Record sorted, distinct rows whose gradient has been written.
 
         Shape:
             rows: (n,).
@@ -209,7 +209,7 @@ class LookupStorage(ParameterStorage):
         return self.ready()
 
     def rows(self) -> Tensor:
-        """Return the rows with a gradient, each once, sorted.
+        """Return the sorted, distinct rows with a gradient.
 
         Shape:
             returns: (n,), int64.
@@ -242,21 +242,21 @@ class LookupStorage(ParameterStorage):
         self.add_rows(rows, gradient.index_select(0, rows))
 
 
-described: WeakKeyDictionary[ParameterStorage, Mapping[str, str]] = WeakKeyDictionary()
-"""Attributes of the symbol's node that a parameter was made for, such as ``__init__``."""
+parameter_attributes: WeakKeyDictionary[ParameterStorage, Mapping[str, str]] = WeakKeyDictionary()
+"""Attributes of the symbol node of a parameter, such as ``__init__``."""
 
 
 class ArrayStorage(ParameterStorage):
-    """A parameter whose value is an NDArray, and whose gradient is the array's own.
+    """A parameter that shares value and gradient with an NDArray.
 
-    An array without a gradient gets one attached; `backward` adds to it, whatever its `grad_req` says, until a trainer
-    has used it.
+    An array without a gradient gets one attached; `backward` accumulates into it, regardless of `grad_req`, until a
+    trainer has used it.
     """
 
     __slots__ = ("_trained", "array")
 
     def __init__(self, name: str, array: NDArray) -> None:
-        self.name, self.array = name, array  # the base would write the gradient
+        self.name, self.array = name, array  # without super().__init__, which would write the gradient
         self.shape = shape_of(name, array.tensor)
         self._trained, self.spare = True, None
         if variable_of(array) is None:
@@ -264,7 +264,7 @@ class ArrayStorage(ParameterStorage):
 
     @property
     def updated(self) -> bool:
-        """Whether trainers change it: not where the array's `grad_req` is "null"."""
+        """True if trainers update the parameter; False if the array's `grad_req` is "null"."""
         marked = variable_of(self.array)
         return self._trained and (marked is None or marked.request != "null")
 
@@ -277,7 +277,7 @@ class ArrayStorage(ParameterStorage):
         """The array's memory.
 
         Shape:
-            returns: the array's.
+            returns: the array's shape.
         """
         return self.array.tensor
 
@@ -290,7 +290,7 @@ class ArrayStorage(ParameterStorage):
         """The array's gradient.
 
         Shape:
-            returns: the array's.
+            returns: the array's shape.
         """
         grad = self.array.grad
         return None if grad is None else grad.tensor
@@ -307,7 +307,7 @@ class ArrayStorage(ParameterStorage):
 
 
 class TorchStorage(ParameterStorage):
-    """A parameter whose value is a torch parameter, and whose gradient is in its ``.grad``."""
+    """A parameter that shares value and ``.grad`` with a torch parameter."""
 
     __slots__ = ("parameter",)
 
@@ -318,7 +318,7 @@ class TorchStorage(ParameterStorage):
 
     @property
     def updated(self) -> bool:
-        """Whether trainers change it: the parameter's ``requires_grad``."""
+        """True if trainers update the parameter: its ``requires_grad``."""
         return self.parameter.requires_grad
 
     @updated.setter
@@ -330,7 +330,7 @@ class TorchStorage(ParameterStorage):
         """The parameter's memory.
 
         Shape:
-            returns: the parameter's, (1,) of a single number.
+            returns: the parameter's shape, (1,) for a scalar.
         """
         found = self.parameter.detach()
         return found if found.dim() else found.view(1)
@@ -355,7 +355,7 @@ class TorchStorage(ParameterStorage):
 
 
 class StateStorage(ParameterStorage):
-    """An auxiliary state, such as a moving average: kept and saved like a parameter, never trained.
+    """An auxiliary state, such as a moving average, which is saved like a parameter but never trained.
 
     Shape:
         tensor: any.
@@ -364,6 +364,6 @@ class StateStorage(ParameterStorage):
     __slots__ = ()
 
     def __init__(self, name: str, tensor: Tensor) -> None:
-        self.name, self.tensor, self.shape = name, tensor, tensor.shape  # of any type: nothing trains it
+        self.name, self.tensor, self.shape = name, tensor, tensor.shape  # any dtype, since it is not trained
         self.gradient = self.spare = None
         self.updated = False

@@ -1,8 +1,8 @@
 """DyNet's text format for parameters.
 
 A parameter is a line ``#Parameter# /name {3,4} 193 ZERO_GRAD`` and a line of numbers, the first dimension running
-fastest; the number in the first line counts the characters of the second, end included. The dimensions of a table name
-the rows last. ``FULL_GRAD`` stands where a line of gradients follows.
+fastest; the number in the first line is the length of the second, including its end. The dimensions of a table have the
+rows last. ``FULL_GRAD`` means that a line of gradients follows.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._devices.single_thread import single_thread
+from .._files import naming_errors, regular_file, write_atomically
 from ..base import FileError, FileFormatError
-from ..devices.single_thread import single_thread
-from ..files import naming_errors, regular_file, write_atomically
-from .arguments import file_name, flag, line_text, text
+from .arguments import file_name, flag, single_line_text, text
 from .storage import ParameterStorage
 
 Array = NDArray[Any]
 _HEAD = re.compile(r"#(Parameter|LookupParameter)# (.+) \{([\d,]*)\} (\d+) (ZERO_GRAD|FULL_GRAD)", re.ASCII)
-_LONGEST = 1 << 20  # bytes of a line with a name
+_LONGEST = 1 << 20  # maximal length of a header line, in bytes
 
 
 class TextEntry:
-    """One parameter of a file.
+    """A parameter in a file.
 
     Shape:
-        array, gradient: (*d), of a table (rows, *d).
+        array, gradient: (*d), or (rows, *d) for a table.
 
     Args:
-        gradient: its gradient, None if the file says that it is zero.
+        gradient: the gradient, None if it is zero.
     """
 
     __slots__ = ("array", "gradient", "is_lookup", "name")
@@ -44,7 +44,7 @@ class TextEntry:
 
     @property
     def dim(self) -> str:
-        """The dimensions as DyNet writes them."""
+        """The dimensions in DyNet's format."""
         return _braced(self.array.shape, self.is_lookup)
 
 
@@ -64,9 +64,9 @@ def _numbers(tensor: torch.Tensor, is_lookup: bool) -> str:
 
 
 def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup: bool) -> None:
-    """Write a parameter or a table to an open file under a name.
+    """Write a parameter or a table to an open file.
 
-    Source: DyNet's text format, see the module.
+    Source: DyNet's text format.
     """
     tensor, gradient = storage.tensor, storage.gradient
     kind = "LookupParameter" if is_lookup else "Parameter"
@@ -79,7 +79,7 @@ def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup
 
 
 def _save(fname: str, append: bool, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file anew, so that a failure leaves the former one, or write behind what is in it."""
+    """Replace a file atomically, or append to it."""
     path = file_name(fname, "fname")
     if not flag(append, "append"):
         write_atomically(path, write)
@@ -88,41 +88,41 @@ def _save(fname: str, append: bool, write: Callable[[IO[bytes]], object]) -> Non
         write(target)
 
 
-class Stored(Protocol):
+class StoredParameter(Protocol):
     """A parameter or a table."""
 
     @property
     def storage(self) -> ParameterStorage:
-        """What it holds."""
+        """The storage."""
 
     def name(self) -> str:
-        """Return its full name."""
+        """Return the full name."""
 
     def shape(self) -> tuple[int, ...]:
-        """Return its dimensions."""
+        """Return the dimensions."""
 
 
 class Collection(Protocol):
-    """A collection of parameters, as far as files go."""
+    """Interface of parameter collections for files."""
 
     def name(self) -> str:
-        """Return its full name."""
+        """Return the full name."""
 
-    def parameters_list(self) -> Sequence[Stored]:
-        """Return all parameters, in the order of making."""
+    def parameters_list(self) -> Sequence[StoredParameter]:
+        """Return all parameters, in order of creation."""
 
-    def lookup_parameters_list(self) -> Sequence[Stored]:
-        """Return all tables, in the order of making."""
+    def lookup_parameters_list(self) -> Sequence[StoredParameter]:
+        """Return all tables, in order of creation."""
 
 
 def save_collection(collection: Collection, fname: str, name: str, append: bool) -> None:
     """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
-    line_text(name, "name")
+    single_line_text(name, "name")
     _save(fname, append, lambda target: write_collection(target, collection, name))
 
 
 def write_collection(target: IO[bytes], collection: Collection, name: str) -> None:
-    """Write what `save_collection` writes to an open file."""
+    """Write a collection to an open file; see `save_collection`."""
     own = collection.name()
     prefix = own if not name else (name if name.endswith("/") else name + "/")
     for each in collection.parameters_list():
@@ -132,13 +132,13 @@ def write_collection(target: IO[bytes], collection: Collection, name: str) -> No
 
 
 def save_one(storage: ParameterStorage, fname: str, key: str, append: bool, is_lookup: bool) -> None:
-    """Write one parameter, under another name if `key` gives one."""
-    name = line_text(key, "key") or storage.name
+    """Write one parameter, named `key` if given."""
+    name = single_line_text(key, "key") or storage.name
     _save(fname, append, lambda target: write_one(target, storage, name, is_lookup))
 
 
 def read(fname: str) -> Iterator[TextEntry]:
-    """Read the entries of a file one after another."""
+    """Yield the entries of a file."""
     try:
         with open(file_name(fname, "fname"), "rb", opener=regular_file) as source:
             yield from _entries(fname, source)
@@ -158,7 +158,9 @@ def _entries(fname: str, source: IO[bytes]) -> Iterator[TextEntry]:
             continue
         found = _HEAD.match(head)
         if found is None:
-            raise FileFormatError(f"{fname}, byte {at}: no parameter begins here: {head[:60]!r}")
+            raise FileFormatError(
+                f"{fname}, byte {at}: expected the header of a parameter, got {head[:60]!r}"
+            )
         yield _entry(fname, source, found)
 
 
@@ -177,7 +179,7 @@ def _array(fname: str, name: str, line: bytes, d: tuple[int, ...], is_lookup: bo
     try:
         numbers = np.array(line.decode("ascii").split(), np.float64)
     except ValueError as failure:
-        raise FileFormatError(f"{fname}: the values of {name} are no numbers: {failure}") from None
+        raise FileFormatError(f"{fname}: the values of {name} are not numbers: {failure}") from None
     if numbers.size != size:
         raise FileFormatError(f"{fname}: {name} has {numbers.size} values, expected {size}")
     if is_lookup:
@@ -191,9 +193,9 @@ def _is_below(name: str, key: str) -> bool:
 
 
 def populate_collection(collection: Collection, fname: str, key: str) -> None:
-    """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`."""
+    """Copy the entries below a name into a collection; see `ParameterCollection.populate`."""
     waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
-    found: list[tuple[ParameterStorage, TextEntry]] = []  # all are looked at before the first is changed
+    found: list[tuple[ParameterStorage, TextEntry]] = []  # validate all entries before changing any parameter
     for entry in read(fname):
         if not _is_below(entry.name, key):
             continue
@@ -205,7 +207,7 @@ def populate_collection(collection: Collection, fname: str, key: str) -> None:
     for each in waiting:
         missing: Any = next(each, None)
         if missing is not None:
-            raise FileFormatError(f"{fname} holds no values for {missing.name()} {missing.shape()}")
+            raise FileFormatError(f"{fname} has no values for {missing.name()} {missing.shape()}")
     with single_thread():
         for storage, entry in found:
             fill(storage, entry, fname)
@@ -231,13 +233,13 @@ def fill(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
 
 
 def populate_one(storage: ParameterStorage, fname: str, key: str, is_lookup: bool) -> None:
-    """Copy the entry of a name into a parameter."""
+    """Copy the named entry of a file into a parameter."""
     with single_thread():
         fill(storage, find(fname, key, is_lookup), fname)
 
 
 def find(fname: str, key: str, is_lookup: bool) -> TextEntry:
-    """Return the entry of a name."""
+    """Return the named entry of a file."""
     for entry in read(fname):
         if entry.is_lookup == is_lookup and entry.name == key:
             return entry

@@ -1,4 +1,4 @@
-"""The base of trainers: clipping, sparse updates, weight decay; steps in one pass where the extension is here."""
+"""The base of trainers: clipping, sparse updates, weight decay, and native update steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from .. import native
-from .arguments import finite, flag, number_from, place
+from .arguments import as_index, finite, flag, number_from
 from .collection import ParameterCollection, as_collection
 from .errors import NonFiniteError, user_line
-from .expression import listed
+from .expression import as_list
 from .parameters import LookupParameters, Parameters
 from .session import state
 from .storage import LookupStorage, ParameterStorage
@@ -22,15 +22,15 @@ Tensor = torch.Tensor
 
 
 class ParameterAddress(NamedTuple):
-    """What native code updates of one parameter.
+    """Addresses of one parameter for a native update.
 
     Shape:
         rows: (n,).
 
     Attributes:
-        rows: those to update (int64), None for all.
-        numbers: addresses of value, gradient, three moments and row numbers, 0 for none; how many rows there are, and
-            how many numbers in each.
+        rows: rows to update (int64), None for all.
+        numbers: addresses of value, gradient, three moments and row numbers, 0 for none; the number of rows, and of
+            elements per row.
     """
 
     storage: ParameterStorage
@@ -49,10 +49,10 @@ def _fits(value: Tensor, gradient: Tensor) -> bool:
 
 
 class ParameterAddresses:
-    """Where values and gradients lie; little is done while they lie where they did.
+    """Cached addresses of values and gradients.
 
     Args:
-        moments: returns what the trainer keeps for a parameter, always the same tensors.
+        moments: function that returns the trainer's moments of a parameter, always the same tensors.
     """
 
     def __init__(self, moments: Callable[[ParameterStorage], list[Tensor]]) -> None:
@@ -60,51 +60,51 @@ class ParameterAddresses:
         self._seen: dict[ParameterStorage, tuple[Tensor, Tensor, tuple[int, int], ParameterAddress]] = {}
 
     def of(self, storage: ParameterStorage, rows: Tensor | None = None) -> ParameterAddress | None:
-        """Return where a parameter with a gradient lies, None where native code does not take it.
+        """Return the addresses of a parameter, None without a gradient or if native code does not support it.
 
         Shape:
             rows: (n,).
 
         Args:
-            rows: those that matter (int64), None for all.
+            rows: rows to update (int64), None for all.
         """
         value, gradient = storage.tensor, storage.gradient
         if gradient is None:
             return None
-        here = value.data_ptr(), gradient.data_ptr()
+        memory = value.data_ptr(), gradient.data_ptr()
         seen = self._seen.get(storage)
-        if seen is None or seen[0] is not value or seen[1] is not gradient or seen[2] != here:
+        if seen is None or seen[0] is not value or seen[1] is not gradient or seen[2] != memory:
             storage.check_shape()
             if not _fits(value, gradient):
                 return None
-            addresses = [*here, *[each.data_ptr() for each in self._moments(storage)]]
+            addresses = [*memory, *[each.data_ptr() for each in self._moments(storage)]]
             addresses += [0] * (5 - len(addresses))
-            place = ParameterAddress(storage, None, (*addresses, 0, 1, value.numel()))
-            seen = self._seen[storage] = value, gradient, here, place
-        place = seen[3]
+            address = ParameterAddress(storage, None, (*addresses, 0, 1, value.numel()))
+            seen = self._seen[storage] = value, gradient, memory, address
+        address = seen[3]
         if rows is None:
-            return place
+            return address
         extent = rows.data_ptr(), len(rows), value.numel() // len(value)
-        return ParameterAddress(storage, rows, (*place.numbers[:5], *extent))
+        return ParameterAddress(storage, rows, (*address.numbers[:5], *extent))
 
 
-def _native_length(places: Sequence[ParameterAddress]) -> float:
-    """Return the length of all gradients together."""
+def _native_length(addresses: Sequence[ParameterAddress]) -> float:
+    """Return the global norm of the gradients."""
     core = native.core
-    return math.sqrt(core.autobatch_squared_length([each.numbers for each in places])) if core else 0.0
+    return math.sqrt(core.autobatch_squared_length([each.numbers for each in addresses])) if core else 0.0
 
 
 def _native_step(
-    kind: str, places: Sequence[ParameterAddress], factors: dict[str, float], scale: float
+    kind: str, addresses: Sequence[ParameterAddress], factors: dict[str, float], scale: float
 ) -> None:
-    """Take a trainer's step, and make the gradients zero."""
+    """Run a native update and clear the gradients."""
     core = native.core
-    if core is None or not places:
+    if core is None or not addresses:
         return
     rule = {"kind": kind, "rescale_grad": scale, **factors}
-    core.autobatch_rule(rule, [each.numbers for each in places])
+    core.autobatch_rule(rule, [each.numbers for each in addresses])
     increment = torch.autograd.graph.increment_version
-    for storage, _, _ in places:
+    for storage, _, _ in addresses:
         increment(storage.tensor)
         storage.gradient_is_zero()
 
@@ -112,24 +112,23 @@ def _native_step(
 class Trainer:
     """The base of trainers: clipping, sparse updates, weight decay.
 
-    Subclasses define `rule`, and how many tensors of the parameter's shape they keep for it.
+    Subclasses define `rule` and `moments`, the number of tensors that they keep per parameter.
 
     Attributes:
         model: the parameters.
 
     Raises:
-        ArgumentError: a number is NaN, or outside of what is possible.
-        ForeignValueError: `m` is no collection, or a number none.
+        ArgumentError: a number is NaN or outside its range.
+        ForeignValueError: `m` is not a collection, or an argument is not a number.
 
-    Source: DyNet's `Trainer`: the threshold of 5, clipping before every update, updates of those rows only that were
-    looked up.
+    Source: DyNet's `Trainer`, with its clipping threshold of 5 and its sparse updates of the rows that were looked up.
     """
 
     moments: ClassVar[int] = 0
     _native: ClassVar[str] = ""
 
     def __init_subclass__(cls, native: str = "", **others: Any) -> None:
-        """Note which rule of native code does what the class's `rule` does; none for a new `rule` that names none."""
+        """Set the native equivalent of the class's `rule`; a new `rule` has none unless it is named."""
         super().__init_subclass__(**others)
         if native or "rule" in vars(cls):
             cls._native = native
@@ -139,7 +138,7 @@ class Trainer:
         self._clip = 5.0
         self._sparse = True
         self._moments: dict[ParameterStorage, list[Tensor]] = {}
-        self._places = ParameterAddresses(self._moments_of)
+        self._addresses = ParameterAddresses(self._moments_of)
         self.updates = 0
         self._clips = self._updates_shown = 0
 
@@ -147,22 +146,22 @@ class Trainer:
         """Update a value in place.
 
         Shape:
-            value, gradient, moments: equal; (*d), or (n, *d) of n rows of a table.
+            value, gradient, moments: equal; (*d), or (n, *d) for n rows of a table.
 
         Args:
             value: a parameter, or rows of a table.
-            gradient: its gradient, clipped; may be written to.
-            moments: what the trainer keeps for it, updated in place.
+            gradient: the clipped gradient, which may be modified.
+            moments: the trainer's moments, updated in place.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define rule")
 
     @property
     def learning_rate(self) -> float:
-        """The factor of steps; may be changed at any time.
+        """The learning rate, which may be changed at any time.
 
         Raises:
-            ArgumentError: it is set to NaN or infinity.
-            ForeignValueError: it is set to something else than a number.
+            ArgumentError: the new value is NaN or infinite.
+            ForeignValueError: the new value is not a number.
         """
         return self._learning_rate
 
@@ -175,7 +174,7 @@ class Trainer:
         return type(self).__name__
 
     def update(self) -> None:
-        """Update all parameters that are to be updated, and make their gradients zero.
+        """Update all parameters, except constant ones, and clear their gradients.
 
         Raises:
             NonFiniteError: the gradient is NaN or infinite, and clipping is on.
@@ -187,28 +186,28 @@ class Trainer:
 
     def _update(self, chosen: Sequence[Parameters | LookupParameters]) -> None:
         state.graph.settle()
-        places = self._gradient_places()
-        scale = self._clipping(places)
-        native_places: list[ParameterAddress] = []
+        addresses = self._gradient_addresses()
+        scale = self._clipping(addresses)
+        native_addresses: list[ParameterAddress] = []
         others: list[tuple[ParameterStorage, bool]] = []
-        is_descent = self._native == "sgd"  # which zeros do not move
+        is_descent = self._native == "sgd"  # zero gradients have no effect
         for each in chosen:
             storage = each.storage
-            if storage.gradient is None and (is_descent or self._is_still(storage)):
+            if storage.gradient is None and (is_descent or self._is_unchanged(storage)):
                 continue
             if not storage.updated:
                 continue
             by_rows = self._is_by_rows(storage)
-            place = places.get(storage)
-            if not by_rows and (place is None or place.rows is not None):
-                place = self._places.of(storage)
-            if place is not None and self._native:
-                native_places.append(place)
+            address = addresses.get(storage)
+            if not by_rows and (address is None or address.rows is not None):
+                address = self._addresses.of(storage)
+            if address is not None and self._native:
+                native_addresses.append(address)
             else:
                 others.append((storage, by_rows))
         if others:
             self._update_in_torch(others, scale)
-        _native_step(self._native, native_places, self._factors(), scale)
+        _native_step(self._native, native_addresses, self._factors(), scale)
         self.updates += 1
         self._updates_shown += 1
         self._decay()
@@ -216,23 +215,23 @@ class Trainer:
     def _is_by_rows(self, storage: ParameterStorage) -> bool:
         return self._sparse and isinstance(storage, LookupStorage)
 
-    def _is_still(self, storage: ParameterStorage) -> bool:
-        """Say whether a parameter without a gradient stays as it is; gives it one of zeros if moments may move it."""
+    def _is_unchanged(self, storage: ParameterStorage) -> bool:
+        """Return True if a parameter without a gradient is unchanged; else give it a zero gradient."""
         if type(storage) is not ParameterStorage:
             return self._is_by_rows(storage)
         if storage.updated:
             storage.opened()
         return not storage.updated
 
-    def _gradient_places(self) -> dict[ParameterStorage, ParameterAddress | None]:
-        """Return where all gradients lie, None for those that native code does not take."""
+    def _gradient_addresses(self) -> dict[ParameterStorage, ParameterAddress | None]:
+        """Return the addresses of all gradients, None if native code does not support them."""
         found = {}
         for each in self._all_parameters():
             storage = each.storage
             if storage.gradient is not None:
                 is_table = isinstance(each, LookupParameters)
                 rows = storage.rows() if is_table and isinstance(storage, LookupStorage) else None
-                found[storage] = self._places.of(storage, rows)
+                found[storage] = self._addresses.of(storage, rows)
         return found
 
     def _moments_of(self, storage: ParameterStorage) -> list[Tensor]:
@@ -242,12 +241,12 @@ class Trainer:
         return found
 
     def _factors(self) -> dict[str, float]:
-        """Return the numbers that the native rule takes beside the addresses."""
+        """Return the hyperparameters of the native rule."""
         return {}
 
     @torch.no_grad()
     def _update_in_torch(self, storages: list[tuple[ParameterStorage, bool]], scale: float) -> None:
-        """Update parameters, or only the rows with a gradient."""
+        """Update parameters in torch, or only their rows with a gradient."""
         for storage, by_rows in storages:
             if by_rows:
                 self._update_rows(storage, scale)
@@ -271,23 +270,27 @@ class Trainer:
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
 
-    def _clipping(self, places: dict[ParameterStorage, ParameterAddress | None]) -> float:
-        """Return the factor that brings the length of the whole gradient below the threshold."""
+    def _clipping(self, addresses: dict[ParameterStorage, ParameterAddress | None]) -> float:
+        """Return the factor that clips the global norm of the gradient to the threshold."""
         if self._clip <= 0:
             return 1.0
-        native_places = [each for each in places.values() if each is not None]
-        length = _native_length(native_places) if len(native_places) == len(places) else _length(places)
+        native_addresses = [each for each in addresses.values() if each is not None]
+        length = (
+            _native_length(native_addresses)
+            if len(native_addresses) == len(addresses)
+            else _length(addresses)
+        )
         if not math.isfinite(length):
             raise NonFiniteError(
-                f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"
+                f"Magnitude of gradient is bad: {length}{self._nonfinite_gradient()} (at {user_line()})"
             )
         if length <= self._clip:
             return 1.0
         self._clips += 1
         return self._clip / length
 
-    def _culprit(self) -> str:
-        """Return whose gradient is not finite, for an error."""
+    def _nonfinite_gradient(self) -> str:
+        """Return the name of a parameter with a non-finite gradient, for an error message."""
         for each in self._all_parameters():
             gradient = each.storage.gradient
             if gradient is not None and not bool(gradient.isfinite().all()):
@@ -306,33 +309,32 @@ class Trainer:
         """Update some of the parameters only.
 
         Args:
-            updated_params: their places in `ParameterCollection.parameters_list`.
-            updated_lookups: the places of tables in `ParameterCollection.lookup_parameters_list`. One that is named
-                twice is updated once.
+            updated_params: indices in `ParameterCollection.parameters_list`.
+            updated_lookups: indices in `ParameterCollection.lookup_parameters_list`. Duplicates are updated once.
 
         Raises:
-            BoundsError: there is no such place; then nothing is updated.
+            BoundsError: an index is out of range; then nothing is updated.
             NonFiniteError: see `update`.
-            ForeignValueError: an argument is no list of integers.
-            NegativeIndexError: a place is negative.
+            ForeignValueError: an argument is not a list of integers.
+            NegativeIndexError: an index is negative.
         """
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
-        dense = [parameters[each] for each in _places(updated_params, len(parameters), "updated_params")]
-        tables = [lookups[each] for each in _places(updated_lookups, len(lookups), "updated_lookups")]
+        dense = [parameters[each] for each in _addresses(updated_params, len(parameters), "updated_params")]
+        tables = [lookups[each] for each in _addresses(updated_lookups, len(lookups), "updated_lookups")]
         self._update([*dense, *tables])
 
     def update_epoch(self, r: float = 1.0) -> None:
         """Do nothing; DyNet's old way to lower the learning rate. Change `learning_rate` instead."""
 
     def restart(self, learning_rate: float | None = None) -> None:
-        """Forget all moments.
+        """Reset all moments.
 
         Args:
-            learning_rate: a new one, if given.
+            learning_rate: a new learning rate, if given.
 
         Raises:
             ArgumentError: the rate is NaN or infinite.
-            ForeignValueError: it is no number.
+            ForeignValueError: it is not a number.
         """
         for moments in self._moments.values():
             for each in moments:
@@ -345,49 +347,49 @@ class Trainer:
 
         Raises:
             ArgumentError: it is NaN or infinite.
-            ForeignValueError: it is no number.
+            ForeignValueError: it is not a number.
         """
         self.learning_rate = value
 
     def set_clip_threshold(self, thr: float) -> None:
-        """Set the length that gradients are cut to.
+        """Set the threshold of gradient clipping.
 
         Args:
-            thr: the Euclidean length of all gradients together; 5 at first. 0 or less switches clipping off.
+            thr: limit of the global gradient norm, 5 initially; 0 or less disables clipping.
 
         Raises:
             ArgumentError: `thr` is NaN.
-            ForeignValueError: it is no number.
+            ForeignValueError: it is not a number.
         """
         self._clip = max(number_from(thr, -math.inf, "clip threshold"), 0.0)
 
     def get_clip_threshold(self) -> float:
-        """Return the length that gradients are cut to, 0 where they are not."""
+        """Return the threshold of gradient clipping, 0 if it is disabled."""
         return self._clip
 
     def set_sparse_updates(self, su: bool) -> None:
-        """Choose which rows of tables are updated.
+        """Switch sparse updates of tables on or off.
 
         Args:
-            su: True, as at first, for those only that have been looked up; False for all, as of other parameters.
+            su: True (initially) to update only rows that were looked up, False for all rows.
 
         Raises:
-            ForeignValueError: `su` is neither True nor False.
+            ForeignValueError: `su` is not a bool.
         """
         self._sparse = flag(su, "set_sparse_updates")
 
     def describe(self) -> str:
-        """Return learning rate, and how many updates and clipped ones there were since the last `status`."""
+        """Return the learning rate, and the numbers of clipped and of all updates since the last `status`."""
         return f"[lr={self.learning_rate:g} clips={self._clips} updates={self._updates_shown}]"
 
     def status(self) -> None:
-        """Write `describe` to the standard error output, and count from zero again."""
+        """Write `describe` to standard error, and reset its counts."""
         sys.stderr.write(self.describe() + " ")
         self._clips = self._updates_shown = 0
 
 
 def _length(storages: Iterable[ParameterStorage]) -> float:
-    """Return the length of the whole gradient, which native code does not take."""
+    """Return the global norm of the gradient, computed in torch."""
     norms = []
     for each in storages:
         gradient = each.dense_gradient()
@@ -397,6 +399,6 @@ def _length(storages: Iterable[ParameterStorage]) -> float:
     return float(torch.linalg.vector_norm(torch.stack(norms)))
 
 
-def _places(given: Sequence[int], size: int, what: str) -> list[int]:
+def _addresses(given: Sequence[int], size: int, what: str) -> list[int]:
     name = f"update_subset: {what}"
-    return list(dict.fromkeys(place(each, size, name) for each in listed(name, given)))
+    return list(dict.fromkeys(as_index(each, size, name) for each in as_list(name, given)))

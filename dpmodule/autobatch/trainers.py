@@ -19,8 +19,8 @@ class SimpleSGDTrainer(Trainer, native="sgd"):
     """Gradient descent.
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
     """
 
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.1) -> None:
@@ -37,12 +37,12 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
     """Gradient descent whose learning rate goes up and down.
 
     Args:
-        step_size: updates from one to the other.
-        gamma: by which the highest shrinks with every update, from 0 to 1.
+        step_size: number of updates from one extreme to the other.
+        gamma: decay factor of the highest rate per update, from 0 to 1.
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
 
     Source: Smith, "Cyclical learning rates for training neural networks", 2017.
     """
@@ -75,11 +75,11 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
     """Gradient descent with momentum.
 
     Args:
-        mom: how much of the last step the next one keeps.
+        mom: momentum factor.
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
     """
 
     moments: ClassVar[int] = 1
@@ -97,11 +97,11 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
 
 
 class AdagradTrainer(Trainer, native="adagrad"):
-    """Steps divided by the root of all squared gradients so far.
+    """Adagrad: steps divided by the root of the sum of squared gradients.
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
 
     Source: Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
     """
@@ -121,14 +121,14 @@ class AdagradTrainer(Trainer, native="adagrad"):
 
 
 class AdadeltaTrainer(Trainer, native="adadelta"):
-    """Steps as large as the last ones were, divided by the root of squared gradients.
+    """Adadelta: steps scaled by past steps and divided by the root of mean squared gradients.
 
     Args:
-        rho: the weight of the past, from 0 to 1.
+        rho: decay rate of the means, from 0 to 1.
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
 
     Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012.
     """
@@ -151,14 +151,14 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
 
 
 class RMSPropTrainer(Trainer, native="rmsprop"):
-    """Steps divided by the root of a moving mean of squared gradients.
+    """RMSProp: steps divided by the root of a moving mean of squared gradients.
 
     Args:
-        rho: the weight of the past, from 0 to 1.
+        rho: decay rate of the means, from 0 to 1.
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
 
     Source: Tieleman and Hinton, "Lecture 6.5: rmsprop", 2012, as in DyNet.
     """
@@ -180,15 +180,15 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
 
 
 class AdamTrainer(Trainer, native="adam"):
-    """Steps along a moving mean of gradients, divided by the root of one of their squares.
+    """Adam: steps along a moving mean of gradients, divided by the root of the mean of squares.
 
     Args:
-        beta_1: the weight of the past in the mean of gradients, from 0 on, below 1.
-        beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
+        beta_1: decay rate of the mean of gradients, in [0, 1).
+        beta_2: decay rate of the mean of squares, in [0, 1).
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015; as in DyNet, `eps` is added before the
     correction of the bias, and rows of tables that are not looked up keep their moments.
@@ -222,20 +222,20 @@ class AdamTrainer(Trainer, native="adam"):
         value.addcdiv_(mean, self._divisor(moments).sqrt().add_(self._eps), value=-self._rate())
 
     def _divisor(self, moments: list[Tensor]) -> Tensor:
-        """Return the mean of squares whose root steps are divided by."""
+        """Return the mean of squares for the divisor of steps."""
         return moments[1]
 
 
 class AmsgradTrainer(AdamTrainer, native="amsgrad"):
-    """Adam, but divided by the greatest mean of squares so far.
+    """Amsgrad: Adam divided by the maximum of the means of squares.
 
     Args:
-        beta_1: the weight of the past in the mean of gradients, from 0 on, below 1.
-        beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
+        beta_1: decay rate of the mean of gradients, in [0, 1).
+        beta_2: decay rate of the mean of squares, in [0, 1).
 
     Raises:
-        ArgumentError: a number is outside of what is possible.
-        ForeignValueError: `m` is no collection, or another argument no number.
+        ArgumentError: a number is outside its range.
+        ForeignValueError: `m` is not a collection, or another argument is not a number.
 
     Source: Reddi, Kale, Kumar, "On the convergence of Adam and beyond", 2018.
     """

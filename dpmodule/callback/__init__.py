@@ -4,7 +4,7 @@ Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, a
 is told of all these. Lines are written to Python's root logger at level INFO, as MXNet does.
 """
 
-from ..compat import lazy
+from .._core import lazy
 from .base import BatchEndParam as BatchEndParam
 from .base import Callback as Callback
 from .base import as_list as as_list
@@ -17,7 +17,7 @@ from .mxnet import log_train_metric as log_train_metric
 from .mxnet import module_checkpoint as module_checkpoint
 
 _LATER = {
-    "averages": "EMA",
+    "ema": "EMA",
     "checkpoint": "Checkpoint",
     "early_stopping": "EarlyStopping",
     "loggers": "CSVLogger LiveCurve TensorBoard",

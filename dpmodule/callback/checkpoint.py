@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import checkpoint as files
 from ..base import ArgumentError
 from .base import Callback
-from .early_stopping import Best
+from .early_stopping import BestValue
 
 if TYPE_CHECKING:
     from ..ndarray import NDArray
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .base import RunLike
 
 
-class KeepRules:
+class RetentionPolicy:
     """Says which of the epochs that have been saved are to be removed, and removes their files.
 
     Args:
@@ -43,7 +43,7 @@ class KeepRules:
         self._last = keep_last
         self._best = keep_best
         self._metric = metric
-        self._order = Best(metric or "", mode)
+        self._order = BestValue(metric or "", mode)
         self.values: dict[int, float] = {}
 
     def check(self, run: RunLike) -> None:
@@ -86,7 +86,7 @@ def _remove(prefix: str, epoch: int) -> None:
             os.unlink(path)
 
 
-class KeepingSaver(Callback):
+class RetainingSaver(Callback):
     """What `do_checkpoint` and `module_checkpoint` return if only some epochs' files are to be kept.
 
     Args:
@@ -105,7 +105,7 @@ class KeepingSaver(Callback):
         self._save = save
         self._prefix = os.fspath(prefix)
         self._period = period
-        self._rules = KeepRules(what, *keep)
+        self._rules = RetentionPolicy(what, *keep)
 
     def __call__(
         self,
@@ -146,7 +146,7 @@ class Checkpoint(Callback):
     After an epoch these files switch together, within an epoch the same with "last" in place of the number::
 
         prefix-symbol.json, prefix-0003.params, prefix-0003.states    as MXNet reads them
-        prefix-0003.run                                               everything else, see `run_file`
+        prefix-0003.run                                               everything else, see `run_format`
 
     Give it as ``fit(checkpoint=...)``; ``fit(resume="auto")`` goes on from the newest state.
 
@@ -186,7 +186,7 @@ class Checkpoint(Callback):
         for name, value in (("every_n_epochs", every_n_epochs), ("every_n_batches", every_n_batches)):
             if value is not None and value < 1:
                 raise ArgumentError(f"Checkpoint: {name} is {value}, expected at least 1")
-        self._rules = KeepRules("Checkpoint", keep_last, keep_best, metric, mode)
+        self._rules = RetentionPolicy("Checkpoint", keep_last, keep_best, metric, mode)
         self.prefix = os.fspath(prefix)
         self.every_n_epochs = every_n_epochs
         self.every_n_batches = every_n_batches

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from .base import RunLike
 
 _MODES = ("auto", "min", "max")
-_SMALLER = ("loss", "error", "entropy", "perplexity", "likelihood", "mae", "mse", "rmse")
+_SMALLER_IS_BETTER = ("loss", "error", "entropy", "perplexity", "likelihood", "mae", "mse", "rmse")
 
 
-class Best:
+class BestValue:
     """Keeps the best value of a metric.
 
     Args:
@@ -36,7 +36,9 @@ class Best:
         self.metric = metric
         self.value = math.nan
         self._min_delta = min_delta
-        self._smaller = mode == "min" or (mode == "auto" and any(word in metric.lower() for word in _SMALLER))
+        self._smaller = mode == "min" or (
+            mode == "auto" and any(word in metric.lower() for word in _SMALLER_IS_BETTER)
+        )
 
     def rank(self, value: float) -> float:
         """Return a number that is smaller the better a value is."""
@@ -44,7 +46,7 @@ class Best:
             return math.inf
         return value if self._smaller else -value
 
-    def beaten_by(self, value: float) -> bool:
+    def update(self, value: float) -> bool:
         """Take a value, and say whether it is the best so far."""
         if math.isnan(value):
             return False
@@ -91,7 +93,7 @@ class EarlyStopping(Callback):
         if patience < 0:
             raise ArgumentError(f"EarlyStopping: patience is {patience}, expected a number of epochs from 0")
         self.best_epoch: int | None = None
-        self._best = Best(metric, mode, min_delta)
+        self._best = BestValue(metric, mode, min_delta)
         self._patience = patience
         self._restore = restore_best
         self._waited = 0
@@ -102,7 +104,7 @@ class EarlyStopping(Callback):
 
     def on_epoch_end(self, run: RunLike) -> bool:
         value = run.history[self._best.metric][-1]
-        if self._best.beaten_by(value):
+        if self._best.update(value):
             self.best_epoch, self._waited = run.epoch, 0
             if self._restore:
                 self._params = run.module.get_params()

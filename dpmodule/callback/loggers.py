@@ -7,8 +7,8 @@ import io
 import os
 from typing import TYPE_CHECKING, Any
 
+from .._files import write_atomically
 from ..base import MissingPackageError
-from ..files import write_atomically
 from .base import BatchEndParam, Callback
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .._core.closing import Closing
 from ..base import ArgumentError
-from ..compat.closing import Closing
 from .base import BatchEndParam
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def module_checkpoint(
         if _is_due(epoch, period):
             mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states, **more)
 
-    return _kept("module_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
+    return _with_retention("module_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
 
 
 def do_checkpoint(
@@ -112,10 +112,10 @@ def do_checkpoint(
 
             save_checkpoint(prefix, epoch + 1, sym, arg, aux, format=format)
 
-    return _kept("do_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
+    return _with_retention("do_checkpoint", save, prefix, period, (keep_last, keep_best, metric, mode))
 
 
-def _kept(
+def _with_retention(
     what: str,
     save: EpochCallback,
     prefix: str,
@@ -125,9 +125,9 @@ def _kept(
     """Return an epoch callback that saves, and removes what is not to be kept, if that was asked for."""
     if keep == (None, None, None, "auto"):
         return save
-    from .checkpoint import KeepingSaver
+    from .checkpoint import RetainingSaver
 
-    return KeepingSaver(what, save, prefix, period, keep)
+    return RetainingSaver(what, save, prefix, period, keep)
 
 
 def log_train_metric(period: int, auto_reset: bool = False) -> BatchCallback:

@@ -16,23 +16,23 @@ from functools import partial
 
 from ..base import MXNetError
 from ..graph.node import printable
-from . import agents, convert, im2rec, inspect, options, predict, train, train_agent, train_files
-from .option_types import CommandParser, with_values
+from . import agents, convert, fit_predict, inspect, options, train_agent, train_files
+from .option_types import CommandParser, join_negative_values
 
-_LARGE = 10**5
+_LARGE_VALUE = 10**5
 """Number from which on a value counts among the reasons why memory is short."""
 
-_RUN: dict[str, Callable[[argparse.Namespace], int]] = {
-    "fit": train.run,
-    "train-files": train_files.run,
-    "train-agent": partial(agents.run, train_agent.run),
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "fit": fit_predict.fit,
+    "train-files": train_files.train_files,
+    "train-agent": partial(agents.run, train_agent.train_agent),
     "eval-agent": partial(agents.run, agents.evaluate_agent),
     "display-data": partial(agents.run, agents.display_data),
-    "interactive": partial(agents.run, agents.talk),
-    "predict": predict.run,
+    "interactive": partial(agents.run, agents.interactive),
+    "predict": fit_predict.predict,
     "check": inspect.check,
-    "convert": convert.run,
-    "im2rec": im2rec.run,
+    "convert": convert.convert,
+    "im2rec": convert.im2rec,
     "explain": inspect.explain,
     "summary": inspect.summary,
     "info": inspect.info,
@@ -53,11 +53,11 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, row in options.table()["commands"].items():
         if name in agents.COMMANDS:
-            one = commands.add_parser(name, help=row["about"], passes_on=True, add_help=False)
+            subparser = commands.add_parser(name, help=row["about"], keep_rest=True, add_help=False)
         else:
-            one = commands.add_parser(name, help=row["about"], description=row["description"])
-            options.add_options(one, name)
-        one.set_defaults(run=_RUN[name])
+            subparser = commands.add_parser(name, help=row["about"], description=row["description"])
+            options.add_options(subparser, name)
+        subparser.set_defaults(run=_COMMANDS[name])
     return parser
 
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the program's name; None takes them from `sys.argv`.
     """
-    words = with_values(sys.argv[1:] if argv is None else argv)
+    words = join_negative_values(sys.argv[1:] if argv is None else argv)
     parser = make_parser()
     try:
         args = parser.parse_args(words, argparse.Namespace(words=words))
@@ -85,36 +85,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (MXNetError, OSError, MemoryError, RuntimeError) as error:
-        is_memory = _is_lack_of_memory(error)
+        is_memory = _is_out_of_memory(error)
         if not is_memory and not isinstance(error, (MXNetError, OSError)):
             raise
-        text = f"not enough memory{_large(words)}: {error}" if is_memory else _in_options(str(error))
+        text = f"not enough memory{_large_values(words)}: {error}" if is_memory else _with_options(str(error))
         line = printable(" ".join(text.splitlines()))  # names in files may steer a terminal
         print(f"dpmodule: error: {line}", file=sys.stderr)
         return 2
 
 
-def _is_lack_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     """Say whether an error comes from an allocation that failed, in Python, NumPy or torch."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
 
 
-def _in_options(text: str) -> str:
+def _with_options(text: str) -> str:
     """Return the text of an error with the options in place of the arguments that they stand for."""
     for argument, option in options.table()["in place of arguments"].items():
         text = text.replace(argument, option)
     return text
 
 
-def _large(words: Sequence[str]) -> str:
+def _large_values(words: Sequence[str]) -> str:
     """Name the options that ask for large numbers, the likely reason."""
     found, option = [], ""
     for word in words:
         name, _, value = word.partition("=") if word.startswith("-") else (option, "", word)
         option = name
-        if any(int(number) >= _LARGE for number in re.findall(r"\d{1,15}", value)):
+        if any(int(number) >= _LARGE_VALUE for number in re.findall(r"\d{1,15}", value)):
             found.append(f"{option} {value}".strip())
     return f", with {' and '.join(found)}; expected smaller numbers" if found else ""
 

@@ -12,20 +12,20 @@ from contextlib import suppress
 from typing import Any
 
 from .. import checkpoint, random
+from .._files import regular_file
 from ..agents.agent import (
     agent_class,
     create_agent,
     dictionary_file,
     load_options,
-    module_named,
+    module_of,
     options_file,
 )
 from ..agents.create import create_task
 from ..agents.parser import ParlaiParser
 from ..base import ArgumentError, MXNetError
-from ..files import regular_file
-from .files import Command
 from .options import add_options, own_options, table
+from .saved_files import Command
 
 Options = dict[str, Any]
 
@@ -43,7 +43,7 @@ def run(command: Callable[[ParlaiParser, Sequence[str], Command], int], args: ar
     name = args.words[0]
     has_tasks, has_models = name != "interactive", name != "display-data"
     with warnings.catch_warnings():
-        warnings.showwarning = _tell
+        warnings.showwarning = _print_warning
         try:
             about = table()["commands"][name]["description"]
             parser = ParlaiParser(has_tasks, has_models, about, prog=f"dpmodule {name}")
@@ -54,7 +54,7 @@ def run(command: Callable[[ParlaiParser, Sequence[str], Command], int], args: ar
             return int(stop.code or 0)
 
 
-def _tell(message: Warning | str, *where: Any, **more: Any) -> None:
+def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:
     """Print a warning, such as of the number of lines that were left out, in a line."""
     print(f"note: {message}", file=sys.stderr)
 
@@ -93,17 +93,17 @@ def remove(path: str) -> None:
         os.unlink(each)
 
 
-def refuse_others(opt: Options, command: Command) -> None:
+def check_same_agent(opt: Options, command: Command) -> None:
     """Make sure that what is saved as the model file is an agent of the class that is going to be trained."""
     path = options_file(opt["model_file"])
     if not os.path.isfile(path) or not opt.get("model"):
         return
     saved = load_options(path).get("model")
     try:
-        kind = agent_class(saved or "", [module_named(opt["model"])])[0]
+        saved_class = agent_class(saved or "", [module_of(opt["model"])])[0]
     except MXNetError:
-        kind = None
-    if kind is not agent_class(opt["model"])[0]:
+        saved_class = None
+    if saved_class is not agent_class(opt["model"])[0]:
         raise ArgumentError(
             f"--model-file is {opt['model_file']!r}, where another agent is saved, {saved!r}. Another --model-file "
             f"keeps it; this removes it and trains: {command.changed(add=['--overwrite'])}"
@@ -139,14 +139,14 @@ def evaluate(world: Any, what: str, quiet: bool = False) -> Mapping[str, Any]:
     return found
 
 
-def shown(report: Mapping[str, Any]) -> str:
+def format_report(report: Mapping[str, Any]) -> str:
     """Return a report as text: its numbers, those of each task behind it."""
     numbers = [
         f"{name}={value:,}" if isinstance(value, int) else f"{name}={value:.4g}"
         for name, value in report.items()
         if isinstance(value, (int, float))
     ]
-    tasks = [f"{name}: {shown(each)}" for name, each in report.get("tasks", {}).items()]
+    tasks = [f"{name}: {format_report(each)}" for name, each in report.get("tasks", {}).items()]
     return "; ".join([", ".join(numbers), *tasks])
 
 
@@ -157,7 +157,7 @@ def evaluate_agent(parser: ParlaiParser, words: Sequence[str], command: Command)
     seed_all(opt)
     with create_task(opt, load(opt)) as world:
         report = evaluate(world, "evaluation")
-    print(shown(report))
+    print(format_report(report))
     if opt["target"] is not None and report.get("accuracy", 0.0) < opt["target"]:
         print(f"the target of {opt['target']:.4f} was missed", file=sys.stderr)
         return 1
@@ -180,14 +180,14 @@ def display_data(parser: ParlaiParser, words: Sequence[str], command: Command) -
     return 0
 
 
-def talk(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
+def interactive(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
     """Answer what is typed."""
     opt = parser.parse_args(words, print_args=False)
     seed_all(opt)
     agent = load(opt)
     asked = {"label_candidates": _lines(opt["offered"])} if opt["offered"] else {}
     try:
-        for line in _typed():
+        for line in _typed_lines():
             if line:
                 agent.observe({"id": "you", "text": line, "episode_done": opt["single_turn"], **asked})
                 print(f"[{agent.getID()}]: {agent.act().get('text', '')}", flush=True)
@@ -212,7 +212,7 @@ def _lines(path: str) -> list[str]:
     return found
 
 
-def _typed() -> Iterator[str]:
+def _typed_lines() -> Iterator[str]:
     """Yield what is typed, with a prompt if somebody sees it."""
     prompt = "you: " if sys.stdin.isatty() else ""
     with suppress(EOFError):

@@ -19,7 +19,7 @@ from typing import Any
 from .. import base
 from ..base import ArgumentError, FileFormatError
 
-_LARGEST = 2**20
+_MAX_BYTES = 2**20
 """Bytes: what is read takes up to a thousand times as much memory."""
 
 
@@ -29,7 +29,7 @@ def check_program(path: str) -> int:
     Returns:
         The exit status: 0 if nothing needs work, 1 if something does.
     """
-    names = _Names(_parsed(path))
+    names = _ProgramNames(_parse_program(path))
     if not names.systems:
         raise ArgumentError(f"{path}: imports none of mxnet, dynet, paddle, parlai and dpmodule")
     found = sorted(set(names.problems()))
@@ -44,12 +44,12 @@ def check_program(path: str) -> int:
     return 1 if found else 0
 
 
-def _parsed(path: str) -> ast.Module:
+def _parse_program(path: str) -> ast.Module:
     if not os.path.isfile(path):
         raise ArgumentError(f"{path}: expected a file of Python, this is a device or a pipe")
     size = os.path.getsize(path)
-    if size > _LARGEST:
-        raise ArgumentError(f"{path}: {size:,} bytes, expected a program of at most {_LARGEST:,}")
+    if size > _MAX_BYTES:
+        raise ArgumentError(f"{path}: {size:,} bytes, expected a program of at most {_MAX_BYTES:,}")
     try:
         with tokenize.open(path) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what the program's strings look like is not the question
@@ -60,7 +60,7 @@ def _parsed(path: str) -> ast.Module:
         raise FileFormatError(f"{path}: this is no Python 3: {place}{why}") from None
 
 
-class _Names:
+class _ProgramNames:
     """What the names of a program stand for, and which of them need work."""
 
     def __init__(self, program: ast.Module) -> None:
@@ -68,13 +68,13 @@ class _Names:
         self._paths: dict[str, str] = {}
         self._imports = [node for node in self._nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
         for statement in self._imports:
-            self._paths.update(_bound(statement))
-        imported = [path for statement in self._imports for path, _ in _imported(statement)]
+            self._paths.update(_bound_names(statement))
+        imported = [path for statement in self._imports for path, _ in _imported_paths(statement)]
         self.systems = {system_of(path) for path in imported} - {""}
         for node in self._nodes:  # nd = mx.nd
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 path = self._path(node.value)
-                if path and find_place(path).path:
+                if path and find_target(path).path:
                     self._paths.setdefault(node.targets[0].id, path)
 
     def problems(self) -> Iterator[tuple[int, str]]:
@@ -86,8 +86,8 @@ class _Names:
             if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inside:
                 continue
             path, line = self._path(node), node.end_lineno or node.lineno
-            if path and (lacks := find_place(path).lacks):
-                yield line, f"{ast.unparse(node)}: {lacks}"
+            if path and (advice := find_target(path).advice):
+                yield line, f"{ast.unparse(node)}: {advice}"
             elif not path and isinstance(node, ast.Attribute) and node.attr in members:
                 yield line, f".{node.attr}: {members[node.attr]}"
             while path and isinstance(node, ast.Attribute):
@@ -105,7 +105,7 @@ class _Names:
         return ".".join([self._paths[node.id], *reversed(parts)])
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, ast.alias]]:
+def _imported_paths(node: ast.Import | ast.ImportFrom) -> list[tuple[str, ast.alias]]:
     """Return the dotted path of everything that a statement imports; relative ones are nobody's but the program's."""
     if isinstance(node, ast.Import):
         return [(each.name, each) for each in node.names]
@@ -114,10 +114,10 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, ast.alias]]:
     return [(node.module if each.name == "*" else f"{node.module}.{each.name}", each) for each in node.names]
 
 
-def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+def _bound_names(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     """Return the names that a statement makes, and the dotted paths they stand for."""
     found = {}
-    for path, each in _imported(node):
+    for path, each in _imported_paths(node):
         if each.name != "*" and system_of(path):
             is_top = isinstance(node, ast.Import) and each.asname is None
             name = each.name.partition(".")[0] if is_top else each.asname or each.name
@@ -127,22 +127,22 @@ def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
 
 def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """Yield what to do about an import: what to write, or why something of it is not here."""
-    for path, each in _imported(node):
+    for path, each in _imported_paths(node):
         if not system_of(path):
             continue
-        place = find_place(path)
+        place = find_target(path)
         if place.path is None:
             if not path.startswith(
                 ("mxnet.gluon", "dpmodule.gluon")
             ):  # may be imported; to use it is the error
-                yield f"{path}: {place.lacks}"
+                yield f"{path}: {place.advice}"
             elif path.startswith("mxnet."):
                 yield f"import of {path}: write dpmodule{path.removeprefix('mxnet')}"
         elif place.path != path:
-            yield f"import of {path}: write {_statement(node, each, place)}"
+            yield f"import of {path}: write {_new_import(node, each, place)}"
 
 
-def _statement(node: ast.Import | ast.ImportFrom, each: ast.alias, place: Place) -> str:
+def _new_import(node: ast.Import | ast.ImportFrom, each: ast.alias, place: NameTarget) -> str:
     """Return the import to write."""
     path = place.path or ""
     if isinstance(node, ast.ImportFrom):
@@ -156,7 +156,7 @@ def _statement(node: ast.Import | ast.ImportFrom, each: ast.alias, place: Place)
     return f"import {path}, and dpmodule for {top}"
 
 
-_OLD_OF = {
+_OLD_PACKAGES = {
     "dpmodule.autobatch": "dynet",
     "dpmodule.fluid": "paddle.fluid",
     "dpmodule.agents": "parlai.core",
@@ -164,23 +164,23 @@ _OLD_OF = {
 }
 """What a path of this package was called, the longest first."""
 
-_PARTS = {"_dynet": "dynet", "dynet_config": "dynet", "dynet_viz": "dynet"}
+_PACKAGE_OF = {"_dynet": "dynet", "dynet_config": "dynet", "dynet_viz": "dynet"}
 """Modules of a system that stand beside its package."""
 
 
 @dataclass(frozen=True)
-class Place:
+class NameTarget:
     """Where a name of an old program is found here."""
 
     path: str | None
     """The path here, with the package; None where there is nothing."""
-    lacks: str = ""
+    advice: str = ""
     """What to do instead; empty if there is nothing to do but to write the new path."""
     is_module: bool = False
 
 
 @cache
-def known() -> Mapping[str, Any]:
+def moving_table() -> Mapping[str, Any]:
     """Return what ``moving.json`` holds.
 
     "moved" has where modules went to, "absent" why a name was left out, "instead" what to use for one that is not here,
@@ -193,19 +193,19 @@ def known() -> Mapping[str, Any]:
 def system_of(path: str) -> str:
     """Return the system that a dotted path belongs to, "" if it is none of these."""
     top = path.partition(".")[0]
-    tops = {name.partition(".")[0] for name in (*known()["moved"], *known()["instead"])}
-    return _PARTS.get(top, top) if top in tops else ""
+    tops = {name.partition(".")[0] for name in (*moving_table()["moved"], *moving_table()["instead"])}
+    return _PACKAGE_OF.get(top, top) if top in tops else ""
 
 
 def members_of(systems: set[str]) -> dict[str, str]:
     """Return what to do about members of objects, by name, for programs of some systems."""
-    found = known()["members"]
+    found = moving_table()["members"]
     return {
         name: text for system in sorted(systems) if system in found for name, text in found[system].items()
     }
 
 
-def longest(path: str, among: Mapping[str, str]) -> str:
+def longest_prefix(path: str, among: Mapping[str, str]) -> str:
     """Return the longest beginning of a dotted path, by whole words, that is among some, "" if none is."""
     while path and path not in among:
         path = path.rpartition(".")[0]
@@ -214,33 +214,36 @@ def longest(path: str, among: Mapping[str, str]) -> str:
 
 def advice(path: str) -> str:
     """Say what to do about an old name that is not here: why it was left out, and what to use instead."""
-    why, instead = longest(path, known()["absent"]), longest(path, known()["instead"])
-    found = [f"left out: {known()['absent'][why]}"] if why else []
-    return "; ".join(found + ([known()["instead"][instead]] if instead else []))
+    why, instead = (
+        longest_prefix(path, moving_table()["absent"]),
+        longest_prefix(path, moving_table()["instead"]),
+    )
+    found = [f"left out: {moving_table()['absent'][why]}"] if why else []
+    return "; ".join(found + ([moving_table()["instead"][instead]] if instead else []))
 
 
 @cache
-def find_place(path: str) -> Place:
+def find_target(path: str) -> NameTarget:
     """Look up a dotted path of an old program, such as ``mxnet.nd.array``.
 
     Nothing but this package is imported. What stands behind a name that is neither a module nor a class is not looked
     at, since only a running program knows what it is.
     """
-    start = longest(path, known()["moved"])
+    start = longest_prefix(path, moving_table()["moved"])
     if not start:
-        return Place(None, advice(path))
-    new = known()["moved"][start]
+        return NameTarget(None, advice(path))
+    new = moving_table()["moved"][start]
     owner: Any = importlib.import_module(new)
     for name in path[len(start) :].split(".")[1:]:
         if not isinstance(owner, (ModuleType, type)):
             break
         found = _member(owner, name)
         if found is None:
-            return Place(None, _lacking(path, owner, name))
+            return NameTarget(None, _missing_advice(path, owner, name))
         owner, new = found[0], f"{new}.{name}"
     if hasattr(owner, "__left_out_path__"):  # may be named, as all of Gluon, but not used
-        return Place(None, advice(f"mxnet.{owner.__left_out_path__}"))
-    return Place(new, is_module=isinstance(owner, ModuleType))
+        return NameTarget(None, advice(f"mxnet.{owner.__left_out_path__}"))
+    return NameTarget(new, is_module=isinstance(owner, ModuleType))
 
 
 def _member(owner: Any, name: str) -> tuple[Any] | None:
@@ -257,16 +260,16 @@ def _member(owner: Any, name: str) -> tuple[Any] | None:
         return None
 
 
-def _lacking(path: str, owner: Any, name: str) -> str:
+def _missing_advice(path: str, owner: Any, name: str) -> str:
     """Say what to do about a name that its module or class here does not have."""
     parts = [owner.__name__] if isinstance(owner, ModuleType) else [owner.__module__, owner.__qualname__]
     here = ".".join(parts)
-    start = next((new for new in _OLD_OF if f"{here}.".startswith(f"{new}.")), "dpmodule")
-    old = f"{_OLD_OF[start]}{here[len(start) :]}.{name}"
+    start = next((new for new in _OLD_PACKAGES if f"{here}.".startswith(f"{new}.")), "dpmodule")
+    old = f"{_OLD_PACKAGES[start]}{here[len(start) :]}.{name}"
     if start != "dpmodule" and isinstance(
         owner, type
     ):  # classes are named by the package that they are taken from
-        old = f"{_OLD_OF[start]}.{owner.__qualname__}.{name}"
+        old = f"{_OLD_PACKAGES[start]}.{owner.__qualname__}.{name}"
     text = advice(old) or advice(path)
     if text:
         return text

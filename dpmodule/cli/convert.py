@@ -1,28 +1,30 @@
-"""``dpmodule convert``: a model of one kind becomes one of another, and both have to compute the same."""
+"""``dpmodule convert`` and ``im2rec``: a model becomes one of another kind, a folder of pictures a record file."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from .._devices.generators import host
 from ..base import ArgumentError
-from ..devices.generators import host
 from ..graph.node import printable
+from ..recordio.folder import Picture, Recoding, find_pictures, split_pictures, write_pictures
 from ..symbol import Symbol
-from .models import Model, ModelPlace, Shapes, exported, find, read, wanted, write
+from .models import Model, ModelLocation, Shapes, exported, find, read, wanted, write
 from .shapes import find_shapes, given_shapes, random_batch
 
 _TOLERANCE = 1e-4
 
 
-def run(args: argparse.Namespace) -> int:
+def convert(args: argparse.Namespace) -> int:
     """Convert a model, and compare what both compute."""
     place = find(args.input, args.epoch)
     asked = {name: shape for name, shape in args.shape if name is not None}
@@ -38,13 +40,13 @@ def run(args: argparse.Namespace) -> int:
         raise ArgumentError(f"--opset {args.opset} goes with ONNX; the output is to be {target.kind}")
     shapes = _shapes(model, args)
     print(
-        f"read: {args.input} ({place.kind}), {len(model.net.graph.nodes)} nodes, {_count(model):,} parameters"
+        f"read: {args.input} ({place.kind}), {len(model.net.graph.nodes)} nodes, {_num_parameters(model):,} parameters"
     )
     for name in model.inputs:
         print(f"input: {printable(name)} {shapes[name]}")
     files = write(model, target, shapes, args.opset)
     print(f"written: {', '.join(files)} ({target.kind})")
-    return _compare_models(model, target, shapes, args.tolerance)
+    return _compare_outputs(model, target, shapes, args.tolerance)
 
 
 def _shapes(model: Model, args: argparse.Namespace) -> Shapes:
@@ -53,34 +55,34 @@ def _shapes(model: Model, args: argparse.Namespace) -> Shapes:
     return find_shapes(model.net, given, model.values)
 
 
-def _count(model: Model) -> int:
+def _num_parameters(model: Model) -> int:
     return sum(array.size for array in model.values.values())
 
 
-def _compare_models(model: Model, target: ModelPlace, shapes: Shapes, tolerance: float) -> int:
+def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolerance: float) -> int:
     """Read what was written, run both on the same data, and print how far they are apart."""
     known = {name: shapes[name] for name in model.inputs}
-    again = replace(model, place=target) if runs_by_itself(target) else read(target, shapes=known)
-    known |= {name: shapes[name] for name in model.label_names if name in again.net.list_arguments()}
-    feed = draw(model.net, shapes, model.inputs)
+    converted = replace(model, place=target) if has_own_runtime(target) else read(target, shapes=known)
+    known |= {name: shapes[name] for name in model.label_names if name in converted.net.list_arguments()}
+    feed = random_inputs(model.net, shapes, model.inputs)
     first, expected = run_model(model, shapes, feed)
-    second, outputs = run_model(again, find_shapes(again.net, known, again.values), feed)
+    second, outputs = run_model(converted, find_shapes(converted.net, known, converted.values), feed)
     if target.kind in ("onnx", "pt2"):  # they cannot have outputs that are computed from labels
         kept = model.predictions.list_outputs()
         expected = [array for name, array in zip(model.net.list_outputs(), expected) if name in kept]
     found = compare(expected, outputs)
-    is_close = found.fits(tolerance)
+    is_within = found.is_within(tolerance)
     print(
         f"largest difference: {found.largest:.3g} among {found.numbers:,} numbers up to {found.scale:.3g} "
-        f"({first} against {second}), {'within' if is_close else 'beyond'} the tolerance {tolerance:g}"
+        f"({first} against {second}), {'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
     )
-    return 0 if is_close else 1
+    return 0 if is_within else 1
 
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 Outputs = list[np.ndarray[Any, Any]]
 
-_INDEXED = {"Embedding": (0, 1), "take": (1, 0), "one_hot": (0, None)}
+_LOOKUPS = {"Embedding": (0, 1), "take": (1, 0), "one_hot": (0, None)}
 """Operators that look something up: which input has the numbers, and which one has as many rows as they may count."""
 
 _ONNX_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
@@ -95,12 +97,12 @@ class Difference(NamedTuple):
     """The largest number among the outputs, at least 1."""
     numbers: int
 
-    def fits(self, tolerance: float) -> bool:
+    def is_within(self, tolerance: float) -> bool:
         """Say whether the outputs agree to a tolerance, relative to the largest number where that is above 1."""
         return self.largest <= tolerance * self.scale
 
 
-def draw(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: list[str]) -> Arrays:
+def random_inputs(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: list[str]) -> Arrays:
     """Return random values of inputs: from -1 to 1, and small whole numbers for those that look something up.
 
     Args:
@@ -109,7 +111,7 @@ def draw(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: list[str]) -
     random = host()
     rows: dict[str, int] = {}
     for node in net.graph.nodes:
-        numbers, table = _INDEXED.get("" if node.op is None else node.op.name, (None, None))
+        numbers, table = _LOOKUPS.get("" if node.op is None else node.op.name, (None, None))
         if numbers is not None and node.inputs[numbers][0].name in names:
             count = 2 if table is None else shapes[node.inputs[table][0].name][0]
             name = node.inputs[numbers][0].name
@@ -122,7 +124,7 @@ def draw(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: list[str]) -
     }
 
 
-def runs_by_itself(place: ModelPlace) -> bool:
+def has_own_runtime(place: ModelLocation) -> bool:
     """Say whether what runs a file here is another library, which needs nothing but the file."""
     return place.kind == "pt2" or (place.kind == "onnx" and _onnx_runtime() is not None)
 
@@ -142,7 +144,7 @@ def run_model(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays)
     """
     if model.place.kind == "pt2":
         return "torch", _run_exported(model, feed)
-    if runs_by_itself(model.place):
+    if has_own_runtime(model.place):
         return "ONNX Runtime", _run_onnx(model.place.path, feed)
     missing = ", as onnxruntime is not installed" if model.place.kind == "onnx" else ""
     return f"dpmodule{missing}", _run_here(model, shapes, feed)
@@ -189,7 +191,75 @@ def compare(one: Outputs, other: Outputs) -> Difference:
         left, right = a.astype("float64"), b.astype("float64")
         same = (left == right) | (np.isnan(left) & np.isnan(right))
         with np.errstate(invalid="ignore"):
-            apart = np.where(same, 0.0, np.abs(left - right))
-        largest = max(largest, float(np.where(np.isnan(apart), np.inf, apart).max(initial=0)))
+            distance = np.where(same, 0.0, np.abs(left - right))
+        largest = max(largest, float(np.where(np.isnan(distance), np.inf, distance).max(initial=0)))
         scale = max(scale, float(np.abs(left[np.isfinite(left)]).max(initial=0)))
     return Difference(largest, scale, sum(each.size for each in one))
+
+
+# im2rec
+
+_MAX_PRINTED = 10
+"""So many classes, and pictures that cannot be used, are printed by name."""
+
+
+def im2rec(args: argparse.Namespace) -> int:
+    """Pack a folder of pictures; return 1 if some cannot be read."""
+    prefixes = _output_prefixes(args)
+    if not args.overwrite:
+        _check_absent(prefixes)
+    classes, pictures = find_pictures(args.folder)
+    _print_classes(classes, pictures)
+    both = split_pictures(pictures, args.train_ratio, args.seed if args.shuffle else None)
+    chosen = dict(zip(prefixes, both))
+    for prefix, rows in chosen.items():
+        if not rows:
+            raise ArgumentError(
+                f"--train-ratio {args.train_ratio:g} leaves no picture for {prefix}.rec; expected a smaller share"
+            )
+    os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
+    unusable = write_pictures(args.folder, chosen, Recoding(args.resize, args.quality), args.threads)
+    for prefix, rows in chosen.items():
+        count = sum(row.path not in unusable for row in rows)
+        print(
+            f"written: {prefix}.rec ({os.path.getsize(f'{prefix}.rec'):,} bytes, {count} pictures), .idx and .lst"
+        )
+    _print_unusable(list(unusable.values()))
+    return 1 if unusable else 0
+
+
+def _output_prefixes(args: argparse.Namespace) -> list[str]:
+    """Return the prefixes to write."""
+    if not os.path.basename(args.out):
+        raise ArgumentError(
+            f"OUT is {args.out!r}, a folder; expected a path without ending, such as data/pictures"
+        )
+    return [args.out] if args.train_ratio == 1 else [f"{args.out}_train", f"{args.out}_val"]
+
+
+def _check_absent(prefixes: Sequence[str]) -> None:
+    there = [
+        path
+        for prefix in prefixes
+        for path in (f"{prefix}.rec", f"{prefix}.idx", f"{prefix}.lst")
+        if os.path.exists(path)
+    ]
+    if there:
+        raise ArgumentError(f"{there[0]} is there already; take another OUT, or --overwrite")
+
+
+def _print_classes(classes: Sequence[str], pictures: Sequence[Picture]) -> None:
+    counts = [0] * len(classes)
+    for picture in pictures:
+        counts[picture.label] += 1
+    for label, kind in enumerate(classes[:_MAX_PRINTED]):
+        print(f"class {label}: {kind}, {counts[label]} pictures")
+    if len(classes) > _MAX_PRINTED:
+        print(f"... {len(classes)} classes, {len(pictures)} pictures")
+
+
+def _print_unusable(reasons: Sequence[str]) -> None:
+    for reason in reasons[:_MAX_PRINTED]:
+        print(f"left out: {reason}", file=sys.stderr)
+    if len(reasons) > _MAX_PRINTED:
+        print(f"... {len(reasons)} pictures are left out", file=sys.stderr)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .._files import likely_kind, refuse_device, regular_file
 from ..base import ArgumentError, FileFormatError, MXNetError, OutOfMemoryError, ShapeError
-from ..files import likely_kind, refuse_device, regular_file
 from ..io.parsing import ParsedRows, read_libsvm
 
 Array = np.ndarray[Any, Any]
@@ -23,19 +23,21 @@ Array = np.ndarray[Any, Any]
 FORMATS = ("csv", "npz", "libsvm")
 _ENDINGS = {".npz": "npz", ".libsvm": "libsvm", ".svmlight": "libsvm", ".svm": "libsvm"}
 
-_HELD = {
+_VALIDATION_WORDS = {
     **dict.fromkeys(("train", "training", "false"), "0"),
     **dict.fromkeys(("validation", "valid", "val", "test", "true"), "1"),
 }
 """Words of a validation column, and the numbers that they stand for."""
 
-_CLASSES = (
+_EXPECTED_LABEL = (
     "a class number, 0, 1, 2, ..., as this column holds labels (--label-column names another, or 'none')"
 )
-_MARKS = "1 or 'validation' for samples kept apart and 0 or 'train' for the others (--validation-column)"
+_EXPECTED_MARK = (
+    "1 or 'validation' for samples kept apart and 0 or 'train' for the others (--validation-column)"
+)
 
 _SPLIT_SEED = 0  # fixed, so that `fit` and `predict` mean the same samples by "validation"
-SHARE = 0.2
+VALIDATION_SHARE = 0.2
 """Share of the samples that is kept for validation unless ``--validation`` gives another."""
 
 
@@ -47,7 +49,7 @@ class Samples:
     y: Array | None
     name: str = "the samples"
     """What messages call them: the file."""
-    held: Array | None = None
+    validation: Array | None = None
     """Whether a sample is for validation, (N,); None if the file does not tell."""
     columns: tuple[str, ...] = ()
     """Names of the columns, where the file has them."""
@@ -61,26 +63,26 @@ def read(args: argparse.Namespace, width: int | None = None) -> Samples:
     """
     if args.data is None:
         return _digits(args)
-    return _files(args, [args.data], width)[0]
+    return _read_files(args, [args.data], width)[0]
 
 
-def read_both(args: argparse.Namespace, width: int | None = None) -> list[Samples]:
+def read_train_and_validation(args: argparse.Namespace, width: int | None = None) -> list[Samples]:
     """Return the samples for training and, if there are some, those for validation."""
     if args.validation_data is not None:
-        return _read_two(args, width)
-    samples = _labelled(read(args, width))
-    training, validation = part(args, samples)
+        return _read_two_files(args, width)
+    samples = _with_labels(read(args, width))
+    training, validation = split_samples(args, samples)
     if not len(training.x):
-        raise ArgumentError(_nothing_left(args, samples, "training"))
-    if samples.held is not None and not len(validation.x):
-        raise ArgumentError(_nothing_left(args, samples, "validation"))
+        raise ArgumentError(_empty_split_error(args, samples, "training"))
+    if samples.validation is not None and not len(validation.x):
+        raise ArgumentError(_empty_split_error(args, samples, "validation"))
     return [training, validation] if len(validation.x) else [training]
 
 
-def _read_two(args: argparse.Namespace, width: int | None) -> list[Samples]:
+def _read_two_files(args: argparse.Namespace, width: int | None) -> list[Samples]:
     if args.data is None:
         raise ArgumentError("--validation-data needs --data, the samples to train on")
-    training, validation = map(_labelled, _files(args, [args.data, args.validation_data], width))
+    training, validation = map(_with_labels, _read_files(args, [args.data, args.validation_data], width))
     if training.columns and validation.columns and training.columns != validation.columns:
         raise ArgumentError(
             f"--validation-data {validation.name} has the columns {', '.join(validation.columns)}, "
@@ -94,18 +96,18 @@ def _read_two(args: argparse.Namespace, width: int | None) -> list[Samples]:
     return [training, validation]
 
 
-def part(args: argparse.Namespace, samples: Samples) -> tuple[Samples, Samples]:
+def split_samples(args: argparse.Namespace, samples: Samples) -> tuple[Samples, Samples]:
     """Return (training, validation) samples: as a column marks them, or by a share of all."""
-    if samples.held is not None:
-        return _pick(samples, ~samples.held), _pick(samples, samples.held)
-    return split(samples, SHARE if args.validation is None else args.validation)
+    if samples.validation is not None:
+        return _select(samples, ~samples.validation), _select(samples, samples.validation)
+    return split(samples, VALIDATION_SHARE if args.validation is None else args.validation)
 
 
 def split(samples: Samples, share: float) -> tuple[Samples, Samples]:
     """Return (training, validation) samples; which are which depends on their number and `share` only."""
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(samples.x))
     cut = round(len(order) * share)
-    return _pick(samples, order[cut:]), _pick(samples, order[:cut])
+    return _select(samples, order[cut:]), _select(samples, order[:cut])
 
 
 def num_classes(parts: Sequence[Samples], given: int | None) -> int:
@@ -114,7 +116,7 @@ def num_classes(parts: Sequence[Samples], given: int | None) -> int:
     Args:
         given: the number that the user gave, or None.
     """
-    found = np.unique(np.concatenate([_labelled(each).y for each in parts]))
+    found = np.unique(np.concatenate([_with_labels(each).y for each in parts]))
     name, last = " and ".join(dict.fromkeys(each.name for each in parts)), int(found[-1])
     if given is not None and last >= given:
         raise ArgumentError(
@@ -129,7 +131,7 @@ def num_classes(parts: Sequence[Samples], given: int | None) -> int:
     return last + 1 if given is None else given
 
 
-def _files(args: argparse.Namespace, paths: Sequence[str], width: int | None) -> list[Samples]:
+def _read_files(args: argparse.Namespace, paths: Sequence[str], width: int | None) -> list[Samples]:
     """Read files; those in LibSVM's format together, as their columns are counted alike."""
     kinds = [format_of(path) if args.format == "auto" else args.format for path in paths]
     sparse = [path for path, kind in zip(paths, kinds) if kind == "libsvm"]
@@ -137,14 +139,14 @@ def _files(args: argparse.Namespace, paths: Sequence[str], width: int | None) ->
         raise ArgumentError(
             f"--index-base {args.index_base} is for LibSVM files; {paths[0]} is none (see --format)"
         )
-    dense = iter(_sparse(args, sparse, width) if sparse else ())
+    dense = iter(_read_sparse_files(args, sparse, width) if sparse else ())
     return [
-        _checked(args, next(dense) if kind == "libsvm" else _table(args, path, kind))
+        _prepare(args, next(dense) if kind == "libsvm" else _read_table(args, path, kind))
         for path, kind in zip(paths, kinds)
     ]
 
 
-def _table(args: argparse.Namespace, path: str, kind: str) -> Samples:
+def _read_table(args: argparse.Namespace, path: str, kind: str) -> Samples:
     if kind == "csv":
         return read_csv(path, args.label_column, args.validation_column)
     if args.label_column is not None:
@@ -152,7 +154,7 @@ def _table(args: argparse.Namespace, path: str, kind: str) -> Samples:
     return read_npz(path, args.validation_column)
 
 
-def _sparse(args: argparse.Namespace, paths: Sequence[str], width: int | None) -> list[Samples]:
+def _read_sparse_files(args: argparse.Namespace, paths: Sequence[str], width: int | None) -> list[Samples]:
     if args.label_column is not None or args.validation_column is not None:
         raise ArgumentError(
             f"--label-column and --validation-column are for tables; {paths[0]} is a LibSVM file, "
@@ -182,25 +184,25 @@ def _digits(args: argparse.Namespace) -> Samples:
             "pip install 'dpmodule[demo]', or give --data"
         ) from None
     digits = load_digits()
-    return _checked(args, Samples(digits.images[:, None], digits.target, "the digits"), 1 / 16)
+    return _prepare(args, Samples(digits.images[:, None], digits.target, "the digits"), 1 / 16)
 
 
-def _checked(args: argparse.Namespace, read: Samples, usual_scale: float = 1.0) -> Samples:
+def _prepare(args: argparse.Namespace, read: Samples, usual_scale: float = 1.0) -> Samples:
     """Return samples that were read, scaled and in the shape that the options ask for."""
     if not len(read.x):
         raise FileFormatError(f"{read.name}: there is no sample in it")
-    x = _scaled(read.x, usual_scale if args.scale is None else args.scale)
+    x = _scale(read.x, usual_scale if args.scale is None else args.scale)
     if args.shape is not None:
-        x = _reshaped(x, args.shape, read.name)
-    return replace(read, x=x, y=None if read.y is None else _classes(read.y, len(x), read.name))
+        x = _reshape(x, args.shape, read.name)
+    return replace(read, x=x, y=None if read.y is None else _class_numbers(read.y, len(x), read.name))
 
 
-def _scaled(x: Array, scale: float) -> Array:
+def _scale(x: Array, scale: float) -> Array:
     with np.errstate(over="ignore"):  # what becomes infinite is told when the network meets it
         return x.astype(np.float32) * np.float32(scale)
 
 
-def _labelled(samples: Samples) -> Samples:
+def _with_labels(samples: Samples) -> Samples:
     if samples.y is None:
         raise ArgumentError(
             f"{samples.name} has no labels; give an .npz with x and y, a LibSVM file, or a CSV with --label-column"
@@ -208,8 +210,10 @@ def _labelled(samples: Samples) -> Samples:
     return samples
 
 
-def _pick(samples: Samples, rows: Array) -> Samples:
-    return replace(samples, x=samples.x[rows], y=None if samples.y is None else samples.y[rows], held=None)
+def _select(samples: Samples, rows: Array) -> Samples:
+    return replace(
+        samples, x=samples.x[rows], y=None if samples.y is None else samples.y[rows], validation=None
+    )
 
 
 def _size(samples: Samples) -> str:
@@ -217,15 +221,15 @@ def _size(samples: Samples) -> str:
     return f"{shape[0]} values" if len(shape) == 1 else f"the shape {shape}"
 
 
-def _nothing_left(args: argparse.Namespace, samples: Samples, what: str) -> str:
-    if samples.held is not None:
+def _empty_split_error(args: argparse.Namespace, samples: Samples, what: str) -> str:
+    if samples.validation is not None:
         marked = "every sample" if what == "training" else "no sample"
-        return f"--validation-column {args.validation_column} marks {marked} of {samples.name}: none is left for {what}"
-    share = SHARE if args.validation is None else args.validation
+        return f"--validation-column {args.validation_column} marks {marked} of {samples.name}; none is left for {what}"
+    share = VALIDATION_SHARE if args.validation is None else args.validation
     return f"--validation {share:g} of {len(samples.x)} samples leaves none for training; expected a smaller share"
 
 
-def _reshaped(x: Array, sample: tuple[int, ...], path: str) -> Array:
+def _reshape(x: Array, sample: tuple[int, ...], path: str) -> Array:
     size = math.prod(sample)
     if x[0].size != size:
         raise ShapeError(
@@ -234,7 +238,7 @@ def _reshaped(x: Array, sample: tuple[int, ...], path: str) -> Array:
     return x.reshape(len(x), *sample)
 
 
-def _classes(y: Array, count: int, path: str) -> Array:
+def _class_numbers(y: Array, count: int, path: str) -> Array:
     if y.shape != (count,):
         raise ShapeError(f"{path}: y has shape {y.shape}, expected ({count},): one class number per sample")
     wrong = y[~((y >= 0) & (y == np.floor(y)) & np.isfinite(y))] if y.dtype.kind in "iufb" else y[:1]
@@ -254,7 +258,7 @@ def format_of(path: str) -> str:
     return _ENDINGS.get(os.path.splitext(path)[1].lower(), "csv")
 
 
-def read_npz(path: str, held: str | None) -> Samples:
+def read_npz(path: str, validation: str | None) -> Samples:
     """Read the arrays x and, if there is one, y.
 
     Args:
@@ -264,14 +268,16 @@ def read_npz(path: str, held: str | None) -> Samples:
         with open(path, "rb", opener=regular_file) as raw, np.load(raw, allow_pickle=False) as file:
             if "x" not in file:
                 raise FileFormatError(f"{path}: holds {', '.join(file) or 'nothing'}; expected x and y")
-            if held is not None and held not in file:
-                raise ArgumentError(f"--validation-column is {held!r}; {path} holds {', '.join(file)}")
+            if validation is not None and validation not in file:
+                raise ArgumentError(f"--validation-column is {validation!r}; {path} holds {', '.join(file)}")
             x = file["x"]
             if not x.ndim or x.dtype.kind not in "iufb":
                 raise FileFormatError(
                     f"{path}: x is {x.dtype} of shape {x.shape}; expected numbers for each sample"
                 )
-            marks = None if held is None else _marks(path, held, file[held], len(x))
+            marks = (
+                None if validation is None else _validation_mask(path, validation, file[validation], len(x))
+            )
             return Samples(x[:, None] if x.ndim == 1 else x, file.get("y"), path, marks)
     except MemoryError as error:
         raise OutOfMemoryError.of(f"the arrays of {path}", error) from error
@@ -290,30 +296,38 @@ def read_npz(path: str, held: str | None) -> Samples:
         raise FileFormatError(f"{path}: not a readable .npz file ({meaning})") from error
 
 
-def read_csv(path: str, label: str | None, held: str | None) -> Samples:
+def read_csv(path: str, label: str | None, validation: str | None) -> Samples:
     """Read a table of numbers, with or without a line of names above.
 
     Args:
-        label: name or number of the column of labels, "none" if there is none; None = the last one that is not `held`.
-        held: name or number of the column that marks rows for validation, or None.
+        label: name or number of the label column, "none" if there is none; None: the last one other than `validation`.
+        validation: name or number of the column that marks rows for validation; None: there is none.
     """
-    rows = _lines(path)
-    words = _HELD if held is not None else {}
+    rows = _read_lines(path)
+    words = _VALIDATION_WORDS if validation is not None else {}
     named = bool(rows) and not all(_is_number(words.get(cell.strip().lower(), cell)) for cell in rows[0][1])
     header = [name.strip() for name in rows.pop(0)[1]] if named else []
     if not rows:
         raise FileFormatError(f"{path}: there is no sample in it")
     width = len(header or rows[0][1])
-    marked = None if held is None else _column(path, "--validation-column", held, header, width)
-    labels = _label_column(path, label, header, width, marked)
-    table = _numbers(path, rows, header, width, {labels: _CLASSES, marked: _MARKS})
-    marks = None if marked is None or held is None else _marks(path, held, table[:, marked], len(table))
-    kept = [i for i in range(width) if i not in (labels, marked)]
+    validation_column = (
+        None if validation is None else _find_column(path, "--validation-column", validation, header, width)
+    )
+    labels = _find_label_column(path, label, header, width, validation_column)
+    table = _parse_numbers(
+        path, rows, header, width, {labels: _EXPECTED_LABEL, validation_column: _EXPECTED_MARK}
+    )
+    marks = (
+        None
+        if validation_column is None or validation is None
+        else _validation_mask(path, validation, table[:, validation_column], len(table))
+    )
+    kept = [i for i in range(width) if i not in (labels, validation_column)]
     names = tuple(header[i] for i in kept) if header else ()
     return Samples(table[:, kept], None if labels is None else table[:, labels], path, marks, names)
 
 
-def _lines(path: str) -> list[tuple[int, list[str]]]:
+def _read_lines(path: str) -> list[tuple[int, list[str]]]:
     """Return number and cells of every line that is not empty."""
     rows = []
     refuse_device(path)
@@ -336,7 +350,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _numbers(
+def _parse_numbers(
     path: str,
     rows: Sequence[tuple[int, list[str]]],
     header: Sequence[str],
@@ -344,15 +358,19 @@ def _numbers(
     meanings: Mapping[int | None, str],
 ) -> Array:
     """Return all cells as numbers."""
-    marked = next((column for column, meaning in meanings.items() if meaning == _MARKS), None)
+    validation_column = next(
+        (column for column, meaning in meanings.items() if meaning == _EXPECTED_MARK), None
+    )
     table = np.empty((len(rows), width))
     for number, (line, row) in enumerate(rows):
         if len(row) != width:
             raise FileFormatError(
                 f"{path}: line {line} has {len(row)} columns, expected {width} as in the first"
             )
-        if marked is not None:
-            row[marked] = _HELD.get(row[marked].strip().lower(), row[marked])
+        if validation_column is not None:
+            row[validation_column] = _VALIDATION_WORDS.get(
+                row[validation_column].strip().lower(), row[validation_column]
+            )
         try:
             table[number] = row
         except ValueError:
@@ -365,20 +383,20 @@ def _numbers(
     return table
 
 
-def _label_column(
-    path: str, label: str | None, header: Sequence[str], width: int, marked: int | None
+def _find_label_column(
+    path: str, label: str | None, header: Sequence[str], width: int, validation_column: int | None
 ) -> int | None:
     if label == "none":
         return None
     if label is None:
-        return max((i for i in range(width) if i != marked), default=None)
-    found = _column(path, "--label-column", label, header, width)
-    if found == marked:
+        return max((i for i in range(width) if i != validation_column), default=None)
+    found = _find_column(path, "--label-column", label, header, width)
+    if found == validation_column:
         raise ArgumentError(f"--label-column {label} and --validation-column are the same column of {path}")
     return found
 
 
-def _column(path: str, option: str, asked: str, header: Sequence[str], width: int) -> int:
+def _find_column(path: str, option: str, asked: str, header: Sequence[str], width: int) -> int:
     if asked in header:
         return header.index(asked)
     if asked.lstrip("-").isdecimal() and len(asked) < 10 and -width <= int(asked) < width:
@@ -387,7 +405,7 @@ def _column(path: str, option: str, asked: str, header: Sequence[str], width: in
     raise ArgumentError(f"{option} is {asked!r}; {path} has {names}")
 
 
-def _marks(path: str, column: str, values: Array, count: int) -> Array:
+def _validation_mask(path: str, column: str, values: Array, count: int) -> Array:
     """Return which samples a column marks for validation."""
     if values.shape != (count,) or values.dtype.kind not in "iufb":
         raise ArgumentError(
@@ -396,7 +414,9 @@ def _marks(path: str, column: str, values: Array, count: int) -> Array:
         )
     wrong = values[(values != 0) & (values != 1)]
     if len(wrong):
-        raise ArgumentError(f"--validation-column {column} of {path} holds {wrong[0]}, expected {_MARKS}")
+        raise ArgumentError(
+            f"--validation-column {column} of {path} holds {wrong[0]}, expected {_EXPECTED_MARK}"
+        )
     return values.astype(bool)
 
 

@@ -14,16 +14,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .. import checkpoint, context, environment, native, symbol
+from .. import checkpoint, context, native, symbol
+from .._core import environment
+from .._files import regular_file
 from ..base import ArgumentError, FileError, MXNetError, dtype_name
 from ..executor import passes
-from ..files import regular_file
 from ..graph.node import printable
 from ..module import Module
 from ..ndarray import NDArray, safetensors
-from . import networks, saved
+from . import networks, saved_files
 from .check_program import check_program
-from .models import Model, ModelPlace, Shapes, find, is_pretrained, read
+from .models import Model, ModelLocation, Shapes, find, is_pretrained, read
 from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 
@@ -33,7 +34,7 @@ def check(args: argparse.Namespace) -> int:
         return _check_program(args)
     if args.net is not None and os.path.isdir(args.net) and not is_pretrained(args.net):
         return check_folder(args.net, args.shape)
-    found = saved.find(args)
+    found = saved_files.find_network(args)
     net, values = found.net, found.values
     counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)
     print(f"{found.title}: {len(net.graph.nodes)} nodes")
@@ -44,12 +45,12 @@ def check(args: argparse.Namespace) -> int:
     shapes = find_shapes(net, given, values)
     names = net.list_arguments() + net.list_auxiliary_states()
     inputs = [name for name in net.list_arguments() if name in input_names(net, values)]
-    print("\n".join(input_lines(net, inputs, shapes, given, values, found.comes_along)))
+    print("\n".join(input_lines(net, inputs, shapes, given, values, found.is_built_in)))
     if found.params_file is not None:
         _compare_names(names, inputs, values)
     bound = random_batch(net, shapes, values)
     for name, output in zip(net.list_outputs(), bound.forward(is_train=False)):
-        print(f"output: {printable(name)} {_statistics(output)}")
+        print(f"output: {printable(name)} {_describe_output(output)}")
     return 0
 
 
@@ -71,7 +72,7 @@ def _compare_names(names: list[str], inputs: list[str], values: Mapping[str, NDA
             print(f"parameters {what}: {printable(', '.join(which))}")
 
 
-def _statistics(output: NDArray) -> str:
+def _describe_output(output: NDArray) -> str:
     values = output.asnumpy().astype("f8")
     bad = int(np.sum(~np.isfinite(values)))
     text = f"{output.shape} {dtype_name(output.dtype)}"
@@ -82,13 +83,13 @@ def _statistics(output: NDArray) -> str:
     return text + (f" ({bad} not finite)" if bad else "")
 
 
-_PROGRAMS = (".onnx", ".pt2")
-_STATES = (".pt", ".pth")
+_EXPORTED = (".onnx", ".pt2")
+_STATE_DICTS = (".pt", ".pth")
 _GRAPH = re.compile(rb'\s*\{\s*"nodes"\s*:\s*\[')  # every MXNet writes the nodes first
-_LONGEST = 300
+_MAX_ERROR = 300
 
 
-def check_folder(folder: str, asked: list[tuple[str | None, tuple[int, ...]]]) -> int:
+def check_folder(folder: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> int:
     """Load every model in a folder and those below, run a random batch, and print a line for each.
 
     Args:
@@ -98,14 +99,14 @@ def check_folder(folder: str, asked: list[tuple[str | None, tuple[int, ...]]]) -
         The exit status: 1 if there is one that cannot be used.
     """
     failed = total = 0
-    for path in _paths(folder):
+    for path in _model_paths(folder):
         total += 1
         try:
-            line = f"ok    {path}: {_tried(path, asked)}"
+            line = f"ok    {path}: {_try_model(path, requested_shapes)}"
         except (MXNetError, OSError, RuntimeError, MemoryError) as error:
             failed += 1
             text = " ".join(str(error).removeprefix(f"{path}: ").split()) or type(error).__name__
-            line = f"error {path}: {text if len(text) <= _LONGEST else text[:_LONGEST] + ' ...'}"
+            line = f"error {path}: {text if len(text) <= _MAX_ERROR else text[:_MAX_ERROR] + ' ...'}"
         print(printable(line), flush=True)
     if not total:
         raise ArgumentError(f"{folder}: there is no model in this folder, nor in those below")
@@ -113,7 +114,7 @@ def check_folder(folder: str, asked: list[tuple[str | None, tuple[int, ...]]]) -
     return 1 if failed else 0
 
 
-def _paths(folder: str) -> Iterator[str]:
+def _model_paths(folder: str) -> Iterator[str]:
     """Yield what looks like a model, in the order of names: files, folders of `save_pretrained`, prefixes."""
     for place, folders, files in os.walk(folder):
         folders.sort()
@@ -132,7 +133,7 @@ def _is_model(folder: str, name: str, graphs: set[str]) -> bool:
         return name.endswith("-symbol.json") or _is_graph(path)
     if ending == ".safetensors":
         return _has_graph(path)
-    return ending in _PROGRAMS or (ending in _STATES and stem in graphs)
+    return ending in _EXPORTED or (ending in _STATE_DICTS and stem in graphs)
 
 
 def _is_graph(path: str) -> bool:
@@ -152,11 +153,11 @@ def _has_graph(path: str) -> bool:
         return True
 
 
-def _tried(path: str, asked: list[tuple[str | None, tuple[int, ...]]]) -> str:
+def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> str:
     """Run a model; return what is to be said about it."""
     place = find(path)
     model = _without_params(place) if place.is_graph else read(place)
-    fitting = [each for each in asked if each[0] is None or each[0] in model.net.list_arguments()]
+    fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
     given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, model.values, 1)}
     shapes = find_shapes(model.net, given, model.values)
     outputs = random_batch(model.net, shapes, model.values).forward(is_train=False)
@@ -166,32 +167,32 @@ def _tried(path: str, asked: list[tuple[str | None, tuple[int, ...]]]) -> str:
     results = ", ".join(f"{name} {each.shape}" for name, each in zip(model.net.list_outputs(), outputs))
     count = sum(array.size for array in model.values.values())
     epoch = f" epoch {place.epoch}" if place.is_prefix else ""
-    told = f"{count:,} parameters" if model.values else "no parameters, random ones"
+    parameters = f"{count:,} parameters" if model.values else "no parameters, random ones"
     finite = f" ({bad} numbers not finite)" if bad else ""
-    return f"{place.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {told}; {inputs} -> {results}{finite}"
+    return f"{place.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {parameters}; {inputs} -> {results}{finite}"
 
 
-def _without_params(place: ModelPlace) -> Model:
+def _without_params(place: ModelLocation) -> Model:
     return Model(place, symbol.load(place.path), {}, {})
 
 
-_QUIET = "6"
+_QUIET_LEVEL = "6"
 """Level of torch's profiler at which it does not tell that it starts and stops."""
 
 
 def explain(args: argparse.Namespace) -> int:
     """Print a network's plan."""
-    found = saved.find(args)
+    found = saved_files.find_network(args)
     net, values = found.net, found.values
     given = given_shapes(net, args.shape, values, 1)
     shapes = find_shapes(net, given, values, guess=bool(values))
     inputs = input_names(net, values) | set(given)
     parameters = [name for name in net.list_arguments() if name not in inputs]
     shown = [name for name in net.list_arguments() if name in inputs]
-    print("\n".join(input_lines(net, shown, shapes, given, values, found.comes_along)))
+    print("\n".join(input_lines(net, shown, shapes, given, values, found.is_built_in)))
     wanted = {name: "write" if args.train and name in parameters else "null" for name in net.list_arguments()}
     if args.measure_memory:
-        os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET)
+        os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET_LEVEL)
     with passes.disabled(*args.disable):
         bound = random_batch(net, shapes, values, wanted, args.context)
         if args.times:
@@ -203,7 +204,7 @@ def explain(args: argparse.Namespace) -> int:
 
 def summary(args: argparse.Namespace) -> int:
     """Print a network's layers."""
-    found = saved.find(args, default="lenet")
+    found = saved_files.find_network(args, default="lenet")
     net, values = found.net, found.values
     given = given_shapes(net, args.shape, values, args.batch_size)
     shapes = find_shapes(net, given, values, args.batch_size, guess=bool(values))
@@ -212,7 +213,7 @@ def summary(args: argparse.Namespace) -> int:
     module = Module(net, data_names=data, label_names=labels)
     module.bind([(name, shapes[name]) for name in data])
     print(found.title)
-    print("\n".join(input_lines(net, data, shapes, given, values, found.comes_along)))
+    print("\n".join(input_lines(net, data, shapes, given, values, found.is_built_in)))
     print(module.summary())
     return 0
 
@@ -228,7 +229,7 @@ def info(args: argparse.Namespace) -> int:
         "CPU": f"{os.cpu_count()} logical cores, {torch.get_num_threads()} torch threads",
         "GPU": _gpus(),
     }
-    if variables := environment.given():
+    if variables := environment.set_variables():
         lines["variables"] = ", ".join(f"{name}={value}" for name, value in variables.items())
     for name, value in lines.items():
         print(f"{name:10} {value}")

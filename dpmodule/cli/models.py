@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import checkpoint, interop, ndarray, symbol
+from .._files import finish_commit, likely_kind, regular_file, write_atomically
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
-from ..files import likely_kind, regular_file, settle, write_atomically
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC
@@ -48,7 +48,7 @@ _ENDINGS = {
 }
 
 
-class ModelPlace(NamedTuple):
+class ModelLocation(NamedTuple):
     """Where a model is."""
 
     kind: str
@@ -66,7 +66,7 @@ def is_pretrained(folder: str) -> bool:
     return {CONFIG_FILE, SYMBOL_FILE} <= set(os.listdir(folder))
 
 
-def find(path: str, epoch: int | str | None = None) -> ModelPlace:
+def find(path: str, epoch: int | str | None = None) -> ModelLocation:
     """Return what is at a path.
 
     Args:
@@ -74,13 +74,13 @@ def find(path: str, epoch: int | str | None = None) -> ModelPlace:
     """
     if os.path.isdir(path):
         if is_pretrained(path):
-            return ModelPlace("folder", path.rstrip(os.sep) or os.sep)
+            return ModelLocation("folder", path.rstrip(os.sep) or os.sep)
         raise FileFormatError(
             f"{path}: a folder without {CONFIG_FILE} and {SYMBOL_FILE}, so no model that save_pretrained wrote"
         )
-    settle(path)
+    finish_commit(path)
     if os.path.exists(path):
-        return _of_file(path)
+        return _identify_file(path)
     saved = checkpoint.epochs(path)
     if epoch is None and saved:
         epoch = saved[-1]
@@ -93,45 +93,47 @@ def find(path: str, epoch: int | str | None = None) -> ModelPlace:
         raise ArgumentError(
             f"{path}: epoch {epoch} has no parameters; saved under this prefix are the epochs: {shown}"
         )
-    return ModelPlace("mxnet" if files[0].endswith(".params") else "safetensors", path, epoch, is_prefix=True)
+    return ModelLocation(
+        "mxnet" if files[0].endswith(".params") else "safetensors", path, epoch, is_prefix=True
+    )
 
 
-def _of_file(path: str) -> ModelPlace:
+def _identify_file(path: str) -> ModelLocation:
     with open(path, "rb", opener=regular_file) as file:
         head = file.read(64)
     match = _EPOCH.fullmatch(path)
     if int.from_bytes(head[:8], "little") == LIST_MAGIC and len(head) > 8:
         if match is None:
-            return ModelPlace("mxnet", path)
-        return ModelPlace("mxnet", match["prefix"], _epoch(match["epoch"]), is_prefix=True)
+            return ModelLocation("mxnet", path)
+        return ModelLocation("mxnet", match["prefix"], _epoch(match["epoch"]), is_prefix=True)
     if looks_like(head):
-        return ModelPlace("safetensors", path)
+        return ModelLocation("safetensors", path)
     if head.lstrip()[:1] == b"{":
-        return _of_symbol(path)
+        return _identify_symbol(path)
     if head[:2] == b"PK":
-        return ModelPlace(_of_archive(path), path)
+        return ModelLocation(_identify_archive(path), path)
     if head[:1] == b"\x80":
-        return ModelPlace("pt", path)
+        return ModelLocation("pt", path)
     if head[:1] == b"\x08" or path.lower().endswith(
         ".onnx"
     ):  # an ONNX file begins with the number of its version
-        return ModelPlace("onnx", path)
+        return ModelLocation("onnx", path)
     raise FileFormatError(
         f"{path}: no model; {likely_kind(head) or 'its content is of no kind that is known here'}"
     )
 
 
-def _of_symbol(path: str) -> ModelPlace:
+def _identify_symbol(path: str) -> ModelLocation:
     prefix = path.removesuffix(_SYMBOL)
     saved = checkpoint.epochs(prefix) if prefix != path else []
     return (
-        ModelPlace("mxnet", prefix, saved[-1], is_prefix=True)
+        ModelLocation("mxnet", prefix, saved[-1], is_prefix=True)
         if saved
-        else ModelPlace("mxnet", path, is_graph=True)
+        else ModelLocation("mxnet", path, is_graph=True)
     )
 
 
-def _of_archive(path: str) -> str:
+def _identify_archive(path: str) -> str:
     """Tell torch's archives apart."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -145,7 +147,7 @@ def _of_archive(path: str) -> str:
     raise FileFormatError(f"{path}: a zip archive, but none that torch wrote")
 
 
-def wanted(path: str, kind: str | None, epoch: int | str) -> ModelPlace:
+def wanted(path: str, kind: str | None, epoch: int | str) -> ModelLocation:
     """Return what is to be written at a path.
 
     Args:
@@ -161,10 +163,10 @@ def wanted(path: str, kind: str | None, epoch: int | str) -> ModelPlace:
         there = "is a folder" if is_folder else "is a file"
         raise ArgumentError(f"{path} {there}, and the output is to be {found}: {KINDS[found]}")
     if found in ("mxnet", "safetensors") and match is not None:
-        return ModelPlace(found, match["prefix"], _epoch(match["epoch"]), is_prefix=True)
+        return ModelLocation(found, match["prefix"], _epoch(match["epoch"]), is_prefix=True)
     if found == "mxnet" or (found == "safetensors" and not ending):
-        return ModelPlace(found, path.removesuffix(_SYMBOL).removesuffix(".params"), epoch, is_prefix=True)
-    return ModelPlace(found, path.rstrip(os.sep) if found == "folder" else path)
+        return ModelLocation(found, path.removesuffix(_SYMBOL).removesuffix(".params"), epoch, is_prefix=True)
+    return ModelLocation(found, path.rstrip(os.sep) if found == "folder" else path)
 
 
 def _epoch(text: str) -> int | str:
@@ -184,7 +186,7 @@ Shapes = dict[str, tuple[int, ...]]
 class Model:
     """A graph with its parameters."""
 
-    place: ModelPlace
+    place: ModelLocation
     net: Symbol
     arg_params: Params
     aux_params: Params
@@ -223,7 +225,7 @@ class Model:
 
 
 def read(
-    place: ModelPlace, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
+    place: ModelLocation, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
 ) -> Model:
     """Return the model at a place.
 
@@ -244,7 +246,7 @@ def read(
     return _read_pair(place, graph, params)
 
 
-def _read_pair(place: ModelPlace, graph: str | None, params: str | None) -> Model:
+def _read_pair(place: ModelLocation, graph: str | None, params: str | None) -> Model:
     """Return the model of a graph and parameters that lie in files of any names."""
     net = _graph(place, graph)
     if params is None and place.is_prefix:
@@ -267,7 +269,7 @@ def split_values(net: Symbol, values: Params) -> tuple[checkpoint.Params, checkp
     return checkpoint.split_params(values, lambda: (net.list_arguments(), net.list_auxiliary_states()))
 
 
-def _graph(place: ModelPlace, graph: str | None) -> Symbol:
+def _graph(place: ModelLocation, graph: str | None) -> Symbol:
     if graph is not None:
         return symbol.load(graph)
     if place.is_graph:
@@ -303,19 +305,23 @@ def _onnx() -> Any:
     return importlib.import_module("..onnx", __package__)
 
 
-def _read_onnx(place: ModelPlace, shapes: Shapes) -> Model:
+def _read_onnx(place: ModelLocation, shapes: Shapes) -> Model:
     net, arg_params, aux_params = _onnx().import_model(place.path)
-    told = dict(_onnx().get_model_metadata(place.path)["input_tensor_data"])
+    declared = dict(_onnx().get_model_metadata(place.path)["input_tensor_data"])
     values = {**arg_params, **aux_params}
-    return Model(place, net, arg_params, aux_params, {**_filled(net, values, told, shapes), **shapes})
+    return Model(
+        place, net, arg_params, aux_params, {**_fill_open_sizes(net, values, declared, shapes), **shapes}
+    )
 
 
-def _filled(net: Symbol, values: Params, told: Mapping[str, Sequence[int]], shapes: Shapes) -> Shapes:
+def _fill_open_sizes(
+    net: Symbol, values: Params, declared: Mapping[str, Sequence[int]], shapes: Shapes
+) -> Shapes:
     """Return shapes of inputs with sizes in place of those that a file leaves open (0): the first that fit."""
     for size in _USUAL_SIZES:
         found = {
             name: tuple(each or (size if axis else 1) for axis, each in enumerate(shape))
-            for name, shape in told.items()
+            for name, shape in declared.items()
             if shape
         }
         try:
@@ -323,10 +329,10 @@ def _filled(net: Symbol, values: Params, told: Mapping[str, Sequence[int]], shap
         except MXNetError:
             continue
         return found
-    return {name: tuple(shape) for name, shape in told.items() if shape and all(shape)}
+    return {name: tuple(shape) for name, shape in declared.items() if shape and all(shape)}
 
 
-def _read_exported(place: ModelPlace) -> Model:
+def _read_exported(place: ModelLocation) -> Model:
     """Return the model of a program that `torch.export.save` wrote."""
     program = exported(place.path)
     if program.example_inputs is None:
@@ -334,13 +340,13 @@ def _read_exported(place: ModelPlace) -> Model:
     examples, named = program.example_inputs
     module: Any = program.module()
     translate: Any = symbol.from_torch
-    net, arg_params, aux_params = translate(module, *examples, dynamic=_open_sizes(program), **named)
+    net, arg_params, aux_params = translate(module, *examples, dynamic=_dynamic_axes(program), **named)
     inputs = [name for name in net.list_arguments() if name not in arg_params]
     shapes = {name: tuple(each.shape) for name, each in zip(inputs, (*examples, *named.values()))}
     return Model(place, net, arg_params, aux_params, shapes)
 
 
-def _open_sizes(program: Any) -> dict[str, dict[int, str]]:
+def _dynamic_axes(program: Any) -> dict[str, dict[int, str]]:
     """Return which axes of a program's inputs may have any size, and what the sizes are called."""
     inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
     sizes = {
@@ -361,7 +367,7 @@ def exported(path: str) -> Any:
         raise FileFormatError(f"{path}: no program that torch.export.save wrote: {lines[0]}") from error
 
 
-def write(model: Model, place: ModelPlace, shapes: Shapes, opset: int | None) -> list[str]:
+def write(model: Model, place: ModelLocation, shapes: Shapes, opset: int | None) -> list[str]:
     """Write a model as another kind; return the files.
 
     Args:
@@ -384,7 +390,7 @@ def write(model: Model, place: ModelPlace, shapes: Shapes, opset: int | None) ->
     return _write_checkpoint(model, place)
 
 
-def _write_checkpoint(model: Model, place: ModelPlace) -> list[str]:
+def _write_checkpoint(model: Model, place: ModelLocation) -> list[str]:
     if place.is_prefix:
         epoch, kind = place.epoch or 0, "params" if place.kind == "mxnet" else place.kind
         checkpoint.save_checkpoint(
@@ -455,7 +461,7 @@ def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
         examples = tuple(torch.zeros(sizes[name], dtype=types[name]) for name in model.inputs)
         try:
             return torch.export.export(
-                module, examples, dynamic_shapes=_dynamic(examples) if is_open else None
+                module, examples, dynamic_shapes=_dynamic_shapes(examples) if is_open else None
             )
         except MXNetError:
             raise
@@ -465,5 +471,5 @@ def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
     raise ArgumentError(f"torch.export cannot record this network: {why}") from failures[-1]
 
 
-def _dynamic(examples: Sequence[torch.Tensor]) -> Any:
+def _dynamic_shapes(examples: Sequence[torch.Tensor]) -> Any:
     return tuple({0: torch.export.Dim.AUTO} if each.dim() else None for each in examples)

@@ -235,7 +235,7 @@ def build_over_files(name: str, feed: DataFeedDesc, label: str, sizes: NetworkSi
 def _bow(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
     """Return a bag of words: the sum of the rows of each slot's table, hidden layers, a softmax."""
     pooled = [sym.Activation(each, act_type="tanh") for each in _pooled(inputs, "table", sizes.width, sizes)]
-    net: Symbol = _hidden_layers(_joined([*pooled, *inputs.floats]), sizes, "tanh")
+    net: Symbol = _hidden_layers(_concatenate([*pooled, *inputs.floats]), sizes, "tanh")
     net = sym.FullyConnected(net, num_hidden=sizes.classes, name="scores")
     net = sym.SoftmaxOutput(net, inputs.label, name="p")
     return net
@@ -252,7 +252,7 @@ def _wide_deep(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
     Source: Cheng et al., "Wide & deep learning for recommender systems", 2016.
     """
     pooled = _pooled(inputs, "table", sizes.width, sizes)
-    deep = _hidden_layers(_joined([*pooled, *inputs.floats]), sizes, "relu")
+    deep = _hidden_layers(_concatenate([*pooled, *inputs.floats]), sizes, "relu")
     deep = sym.FullyConnected(deep, num_hidden=1, name="deep")
     return _probability([*_linear(inputs, sizes), deep], inputs.label)
 
@@ -264,7 +264,7 @@ def _fm(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
     """
     parts = _with_bias(_linear(inputs, sizes))
     if inputs.ids:
-        rows = _looked_up(inputs, "table", sizes.width, sizes)
+        rows = _lookup(inputs, "table", sizes.width, sizes)
         total = _sum([sym.sequence_pool(each, pool_type="sum") for each in rows])
         squares = _sum([sym.sequence_pool(sym.square(each), pool_type="sum") for each in rows])
         parts.append(0.5 * sym.sum(sym.square(total) - squares, axis=1, keepdims=True))
@@ -279,7 +279,7 @@ FILE_NETWORKS: Mapping[str, NetworkKind] = {
 }
 
 
-def _looked_up(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
+def _lookup(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
     """Return, for each slot of ids, the rows of a table of its own."""
     return [
         sym.Embedding(
@@ -294,14 +294,16 @@ def _looked_up(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes
 
 
 def _pooled(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
-    return [sym.sequence_pool(rows, pool_type="sum") for rows in _looked_up(inputs, kind, width, sizes)]
+    return [sym.sequence_pool(rows, pool_type="sum") for rows in _lookup(inputs, kind, width, sizes)]
 
 
 def _linear(inputs: FeedVariables, sizes: NetworkSizes) -> list[Symbol]:
     """Return what is added up in a linear model, (N, 1) each."""
     parts = _pooled(inputs, "linear", 1, sizes)
     if inputs.floats:
-        parts.append(sym.FullyConnected(_joined(inputs.floats), num_hidden=1, no_bias=True, name="linear"))
+        parts.append(
+            sym.FullyConnected(_concatenate(inputs.floats), num_hidden=1, no_bias=True, name="linear")
+        )
     return parts
 
 
@@ -325,7 +327,7 @@ def _probability(parts: Sequence[Symbol], label: Symbol) -> Symbol:
     return net
 
 
-def _joined(parts: Sequence[Symbol]) -> Symbol:
+def _concatenate(parts: Sequence[Symbol]) -> Symbol:
     return parts[0] if len(parts) == 1 else sym.Concat(*parts, dim=1, name="joined")
 
 

@@ -24,8 +24,8 @@ from ..optimizer.base import registry as optimizers
 _CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
 _WHOLE = re.compile(r"-?[0-9]{1,12}")
 _NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan).*", re.IGNORECASE)
-_MOST = 2**31 - 1
-_LARGEST = 1e6
+_MAX_INT = 2**31 - 1
+_MAX_NUMBER = 1e6
 """Largest rate, decay or factor that is taken; beyond lies nothing but overflow."""
 PASSES = [each.name for each in passes.PASSES]
 
@@ -39,9 +39,9 @@ class CommandParser(argparse.ArgumentParser):
         passes_on: whether it leaves all words to its command, as `rest`.
     """
 
-    def __init__(self, passes_on: bool = False, **options: Any) -> None:
+    def __init__(self, keep_rest: bool = False, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
-        self._passes_on = passes_on
+        self._passes_on = keep_rest
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return a namespace, and the words that are not known."""
@@ -63,7 +63,7 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
-def with_values(words: Sequence[str]) -> list[str]:
+def join_negative_values(words: Sequence[str]) -> list[str]:
     """Return the words with negative numbers joined to their options: argparse takes "-1e3" for another option."""
     found: list[str] = []
     for word in words:
@@ -74,44 +74,44 @@ def with_values(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _refused(text: str, expected: str) -> argparse.ArgumentTypeError:
+def _type_error(text: str, expected: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{text!r}, expected {expected}")
 
 
-def _each(read: Callable[[str], T], parts: Sequence[str], text: str, expected: str) -> list[T]:
+def _parse_all(read: Callable[[str], T], parts: Sequence[str], text: str, expected: str) -> list[T]:
     """Read the parts of a text; refuse the whole text where one is wrong."""
     try:
         return [read(part) for part in parts]
     except argparse.ArgumentTypeError:
-        raise _refused(text, expected) from None
+        raise _type_error(text, expected) from None
 
 
-def filled(text: str) -> str:
+def nonempty(text: str) -> str:
     """Read any text that is not empty."""
     if not text.strip():
-        raise _refused(text, "a name")
+        raise _type_error(text, "a name")
     return text
 
 
-def whole(low: int, high: int = _MOST) -> Callable[[str], int]:
+def integer(low: int, high: int = _MAX_INT) -> Callable[[str], int]:
     """Return what reads whole numbers from `low` to `high`."""
 
     def read(text: str) -> int:
         if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-            raise _refused(text, f"a whole number from {low} to {high}")
+            raise _type_error(text, f"a whole number from {low} to {high}")
         return int(text)
 
     return read
 
 
-count = whole(0)
-positive = whole(1)
-class_count = whole(2)
-seed = whole(0, 2**32 - 1)
-opset = whole(1, 99)
-edge = whole(1, 65500)
-quality = whole(1, 100)
-thread_count = whole(1, 256)
+count = integer(0)
+positive = integer(1)
+class_count = integer(2)
+seed = integer(0, 2**32 - 1)
+opset = integer(1, 99)
+edge = integer(1, 65500)
+quality = integer(1, 100)
+thread_count = integer(1, 256)
 
 
 def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
@@ -122,17 +122,17 @@ def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], floa
             number = float(text)
         except ValueError:
             number = math.nan
-        if not abs(number) <= _LARGEST or not fits(number):
-            raise _refused(text, expected)
+        if not abs(number) <= _MAX_NUMBER or not fits(number):
+            raise _type_error(text, expected)
         return number
 
     return read
 
 
-learning_rate = finite(f"a number above 0, at most {_LARGEST:.0f}", lambda number: number > 0)
-weight_decay = finite(f"a number from 0 to {_LARGEST:.0f}", lambda number: number >= 0)
+learning_rate = finite(f"a number above 0, at most {_MAX_NUMBER:.0f}", lambda number: number > 0)
+weight_decay = finite(f"a number from 0 to {_MAX_NUMBER:.0f}", lambda number: number >= 0)
 momentum = finite("a number from 0, below 1", lambda number: 0 <= number < 1)
-scale = finite(f"a number other than 0, at most {_LARGEST:.0f}", lambda number: number != 0)
+scale = finite(f"a number other than 0, at most {_MAX_NUMBER:.0f}", lambda number: number != 0)
 share = finite("a share from 0, below 1", lambda number: 0 <= number < 1)
 fraction = finite("a number from 0 to 1", lambda number: 0 <= number <= 1)
 ratio = finite("a number above 0, at most 1", lambda number: 0 < number <= 1)
@@ -155,7 +155,7 @@ def contexts(text: str) -> list[Context]:
     """Read devices such as "cpu(0),cpu(1)"; "cpu" alone is "cpu(0)"."""
     found = [_CONTEXT.fullmatch(part) for part in text.split(",")]
     if not all(found):
-        raise _refused(text, "devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
+        raise _type_error(text, "devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
     devices = [Context(match[1], int(match[2] or match[3] or 0)) for match in found if match]
     try:
         return [each.check() for each in devices]
@@ -167,14 +167,14 @@ def device(text: str) -> Context:
     """Read one device."""
     found = contexts(text)
     if len(found) != 1:
-        raise _refused(text, "one device")
+        raise _type_error(text, "one device")
     return found[0]
 
 
 def workload(text: str) -> list[float]:
     """Read shares of a batch per device, such as "1,3"."""
     expected = "positive numbers such as '1,3', one for each device"
-    return _each(finite(expected, lambda number: number > 0), text.split(","), text, expected)
+    return _parse_all(finite(expected, lambda number: number > 0), text.split(","), text, expected)
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -182,8 +182,8 @@ def shape(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.strip().removeprefix("(").removesuffix(")").split(",")]
     if len(parts) > 1 and not parts[-1]:  # as Python writes (64,)
         parts.pop()
-    expected = f"the shape of one sample such as '1,8,8', each from 1 to {_MOST}"
-    return tuple(_each(positive, parts, text, expected))
+    expected = f"the shape of one sample such as '1,8,8', each from 1 to {_MAX_INT}"
+    return tuple(_parse_all(positive, parts, text, expected))
 
 
 def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
@@ -194,8 +194,8 @@ def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
     name, equals, sizes = text.rpartition("=" if "=" in text else ":")
     expected = "a name and a shape such as 'data=1,3,224,224', or the shape of one sample such as '3,224,224'"
     if bool(name) != bool(equals):
-        raise _refused(text, expected)
-    return name or None, _each(shape, [sizes], text, expected)[0]
+        raise _type_error(text, expected)
+    return name or None, _parse_all(shape, [sizes], text, expected)[0]
 
 
 def table_rows(text: str) -> tuple[str | None, int]:
@@ -203,8 +203,8 @@ def table_rows(text: str) -> tuple[str | None, int]:
     name, equals, count = text.rpartition("=")
     expected = "a slot and a number of rows such as 'words=90000', or a number for all slots"
     if bool(name) != bool(equals):
-        raise _refused(text, expected)
-    return name or None, _each(positive, [count], text, expected)[0]
+        raise _type_error(text, expected)
+    return name or None, _parse_all(positive, [count], text, expected)[0]
 
 
 def hidden(text: str) -> tuple[int, ...]:
@@ -212,15 +212,15 @@ def hidden(text: str) -> tuple[int, ...]:
     if text.lower() == "none":
         return ()
     parts = [part.strip() for part in text.split(",")]
-    return tuple(_each(positive, parts, text, "units such as '128,96', or none"))
+    return tuple(_parse_all(positive, parts, text, "units such as '128,96', or none"))
 
 
 def input_file(text: str) -> str:
     """Read the name of a file that is there."""
     if os.path.isdir(text):
-        raise _refused(text, "a file; this is a folder")
+        raise _type_error(text, "a file; this is a folder")
     if not os.path.exists(text):
-        raise _refused(text, "a file; there is none of this name")
+        raise _type_error(text, "a file; there is none of this name")
     return text
 
 
@@ -228,7 +228,7 @@ def pass_names(text: str) -> list[str]:
     """Read names of passes, separated by commas."""
     names = [name.strip() for name in text.split(",")]
     if not set(names) <= set(PASSES):
-        raise _refused(text, f"some of {', '.join(PASSES)}")
+        raise _type_error(text, f"some of {', '.join(PASSES)}")
     return names
 
 
@@ -238,19 +238,19 @@ def metric_names(text: str) -> list[str]:
     try:
         metric.create(list(names))
     except (MXNetError, TypeError) as error:
-        raise _refused(text, f"names of metrics: {error}") from None
+        raise _type_error(text, f"names of metrics: {error}") from None
     return names
 
 
 def optimizer_name(text: str) -> str:
     """Read the name of an optimizer that wants no arguments beyond those of all."""
-    names = sorted(name for name in optimizers.offered() if not _required(optimizers.find(name)))
+    names = sorted(name for name in optimizers.offered() if not _required_arguments(optimizers.find(name)))
     if text.lower() not in names:
-        raise _refused(text, f"one of {', '.join(names)}")
+        raise _type_error(text, f"one of {', '.join(names)}")
     return text.lower()
 
 
-def _required(kind: Any) -> list[str]:
+def _required_arguments(kind: Any) -> list[str]:
     """Return the arguments of a class that have no default."""
     every = inspect.signature(kind).parameters.values()
     return [one.name for one in every if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
@@ -268,5 +268,5 @@ def store(text: str) -> str | None:
     except DeviceError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
     except MXNetError:
-        raise _refused(text, "local, device, dist_sync, dist_async or none") from None
+        raise _type_error(text, "local, device, dist_sync, dist_async or none") from None
     return text

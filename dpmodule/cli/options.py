@@ -3,7 +3,7 @@
 A row has the option's names and what its value is called in the help, such as "-ne --num-examples COUNT"; its type: a
 function of `option_types`, a list of choices, "flag" (given or not) or "switch" (--name or --no-name); its default and
 its help, to which the default is added where the text does not tell it. In place of rows stands the name of "shared"
-ones; of the rows of a list, one may be given. Words in braces are filled in from `_texts`.
+ones; of the rows of a list, one may be given. Words in braces are filled in from `_placeholders`.
 
 Under "in place of arguments" stands what errors of the library tell to write, and what to write on the command line.
 """
@@ -24,8 +24,8 @@ from . import networks, option_types
 from .data import FORMATS
 from .models import KINDS
 
-_USUAL_MOMENTUM = {"sgd": 0.9, "nag": 0.9}
-_USUAL_RATES: Mapping[str, Mapping[str, float]] = {
+_DEFAULT_MOMENTUM = {"sgd": 0.9, "nag": 0.9}
+_DEFAULT_RATES: Mapping[str, Mapping[str, float]] = {
     "fit": {"sgd": 0.1, "nag": 0.1, "adam": 0.003},
     "train-files": {"sgd": 0.1, "nag": 0.1, "adagrad": 0.01, "adam": 0.003},
 }
@@ -42,31 +42,31 @@ _CHOICES = {
 def table() -> Any:
     """Return what ``options.json`` holds."""
     text = Path(__file__).with_name("options.json").read_text(encoding="utf-8")
-    for name, value in _texts().items():
+    for name, value in _placeholders().items():
         text = text.replace(f"{{{name}}}", value)
     return json.loads(text)
 
 
-def _texts() -> dict[str, str]:
+def _placeholders() -> dict[str, str]:
     """Return what the texts of the table leave open."""
     widths = {name: kind.width for name, kind in networks.FILE_NETWORKS.items()}
     hidden = {name: ",".join(map(str, kind.hidden)) for name, kind in networks.FILE_NETWORKS.items()}
     return {
-        "hidden": _each_for(hidden),
-        "widths": _each_for(widths),
+        "hidden": _join_sizes(hidden),
+        "widths": _join_sizes(widths),
         "rows": str(networks.TABLE_ROWS),
         "network names": ", ".join(sorted(networks.NETWORKS)),
         "kinds of models": "; ".join(f"{name}: {what}" for name, what in KINDS.items()),
         "passes": ", ".join(option_types.PASSES),
-        **{f"rates of {command}": _told(rates) for command, rates in _USUAL_RATES.items()},
+        **{f"rates of {command}": _describe_rates(rates) for command, rates in _DEFAULT_RATES.items()},
     }
 
 
-def _each_for(sizes: Mapping[str, Any]) -> str:
+def _join_sizes(sizes: Mapping[str, Any]) -> str:
     return "; ".join(f"{size} for {name}" for name, size in sizes.items() if size)
 
 
-def _told(rates: Mapping[str, float]) -> str:
+def _describe_rates(rates: Mapping[str, float]) -> str:
     by_rate: dict[float, list[str]] = {}
     for name, rate in rates.items():
         by_rate.setdefault(rate, []).append(name)
@@ -89,7 +89,7 @@ def own_options(*commands: str) -> frozenset[str]:
     groups = [rows for command in commands for rows in table()["commands"][command]["groups"].values()]
     rows = [row for group in groups for row in _rows(group)]
     return frozenset(
-        row.get("dest", _words(row["name"])[0][-1].lstrip("-").replace("-", "_")) for row in rows
+        row.get("dest", _split_name(row["name"])[0][-1].lstrip("-").replace("-", "_")) for row in rows
     )
 
 
@@ -99,7 +99,7 @@ def _rows(listed: Sequence[Any]) -> Iterator[Any]:
         yield from table()["shared"][each] if isinstance(each, str) else [each]
 
 
-def _words(name: str) -> tuple[list[str], list[str]]:
+def _split_name(name: str) -> tuple[list[str], list[str]]:
     """Return the names of an option, or the one of an argument, and what its value is called."""
     words = name.split()
     count = sum(word.startswith("-") for word in words) or 1
@@ -110,7 +110,7 @@ def _arguments(
     name: str, help: str, type: Any = None, default: Any = None, **more: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the arguments of `add_argument` for a row."""
-    names, value = _words(name)
+    names, value = _split_name(name)
     if default is not None and "(default" not in help:
         help += f" (default: {f'{default:g}' if isinstance(default, float) else default})"
     found = {"help": help, "default": default, **more}
@@ -138,7 +138,7 @@ def check_optimizer(args: argparse.Namespace) -> None:
 
 def optimizer_params(args: argparse.Namespace, command: str) -> dict[str, Any]:
     """Return the arguments of a command's optimizer that do not depend on data."""
-    momentum = _USUAL_MOMENTUM.get(args.optimizer) if args.momentum is None else args.momentum
-    rate = _USUAL_RATES[command].get(args.optimizer) if args.lr is None else args.lr
+    momentum = _DEFAULT_MOMENTUM.get(args.optimizer) if args.momentum is None else args.momentum
+    rate = _DEFAULT_RATES[command].get(args.optimizer) if args.lr is None else args.lr
     found = {"wd": args.wd, "momentum": momentum, "learning_rate": rate}
     return {name: value for name, value in found.items() if value is not None}

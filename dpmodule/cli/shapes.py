@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from .. import context, ndarray
+from .._devices.generators import host
 from ..base import ArgumentError, MXNetError, ShapeError
-from ..devices.generators import host
 from ..graph.node import printable
 from ..ndarray import NDArray
 from ..ops.spec import LABEL, PARAM
@@ -18,23 +18,23 @@ from .data import Samples
 
 Shapes = dict[str, tuple[int, ...]]
 
-_USUAL_SIDES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 512)
+_COMMON_SIZES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 512)
 """Heights and widths of images that published networks take, in the order in which they are tried."""
-_OTHER_SIDES = tuple(side for side in range(4, 301) if side not in _USUAL_SIDES)
+_OTHER_SIZES = tuple(side for side in range(4, 301) if side not in _COMMON_SIZES)
 
 
 def label_inputs(net: Symbol) -> set[str]:
     """Return the variables that operators take as labels."""
-    return _read_as(LABEL, net)
+    return _inputs_of_kind(LABEL, net)
 
 
-def _read_as(kind: str, net: Symbol) -> set[str]:
+def _inputs_of_kind(kind: str, net: Symbol) -> set[str]:
     """Return the variables that operators declare to be of a kind: LABEL, PARAM."""
     return {
         child.name
         for node in net.graph.nodes
         if node.op is not None and node.op.variadic is None
-        for (child, _), one in zip(node.inputs, node.op.wanted(node.a))
+        for (child, _), one in zip(node.inputs, node.op.active_inputs(node.a))
         if child.op is None and one.kind == kind
     }
 
@@ -61,14 +61,14 @@ def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
 
 def given_shapes(
     net: Symbol,
-    asked: Sequence[tuple[str | None, tuple[int, ...]]],
+    requested: Sequence[tuple[str | None, tuple[int, ...]]],
     values: Mapping[str, NDArray],
     batch: int,
 ) -> Shapes:
     """Return the shapes that ``--shape`` gave, by name; that of one sample alone goes to the data."""
     found = {
         data_input(net, values) if name is None else name: (batch, *shape) if name is None else shape
-        for name, shape in asked
+        for name, shape in requested
     }
     unknown = sorted(set(found) - set(net.list_arguments()))
     if unknown:
@@ -98,7 +98,7 @@ def find_shapes(
         n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - set(given)
     ]
     try:
-        found = _complete(net, {**_declared(net, known, inputs, batch), **known})
+        found = _infer_all(net, {**_declared(net, known, inputs, batch), **known})
     except ShapeError as error:
         if given and values:
             shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
@@ -106,9 +106,9 @@ def find_shapes(
         raise
     data = [name for name in inputs if not name.endswith("label")] or inputs
     if found is None and guess and (len(data) == 1 or (data and not values)):
-        found = _guessed(net, known, values, data[0], batch)
+        found = _guess(net, known, values, data[0], batch)
     if found is None:
-        others = {*inferred(net, values, known)[0], *_read_as(PARAM, net)}
+        others = {*inferred(net, values, known)[0], *_inputs_of_kind(PARAM, net)}
         names = [name for name in net.list_arguments() if name not in others]
         labels = label_inputs(net)
         names = [name for name in names if name not in labels] or names or inputs
@@ -123,7 +123,7 @@ def input_lines(
     shapes: Mapping[str, tuple[int, ...]],
     given: Mapping[str, tuple[int, ...]],
     values: Mapping[str, NDArray],
-    comes_along: bool,
+    is_built_in: bool,
 ) -> list[str]:
     """Return a line for each input: its shape, and where that comes from if not from the command line.
 
@@ -133,7 +133,7 @@ def input_lines(
         values: parameters by name.
         comes_along: whether it is a network of ours, so that no file tells shapes.
     """
-    saved = {} if comes_along else _declared(net, _shapes_of(net, values), names, 1)
+    saved = {} if is_built_in else _declared(net, _shapes_of(net, values), names, 1)
     origins = {
         **dict.fromkeys(names, " (assumed)"),
         **dict.fromkeys(saved, " (as saved)"),
@@ -166,7 +166,7 @@ def inferred(
     return {name: tuple(s) for name, s in found.items() if s and 0 not in s}, list(outputs or ())
 
 
-def fitted(samples: Samples, net: Symbol, values: Mapping[str, NDArray], batch: int) -> Samples:
+def fit_samples(samples: Samples, net: Symbol, values: Mapping[str, NDArray], batch: int) -> Samples:
     """Return samples in the shape that a network takes: as they are, or rows of numbers as images."""
     name, shape = data_input(net, values), samples.x.shape[1:]
     try:
@@ -205,12 +205,12 @@ def _declared(net: Symbol, known: Mapping[str, tuple[int, ...]], inputs: Sequenc
     }
 
 
-def _guessed(
+def _guess(
     net: Symbol, known: Mapping[str, tuple[int, ...]], values: Mapping[str, NDArray], name: str, batch: int
 ) -> Shapes | None:
-    for sample in _candidates(net, values):
+    for sample in _candidate_shapes(net, values):
         try:
-            found = _complete(net, {**known, name: (batch, *sample)})
+            found = _infer_all(net, {**known, name: (batch, *sample)})
         except MXNetError:
             continue
         if found is not None:
@@ -218,7 +218,7 @@ def _guessed(
     return None
 
 
-def _candidates(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[int, ...]]:
+def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[int, ...]]:
     """Yield shapes that a sample may have: images, rows of numbers."""
     first = next(
         (values[c.name].shape for node in net.graph.nodes if node.op is not None for c, _ in node.inputs
@@ -229,13 +229,13 @@ def _candidates(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[in
     if first is not None and len(first) == 2:
         yield channels
     for count in (*channels, 3, 1):
-        yield from ((count, side, side) for side in _USUAL_SIDES)
+        yield from ((count, side, side) for side in _COMMON_SIZES)
     yield from ((count,) for count in (784, 100, 10))
     for count in channels:
-        yield from ((count, side, side) for side in _OTHER_SIDES)
+        yield from ((count, side, side) for side in _OTHER_SIZES)
 
 
-def _complete(net: Symbol, known: Mapping[str, tuple[int, ...]]) -> Shapes | None:
+def _infer_all(net: Symbol, known: Mapping[str, tuple[int, ...]]) -> Shapes | None:
     """Return all shapes, or None if some stay unknown."""
     found, _ = inferred(net, {}, known)
     return found if len(found) == len({*net.list_arguments(), *net.list_auxiliary_states()}) else None

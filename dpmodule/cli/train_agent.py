@@ -1,32 +1,40 @@
-"""``dpmodule train-agent``: train an agent on a task, and keep the best that it was."""
+"""``dpmodule train-agent``: train an agent on a task, keep the best checkpoint, and resume an interrupted training."""
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from .._devices import generators
+from .._files import write_atomically
+from .._object_state import random_generators, set_state, state_of
 from ..agents.agent import options_file
 from ..agents.create import create_task
+from ..agents.network import Network
 from ..agents.parser import ParlaiParser
-from ..agents.teachers import is_training
-from ..base import ArgumentError, StateError
+from ..agents.teachers import FixedDialogTeacher, is_training
+from ..agents.worlds import MultiWorld
+from ..base import ArgumentError, FileFormatError, StateError
+from ..checkpoint import run_format
 from ..module.interrupts import DeferredInterrupt
-from . import agents, files
-from .agent_checkpoint import AgentCheckpoint
+from . import agents, saved_files
 from .agents import Options
-from .files import Command, tell_resume
+from .saved_files import Command, print_resume_command
 
-_FALLING = ("loss", "ppl", "mean_rank")
+_SMALLER_IS_BETTER = ("loss", "ppl", "mean_rank")
 """Metrics that are better when they are smaller."""
 
 Report = Mapping[str, Any]
 
 
-def run(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
+def train_agent(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
     """Look at what may be wrong, then train; return the exit code."""
     opt = parser.parse_args(words, print_args=False)
     _check(opt, command)
@@ -38,7 +46,7 @@ def run(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
         saved.load_counts(world)
         training = _AgentTraining(opt, agent, world, command, saved)
         training.run()
-        return training.verdict()
+        return training.exit_code()
     raise KeyboardInterrupt  # at which the world has ended quietly
 
 
@@ -55,11 +63,11 @@ def _check(opt: Options, command: Command) -> None:
     path = opt["model_file"]
     if path is None:
         return
-    files.check_output(path, "--model-file")
+    saved_files.check_output(path, "--model-file")
     if opt["overwrite"]:
         agents.remove(path)
-    agents.refuse_others(opt, command)
-    files.make_folder(path)
+    agents.check_same_agent(opt, command)
+    saved_files.make_folder(path)
 
 
 def _agent(opt: Options, saved: str | None) -> Any:
@@ -113,7 +121,7 @@ class _AgentTraining:
         """Train, and save what has been reached if it is interrupted."""
         if self._opt["validation_every"]:
             self._open_validation()
-        self._saved.load_rest(self._agent, self._world)
+        self._saved.load_states(self._agent, self._world)
         try:
             with DeferredInterrupt() as interrupt:
                 self._train(interrupt)
@@ -147,8 +155,8 @@ class _AgentTraining:
             self._last = world.report()
             seconds = max(time.monotonic() - began, 1e-9)
             total = self._last.get("total", 0)
-            self._say(
-                f"epoch {epoch}: {agents.shown(self._last)}; {seconds:.1f} s ({total / seconds:,.0f} a second)"
+            self._print(
+                f"epoch {epoch}: {agents.format_report(self._last)}; {seconds:.1f} s ({total / seconds:,.0f} a second)"
             )
             world.reset_metrics()
             every = self._opt["validation_every"]
@@ -182,13 +190,13 @@ class _AgentTraining:
             raise ArgumentError(f"--validation-metric is {self._metric!r}, expected one of {names}")
         value = float(report[self._metric])
         # of two that are as good by the metric, the one with the smaller loss
-        score = (-value if self._metric in _FALLING else value, -float(report.get("loss", 0.0)))
+        score = (-value if self._metric in _SMALLER_IS_BETTER else value, -float(report.get("loss", 0.0)))
         is_best = self._best is None or score > self._best[0]
         if is_best:
             self._best = score, report
             if save:
                 self._save(self._opt["model_file"])
-        self._say(f"{when}: validation {agents.shown(report)}{' (best)' if is_best else ''}")
+        self._print(f"{when}: validation {agents.format_report(report)}{' (best)' if is_best else ''}")
 
     def _save(self, path: str | None) -> None:
         if path:
@@ -202,11 +210,11 @@ class _AgentTraining:
         try:
             if self._saved.is_possible and not self._is_within_parley:
                 path = self._saved.save(self._agent, self._world, self._best, self._finished)
-                tell_resume(path, self._command)
+                print_resume_command(path, self._command)
             else:
                 self._save_agent()
         except StateError:  # no batch has come yet
-            tell_resume(None, self._command)
+            print_resume_command(None, self._command)
         except ArgumentError as error:
             print(f"note: {error}", file=sys.stderr)
             self._save_agent()
@@ -215,14 +223,14 @@ class _AgentTraining:
 
     def _save_agent(self) -> None:
         """Save the agent alone, to begin another training with, for the epochs that are left."""
-        done = self._settled()
+        done = self._epochs_done()
         path = f"{self._opt['model_file']}.checkpoint-0"
         self._agent.save(path)
         left = [] if math.isinf(self._limit) else [f"{max(self._limit - done, 0):.4g}"]
         words = [*(["--num-epochs", *left] if left else []), "--init-model", path]
-        tell_resume(path, self._command, words, {"-eps": 1, "--num-epochs": 1})
+        print_resume_command(path, self._command, words, {"-eps": 1, "--num-epochs": 1})
 
-    def _settled(self) -> float:
+    def _epochs_done(self) -> float:
         """Return how many epochs there have been, when nothing is on its way any more."""
         self._world.report()
         return float(self._world.get_total_epochs())
@@ -235,7 +243,7 @@ class _AgentTraining:
         self._saved.remove()
         print(f"written: {', '.join(agents.saved_files(path)) or 'nothing, this agent has nothing to save'}")
 
-    def verdict(self) -> int:
+    def exit_code(self) -> int:
         """Print what has been reached, and return the exit code."""
         report = self._last if self._best is None else self._best[1]
         kind = "training" if self._best is None else "best validation"
@@ -246,6 +254,216 @@ class _AgentTraining:
             return 1
         return 0
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if not self._opt["quiet"]:
             print(text, flush=True)
+
+
+# checkpoints
+
+_FIXED_OPTIONS = ("task", "datatype", "batchsize", "numthreads", "batch_sort")
+_FIELDS = {
+    "version",
+    "agent",
+    "parleys",
+    "ended",
+    "finished",
+    "size",
+    "positions",
+    "best",
+    "optimizer",
+    "copies",
+}
+_FIELDS |= {"generators", "own_generators", *_FIXED_OPTIONS}
+_VERSION = 1
+
+
+class AgentCheckpoint:
+    """A training's checkpoint: two saved agents in turn, and the file ``MODEL_FILE.trainstats``, which names the last.
+
+    That file switches in one step, when the agent it names is whole; so a kill at any moment leaves a whole checkpoint.
+
+    Attributes:
+        state: what there is to go on from; None: a training begins.
+    """
+
+    def __init__(self, opt: Options) -> None:
+        self._opt = opt
+        self._every_s = float(opt["save_every_n_secs"])
+        self._next = time.monotonic() + self._every_s
+        self.state: dict[str, Any] | None = None
+        if self._every_s > 0 or opt["resume"]:
+            self._check()
+        if opt["overwrite"]:
+            self.remove()
+        if opt["resume"]:
+            self.state = self._read()
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there is a place to save at, and episodes have numbers, as far as the options tell."""
+        opt = self._opt
+        has_numbers = "stream" not in opt["datatype"].split(":") and opt.get("max_batch_tokens") is None
+        return bool(opt["model_file"]) and has_numbers
+
+    def _check(self) -> None:
+        opt = self._opt
+        if not opt["model_file"]:
+            raise ArgumentError(
+                "--save-every-n-secs and --resume need a --model-file, beside which they save"
+            )
+        if not self.is_possible:
+            raise ArgumentError(
+                "--save-every-n-secs and --resume go with episodes that have numbers: not with --datatype "
+                "train:stream, and not with --max-batch-tokens"
+            )
+        if opt["init_model"] and opt["resume"]:
+            raise ArgumentError(
+                "--init-model begins a training, and --resume goes on with one; give one of them"
+            )
+
+    @property
+    def _path(self) -> str:
+        return f"{self._opt['model_file']}.trainstats"
+
+    def _read(self) -> dict[str, Any] | None:
+        if not os.path.exists(self._path):
+            return None
+        state = run_format.read(self._path)
+        if not state.keys() >= _FIELDS or state["version"] != _VERSION:
+            raise FileFormatError(f"{self._path}: not what train-agent of this version saves")
+        wrong = [
+            f"--{name} was {state[name]!r}, is {self._opt.get(name)!r}"
+            for name in _FIXED_OPTIONS
+            if state[name] != self._opt.get(name)
+        ]
+        if wrong:
+            raise ArgumentError(
+                f"--resume: the training under {self._path} was another one: {'; '.join(wrong)}"
+            )
+        return state
+
+    # beginning
+
+    def world_options(self) -> dict[str, Any]:
+        """Return the options by which teachers note their places, and go on from those that were saved."""
+        if not self.is_possible:
+            return {}
+        return {"positions": {} if self.state is None else self.state["positions"]}
+
+    @property
+    def agent(self) -> str | None:
+        """Path of the saved agent to go on with, None if a training begins."""
+        if self.state is None:
+            return None
+        return os.path.join(os.path.dirname(self._path), self.state["agent"])
+
+    def load_counts(self, world: Any) -> None:
+        """Let a world have parleyed as often as the one that was saved."""
+        if self.state is None:
+            return
+        if _size(world) != self.state["size"]:
+            raise ArgumentError(
+                f"--resume: the task had {self.state['size']} examples and episodes, and has {_size(world)} now; "
+                "--overwrite begins anew"
+            )
+        world.total_parleys, world._ended_epochs = self.state["parleys"], self.state["ended"]
+
+    def load_states(self, agent: Any, world: Any) -> None:
+        """Give an agent its optimizer's states, its copies their dialogues, and all random generators their states."""
+        if self.state is None:
+            return
+        if self.state["optimizer"] is not None:
+            agent.network.preload_states(self.state["optimizer"].tobytes())
+        for each, state in zip(_stateful_agents(world), self.state["copies"]):
+            each.load_state_dict(state)
+        generators_here = random_generators({"agent": agent, "world": world})
+        for path in generators_here.keys() & self.state["own_generators"].keys():
+            set_state(generators_here[path], self.state["own_generators"][path])
+        generators.load_state_dict(self.state["generators"])
+
+    # saving
+
+    def is_due(self) -> bool:
+        """Say whether so many seconds are over."""
+        return self._every_s > 0 and time.monotonic() >= self._next
+
+    def save(self, agent: Any, world: Any, best: Any, finished: int) -> str:
+        """Save, when nothing is on its way in the workers any more, and return the file.
+
+        Args:
+            best: score and report of the best validation so far, None if there was none.
+        """
+        if self.state is None:
+            self.remove()  # of another training, whose agent would be written over
+        world.report()  # waits for what is on its way
+        positions = _teacher_positions(world)
+        last = "1" if self.state is not None and self.state["agent"].endswith("0") else "0"
+        path = f"{self._opt['model_file']}.checkpoint-{last}"
+        agent.save(path)
+        network = getattr(agent, "network", None)
+        states = network.optimizer_states() if isinstance(network, Network) else None
+        own = random_generators({"agent": agent, "world": world})
+        self.state = {
+            "version": _VERSION,
+            "agent": os.path.basename(path),
+            "parleys": world.total_parleys,
+            "ended": world._ended_epochs,
+            "finished": finished,
+            "size": _size(world),
+            "positions": positions,
+            "best": best,
+            "optimizer": None if states is None else np.frombuffer(states, np.uint8).copy(),
+            "copies": [each.state_dict() for each in _stateful_agents(world)],
+            "generators": generators.state_dict(),
+            "own_generators": {path: state_of(each) for path, each in own.items()},
+            **{name: self._opt.get(name) for name in _FIXED_OPTIONS},
+        }
+        file = io.BytesIO()
+        run_format.write(file, self.state)
+        write_atomically(self._path, file.getvalue())
+        self._next = time.monotonic() + self._every_s
+        return self._path
+
+    def remove(self) -> None:
+        """Remove what was saved, when the training is over."""
+        if self.is_possible and os.path.exists(self._path):
+            os.unlink(self._path)
+            for number in "01":
+                path = f"{self._opt['model_file']}.checkpoint-{number}"
+                agents.remove(path)
+                if os.path.isfile(path):  # some agents save there, and nowhere else
+                    os.unlink(path)
+
+
+def _size(world: Any) -> list[int]:
+    return [world.num_examples(), world.num_episodes()]
+
+
+def _teacher_positions(world: Any) -> Mapping[str, Any]:
+    """Return where the teachers of a world stand, by their names."""
+    plain = getattr(world, "world", world)
+    worlds = plain.worlds if isinstance(plain, MultiWorld) else [plain]
+    found = {}
+    for each in worlds:
+        teacher = each.get_agents()[0]
+        place = teacher.positions_dict() if isinstance(teacher, FixedDialogTeacher) else None
+        if place is None:
+            raise ArgumentError(
+                f"--save-every-n-secs: the teacher {type(teacher).__name__} of {teacher.getID()!r} does not number its "
+                "episodes, as a FixedDialogTeacher does"
+            )
+        found[teacher.getID()] = place
+    return found
+
+
+def _stateful_agents(world: Any) -> list[Any]:
+    """Return the agents of a world and of its copies that say what was said in their episodes, each once."""
+    found = {id(each): each for each in _all_agents(world) if hasattr(each, "load_state_dict")}
+    return list(found.values())
+
+
+def _all_agents(world: Any) -> Iterator[Any]:
+    yield from world.get_agents()
+    for each in getattr(world, "worlds", ()):
+        yield from _all_agents(each)

@@ -12,39 +12,38 @@ from typing import Any
 from .. import checkpoint, initializer, metric, random, symbol
 from ..base import ArgumentError, BoundsError, MXNetError, did_you_mean
 from ..context import cpu
-from ..hogwild import AsyncExecutor, DataFeedDesc, Part, check_files
+from ..hogwild import AsyncExecutor, DataFeedDesc, FileRange, check_files
 from ..hogwild.data_feed import first_batch
 from ..module import Module
 from ..symbol import Symbol
 from ..symbol import Variable as variable
-from . import files, networks, options, saved
-from .files import Command, tell_resume
+from . import networks, options, saved_files
+from .fit_predict import first_epoch, preload
 from .networks import FILE_NETWORKS, NetworkSizes
-from .saved import SavedNetwork
-from .train import first_epoch, preload
+from .saved_files import Command, SavedNetwork, print_resume_command
 
-_TABLES = r".*_(table|linear)_weight"
+_TABLE_NAMES = r".*_(table|linear)_weight"
 _STORAGE = "__storage_type__"
 
 
-def run(args: argparse.Namespace) -> int:
+def train_files(args: argparse.Namespace) -> int:
     """Look at everything that may be wrong, then train."""
     options.check_optimizer(args)
-    files.check_prefix(args.prefix)
+    saved_files.check_prefix(args.prefix)
     random.seed(args.seed)
     last = AsyncExecutor.last_snapshot(args.prefix) if args.resume else None
     epoch = first_epoch(args) if last is None else last.epoch
-    loaded = None if args.load_epoch is None else saved.load(args.prefix, args.load_epoch)
+    loaded = None if args.load_epoch is None else saved_files.load_network(args.prefix, args.load_epoch)
     data = read_feed(args)
     net = choose_network(args, data, loaded)
     command = Command(args.words)
     if loaded is None and not args.overwrite:
-        files.refuse_others(args.prefix, net, {}, command)
+        saved_files.check_same_network(args.prefix, net, {}, command)
     try:
         with AsyncExecutor(timeout_s=args.timeout) as executor:
             training = _FileTraining(args, data, net, loaded, executor)
-            training.tell_engine()
-            files.make_ready(args.prefix, args.overwrite, args.resume)
+            training.print_engine()
+            saved_files.prepare_prefix(args.prefix, args.overwrite, args.resume)
             training.run(epoch, command, last is not None)
     except BoundsError as error:
         if "row of the table" in str(error):
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         if loaded is None and args.symbol is None:
             raise BoundsError(f"{error}; --classes COUNT makes a network of more classes") from error
         raise
-    files.tell_written(args.prefix, args.epochs)
+    saved_files.print_written(args.prefix, args.epochs)
     return 0
 
 
@@ -75,13 +74,14 @@ class _FileTraining:
         self._data = data
         self._executor = executor
         self._workers = _workers(args, data)
-        self._metric = args.metric or [_usual_metric(net, data)]
+        self._metric = args.metric or [_default_metric(net, data)]
         slots = [slot.name for slot in data.feed.slots if slot.name in net.list_arguments()]
         inputs = [name for name in slots if name != data.label]
         self._module = Module(net, inputs, [data.label], context=cpu())
         preload(self._module, args, {} if loaded is None else loaded.values)
         self._initializer = initializer.Mixed(
-            [_TABLES, ".*"], [initializer.Uniform(0.05), initializer.Xavier(factor_type="in", magnitude=2.0)]
+            [_TABLE_NAMES, ".*"],
+            [initializer.Uniform(0.05), initializer.Xavier(factor_type="in", magnitude=2.0)],
         )
         self._optimizer_params = options.optimizer_params(args, "train-files")
 
@@ -104,7 +104,7 @@ class _FileTraining:
             if (epoch + 1) % every == 0 or epoch + 1 == args.epochs:
                 self._module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
 
-    def tell_engine(self) -> None:
+    def print_engine(self) -> None:
         """Print which engine is going to train, and why."""
         if self._args.quiet:
             return
@@ -141,9 +141,9 @@ class _FileTraining:
         )
         if not results.examples and resume is None:
             raise ArgumentError(NO_LINE)
-        found = [_shown(results.metric)]
+        found = [_format_values(results.metric)]
         if self._data.validation:
-            found.append(f"validation {_shown(self._validate())}")
+            found.append(f"validation {_format_values(self._validate())}")
         rate = results.examples / max(results.seconds, 1e-9)
         found.append(f"{results.examples:,} lines in {results.seconds:.2f} s ({rate:,.0f} a second)")
         if results.skipped:
@@ -178,15 +178,15 @@ class _FileTraining:
         """Save a snapshot, or the last whole epoch if nothing has been trained since, and print how to resume."""
         prefix, saved = self._args.prefix, checkpoint.params_file(self._args.prefix, epoch)
         if not self._updates() or not self._is_finite():
-            tell_resume(None, command)
+            print_resume_command(None, command)
             return
         try:
             if self._updates() > before:
                 self._executor.snapshot(prefix, epoch)
-                tell_resume(saved, command)
+                print_resume_command(saved, command)
             else:
                 self._module.save_checkpoint(prefix, epoch, save_optimizer_states=True)
-                tell_resume(saved, command, ["--load-epoch", str(epoch)])
+                print_resume_command(saved, command, ["--load-epoch", str(epoch)])
         except MXNetError as error:
             print(f"the parameters could not be saved: {error}", file=sys.stderr)
 
@@ -213,7 +213,7 @@ def _workers(args: argparse.Namespace, data: FileData) -> int:
     return most
 
 
-def _usual_metric(net: Symbol, data: FileData) -> str:
+def _default_metric(net: Symbol, data: FileData) -> str:
     """Return "auc" for networks that tell two classes apart, else "acc"."""
     lines, ragged = data.feed.batch_size, variable("ragged", stype="ragged").attr(_STORAGE)
     attributes = net.attr_dict()
@@ -222,7 +222,7 @@ def _usual_metric(net: Symbol, data: FileData) -> str:
     return "acc" if shapes and len(shapes[0]) == 2 and shapes[0][1] > 2 else "auc"
 
 
-def _shown(values: list[tuple[str, Any]]) -> str:
+def _format_values(values: list[tuple[str, Any]]) -> str:
     return ", ".join(f"{name}={value:.4f}" for name, value in values)
 
 
@@ -248,10 +248,15 @@ def read_feed(args: argparse.Namespace) -> FileData:
     if args.batch_size is not None:
         feed.set_batch_size(args.batch_size)
     label = networks.find_label(feed, args.label)
-    return FileData(feed, label, _matching(args.files, "--files"), _matching(args.validation, "--validation"))
+    return FileData(
+        feed,
+        label,
+        _expand_patterns(args.files, "--files"),
+        _expand_patterns(args.validation, "--validation"),
+    )
 
 
-def _matching(patterns: Sequence[str], option: str) -> list[str]:
+def _expand_patterns(patterns: Sequence[str], option: str) -> list[str]:
     """Return the files that patterns name, each once."""
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -265,7 +270,7 @@ def _matching(patterns: Sequence[str], option: str) -> list[str]:
     return check_files(list(found)) if found else []
 
 
-def _values(data: FileData, on_bad_line: str) -> dict[str, int]:
+def _float_widths(data: FileData, on_bad_line: str) -> dict[str, int]:
     """Return how many numbers the first line has for each slot of floats."""
     floats = [slot.name for slot in data.feed.used_slots if slot.type == "float"]
     one = DataFeedDesc(
@@ -273,7 +278,7 @@ def _values(data: FileData, on_bad_line: str) -> dict[str, int]:
     )  # which the user has allowed, or there is none
     one.set_batch_size(1)
     one.set_dense_slots(floats)
-    first = first_batch(one, map(Part, data.files), on_bad_line)
+    first = first_batch(one, map(FileRange, data.files), on_bad_line)
     if first is None:
         raise ArgumentError(NO_LINE)
     return {name: int(first.slots[name].values.shape[1]) for name in floats}
@@ -285,14 +290,14 @@ def choose_network(args: argparse.Namespace, data: FileData, loaded: SavedNetwor
     Args:
         loaded: what ``--load-epoch`` has loaded, None without it.
     """
-    if loaded is not None and args.net is None and args.symbol is None and not _sizes(args):
-        return _checked(loaded.net, data, loaded.name)
+    if loaded is not None and args.net is None and args.symbol is None and not _given_sizes(args):
+        return _check_label(loaded.net, data, loaded.name)
     if args.symbol is not None:
-        for option in _sizes(args):
+        for option in _given_sizes(args):
             raise ArgumentError(
                 f"--{option} {_option_text(args, option)} does not go with --symbol, a network that has its sizes"
             )
-        net = _checked(symbol.load(args.symbol), data, args.symbol)
+        net = _check_label(symbol.load(args.symbol), data, args.symbol)
     else:
         net = network_of(args, data)
     if loaded is not None and net.tojson() != loaded.net.tojson():
@@ -307,12 +312,12 @@ def choose_network(args: argparse.Namespace, data: FileData, loaded: SavedNetwor
 def network_of(args: argparse.Namespace, data: FileData) -> Symbol:
     """Return the network of ``--net``."""
     name = args.net or _DEFAULT_NET
-    kind = FILE_NETWORKS[name]
+    network_kind = FILE_NETWORKS[name]
     has = {
-        "width": kind.width > 0,
-        "hidden": bool(kind.hidden),
-        "dropout": bool(kind.hidden),
-        "classes": not kind.is_binary,
+        "width": network_kind.width > 0,
+        "hidden": bool(network_kind.hidden),
+        "dropout": bool(network_kind.hidden),
+        "classes": not network_kind.is_binary,
     }
     for option, takes in has.items():
         if getattr(args, option) is not None and not takes:
@@ -320,17 +325,17 @@ def network_of(args: argparse.Namespace, data: FileData) -> Symbol:
                 f"--{option} {_option_text(args, option)} does not go with --net {name}, which has none to choose"
             )
     sizes = NetworkSizes(
-        *_rows(args, data),
-        kind.width if args.width is None else args.width,
-        kind.hidden if args.hidden is None else args.hidden,
+        *_table_rows(args, data),
+        network_kind.width if args.width is None else args.width,
+        network_kind.hidden if args.hidden is None else args.hidden,
         args.dropout or 0.0,
         args.classes or 2,
-        _values(data, args.on_bad_line),
+        _float_widths(data, args.on_bad_line),
     )
     return networks.build_over_files(name, data.feed, data.label, sizes)
 
 
-def _rows(args: argparse.Namespace, data: FileData) -> tuple[int, dict[str, int]]:
+def _table_rows(args: argparse.Namespace, data: FileData) -> tuple[int, dict[str, int]]:
     """Return the rows of all tables, and those of some slots."""
     ids = [slot.name for slot in data.feed.used_slots if slot.type == "uint64" and slot.name != data.label]
     rows, rows_of = networks.TABLE_ROWS, {}
@@ -347,7 +352,7 @@ def _rows(args: argparse.Namespace, data: FileData) -> tuple[int, dict[str, int]
     return rows, rows_of
 
 
-def _sizes(args: argparse.Namespace) -> list[str]:
+def _given_sizes(args: argparse.Namespace) -> list[str]:
     """Return the options of sizes that are given."""
     every = ("rows", "width", "hidden", "dropout", "classes")
     return [option for option in every if getattr(args, option) not in (None, [])]
@@ -361,7 +366,7 @@ def _option_text(args: argparse.Namespace, option: str) -> str:
     return (",".join(map(str, value)) or "none") if option == "hidden" else f"{value:g}"
 
 
-def _checked(net: Symbol, data: FileData, name: str) -> Symbol:
+def _check_label(net: Symbol, data: FileData, name: str) -> Symbol:
     """Return a network that is to be fed."""
     if data.label not in net.list_arguments():
         variables = [each for each in net.list_arguments() if each not in net.graph.parameters]

@@ -1,6 +1,6 @@
 """What MXNet keeps under `mx.contrib`; ``mx.contrib.nd`` and ``mx.contrib.sym`` hold the contrib operators."""
 
-from ..compat import lazy
+from .._core import lazy
 from ..ndarray import contrib as nd
 from ..symbol import contrib as sym
 from . import svrg_optimization as svrg_optimization

@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
-from .. import mode
+from .._core import lazy, mode
 from ..autograd import backward as backward
 from ..autograd import mark_variables as mark_variables
 from ..base import ArgumentError
-from ..compat import lazy
 from ..ndarray import NDArray, zeros_like
 
 __all__ = [

@@ -1,10 +1,12 @@
 """Running graphs: lowering to generated functions, executors, and the memory they share."""
 
-from ..compat import lazy
+from .._core import lazy
 from .arrays import Binding as Binding
+from .device_placement import Placement as Placement
+from .device_placement import place_nodes as place_nodes
 from .executor import Executor as Executor
-from .malloc import give_back as give_back
 from .malloc import keep_large_blocks as keep_large_blocks
+from .malloc import trim_heap as trim_heap
 from .memory import allocate as allocate
 from .memory import from_pool as from_pool
 from .options import PLAIN as PLAIN
@@ -12,11 +14,9 @@ from .options import RunOptions as RunOptions
 from .options import grad_reqs as grad_reqs
 from .options import run_options as run_options
 from .passes import disabled as disabled
-from .placement import Placement as Placement
-from .placement import placement as placement
 
 __all__ = ["Executor"]
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, {"compiled": "", "cuda_graphs": "", "recompute": "", "recorded": ""}
+    __name__, __all__, {"compiled": "", "cuda_graphs": "", "recompute": "", "cuda_graph_mode": ""}
 )

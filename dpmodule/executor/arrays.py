@@ -19,10 +19,10 @@ from ..ndarray.ragged import RaggedNDArray
 from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import name_of
 from ..ops.shapes import known, prod
+from .device_placement import Placement
 from .memory import allocate
-from .placement import Placement
 from .sparse_arrays import all_rows, allocate_as, is_sparse, kinds_of, stored_bytes
-from .storage import Storage, check_axes, storage_of
+from .storage_types import StorageTypes, check_axes, infer_storage_types
 
 _RAW = attrgetter("raw")
 
@@ -50,18 +50,18 @@ def assign(name: str, target: NDArray, value: Any) -> None:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Binding:
-    """What an executor is bound to.
+    """Arguments of binding an executor: graph, arrays and contexts.
 
     Shape:
         args, aux: as the graph's variables.
         grads: each as its argument.
 
     Attributes:
-        shapes: result of `infer_shapes`, if it is at hand.
-        types: result of `infer_types`, if it is at hand.
-        places: context of each node, if not all of them run on `ctx`.
-        stypes: storage types by which the graph knows dense arguments: "row_sparse" ones count as storing all rows,
-            so that their gradients may have some.
+        shapes: result of `infer_shapes`, if it is known.
+        types: result of `infer_types`, if it is known.
+        placement: context of each node, if not all of them run on `ctx`.
+        stypes: storage types that the graph assumes for dense arguments: a "row_sparse" one counts as storing all rows,
+            so that its gradient may be row-sparse.
     """
 
     graph: Graph
@@ -72,33 +72,33 @@ class Binding:
     aux: Mapping[str, NDArray]
     shapes: Mapping[Node, Any] | None = None
     types: Mapping[Node, Any] | None = None
-    places: Placement | None = None
+    placement: Placement | None = None
     stypes: Mapping[str, str] | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class BoundArrays:
-    """An array for each of a graph's variables, with what is known about the graph for them.
+    """An array for each of a graph's variables, and the shapes, types and contexts inferred from them.
 
     Shape:
-        variables: each as the graph says; inputs, (N, ...) as a rule.
+        variables: as inferred for the graph; inputs are usually (N, ...).
 
     Attributes:
-        places: context of each node, empty if all of them run on `context`.
+        placement: context of each node, empty if all of them run on `context`.
         args: arguments by name.
-        grads: gradients by argument name; None where no gradient is computed.
-        unwritten: arrays that were given for arguments whose gradient is not computed.
+        grads: gradients by argument name; None if no gradient is computed.
+        unwritten: arrays bound to arguments whose gradient is not computed.
         aux: auxiliary states by name.
         variables: arguments and states in the graph's order.
-        slots: place of each variable among them by name.
+        slots: index of each variable in `variables`, by name.
         shapes: shapes of every node's outputs.
         types: their dtype names.
-        storage: storage types of the graph's values, None if all of them are dense.
+        storage: storage types of the graph's values; None if all of them are dense.
     """
 
     graph: Graph
     context: Context
-    places: Placement
+    placement: Placement
     args: dict[str, NDArray]
     grads: dict[str, NDArray | None]
     unwritten: dict[str, NDArray]
@@ -110,24 +110,24 @@ class BoundArrays:
     types: Mapping[Node, Any]
     stypes: Mapping[str, str]
     stored: frozenset[int]
-    storage: Storage | None
+    storage: StorageTypes | None
 
     @classmethod
     def of(cls, binding: Binding) -> BoundArrays:
-        """Return the arrays of a binding, and infer of the graph what is not at hand."""
+        """Return the arrays of a binding, inferring the shapes and types that it lacks."""
         graph, grads, req = binding.graph, binding.grads, binding.grad_req
         args = {name: binding.args[name] for name in graph.argument_names}
         aux = {name: binding.aux[name] for name in graph.auxiliary_names}
         every = {**args, **aux}
         stypes = {name: stype for name, stype in (binding.stypes or {}).items() if stype == "row_sparse"}
         shapes = binding.shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()})
-        storage = storage_of(graph, {**stypes, **kinds_of(every)})
+        storage = infer_storage_types(graph, {**stypes, **kinds_of(every)})
         if storage is not None:
             check_axes(storage, shapes)
         return cls(
             graph,
             binding.ctx,
-            binding.places or {},
+            binding.placement or {},
             args,
             {name: grads.get(name) if req.get(name) != "null" else None for name in args},
             {name: grads[name] for name in args if name in grads and req.get(name) == "null"},
@@ -145,25 +145,25 @@ class BoundArrays:
 
     def context_of(self, node: Node) -> Context:
         """Return the context that a node of the graph runs on."""
-        return self.places.get(node, self.context)
+        return self.placement.get(node, self.context)
 
     @property
     def contexts(self) -> list[Context]:
-        """Where nodes run."""
-        return list(dict.fromkeys((self.context, *self.places.values())))
+        """The contexts on which nodes run."""
+        return list(dict.fromkeys((self.context, *self.placement.values())))
 
     @property
-    def place_key(self) -> tuple[Context, ...]:
-        """The context of the executor, then that of each node; empty if all of them run on one."""
-        if not self.places:
+    def device_key(self) -> tuple[Context, ...]:
+        """The context of the executor and of each node; empty if all nodes run on one context."""
+        if not self.placement:
             return ()
         return (self.context, *map(self.context_of, self.graph.nodes))
 
     @property
     def size(self) -> int:
-        """Number of elements of what all operators make, outputs included."""
-        made = (shapes for node, shapes in self.shapes.items() if node.op is not None)
-        return sum(prod(shape) for shapes in made for shape in shapes if shape is not None)
+        """Number of elements in the results of all operators, outputs included."""
+        result_shapes = (shapes for node, shapes in self.shapes.items() if node.op is not None)
+        return sum(prod(shape) for shapes in result_shapes for shape in shapes if shape is not None)
 
     def outputs(self) -> list[NDArray]:
         """Return new arrays for the outputs.
@@ -182,7 +182,7 @@ class BoundArrays:
         ]
 
     def values(self) -> list[Any]:
-        """Return what programs read: the tensors of all variables, or records of sparse arrays.
+        """Return the inputs of programs: the tensors of all variables, or the records of sparse arrays.
 
         Shape:
             returns: each as its variable.
@@ -230,7 +230,7 @@ def resize(
     partial_shaping: bool,
     allow_up_sizing: bool,
 ) -> Arrays:
-    """Return arrays for new input shapes; those whose shape stays are the same objects.
+    """Return arrays for new input shapes; arrays whose shape stays are the same objects.
 
     Args:
         given: new shapes by argument name.
@@ -239,7 +239,7 @@ def resize(
     args, grads, aux = (dict(part) for part in arrays)
     unknown = [k for k in given if k not in args]
     if unknown:
-        raise ArgumentError(f"reshape: {', '.join(unknown)} is no argument; arguments: {', '.join(args)}")
+        raise ArgumentError(f"reshape: {', '.join(unknown)} is not an argument; arguments: {', '.join(args)}")
     shapes = infer_shapes(graph, {k: tuple(int(d) for d in v) for k, v in given.items()})
     for node in (*graph.arguments, *graph.auxiliary):
         name, shape = node.name, shapes[node][0]
@@ -249,7 +249,7 @@ def resize(
         if name not in given and not partial_shaping:
             raise ArgumentError(
                 f"reshape: the shape of {name} changes from {own[name].shape} to {shape} although it was not "
-                "given; set partial_shaping=True if that is meant"
+                "given; set partial_shaping=True to allow this"
             )
         own[name] = _resized(name, own[name], shape, allow_up_sizing)
         if own is args and name in grads:
@@ -258,19 +258,19 @@ def resize(
 
 
 def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> NDArray:
-    """Return the head of an array in another shape, or a new array if it is too small and may grow."""
+    """Return a view of the head of an array in another shape, or a new array if it is too small and may grow."""
     if is_sparse(array):
         return allocate_as(array.stype, shape, array.context, dtype_name(array.dtype))
     if array.size >= prod(shape):
         return array.head_view(shape)
     if not grow:
         raise ArgumentError(
-            f"reshape: {name} would grow from {array.shape} to {shape}; set allow_up_sizing=True to allow that"
+            f"reshape: {name} would grow from {array.shape} to {shape}; set allow_up_sizing=True to allow this"
         )
     return allocate(shape, array.context, dtype_name(array.dtype))
 
 
-def show_in(array: NDArray, other: NDArray) -> None:
+def write_into(array: NDArray, other: NDArray) -> None:
     """Write an array to the head of the memory of another one, if that is large enough.
 
     Shape:

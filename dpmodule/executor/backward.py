@@ -1,4 +1,4 @@
-"""`Backward`: from what a forward left to gradients in their arrays."""
+"""`Backward`: computes gradients from the record of a forward, and writes them to their arrays."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 import torch
 
+from .._core import torch_private
 from ..base import MXNetError, StateError, dtype_name
-from ..compat import torch_private
 from ..ndarray import NDArray
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from .arrays import BoundArrays
 from .dense_chain import run_backward
 from .error_location import backward_error, head_error
-from .gradients import asks_gradient, required
+from .gradients import head_gradient, needs_head_gradient
 from .lowering import LossHead
 from .memory import allocate
-from .runs import Run, Starts, heads_of
+from .recorded_run import HeadGradients, RecordedRun, value_gradients
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse
 
 _RAW, _STORED, _SEED = attrgetter("raw"), attrgetter("stored"), itemgetter(2)
@@ -32,44 +32,43 @@ _WANTS_GRADIENT = attrgetter("requires_grad")
 Listener = Callable[[str, torch.Tensor | None], None]
 """Called with the name of an argument and its gradient."""
 
-_MUCH = 2**21
-"""Bytes of a gradient from which on its memory is given up before the next one is computed."""
+_LARGE_BYTES = 2**21
+"""Gradients of at least this size are freed before the next backward computes them again."""
 
-_HEAVY = 2**24
-"""Bytes of all results of a network from which on smaller gradients stay where they are.
-
-Were they to move with every backward, they would part the memory that results have left, and the C library would take
+_LARGE_NETWORK_BYTES = 2**24
+"""Total size of a network's results above which smaller gradients are copied instead of replacing their arrays.
+Replacing them in every backward would fragment the memory that freed results leave, so that the C library would take
 more of it from the system.
 """
 
 
-class _ListenerGate:
-    """Lets a listener hear of gradients, in one backward; made apart so that hooks hold nothing but this."""
+class _GradientNotifier:
+    """Passes gradients to the listener of the current backward. Hooks hold only this object, not `Backward`."""
 
     def __init__(self) -> None:
-        self.open_to(None)
+        self.set_listener(None)
 
-    def open_to(self, listener: Listener | None) -> None:
-        """Let a listener hear what is told from now on; None: nobody."""
+    def set_listener(self, listener: Listener | None) -> None:
+        """Set the listener; None removes it."""
         self._listener = listener
 
-    def tell(self, name: str, grad: torch.Tensor | None) -> None:
-        """Tell the listener."""
+    def notify(self, name: str, grad: torch.Tensor | None) -> None:
+        """Call the listener."""
         listener = self._listener
         if listener is not None:
             listener(name, grad)
 
 
 class Backward:
-    """Which gradients of a graph are wanted, and how they are computed.
+    """Computes the wanted gradients of a graph.
 
     Args:
-        arrays: the graph, and an array for each gradient that is wanted.
-        size: number of elements of what all operators make.
+        arrays: the graph, and an array for each wanted gradient.
+        size: number of elements in the results of all operators.
 
     Attributes:
-        adds: whether a gradient is added to what its array holds.
-        dense_only: whether nothing in the graph nor among the gradients has another storage type than "default".
+        adds: True for each gradient that is added to its array.
+        dense_only: True if all values and gradients have the storage type "default".
     """
 
     def __init__(self, arrays: BoundArrays, size: int) -> None:
@@ -85,187 +84,197 @@ class Backward:
         self._names = frozenset(self._wanted_names)
         self.dense_only = arrays.storage is None and not any(map(is_sparse, self.targets))
         self.integers = self.dense_only and not all(t.raw.is_floating_point() for t in self.targets)
-        self._heard = [
+        self._notified = [
             (i, name)
             for i, (_, name, grad) in enumerate(wanted)
             if not self.adds[i] and not is_sparse(grad) and grad.raw.is_floating_point()
         ]
-        self._gate = _ListenerGate()
+        self._notifier = _GradientNotifier()
         self._hooked: dict[int, tuple[Any, Any]] = {}
         self._large = [
             i
             for i, target in enumerate(self.targets)
-            if not (self.adds[i] or is_sparse(target)) and target.raw.is_cpu and target.raw.nbytes >= _MUCH
+            if not (self.adds[i] or is_sparse(target))
+            and target.raw.is_cpu
+            and target.raw.nbytes >= _LARGE_BYTES
         ]
         self._replaced: list[int] = []
-        heavy = arrays.context.torch_device.type == "cpu" and 4 * size >= _HEAVY
-        self._copied = _MUCH if heavy else 0
+        is_large = arrays.context.torch_device.type == "cpu" and 4 * size >= _LARGE_NETWORK_BYTES
+        self._copied = _LARGE_BYTES if is_large else 0
         self._ignores_gradient = [
-            node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
+            node.op is not None and not node.op.needs_head_gradient(node.a) for node, _ in graph.heads
         ]
 
     def ignores_head(self, i: int, given: torch.Tensor | None) -> bool:
-        """Say whether an output ignores its gradient; looks far down only if none is given.
+        """Return True if an output ignores its gradient; searches the graph only if none is given.
 
         Shape:
             given: as the output.
 
         Args:
-            i: number of the output.
+            i: index of the output.
         """
         if given is None and not self._ignores_gradient[i]:
-            self._ignores_gradient[i] = not asks_gradient(self._graph.heads[i][0], self._names)
+            self._ignores_gradient[i] = not needs_head_gradient(self._graph.heads[i][0], self._names)
         return self._ignores_gradient[i]
 
-    def starts(self, run: Run, given: Sequence[torch.Tensor | None], outputs: Sequence[NDArray]) -> Starts:
-        """Return where backward starts.
+    def head_gradients(
+        self, run: RecordedRun, given: Sequence[torch.Tensor | None], outputs: Sequence[NDArray]
+    ) -> HeadGradients:
+        """Return the roots of backward and their gradients.
 
         Shape:
             given: each as its output.
 
         Args:
-            given: the gradient that the user gave for each output, or None.
+            given: the user's gradient of each output, or None.
         """
         program, env, _, _ = run.prepared
-        starts = []
+        head_grads = []
         for i, root in enumerate(run.roots):
             if not root.requires_grad:
                 continue
             cut = program.cut.get(i)
             if cut is None:
-                seed = required(self._graph.output_names[i], self.ignores_head(i, given[i]), given[i], root)
+                seed = head_gradient(
+                    self._graph.output_names[i], self.ignores_head(i, given[i]), given[i], root
+                )
             else:
                 loss, rest = program.low.losses[cut], run.rests[cut]
                 try:
-                    seed = _seed_at(loss, env, outputs[i].raw, run, rest, root)
+                    seed = _loss_gradient(loss, env, outputs[i].raw, run, rest, root)
                 except Exception as error:
-                    if is_users(error) or isinstance(error, MXNetError):
+                    if is_user_error(error) or isinstance(error, MXNetError):
                         raise
                     raise head_error(error, self._graph, self._shapes, i) from error
             leaf = root if self.dense_only else leaf_of(root)
-            starts.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
-        return starts
+            head_grads.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
+        return head_grads
 
     def _hook(self, aliases: Sequence[Any], listener: Listener) -> None:
-        """Let a listener hear of gradients until the gate is closed; hooks stay where they are."""
-        for i, name in self._heard:
+        """Pass gradients to a listener until it is removed; the hooks stay registered."""
+        for i, name in self._notified:
             alias, (known, handle) = aliases[i], self._hooked.get(i, (None, None))
             if known is not alias and isinstance(alias, torch.Tensor) and leaf_of(alias) is alias:
                 if handle is not None:
                     handle.remove()
-                hook = alias.register_hook(partial(self._gate.tell, name))  # type: ignore[no-untyped-call]
+                hook = alias.register_hook(partial(self._notifier.notify, name))  # type: ignore[no-untyped-call]
                 self._hooked[i] = alias, hook
-        self._gate.open_to(listener)
+        self._notifier.set_listener(listener)
 
-    def _teller(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
-        """Return what lets the listener hear of the gradient of an alias where no engine runs, which has hooks."""
-        names = {id(aliases[i]): name for i, name in self._heard}
+    def _alias_callback(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
+        """Return a callback that passes an alias's gradient to the listener where autograd's hooks do not run."""
+        name_of = {id(aliases[i]): name for i, name in self._notified}
 
-        def tell(alias: torch.Tensor, grad: torch.Tensor) -> None:
-            if id(alias) in names:
-                self._gate.tell(names[id(alias)], grad)
+        def notify(alias: torch.Tensor, grad: torch.Tensor) -> None:
+            if id(alias) in name_of:
+                self._notifier.notify(name_of[id(alias)], grad)
 
-        return tell
+        return notify
 
     def gradients(
-        self, run: Run, starts: Starts, listener: Listener | None = None
+        self, run: RecordedRun, head_grads: HeadGradients, listener: Listener | None = None
     ) -> Sequence[torch.Tensor | None]:
-        """Run the engine; return what it finds for each gradient array, None for what no head depends on.
+        """Run autograd and return the gradient for each gradient array; None if no head depends on the argument.
 
         Shape:
             returns: each as its argument; of row-sparse arguments only some rows.
 
         Args:
-            listener: hears of each gradient that replaces what its array holds as soon as the engine has it.
+            listener: called with each gradient that replaces its array's values, as soon as autograd has computed it.
         """
         leaves = list(filter(_WANTS_GRADIENT, run.aliases))
-        if not starts or not leaves:
+        if not head_grads or not leaves:
             return [None] * len(run.aliases)
-        _, roots, seeds = zip(*starts)
-        tell = None
+        _, roots, seeds = zip(*head_grads)
+        callback = None
         if listener is not None:
             self._hook(run.aliases, listener)
-            tell = self._teller(run.aliases)
+            callback = self._alias_callback(run.aliases)
         try:
-            found = run_backward(
-                roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), tell
+            grads = run_backward(
+                roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), callback
             )
         except Exception as error:
-            if is_users(error):
+            if is_user_error(error):
                 raise
             program, env, shaped, _ = run.prepared
-            heads = heads_of(program, starts)
+            heads = value_gradients(program, head_grads)
             raise backward_error(
                 error, program, self._graph, self._shapes, run.values, (env, shaped), heads
             ) from error
         finally:
             if listener is not None:
-                self._gate.open_to(None)
+                self._notifier.set_listener(None)
         if len(leaves) == len(run.aliases):
-            return found
-        rest = iter(found)
+            return grads
+        rest = iter(grads)
         return [next(rest) if alias.requires_grad else None for alias in run.aliases]
 
     def differentiate(
-        self, run: Run, starts: Starts, outputs: Sequence[NDArray], listener: Listener | None = None
+        self,
+        run: RecordedRun,
+        head_grads: HeadGradients,
+        outputs: Sequence[NDArray],
+        listener: Listener | None = None,
     ) -> None:
-        """Compute the gradients and deliver them into their arrays.
+        """Compute the gradients and write them to their arrays.
 
-        Large gradients of the last backward are given up first; should an operator fail, their arrays hold zeros.
+        Large gradients of the last backward are freed first; if an operator then fails, their arrays hold zeros.
 
         Shape:
             gradients: each as its argument.
         """
         if self._replaced:
-            self._give_up()
-        grads = self.gradients(run, starts, listener)
-        seeds = map(_SEED, starts)
+            self._free_large()
+        grads = self.gradients(run, head_grads, listener)
+        seeds = map(_SEED, head_grads)
         if self.dense_only:
             dense = chain(seeds, run.values, map(_RAW, outputs))
             deliver(grads, self.targets, self.adds, dense, self._copied)
             if self._large:
                 self._replaced = [i for i in self._large if self.targets[i].raw is grads[i]]
             return
-        found: list[Any] = [*grads]
+        all_grads: list[Any] = [*grads]
         for i, slot in enumerate(self.slots):
             value = run.values[slot]
-            if isinstance(value, Ragged):  # its gradient has its rows
-                grad = torch.zeros_like(value.values) if found[i] is None else found[i]
-                found[i] = value.detach().replaced(grad)
+            if isinstance(value, Ragged):  # the gradient has the same rows
+                grad = torch.zeros_like(value.values) if all_grads[i] is None else all_grads[i]
+                all_grads[i] = value.detach().replaced(grad)
         taken = dense_pointers([*seeds, *run.values, *map(_STORED, outputs)])
-        rest = deliver_sparse(found, self.targets, self.adds, taken)
+        rest = deliver_sparse(all_grads, self.targets, self.adds, taken)
         deliver(
-            [found[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
+            [all_grads[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
         )
 
     @property
-    def given_up(self) -> frozenset[str]:
-        """The arguments whose gradients the next backward gives up before it computes them anew."""
-        found = (i for i in self._replaced if not self.targets[i].pinned)
-        return frozenset(map(self._wanted_names.__getitem__, found))
+    def freed_names(self) -> frozenset[str]:
+        """The arguments whose gradients the next backward frees before it computes them again."""
+        freed = (i for i in self._replaced if not self.targets[i].pinned)
+        return frozenset(map(self._wanted_names.__getitem__, freed))
 
-    def _give_up(self) -> None:
-        """Free large gradients that `deliver` put in last time, as it is going to do again.
+    def _free_large(self) -> None:
+        """Free large gradients that `deliver` moved into their arrays, since it will replace them again.
 
-        Their arrays get memory that nobody has touched yet, which takes none.
+        The arrays get untouched pages, which take no memory.
         """
         for target in map(self.targets.__getitem__, self._replaced):
             if not target.pinned:
                 target.raw = allocate(target.shape, target.context, dtype_name(target.dtype)).raw
 
 
-def _seed_at(
+def _loss_gradient(
     loss: LossHead,
     env: Env,
     out: torch.Tensor,
-    run: Run,
+    run: RecordedRun,
     made: Sequence[torch.Tensor | None],
     root: torch.Tensor,
 ) -> torch.Tensor:
-    """Return the gradient with which backward starts below a loss that was cut."""
+    """Return the gradient with which backward starts below a cut loss."""
     rule, data = loss.op.loss, root.detach()
     if rule is None:
-        raise StateError(f"{loss.op.name} is no loss")
+        raise StateError(f"{loss.op.name} is not a loss")
     rest = []
     for slot, tensor in zip(loss.rest, made):
         value = run.values[slot] if tensor is None else tensor.detach()
@@ -280,18 +289,18 @@ def deliver(
     taken: Iterable[torch.Tensor],
     copied: int = 0,
 ) -> None:
-    """Write, or add, gradients to their arrays.
+    """Write gradients to their arrays, or add them.
 
     A gradient that autograd returns may be anything: a view of another, the head gradient itself, a stride-0
-    expansion. It replaces the array's tensor only where that can be seen by nobody; else it is copied.
+    expansion. It replaces the array's tensor only if no other tensor shares its memory; otherwise it is copied.
 
     Shape:
         grads: each as its target.
 
     Args:
-        grads: what the engine returned; None for an argument that no head depends on.
+        grads: the gradients from autograd; None for an argument on which no head depends.
         taken: tensors whose memory must not end up in an array: head gradients, arguments, outputs.
-        copied: bytes below which a gradient is copied anyway.
+        copied: gradients below this size in bytes are always copied.
     """
     seen = set(map(torch.Tensor.data_ptr, taken))
     sums: list[torch.Tensor] = []
@@ -313,7 +322,7 @@ def deliver(
                 and grad.shape == tensor.shape
                 and grad.is_contiguous()
                 and (size := grad.nbytes) >= copied
-                and grad.untyped_storage().nbytes() == size  # fills its memory exactly
+                and grad.untyped_storage().nbytes() == size  # owns all of its storage
             ):
                 target.raw = grad
             else:

@@ -1,8 +1,8 @@
-"""Programs run through `torch.compile`.
+"""Programs compiled with `torch.compile`.
 
-The generated function is handed over whole, so that a compiler may fuse what stands between the large operators. What
-it gains, and what compiling costs, is in the benchmarks: graphs of many small operators gain, those that spend their
-time in a few large ones do not. Nothing of torch's compiler is loaded unless a user asks for it.
+The whole generated function is compiled, so that the compiler can fuse the operators between the large ones. The
+benchmarks show the gain and the cost of compiling: graphs of many small operators get faster, graphs that spend their
+time in a few large operators do not. torch's compiler is imported only if a user asks for it.
 
 Source: PyTorch's ``torch.compile``.
 """
@@ -18,20 +18,20 @@ from typing import Any
 import torch
 
 from ..ops.spec import Env
+from .execution_mode import ExecutionMode
 from .lowering import Lowered, Step
 from .passes.rnn_chains.kernels import Recurrence
 from .program import Forward, Program
-from .run_strategies import Way
 
-_LONGEST = 300
-"""How many letters of an error a warning shows."""
+_MAX_CHARACTERS = 300
+"""Number of characters of an error that a warning shows."""
 
 _compiling = threading.Lock()
-"""Held in first calls: Python's filters of warnings belong to all threads."""
+"""Held during first calls: Python's warning filters are shared by all threads."""
 
 
-def reason_against(program: Program) -> str:
-    """Return why a program is better not compiled, "" if nothing speaks against it."""
+def unsupported_reason(program: Program) -> str:
+    """Return the reason why a program should not be compiled; "" if there is none."""
     graph = program.low.graph
     for node in graph.nodes:
         if node.op is None:
@@ -45,61 +45,61 @@ def reason_against(program: Program) -> str:
     return ""
 
 
-def _stays_out(low: Lowered, step: Step) -> bool:
-    """Say whether a compiler calls a step as it is: kernels for recurrent layers, and draws in training.
+def _is_excluded(low: Lowered, step: Step) -> bool:
+    """Return True if a step must not be compiled: recurrent kernels, and random draws in training.
 
-    The usual backend cannot train torch's recurrent kernels, and none draws from a generator that is handed in.
+    The default backend cannot train torch's recurrent kernels, and no backend draws from a generator argument.
     """
     op, a = low.operator(step)
     if op is None or op.name == "RNN":
         return op is not None or isinstance(step.function, Recurrence)
-    draws = op.random and getattr(a, "act_type", "rrelu") == "rrelu"  # of LeakyReLU's forms, that one alone
+    draws = op.random and getattr(a, "act_type", "rrelu") == "rrelu"  # the only random form of LeakyReLU
     return isinstance(step.function, Recurrence) or (draws and low.recorded)
 
 
-def _kept_out(function: Forward) -> Forward:
-    """Return a function that the compiler calls as it is."""
+def _excluded(function: Forward) -> Forward:
+    """Return a function that the compiler calls without compiling it."""
 
     def call(*arguments: Any) -> Any:
         return function(*arguments)
 
-    found: Forward = torch.compiler.disable(call)  # type: ignore[no-untyped-call, unused-ignore]
-    return found
+    excluded: Forward = torch.compiler.disable(call)  # type: ignore[no-untyped-call, unused-ignore]
+    return excluded
 
 
 def _to_compile(program: Program) -> Forward:
-    """Return a copy of a program's function, with a code object of its own, for which torch keeps what it compiles."""
+    """Return a copy of a program's function with its own code object, by which torch caches compiled code."""
     plain = program.forward
-    kept_out = {id(s.function): s.function for s in program.low.steps if _stays_out(program.low, s)}
+    excluded = {id(s.function): s.function for s in program.low.steps if _is_excluded(program.low, s)}
     names = {
-        name: _kept_out(value) if id(value) in kept_out else value
+        name: _excluded(value) if id(value) in excluded else value
         for name, value in plain.__globals__.items()
     }
     return types.FunctionType(plain.__code__.replace(), names, plain.__name__)
 
 
-class Compiled(Way):
-    """Programs run as `torch.compile` makes them."""
+class CompiledMode(ExecutionMode):
+    """Runs programs compiled with `torch.compile`."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = arguments
-        self._made: dict[Program, CompiledForward] = {}
+        self._compiled: dict[Program, CompiledForward] = {}
 
     def forward(self, program: Program) -> Forward:
-        if program not in self._made:
-            self._made[program] = CompiledForward(program, self._arguments)
-        return self._made[program]
+        if program not in self._compiled:
+            self._compiled[program] = CompiledForward(program, self._arguments)
+        return self._compiled[program]
 
-    def state(self, program: Program, is_train: bool) -> str:
-        found = self._made.get(program)
-        return "" if found is None else found.state
+    def describe(self, program: Program, is_train: bool) -> str:
+        compiled = self._compiled.get(program)
+        return "" if compiled is None else compiled.state
 
 
 class CompiledForward:
-    """A program's function as `torch.compile` makes it, called like the plain one.
+    """A program's function compiled with `torch.compile`, called like the plain one.
 
-    If the compiler fails, or is not there, the plain function takes over for good, with one warning. If the plain
-    function fails as well, the error is that of the graph, and comes out as without compiling.
+    If the compiler fails or is missing, the plain function replaces it permanently, with one warning. If the plain
+    function fails as well, its error is raised as it would be without compiling.
     """
 
     def __init__(self, program: Program, arguments: Mapping[str, Any]) -> None:
@@ -108,23 +108,23 @@ class CompiledForward:
         self._random = program.random
         self._is_new = True
         self._reason = ""
-        reason = reason_against(program)
+        reason = unsupported_reason(program)
         if reason:
             self._give_up(reason)
             return
         try:
             self._compiled = torch.compile(_to_compile(program), **{"dynamic": False, **arguments})
-        except Exception as error:  # whatever a backend, or a Python that torch does not compile for, raises
-            self._give_up(_in_short(error))
+        except Exception as error:  # a backend, or an unsupported Python version, may raise any error
+            self._give_up(_one_line(error))
 
     @property
     def state(self) -> str:
-        """Whether calls go to the compiled function, in words, and why not if so."""
+        """Description of the function that calls use, with the reason if it is not the compiled one."""
         return "torch.compile" if self.is_compiled else f"not through torch.compile: {self._reason}"
 
     @property
     def is_compiled(self) -> bool:
-        """Whether calls go to the compiled function."""
+        """True if calls use the compiled function."""
         return self._compiled is not None
 
     def _give_up(self, reason: str) -> None:
@@ -137,20 +137,20 @@ class CompiledForward:
         if compiled is None:
             return self._plain(values, env, shaped)
         generators = {e.generator for e in (env, *shaped) if e.generator is not None} if self._random else ()
-        states = [(each, each.get_state()) for each in generators]
+        states = [(generator, generator.get_state()) for generator in generators]
         try:
             if self._is_new:
                 return self._first_call(compiled, values, env, shaped)
             return compiled(values, env, shaped)
         except Exception as error:
-            for each, state in states:
-                each.set_state(state)
-            result = self._plain(values, env, shaped)  # raises what is the graph's own fault
-            self._give_up(_in_short(error))
+            for generator, state in states:
+                generator.set_state(state)
+            result = self._plain(values, env, shaped)  # raises the graph's own error
+            self._give_up(_one_line(error))
             return result
 
     def _first_call(self, compiled: Forward, *arguments: Any) -> Any:
-        """Make the call in which the compiler works; what it thinks of our operators' code is of no use to users."""
+        """Run the call that compiles, hiding the compiler's warnings about this package's operators."""
         with _compiling, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = compiled(*arguments)
@@ -158,7 +158,7 @@ class CompiledForward:
         return result
 
 
-def _in_short(error: BaseException) -> str:
-    """Return an error in one line; a compiler's can be pages long."""
+def _one_line(error: BaseException) -> str:
+    """Return an error as one line; compiler errors can be pages long."""
     text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

@@ -1,4 +1,4 @@
-"""What a graph costs by its shapes: arithmetic of its operators, and memory of intermediate values; nothing is run."""
+"""Cost of a graph from its shapes alone: operations of its operators, and memory of intermediate values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..base import Shape, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ops.shapes import known, prod
-from .gradients import fed_by, reached_by_gradients
+from .gradients import dependents_of, reached_by_gradients
 
 Dims = tuple[int, ...]
 Formula = Callable[[Any, Sequence[Dims], Sequence[Dims]], int]
@@ -19,7 +19,7 @@ _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 
 def _convolution(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    """Count one filter, of which the weight's axis 0 tells how many there are, per element of the result."""
+    """Count one filter, whose size is the weight's without axis 0, per element of the result."""
     return 2 * prod(outs[0]) * prod(ins[1][1:])
 
 
@@ -53,7 +53,7 @@ def _triangle(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
 
 
 def _attention_scores(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    joined = 3 if len(ins) == 1 else 1  # queries, keys and values lie in one array, or queries apart
+    joined = 3 if len(ins) == 1 else 1  # queries, keys and values in one array, or queries in a separate one
     return 2 * prod(outs[0]) * (ins[0][-1] // (joined * int(a.heads)))
 
 
@@ -62,14 +62,14 @@ def _attention_values(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
 
 
 def _recurrent(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    *steps, width = ins[0]  # of ragged data one step a row
-    hidden, ways = int(a.state_size), 1 + bool(a.bidirectional)
+    *steps, width = ins[0]  # ragged data counts one step per row
+    hidden, directions = int(a.state_size), 1 + bool(a.bidirectional)
     out = int(a.projection_size or hidden)
     total = 0
     for _ in range(a.num_layers):
         each = _GATES[a.mode] * hidden * (width + out) + (hidden * out if a.projection_size else 0)
-        total += ways * each
-        width = ways * out
+        total += directions * each
+        width = directions * out
     return 2 * prod(steps) * total
 
 
@@ -85,7 +85,7 @@ def _reduction(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return prod(ins[0])
 
 
-def _nothing(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
+def _zero(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return 0
 
 
@@ -112,9 +112,9 @@ _PRODUCTS: dict[str, Formula] = {
     "dot": _dot,
     "sequence_conv": _convolution,
 }
-"""Operators that multiply two inputs with each other; the gradient of each input costs as much as the result."""
+"""Operators that multiply two inputs; the gradient of each input costs as much as the result."""
 
-_READ = """
+_REDUCTIONS = """
 _contrib_AdaptiveAvgPooling2D _square_sum argmax argmax_channel argmin max mean min moments multi_sum_sq nanprod nansum
 norm prod softmax_cross_entropy sum
 """
@@ -134,18 +134,18 @@ MOVES = frozenset(
     where zeros_like
     """.split()  # noqa: SIM905
 )
-"""Operators that only move values, or make them out of nothing."""
+"""Operators that only move or create values."""
 
 _FORMULAS: dict[str, Formula] = {
     **_PRODUCTS,
     **dict.fromkeys(("Pooling", "Pooling_v1", "_contrib_quantized_pooling"), _pooling),
-    **dict.fromkeys(_READ.split(), _reduction),
-    **dict.fromkeys(MOVES, _nothing),
+    **dict.fromkeys(_REDUCTIONS.split(), _reduction),
+    **dict.fromkeys(MOVES, _zero),
 }
 
 
-def _inside(graph: Graph, ins: Sequence[Dims], order: Sequence[int] | None = None) -> int:
-    """Count one run of a subgraph, whose inputs have the shapes `ins`; `order` tells which input each of them is."""
+def _subgraph_flops(graph: Graph, ins: Sequence[Dims], order: Sequence[int] | None = None) -> int:
+    """Count one run of a subgraph for input shapes `ins`, which belong to the inputs `order`."""
     names = [node.name for node in graph.inputs]
     given = {names[i]: shape for i, shape in zip(range(len(ins)) if order is None else order, ins)}
     return sum(forward_flops(graph, infer_shapes(graph, given)).values())
@@ -156,17 +156,19 @@ def _control_flow(node: Node, ins: Sequence[Dims]) -> int:
     if node.op is not None and node.op.name == "_foreach":
         num_data = len(a.in_data_locs)
         elements = [s[1:] or (1,) if i < num_data else s for i, s in enumerate(ins)]
-        return ins[0][0] * _inside(bodies[0], elements, (*a.in_data_locs, *a.in_state_locs, *a.remain_locs))
-    test = _inside(bodies[0], [ins[i] for i in a.cond_input_locs])
+        return ins[0][0] * _subgraph_flops(
+            bodies[0], elements, (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
+        )
+    test = _subgraph_flops(bodies[0], [ins[i] for i in a.cond_input_locs])
     if node.op is not None and node.op.name == "_while_loop":
-        body = _inside(bodies[1], [ins[i] for i in a.func_input_locs])
+        body = _subgraph_flops(bodies[1], [ins[i] for i in a.func_input_locs])
         return int(a.max_iterations * (test + body))
     branches = zip(bodies[1:], (a.then_input_locs, a.else_input_locs))
-    return test + max(_inside(body, [ins[i] for i in locs]) for body, locs in branches)
+    return test + max(_subgraph_flops(body, [ins[i] for i in locs]) for body, locs in branches)
 
 
 def _node_flops(node: Node, shapes: Shapes) -> int:
-    """Count the operations of one node's operator; 0 where a shape is not known."""
+    """Count the operations of one node's operator; 0 if a shape is unknown."""
     ins = [shapes[child][i] for child, i in node.inputs]
     outs = list(shapes[node])
     if node.op is None or not all(map(known, (*ins, *outs))):
@@ -180,22 +182,23 @@ def _node_flops(node: Node, shapes: Shapes) -> int:
 
 
 def forward_flops(graph: Graph, shapes: Shapes) -> dict[Node, int]:
-    """Return how many operations each operator takes for its result.
+    """Return the number of operations of each operator in forward.
 
     Args:
-        shapes: shapes of every node's outputs, as `infer_shapes` gives them.
+        shapes: shapes of every node's outputs, from `infer_shapes`.
     """
     return {node: _node_flops(node, shapes) for node in graph.nodes if node.op is not None}
 
 
 def backward_flops(graph: Graph, forward: Mapping[Node, int], wanted: Collection[str]) -> dict[Node, int]:
-    """Return how many operations each operator takes for the gradients of its inputs, approximately.
+    """Return the approximate number of operations of each operator in backward.
 
-    A product costs as much again for each factor that needs a gradient, everything else as much as forward.
+    The gradient of each factor of a product costs as much as forward; all other gradients together cost as much as
+    forward.
     """
     reached = reached_by_gradients(graph)
-    leads = {node for node in fed_by(graph, wanted) if node.op is None or node in reached}
-    found = {}
+    leads = {node for node in dependents_of(graph, wanted) if node.op is None or node in reached}
+    operations = {}
     for node, flops in forward.items():
         needing = [child in leads for child, _ in node.inputs] if node in reached else []
         if node.subgraphs:
@@ -204,25 +207,25 @@ def backward_flops(graph: Graph, forward: Mapping[Node, int], wanted: Collection
             factor = 2 * sum(needing) if len(needing) == 1 else sum(needing[:2])
         else:
             factor = int(any(needing))
-        found[node] = factor * flops
-    return found
+        operations[node] = factor * flops
+    return operations
 
 
 def item_size(dtype: str) -> int:
-    """Return how many bytes an element of a type takes."""
+    """Return the size of an element of a type in bytes."""
     return 2 if dtype == "bfloat16" else int(np_dtype(dtype)().itemsize)
 
 
 def intermediate_bytes(
     graph: Graph, shapes: Mapping[str, Shape], types: Mapping[str, str], training: bool
 ) -> int:
-    """Return the memory of the values that operators make, by their shapes, in bytes.
+    """Return the memory of the operators' results in bytes, from their shapes.
 
     Args:
         shapes: shape of every argument and auxiliary state.
         types: dtype name of every argument and auxiliary state.
-        training: whether values are kept for backward, as far as a gradient reaches them; all others go after
-            their last reader, and the answer is the largest sum of what lives at one time.
+        training: True to keep all values that a gradient reaches for backward. Other values are freed after their last
+            reader; the result is the peak.
     """
     outs, kinds = infer_shapes(graph, shapes), infer_types(graph, types)
 
@@ -254,12 +257,12 @@ _VIEWS = frozenset(
     make_loss reshape_like slice slice_axis slice_like squeeze transpose
     """.split()  # noqa: SIM905
 )
-"""Operators whose result is, mostly, the memory of their first input."""
+"""Operators whose result usually shares the memory of their first input."""
 
 _SUMS = frozenset(["_grad_add", "_minus_scalar", "_plus_scalar", "add_n", "broadcast_add", "elemwise_add"])
-"""Operators whose gradient is the one that comes to them."""
+"""Operators that pass their output's gradient on unchanged."""
 
-_FORGETTING = (
+_KEEPING_NOTHING = (
     MOVES
     | _SUMS
     | frozenset(
@@ -279,22 +282,22 @@ _KEEPING_OUTPUT = frozenset(
 """Operators that keep their output for backward, instead of their inputs."""
 
 _RECURRENT = {"lstm": (18, 4), "gru": (8, 3), "rnn_relu": (2, 2), "rnn_tanh": (2, 2)}
-"""How many times the size of its result a recurrent layer keeps for backward, and takes without; torch 2.13, CPU."""
+"""Memory of a recurrent layer as multiples of its result: kept for backward, and temporary without; torch 2.13, CPU."""
 
 Entry = tuple[Node, int]
 
 
 Held = Mapping[tuple[str, str], int]
-"""Bytes, by what is held and the name of its node."""
+"""Bytes by kind of holder and name of its node."""
 
 
 class WorkingMemory(NamedTuple):
-    """The most memory that the tensors made in a run take at a time, in bytes.
+    """Peak memory of the tensors made in a run, in bytes.
 
     Attributes:
-        backward: from there to the end of backward; 0 stands for no backward.
-        held_forward: what it is in forward: each "value" of a node, what is "kept" for its gradient beside values.
-        held_backward: the same in backward, and each "gradient"; that of an argument is a "new gradient".
+        backward: peak from the end of forward to the end of backward; 0 without backward.
+        held_forward: holders at the peak of forward: each "value" of a node, and other data "kept" for its gradient.
+        held_backward: the same in backward, with each "gradient"; that of an argument is a "new gradient".
     """
 
     forward: int
@@ -303,8 +306,8 @@ class WorkingMemory(NamedTuple):
     held_backward: Held
 
 
-class _Meter:
-    """What lives, in bytes, and the most that lived at a time."""
+class _MemoryMeter:
+    """Tracks live memory and its peak, in bytes."""
 
     def __init__(self, sizes: Mapping[Entry, int]) -> None:
         self.sizes = sizes
@@ -314,20 +317,20 @@ class _Meter:
         self._at_peak = 0
 
     def change(self, what: str, node: Node, size: int) -> None:
-        """Count memory that a node takes, or that gets free where the size is negative."""
+        """Count memory that a node takes, or frees if the size is negative."""
         self.live += size
         self._changes.append((what, node.name, size))
         if self.live > self.peak:
             self.peak, self._at_peak = self.live, len(self._changes)
 
-    def leave(self, entry: Entry) -> None:
-        """Count one user of a value less; without any, its memory is free."""
+    def release(self, entry: Entry) -> None:
+        """Remove one user of a value; without users, its memory is freed."""
         self.users[entry] -= 1
         if not self.users[entry]:
             self.change("value", entry[0], -self.sizes[entry])
 
-    def most(self) -> tuple[int, Held]:
-        """Return the most so far, and what it was; from now on the most is what lives now."""
+    def take_peak(self) -> tuple[int, Held]:
+        """Return the peak and its holders, and start a new peak at the current memory."""
         peak, held = self.peak, Counter[tuple[str, str]]()
         for what, name, size in self._changes[: self._at_peak]:
             held[what, name] += size
@@ -336,14 +339,14 @@ class _Meter:
 
 
 def _owner(entry: Entry) -> Entry:
-    """Return the value whose memory a value is."""
+    """Return the value whose memory a value shares."""
     while entry[0].op is not None and entry[0].op.name in _VIEWS:
         entry = entry[0].inputs[0]
     return entry
 
 
 def _extra(node: Node, sizes: Mapping[Entry, int]) -> int:
-    """Return what an operator keeps for backward beside inputs and outputs, in bytes."""
+    """Return the memory that an operator keeps for backward in addition to inputs and outputs, in bytes."""
     op, a = node.op, node.a
     if op is None:
         return 0
@@ -356,15 +359,15 @@ def _extra(node: Node, sizes: Mapping[Entry, int]) -> int:
     return 0
 
 
-def _passing(node: Node, sizes: Mapping[Entry, int]) -> int:
-    """Return what an operator takes while it runs, where nothing is kept for backward, in bytes."""
+def _temporary(node: Node, sizes: Mapping[Entry, int]) -> int:
+    """Return the temporary memory of an operator that keeps nothing for backward, in bytes."""
     is_rnn = node.op is not None and node.op.name == "RNN"
     return sizes[node, 0] * _RECURRENT[node.a.mode][1] if is_rnn else 0
 
 
 def _kept(node: Node) -> set[Entry]:
     """Return the values made by operators that a node keeps for backward."""
-    if node.op is None or node.op.name in _FORGETTING:
+    if node.op is None or node.op.name in _KEEPING_NOTHING:
         return set()
     entries = [(node, 0)] if node.op.name in _KEEPING_OUTPUT else node.inputs
     return {entry for entry in map(_owner, entries) if entry[0].op is not None}
@@ -377,10 +380,10 @@ def working_bytes(
     training: bool,
     wanted: Collection[str] = (),
 ) -> WorkingMemory:
-    """Estimate the most memory that the tensors made in a run take at a time, in bytes.
+    """Estimate the peak memory of the tensors made in a run, in bytes.
 
-    Values live as long as somebody reads them, a gradient passes over them, or they are outputs. It is not known here
-    what kernels take for themselves, and what passes save.
+    Values live until their last reader and gradient have used them; outputs live on. Temporary memory of kernels and
+    savings of passes are not counted.
 
     Args:
         shapes: shapes of every node's outputs.
@@ -392,9 +395,9 @@ def working_bytes(
         for i, shape in enumerate(shapes[node])
     }
     reached = reached_by_gradients(graph) if training else set()
-    leads = {node for node in fed_by(graph, wanted) if node.op is None or node in reached}
+    leads = {node for node in dependents_of(graph, wanted) if node.op is None or node in reached}
     recorded = [node for node in graph.nodes if node.op is not None and node in leads]
-    meter = _Meter(sizes)
+    meter = _MemoryMeter(sizes)
     meter.users.update(_owner(entry) for entry in graph.heads)
     for node in graph.nodes:
         meter.users.update(_owner(entry) for entry in node.inputs)
@@ -403,32 +406,32 @@ def working_bytes(
     for node in graph.nodes:
         if node.op is not None:
             _forward(meter, node, node in leads)
-    forward, held = meter.most()
+    forward, held = meter.take_peak()
     if not recorded:
         return WorkingMemory(forward, 0, held, {})
     _backward(meter, graph, recorded, leads)
-    backward, held_backward = meter.most()
+    backward, held_backward = meter.take_peak()
     return WorkingMemory(forward, backward, held, held_backward)
 
 
-def _forward(meter: _Meter, node: Node, recorded: bool) -> None:
-    made = [(node, i) for i in range(node.num_outputs) if _owner((node, i)) == (node, i)]
-    meter.users.update(made)  # while the operator runs
-    passing = 0 if recorded else _passing(node, meter.sizes)
-    meter.change("value", node, sum(meter.sizes[e] for e in made))
-    meter.change("kept", node, _extra(node, meter.sizes) if recorded else passing)
-    meter.change("kept", node, -passing)
-    for entry in (*made, *map(_owner, node.inputs)):
+def _forward(meter: _MemoryMeter, node: Node, recorded: bool) -> None:
+    own = [(node, i) for i in range(node.num_outputs) if _owner((node, i)) == (node, i)]
+    meter.users.update(own)  # while the operator runs
+    temporary = 0 if recorded else _temporary(node, meter.sizes)
+    meter.change("value", node, sum(meter.sizes[e] for e in own))
+    meter.change("kept", node, _extra(node, meter.sizes) if recorded else temporary)
+    meter.change("kept", node, -temporary)
+    for entry in (*own, *map(_owner, node.inputs)):
         if entry[0].op is not None:
-            meter.leave(entry)
+            meter.release(entry)
 
 
 def _gradient(node: Node) -> str:
     return "new gradient" if node.op is None else "gradient"
 
 
-def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collection[Node]) -> None:
-    """Go through backward: a gradient is made where it is first needed, and freed when its operator has used it."""
+def _backward(meter: _MemoryMeter, graph: Graph, recorded: list[Node], leads: Collection[Node]) -> None:
+    """Simulate backward: a gradient is made when first needed, and freed when its operator has used it."""
     grads: set[Entry] = set()
 
     def make(entry: Entry) -> None:
@@ -450,7 +453,7 @@ def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collecti
             and ins[0] not in grads
             and ins[0][0] in leads
         ):
-            grads.add(ins[0])  # takes over the memory of the operator's own gradient
+            grads.add(ins[0])  # reuses the memory of the operator's own gradient
             taken = own.pop(0)
             grads.discard(taken)
             meter.change("gradient", node, -meter.sizes[taken])
@@ -461,5 +464,5 @@ def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collecti
             grads.discard(entry)
             meter.change(_gradient(entry[0]), entry[0], -meter.sizes[entry])
         for entry in _kept(node):
-            meter.leave(entry)
+            meter.release(entry)
         meter.change("kept", node, -_extra(node, meter.sizes))

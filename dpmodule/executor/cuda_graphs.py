@@ -1,12 +1,11 @@
-"""Runs of an executor on a GPU, recorded in a CUDA graph once they repeat, and replayed.
+"""Recording repeated runs of an executor on a GPU in a CUDA graph, and replaying them.
 
-A small network keeps Python busier than the GPU: each operator is launched by itself. A recording launches all of them
-at once. It always reads and writes the same memory, so a run is recorded only where that, the shapes and the operators
-allow it; the batch is copied into the executor's own arrays, and what comes out is copied out of the recording's memory
-or put into the gradient arrays. Everything that Python does at a run must be the same each time. So there are never
-recorded: graphs with users' code, control flow, sparse values or several devices; operators that are not known to
-leave the GPU alone while they work; runs that a monitor watches; runs of an executor whose shapes come and go, as in
-bucketing. A parameter that is put into other memory makes the recording start over.
+With a small network, Python launches operators more slowly than the GPU runs them. A CUDA graph launches all operators
+in one call. It always reads and writes the same memory: the batch is copied into the executor's own arrays, and results
+are copied from the graph's memory, or into the gradient arrays. Python must do the same in every run. These are
+therefore never recorded: graphs with custom operators, control flow, sparse values or several devices; operators that
+might synchronize with the GPU; runs that a monitor watches; executors whose shapes change, as in bucketing. A parameter
+that moves to other memory restarts the recording.
 
 Source: PyTorch's notes "CUDA semantics", section "CUDA Graphs"; MXNet 1.9.1's MXNET_ENABLE_CUDA_GRAPHS.
 """
@@ -26,7 +25,7 @@ from ..context import gpu_module, is_gpu
 from .program import Program
 
 _PLAIN_RUNS = 3
-"""How often an executor runs before a run is recorded: kernels are chosen, and memory is set aside, meanwhile."""
+"""Number of plain runs before a recording, during which kernels are chosen and memory is allocated."""
 
 _SAFE = frozenset(
     """
@@ -43,21 +42,21 @@ _SAFE = frozenset(
     squeeze stack sum take tanh tile transpose where zeros_like
     """.split()  # noqa: SIM905  # many lines as a list
 )
-"""Operators known to make Python wait for nothing; a rehearsal checks it."""
+"""Operators that never synchronize with the GPU; the warm-up run checks this."""
 
 _WAITS = "synchronizing CUDA operation"
-"""What torch's warning about a call that waits for the GPU says."""
+"""Part of torch's warning about a call that waits for the GPU."""
 
 
 class RecordedOutputs(NamedTuple):
-    """What a run makes.
+    """Results of a recorded run.
 
     Shape:
         outputs: each as the graph's.
         grads: each as its argument.
 
     Attributes:
-        grads: gradients in the order of their arrays, none of which shares memory with anything else.
+        grads: gradients in the order of their arrays; none shares memory with another tensor.
     """
 
     outputs: list[torch.Tensor]
@@ -68,26 +67,28 @@ class RecordedOutputs(NamedTuple):
 Work = Callable[[], RecordedOutputs]
 
 
-def apart(tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Return tensors of contiguous memory that nobody else has: as they are where this is so, else copies.
+def without_aliases(
+    tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Return contiguous tensors that share memory with no other tensor, copying where necessary.
 
     Shape:
         returns: each as the tensor given.
     """
     seen = {tensor.untyped_storage().data_ptr() for tensor in taken}
-    found: list[torch.Tensor | None] = []
+    unique: list[torch.Tensor | None] = []
     for tensor in tensors:
         if tensor is not None:
             storage = tensor.untyped_storage()
             if storage.data_ptr() in seen or storage.nbytes() != tensor.nbytes or not tensor.is_contiguous():
                 tensor = tensor.clone(memory_format=torch.contiguous_format)
             seen.add(tensor.untyped_storage().data_ptr())
-        found.append(tensor)
-    return found
+        unique.append(tensor)
+    return unique
 
 
-def reason_against(program: Program) -> str:
-    """Return why a program is not recorded, "" if nothing speaks against it."""
+def unsupported_reason(program: Program) -> str:
+    """Return the reason why a program cannot be recorded; "" if there is none."""
     low = program.low
     for node in low.graph.nodes:
         if node.op is None:
@@ -108,19 +109,19 @@ def reason_against(program: Program) -> str:
 
 
 class Driver:
-    """A GPU as a recorder needs it: one stream and one pool of memory for all recordings."""
+    """The stream and the memory pool of a GPU for all of its recordings."""
 
     def __init__(self, device: torch.device) -> None:
         self._gpu = gpu_module()
         self._device = device
-        self._stream = self._gpu.Stream(device)  # recordings that share a pool are to be made on one stream
+        self._stream = self._gpu.Stream(device)  # recordings that share a pool must use one stream
         self._pool = self._gpu.graph_pool_handle()
 
-    def rehearse(self, work: Work) -> tuple[RecordedOutputs, str]:
-        """Do some work on the stream on which it will be recorded, so that libraries set up what they need there.
+    def warm_up(self, work: Work) -> tuple[RecordedOutputs, str]:
+        """Run work on the stream of recordings, so that libraries initialize their state there.
 
         Returns:
-            The results, and what speaks against a recording, "" for nothing: Python waited for the GPU.
+            The results, and torch's warning if Python waited for the GPU, else "".
         """
         gpu, here = self._gpu, self._gpu.current_stream(self._device)
         self._stream.wait_stream(here)
@@ -143,10 +144,10 @@ class Driver:
     def record(
         self, work: Work, generators: Sequence[torch.Generator]
     ) -> tuple[Callable[[], None], RecordedOutputs]:
-        """Record some work without doing it.
+        """Record work without running it.
 
         Args:
-            generators: whose random numbers it draws; each replay draws new ones.
+            generators: the generators that `work` draws from; each replay draws new numbers.
 
         Returns:
             The function that does it, and the tensors in which it leaves its results each time.
@@ -156,28 +157,28 @@ class Driver:
         for generator in generators:
             graph.register_generator_state(generator)
         try:
-            # other threads, such as those that read ahead, may go on using the GPU
+            # other threads, such as prefetching ones, may keep using the GPU
             with (
                 gpu.device(self._device),
                 gpu.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
             ):
                 results = work()
         finally:
-            gpu.set_stream(here)  # torch leaves its own on when a recording fails
+            gpu.set_stream(here)  # torch does not restore it when a recording fails
         return graph.replay, results
 
 
 @cache
 def driver_of(device: torch.device) -> Driver | None:
-    """Return the driver of a device, None for one that records nothing."""
+    """Return the driver of a device; None if the device has no CUDA graphs."""
     return Driver(device) if is_gpu(device) and hasattr(gpu_module(), "CUDAGraph") else None
 
 
 class Recorder:
-    """Does the work of one executor in one mode: not at all while it is new, then by a recording.
+    """Records and replays the work of one executor in one mode, after some plain runs.
 
     Args:
-        memory: returns the tensors whose memory `work` reads and writes; others than before end the recording.
+        memory: returns the tensors whose memory `work` reads and writes; a changed tensor ends the recording.
     """
 
     def __init__(
@@ -203,18 +204,18 @@ class Recorder:
 
     @property
     def state(self) -> str:
-        """How the next run is done, in words, and why it is not a replay."""
+        """Description of how the next run is done, with the reason if it is not a replay."""
         if self._off:
             return f"not in CUDA graphs: {self._reason}"
         return "CUDA graph" if self.is_recorded else "CUDA graph, once it has repeated"
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the next run is a replay, if the memory stays."""
+        """True if the next run is a replay, unless the memory changes."""
         return self._replay is not None
 
     def forget(self) -> None:
-        """Drop the recording, or what counts towards one; the next one needs twice as many runs before."""
+        """Drop the recording and restart the count of runs; after a recording, the next one needs twice as many."""
         if self._replay is not None:
             self._wanted *= 2
         self._replay = self._results = None
@@ -222,7 +223,7 @@ class Recorder:
         self._runs = 0
 
     def is_due(self) -> bool:
-        """Say whether `run` does the next run; if not, it is counted, and the caller does it."""
+        """Return True if `run` does the next run; if not, count the run, which the caller does."""
         if self._off:
             return False
         if self._known and not _same(self._known, self._memory()):
@@ -231,24 +232,25 @@ class Recorder:
         return self._runs > self._wanted
 
     def run(self) -> RecordedOutputs | None:
-        """Do the work: once on the stream of recordings, then by recording it, from then on by replaying it.
+        """Do the work: first as a warm-up on the stream of recordings, then by recording it, then by replaying it.
 
         Returns:
-            The results, overwritten by the next run. None where recording failed, for good: nothing has been done.
+            The results, overwritten by the next run. None if recording failed; then nothing was run, and no later call
+            records.
         """
         if self._replay is None and not self._known:
-            return self._rehearse()
+            return self._warm_up()
         if self._replay is None and not self._record():
             return None
         if self._replay is not None:
             self._replay()
         return self._results
 
-    def _rehearse(self) -> RecordedOutputs:
-        results, against = self._driver.rehearse(self._work)
+    def _warm_up(self) -> RecordedOutputs:
+        results, reason = self._driver.warm_up(self._work)
         self._known = self._memory()
-        if against:
-            self._stop(against)
+        if reason:
+            self._stop(reason)
         return results
 
     def _record(self) -> bool:

@@ -1,13 +1,13 @@
-"""Perceptrons: dense layers one after the other below a loss, and nothing else.
+"""Multilayer perceptrons: a chain of dense layers below a loss, and nothing else.
 
-It is known beforehand what backward has to do. Recording it and having autograd's engine replay it costs such small
-networks a tenth of their time, as does choosing what multiplies in every run. Prediction with weights that stay is a
-single call of the extension, on weights that are laid out for it once.
+The backward of such a network is known in advance. Recording and replaying it with autograd would take a tenth of the
+time of a small network, and so would choosing the matrix product in every run. Prediction with constant weights is a
+single call of the extension, on weights that are packed once.
 
 Needs:
-    graph: one loss, whose other inputs are variables; layers that read no variable twice, and nothing else
-    activations: relu, sigmoid, tanh, or none; one behind a layer
-    storage: dense, of gradients, too
+    graph: one loss, whose other inputs are variables, and layers that read no variable twice
+    activations: relu, sigmoid, tanh, or none; at most one after a layer
+    storage: dense, gradients included
     type: float32
     place: one context, on the CPU
 """
@@ -20,27 +20,27 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
-from ..ops.nn.linear import dense, multiply, pack, pays_packed, product_of_sizes
+from .._core import torch_private
+from ..ops.nn.linear import dense, fastest_kernel, multiply, pack, use_packed_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays
+from .execution_mode import ExecutionMode
 from .interpreter import StepFailed
 from .lowering import Lowered
 from .packed_weights import packed
 from .program import Forward, Program
-from .run_strategies import Way
 from .sparse_arrays import is_sparse
 
-Tell = Callable[[torch.Tensor, torch.Tensor], None]
+GradientCallback = Callable[[torch.Tensor, torch.Tensor], None]
 """Called with a variable and its gradient."""
 
-_OVER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+_IN_PLACE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": torch.relu_,
     "sigmoid": torch.sigmoid_,
     "tanh": torch.tanh_,
 }
-"""Activations whose gradient follows from what they make, which they write over what they read."""
-_BACK: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+"""In-place activations whose gradient follows from their output."""
+_GRADIENTS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "relu": lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0),
     "sigmoid": torch.ops.aten.sigmoid_backward,
     "tanh": torch.ops.aten.tanh_backward,
@@ -52,7 +52,7 @@ class _DenseLayer:
     """A dense layer with its activation.
 
     Attributes:
-        act: a key of `_OVER`, or None.
+        act: a key of `_IN_PLACE`, or None.
     """
 
     node: int
@@ -63,7 +63,7 @@ class _DenseLayer:
 
 
 class _DenseChain:
-    """Runs a program as `Program.forward` does, but records no gradients."""
+    """Runs a program like `Program.forward`, without autograd's recording."""
 
     def __init__(self, program: Program, layers: Sequence[_DenseLayer], rows: int) -> None:
         self._program, self._layers, self._rows = program, layers, rows
@@ -72,33 +72,33 @@ class _DenseChain:
         self._is_one_call = (
             not self._program.low.recorded
             and all(layer.act in (None, "relu") for layer in self._layers)
-            and pays_packed(self._rows, [(layer.units, layer.features) for layer in self._layers])
+            and use_packed_kernel(self._rows, [(layer.units, layer.features) for layer in self._layers])
         )
-        self._products = [  # of each layer: its result, and gradients of its weight and of its data
+        self._products = [  # the products of each layer: result, gradient of the weight, gradient of the data
             (
-                # without packs the same bits
-                multiply if self._is_one_call else product_of_sizes(self._rows, layer.units, layer.features),
-                product_of_sizes(layer.units, layer.features, self._rows),
-                product_of_sizes(self._rows, layer.features, layer.units),
+                # the same bits as with packed weights
+                multiply if self._is_one_call else fastest_kernel(self._rows, layer.units, layer.features),
+                fastest_kernel(layer.units, layer.features, self._rows),
+                fastest_kernel(self._rows, layer.features, layer.units),
             )
             for layer in self._layers
         ]
 
     def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
-        """Run forward; where backward starts, if any follows, is a `ChainRoot`."""
+        """Run forward; a recorded forward returns a `ChainRoot` as the root of backward."""
         data, recorded = values[self._data], self._program.low.recorded
         if torch.is_grad_enabled() is not recorded or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
-        torch.set_grad_enabled(False)  # the executor puts it back
+        torch.set_grad_enabled(False)  # the executor restores it
         made, node = [data if data.dim() == 2 else data.flatten(1)], -1
-        layers, at_once = self._layers, self._at_once(made[0], values) if self._is_one_call else None
-        if at_once is not None:
-            made, layers = [at_once], ()
+        layers, packed_out = self._layers, self._call_packed(made[0], values) if self._is_one_call else None
+        if packed_out is not None:
+            made, layers = [packed_out], ()
         try:
             for layer, (product, _, _) in zip(layers, self._products):
                 node = layer.node
                 out = product(made[-1], *map(values.__getitem__, layer.slots))
-                made.append(out if layer.act is None else _OVER[layer.act](out))
+                made.append(out if layer.act is None else _IN_PLACE[layer.act](out))
                 if not recorded:
                     del made[0]
             head, node = self._head, self._head.node
@@ -110,8 +110,8 @@ class _DenseChain:
             return (result,), (), (), ()
         return (result,), (ChainRoot(self, values, made),), ((None,) * len(rest),), ()
 
-    def _at_once(self, data: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """Return what the last layer makes, by one call; None where weights are new, have changed or are not watched.
+    def _call_packed(self, data: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """Return the last layer's output from one call; None if weights are new, changed or not watched.
 
         Shape:
             data: (N, K), K features.
@@ -134,13 +134,13 @@ class _DenseChain:
         """Yield variables and their gradients, from the loss on.
 
         Args:
-            made: what the first layer read, then what each layer made; is used up.
+            made: the first layer's input, then each layer's output; the list is consumed.
         """
         for layer, (_, for_weight, for_data) in zip(reversed(self._layers), reversed(self._products)):
             out, source = made.pop(), made[-1]
             weight, *bias = map(values.__getitem__, layer.slots)
             if layer.act is not None:
-                grad = _BACK[layer.act](grad, out)
+                grad = _GRADIENTS[layer.act](grad, out)
             if bias and id(bias[0]) in wanted:
                 yield bias[0], grad.sum(0)
             if id(weight) in wanted:
@@ -153,10 +153,10 @@ class _DenseChain:
 
 
 class ChainRoot:
-    """Where backward starts: stands for the tensor that a recorded forward would have there.
+    """Root of backward, in place of the tensor that a recorded forward would return.
 
     Args:
-        made: what the first layer read, then what each layer made.
+        made: the first layer's input, then each layer's output.
     """
 
     __slots__ = ("_chain", "_made", "_tensor", "_values", "dtype")
@@ -180,48 +180,48 @@ class ChainRoot:
         self,
         seed: torch.Tensor,
         leaves: Sequence[torch.Tensor],
-        tell: Tell | None = None,
+        callback: GradientCallback | None = None,
     ) -> list[torch.Tensor | None]:
-        """Return the gradients of some variables, None for what the tensor does not depend on; once.
+        """Return the gradients of some variables; None if the tensor does not depend on one. Call it once.
 
         Shape:
             seed: as the tensor.
             returns: each as its leaf.
 
         Args:
-            tell: called with a leaf and its gradient as soon as that is there.
+            callback: called with a leaf and its gradient as soon as it is computed.
         """
-        numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
-        found: list[torch.Tensor | None] = [None] * len(leaves)
-        for leaf, grad in self._chain.gradients(seed, self._values, self._made, set(numbers)):
-            found[numbers[id(leaf)]] = grad
-            if tell is not None:
-                tell(leaf, grad)
-        return found
+        positions = {id(leaf): i for i, leaf in enumerate(leaves)}
+        grads: list[torch.Tensor | None] = [None] * len(leaves)
+        for leaf, grad in self._chain.gradients(seed, self._values, self._made, set(positions)):
+            grads[positions[id(leaf)]] = grad
+            if callback is not None:
+                callback(leaf, grad)
+        return grads
 
 
 def run_backward(
     roots: Sequence[Any],
     seeds: Sequence[torch.Tensor],
     leaves: Sequence[torch.Tensor],
-    tell: Tell | None = None,
+    callback: GradientCallback | None = None,
 ) -> Sequence[torch.Tensor | None]:
-    """Return the gradients of some variables, by autograd's engine where it has recorded the run.
+    """Return the gradients of some variables, from autograd if it recorded the run.
 
     Shape:
         seeds: each as its root.
-        returns: each as its leaf; None for what no root depends on.
+        returns: each as its leaf; None if no root depends on it.
 
     Args:
-        tell: hears of each gradient of a `ChainRoot` as soon as it is there; the engine has its hooks.
+        callback: called with each gradient of a `ChainRoot` as soon as it is computed; autograd calls its own hooks.
     """
     if isinstance(roots[0], ChainRoot):
-        return roots[0].gradients(seeds[0], leaves, tell)
+        return roots[0].gradients(seeds[0], leaves, callback)
     return torch_private.run_backward(roots, seeds, inputs=tuple(leaves))
 
 
-class DenseChains(Way):
-    """Programs run as the functions that are generated, but for perceptrons."""
+class DenseChainMode(ExecutionMode):
+    """Runs generated functions, and multilayer perceptrons by `_DenseChain`."""
 
     def __init__(self, arrays: BoundArrays) -> None:
         self._arrays = arrays
@@ -235,7 +235,7 @@ class DenseChains(Way):
 
 
 def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
-    """Say whether a program ends in its only head, a loss, and nothing of it is sparse or on another device."""
+    """Return True if a program's only head is a final loss, and nothing is sparse or on another device."""
     head = low.steps[-1] if low.steps else None
     op, a = (None, None) if head is None else low.operator(head)
     return (
@@ -245,46 +245,49 @@ def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
         and low.heads == head.outputs
         and len(low.losses) == low.recorded == head.detach_first
         and head.takes_env
-        and not (head.own_env or head.needs_shapes or low.mutated or low.mirrored or low.is_body)
+        and not (head.own_env or head.needs_shapes or low.mutated or low.mirrored or low.is_subgraph)
         and arrays.storage is None
-        and not arrays.places
+        and not arrays.placement
         and arrays.context.torch_device.type == "cpu"
         and not any(is_sparse(grad) for grad in arrays.grads.values() if grad is not None)
     )
 
 
 def _layers(low: Lowered, arrays: BoundArrays) -> list[_DenseLayer]:
-    """Return the layers of which a program consists but for its loss; none if there is something else."""
-    found: list[_DenseLayer] = []
+    """Return the layers of a program that consists of them and a loss; empty for any other program."""
+    layers: list[_DenseLayer] = []
     value = next(iter(low.steps[0].inputs), -1)
     read = [value]
     for step in low.steps[:-1]:
         op, a = low.operator(step)
         if op is None or step.takes_env or step.covers or step.inputs[0] != value:
             return []
-        act: Any = a.act_type if op.name == "Activation" else op.name  # relu by itself passes NaN back
+        act: Any = a.act_type if op.name == "Activation" else op.name  # the operator relu passes NaN back
         if op.name == "FullyConnected":
             slots = step.inputs[1:]
             read += slots
             if not all(slot < low.num_variables for slot in slots):
                 return []
             units, features = arrays.variables[slots[0]].shape
-            found.append(_DenseLayer(step.node, slots, None, units, features))
+            layers.append(_DenseLayer(step.node, slots, None, units, features))
         elif (
-            op.name in ("Activation", "sigmoid", "tanh") and act in _OVER and found and found[-1].act is None
+            op.name in ("Activation", "sigmoid", "tanh")
+            and act in _IN_PLACE
+            and layers
+            and layers[-1].act is None
         ):
-            found[-1] = replace(found[-1], act=act)
+            layers[-1] = replace(layers[-1], act=act)
         else:
             return []
         value = step.outputs[0]
     head = low.steps[-1]
     given = all(slot < low.num_variables for slot in (read[0], *head.inputs[1:]))
-    is_whole = bool(found) and given and head.inputs[0] == value
-    return found if is_whole and _are_plain(found, read, arrays) else []
+    is_whole = bool(layers) and given and head.inputs[0] == value
+    return layers if is_whole and _are_plain(layers, read, arrays) else []
 
 
 def _are_plain(layers: Sequence[_DenseLayer], read: Sequence[int], arrays: BoundArrays) -> bool:
-    """Say whether each of the variables read is another one, float32, and of the usual axes."""
+    """Return True if the variables are distinct, float32, and of the usual ranks."""
     tensors = [arrays.variables[slot].raw for slot in read]
     biases = [arrays.variables[slot].shape for layer in layers for slot in layer.slots[1:]]
     return (

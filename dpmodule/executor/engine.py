@@ -1,7 +1,7 @@
-"""MXNet's switches of its own scheduler (`mx.engine`), which programs may keep calling.
+"""MXNet's scheduler settings (`mx.engine`), accepted so that programs which call them keep working.
 
-MXNet can hand several small operators to its scheduler at once. Here a graph is one generated function already, so
-the number is kept and has no effect.
+MXNet can submit several small operators to its scheduler in one call. Here a graph is a single generated function, so
+the number is stored and has no effect.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 
 __all__ = ["bulk", "set_bulk_size"]
 
@@ -20,13 +20,13 @@ _size = 15  # MXNet's default
 
 
 def set_bulk_size(size: int) -> int:
-    """Set how many operators MXNet would group, and return the former number; it changes nothing here.
+    """Set the number of operators that MXNet would group, and return the previous number; it has no effect here.
 
     Args:
         size: a number from 0.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: `size` is not a whole number from 0.
     """
     global _size
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:

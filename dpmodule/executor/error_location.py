@@ -1,4 +1,4 @@
-"""Errors inside a graph: which node failed, what went in, and the user's line that made it."""
+"""Errors inside a graph: the node that failed, its input shapes, and the user's line that made it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Shapes = Mapping[Node, Sequence[Any]]
 def _node_error(
     graph: Graph, shapes: Shapes, indices: Sequence[int], error: BaseException, what: str = ""
 ) -> NodeError:
-    """Describe a failed node, or several that were run as one; none for a step that belongs to no node."""
+    """Describe a failed node, or several that ran as one step; `indices` is empty for a step without a node."""
     if not indices:
         return NodeError(f"{type(error).__name__}{what}: {error}")
     nodes = [graph.nodes[index] for index in indices]
     inside = set(nodes)
-    given = dict.fromkeys(entry for node in nodes for entry in node.inputs if entry[0] not in inside)
-    inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in given)
-    who = nodes[0].describe()
+    entries = dict.fromkeys(entry for node in nodes for entry in node.inputs if entry[0] not in inside)
+    inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in entries)
+    failed = nodes[0].describe()
     if len(nodes) > 1:
-        who = f"one of the operators from {who} to {nodes[-1].describe()}, which run together,"
-    return NodeError(f"{who}{what} failed on inputs {inputs or 'none'}: {error}")
+        failed = f"one of the operators from {failed} to {nodes[-1].describe()}, which run together,"
+    return NodeError(f"{failed}{what} failed on inputs {inputs or 'none'}: {error}")
 
 
 def forward_error(error: Exception, program: Program, graph: Graph, shapes: Shapes) -> NodeError:
-    """Return the error to raise for one that came out of a generated function or the interpreter.
+    """Return the error to raise for one that a generated function or the interpreter raised.
 
     Args:
-        program: the program that ran; its graph may be another one of the same structure.
-        graph: the executor's graph, whose nodes know where their user made them.
+        program: the program that ran; its graph may be a different object of the same structure.
+        graph: the executor's graph, whose nodes record the user's line that made them.
         shapes: shapes of every node's outputs.
     """
     if isinstance(error, StepFailed):
@@ -57,7 +57,7 @@ def backward_error(
     envs: tuple[Env, Sequence[Env]],
     heads: Mapping[int, torch.Tensor],
 ) -> NodeError:
-    """Return the error to raise for a failed backward, found by running the graph again node by node.
+    """Return the error to raise for a failed backward; runs the graph again node by node to find the node.
 
     Shape:
         values: each as its variable.
@@ -70,7 +70,7 @@ def backward_error(
     state = generator.get_state() if generator is not None and program.random else None
     try:
         index = backward_by_node(program, values, *envs, heads)
-    except Exception:  # the search failed as well: what is known is the first error
+    except Exception:  # the search itself failed: only the first error is known
         index = -1
     finally:
         if generator is not None and state is not None:
@@ -81,11 +81,11 @@ def backward_error(
 
 
 def head_error(error: Exception, graph: Graph, shapes: Shapes, output: int) -> NodeError:
-    """Return the error to raise where the gradient of a loss failed.
+    """Return the error to raise when the gradient of a loss failed.
 
     Args:
         shapes: shapes of every node's outputs.
-        output: number of the output that is the loss.
+        output: index of the output that is the loss.
     """
     index = graph.index[graph.heads[output][0]]
     return _node_error(graph, shapes, [index], error, " (its gradient)")

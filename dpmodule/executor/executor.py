@@ -1,4 +1,4 @@
-"""`Executor`: a graph with arrays, run forward and backward."""
+"""`Executor`: a graph bound to arrays, with forward and backward."""
 
 from __future__ import annotations
 
@@ -11,54 +11,67 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .._devices.generators import generator
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
 from ..context import Context, is_gpu
-from ..devices.generators import generator
-from ..devices.single_thread import single_thread
 from ..graph import Node
 from ..graph.node import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
-from ..ops.exposure import written
 from ..ops.sparse import leaf_of, stored_as
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
+from ..ops.write_tracking import count_write
 from . import packed_weights
-from .arrays import Binding, BoundArrays, assign, resize, show_in
+from .arrays import Binding, BoundArrays, assign, resize, write_into
 from .backward import Backward, Listener, deliver
-from .body import CompiledBody
-from .dense_chain import DenseChains
+from .dense_chain import DenseChainMode
 from .error_location import forward_error
-from .gradients import given_gradients, resting_states
+from .execution_mode import ExecutionMode, InterpretedMode
+from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
-from .malloc import settle
+from .malloc import raise_mmap_threshold
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
-from .run_strategies import Interpreted, Way
-from .runs import PreparedProgram, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
+from .recorded_run import (
+    HeadGradients,
+    PreparedProgram,
+    RecordedRun,
+    loss_gradients,
+    prepare,
+    repeating,
+    value_gradients,
+    with_float_integers,
+)
 from .sparse_arrays import allocate_as, is_sparse, stored_bytes
+from .subgraph_function import SubgraphFunction
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
     from .explanation import ExecutorExplanation, MemoryUse
     from .inspection import Inspection
-    from .measuring import Rehearsal
+    from .measurement import TrialRun
 
 _RAW = attrgetter("raw")
 
-_SHOWN = 6
-"""How many arrays of a kind `repr` names."""
+_MAX_SHOWN = 6
+"""Number of arrays of a kind that `repr` shows."""
 
-_FEW = 2**13
-"""Numbers that are looked at faster than a part is taken of them."""
+_SMALL_OUTPUT = 2**13
+"""Outputs of up to this size are checked whole, which is faster than selecting a part."""
 
 
 def _probe_of(node: Node, output: NDArray) -> Callable[[NDArray], torch.Tensor]:
-    """Return what takes the part of an output that is finite only if all of it is."""
+    """Return a function that selects a part of an output which is finite only if the whole output is."""
     take: Callable[[NDArray], torch.Tensor] = numbers_of if isinstance(output, RaggedNDArray) else _RAW
     if node.op is not None and node.op.name == "BlockGrad":
         return lambda out: take(out).new_empty(0)
-    probe = None if node.op is None or node.op.loss is None or output.size <= _FEW else node.op.loss.probe
+    probe = (
+        None
+        if node.op is None or node.op.loss is None or output.size <= _SMALL_OUTPUT
+        else node.op.loss.probe
+    )
     return take if probe is None else lambda out, a=node.a: probe(a, take(out))  # type: ignore[misc]
 
 
@@ -66,21 +79,21 @@ class Executor:
     """A graph bound to arrays on one context. Made by `Symbol.bind` and `Symbol.simple_bind`.
 
     Shape:
-        arguments, states, outputs: as `bind` was told, or `simple_bind` inferred; a gradient as its argument.
+        arguments, states, outputs: as given to `bind`, or inferred by `simple_bind`; a gradient as its argument.
 
     Args:
-        binding: what is bound.
-        symbol: the user's face of the graph.
-        options: how programs are run.
+        binding: the graph and its arrays.
+        symbol: the `Symbol` of the graph.
+        options: options of running programs.
 
     Attributes:
-        graph: what runs.
-        context: where.
+        graph: the bound graph.
+        context: context of all nodes without a context group.
         grad_req: "write", "add" or "null" for every argument.
-        size: number of elements of what all operators make, outputs included.
+        size: number of elements in the results of all operators, outputs included.
 
-    Source: MXNet 1.9.1 `Executor`; what is kept between forward and backward, and what a second backward does,
-    was checked against it.
+    Source: MXNet 1.9.1 `Executor`; the state kept between forward and backward, and the effect of a second backward,
+    were checked against it.
     """
 
     def __init__(self, binding: Binding, symbol: Any = None, options: RunOptions = PLAIN) -> None:
@@ -93,27 +106,27 @@ class Executor:
         self._contexts = arrays.contexts
         self._outputs = arrays.outputs()
         if self.context.torch_device.type == "cpu":
-            settle(4 * self.size)
+            raise_mmap_threshold(4 * self.size)
         self._backward = Backward(arrays, self.size)
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
-        self._resting = {
+        self._frozen = {
             arrays.slots[name]
-            for name in resting_states(self.graph, (n for n, g in arrays.grads.items() if g is not None))
+            for name in frozen_states(self.graph, (n for n, g in arrays.grads.items() if g is not None))
         }
         # how it runs
-        self._usual = self._usual_way()
-        self._way = self._usual
+        self._default_mode = self._make_default_mode()
+        self._mode = self._default_mode
         self._prepared: dict[tuple[bool, bool, bool], PreparedProgram] = {}
         self._memos: dict[Node, dict[Any, Any]] = {}
         self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._elder: weakref.ref[Executor] | None = None
-        # what the last run has left
+        self._reshaped_from: weakref.ref[Executor] | None = None
+        # results of the last run
         self._last_mode: bool | None = None
-        self._run: Run | None = None
+        self._run: RecordedRun | None = None
         self._borrowed: dict[int, torch.Tensor] = {}
         self._random_states: Sequence[torch.Tensor] = []
         self._before: list[tuple[int, torch.Tensor]] = []
-        self._given_up = False
+        self._released = False
 
     def __repr__(self) -> str:
         arrays = self._arrays
@@ -127,10 +140,10 @@ class Executor:
         return other
 
     def __reduce__(self) -> NoReturn:
-        """Refuse a deep copy, and to be pickled."""
+        """Reject deep copies and pickling."""
         raise StateError(
-            "an Executor cannot be copied or pickled: do that with the symbol and the arrays (arg_dict, aux_dict), "
-            "and bind them anew"
+            "an Executor cannot be copied or pickled; copy or pickle the symbol and the arrays (arg_dict, aux_dict), "
+            "and bind them again"
         )
 
     # arrays
@@ -147,9 +160,9 @@ class Executor:
 
     @property
     def grad_dict(self) -> dict[str, NDArray | None]:
-        """Gradients by argument name; None where no gradient is kept.
+        """Gradients by argument name; None if no gradient is kept.
 
-        An array that `Symbol.bind` was given for an argument whose grad_req is "null" stays as it is.
+        An array passed to `Symbol.bind` for an argument whose grad_req is "null" is never written.
 
         Shape:
             returns: each as its argument.
@@ -173,21 +186,21 @@ class Executor:
         """Outputs of the last forward by name.
 
         Shape:
-            returns: each as `infer_shape` tells.
+            returns: each as `infer_shape` returns it.
 
         Raises:
-            ArgumentError: two outputs have one name.
+            ArgumentError: two outputs have the same name.
         """
-        found = dict(zip(self.graph.output_names, self.outputs))
-        if len(found) < len(self._outputs):
+        outputs = dict(zip(self.graph.output_names, self.outputs))
+        if len(outputs) < len(self._outputs):
             raise ArgumentError(
-                f"output_dict: two outputs have one name: {', '.join(self.graph.output_names)}"
+                f"output_dict: two outputs have the same name: {', '.join(self.graph.output_names)}"
             )
-        return found
+        return outputs
 
     @property
     def _ctx(self) -> Context:
-        """The context, under the name that code written for MXNet reads."""
+        """The context, under MXNet's name."""
         return self.context
 
     @property
@@ -201,7 +214,7 @@ class Executor:
 
     @property
     def grad_arrays(self) -> list[NDArray | None]:
-        """Gradients in the order of `list_arguments`; None where no gradient is kept.
+        """Gradients in the order of `list_arguments`; None if no gradient is kept.
 
         Shape:
             returns: each as its argument.
@@ -219,20 +232,20 @@ class Executor:
 
     @property
     def outputs(self) -> list[NDArray]:
-        """Outputs of the last forward. The same objects every time: they show the newest values.
+        """Outputs of the last forward. The objects stay the same and show the newest values.
 
         Shape:
-            returns: each as `infer_shape` tells.
+            returns: each as `infer_shape` returns it.
         """
-        if self._given_up:
+        if self._released:
             self._outputs = [
                 allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs
             ]
-            self._given_up = False
+            self._released = False
         return self._outputs
 
     def input_array(self, name: str) -> NDArray:
-        """Return an argument's own array without bringing it up to date; for loading the next batch.
+        """Return an argument's own array without updating it; for loading the next batch.
 
         Shape:
             returns: as bound.
@@ -257,7 +270,7 @@ class Executor:
         Args:
             arg_params: arrays by argument name, of the argument's shape.
             aux_params: arrays by state name.
-            allow_extra_params: pass over names that are not in the graph.
+            allow_extra_params: ignore names that are not in the graph.
 
         Raises:
             ArgumentError: a name is not in the graph.
@@ -271,55 +284,58 @@ class Executor:
                         assign(name, own[name], value)
                     elif not allow_extra_params:
                         raise ArgumentError(
-                            f"copy_params_from: {name!r} is no {kind} of this graph: {', '.join(own)}"
+                            f"copy_params_from: {name!r} is not an {kind} of this graph: {', '.join(own)}"
                         )
 
     def _own_inputs(self) -> None:
-        """Copy borrowed inputs; what backward reads from now on are the copies, which the caller may change."""
+        """Copy borrowed inputs, and let backward read the copies, since the caller may then change the inputs."""
         for slot, tensor in self._borrowed.items():
             self._arrays.copy_in(slot, tensor)
             if self._run is not None:
                 own, read = self._arrays.variables[slot].stored, self._run.values[slot]
                 if isinstance(own, torch.Tensor) and isinstance(read, torch.Tensor):
-                    read.data = own  # for operators that have kept it
+                    read.data = own  # for operators that saved it
                 self._run.values[slot] = own
         self._borrowed = {}
 
     # how it runs
 
-    def _usual_way(self) -> Way:
-        """Return how programs are run while no monitor watches."""
+    def _make_default_mode(self) -> ExecutionMode:
+        """Return the execution mode used without a monitor."""
         if self._options.compile is not None:
-            from .compiled import Compiled  # only few programs ask
+            from .compiled import CompiledMode  # imported only on demand
 
-            return Compiled(self._options.compile)
+            return CompiledMode(self._options.compile)
         if self._options.cuda_graphs:
-            from .recorded import Recorded
+            from .cuda_graph_mode import CudaGraphMode
 
-            me = weakref.proxy(self)
-            return Recorded(
-                self._arrays, self._backward, lambda is_train: me.program(is_train), lambda t: me._work(t)
+            proxy = weakref.proxy(self)
+            return CudaGraphMode(
+                self._arrays,
+                self._backward,
+                lambda is_train: proxy.program(is_train),
+                lambda t: proxy._work(t),
             )
-        return DenseChains(self._arrays)
+        return DenseChainMode(self._arrays)
 
     def _prepare(self, recorded: bool, is_train: bool) -> PreparedProgram:
-        """Return the program for a forward that backward may follow, or not, in training mode, or not."""
-        way, options = self._way, self._options
-        found = self._prepared.get((recorded, is_train, way.watched))
-        if found is None:
+        """Return the prepared program for training or prediction; `recorded` is True if backward may follow."""
+        mode, options = self._mode, self._options
+        prepared = self._prepared.get((recorded, is_train, mode.watched))
+        if prepared is None:
             program = program_of(
                 self.graph,
                 recorded,
-                self._arrays.place_key,
+                self._arrays.device_key,
                 self._arrays.storage,
-                CompiledBody,
-                watched=way.watched,
+                SubgraphFunction,
+                watched=mode.watched,
                 compiled=options.compile is not None,
                 mirror=options.mirror,
             )
-            found = prepare(self._arrays, program, way.forward(program), is_train, self._memos)
-            self._prepared[recorded, is_train, way.watched] = found
-        return found
+            prepared = prepare(self._arrays, program, mode.forward(program), is_train, self._memos)
+            self._prepared[recorded, is_train, mode.watched] = prepared
+        return prepared
 
     def program(self, is_train: bool) -> Program:
         """Return the program that runs in training mode, or for prediction.
@@ -329,48 +345,48 @@ class Executor:
         """
         return self._prepare(is_train, is_train).program
 
-    def way_to_run(self, is_train: bool) -> str:
-        """Return how the program is run, where options ask for more than calling it; "" where they do not."""
-        return self._usual.state(self.program(is_train), is_train)
+    def execution_mode(self, is_train: bool) -> str:
+        """Describe how the program runs under `compile` or `cuda_graphs`; "" without these options."""
+        return self._default_mode.describe(self.program(is_train), is_train)
 
     def set_monitor_callback(
         self, callback: Callable[[str, NDArray], None] | None, monitor_all: bool = False
     ) -> None:
         """Call a function with the name and value of every operator's output during forward and backward.
 
-        In backward these are the gradients of its inputs, as ``<node>_backward_output<i>``.
+        In backward it receives the gradients of the operator's inputs, as ``<node>_backward_output<i>``.
 
         Shape:
             array: as the output, or as the input whose gradient it is.
 
         Args:
-            callback: ``(name, array)``; None takes the callback away.
+            callback: ``(name, array)``; None removes the callback.
             monitor_all: also show every operator's inputs.
         """
         if callback is None:
-            self._way = self._usual
+            self._mode = self._default_mode
             return
-        self._way = Interpreted(callback, monitor_all, self.context)
+        self._mode = InterpretedMode(callback, monitor_all, self.context)
         for key, found in self._prepared.items():
-            if key[2]:  # for the monitor before
-                self._prepared[key] = found._replace(forward=self._way.forward(found.program))
+            if key[2]:  # prepared for the previous monitor
+                self._prepared[key] = found._replace(forward=self._mode.forward(found.program))
 
-    def watch_as(self, other: Executor) -> None:
-        """Take over another executor's monitor callback.
+    def copy_monitor(self, other: Executor) -> None:
+        """Install another executor's monitor callback.
 
         Args:
-            other: whose callback is taken; without one, none is installed here.
+            other: the executor whose callback is installed; without one, none is installed.
         """
         self.set_monitor_callback(*other.monitor)
 
     @property
     def monitor(self) -> tuple[Callable[[str, NDArray], None] | None, bool]:
-        """What `set_monitor_callback` has been given last.
+        """The callback and `monitor_all` of the last `set_monitor_callback`.
 
         Shape:
-            what the callback gets: as the output or input that it is called for.
+            arrays passed to the callback: as the output or input.
         """
-        return self._way.monitor if isinstance(self._way, Interpreted) else (None, False)
+        return self._mode.monitor if isinstance(self._mode, InterpretedMode) else (None, False)
 
     # forward
 
@@ -379,7 +395,7 @@ class Executor:
 
         Shape:
             kwargs: each as the argument of its name.
-            returns: each as `infer_shape` tells.
+            returns: each as `infer_shape` returns it.
 
         Args:
             is_train: training mode; only then may `backward` follow without running the graph again.
@@ -389,22 +405,24 @@ class Executor:
             The outputs.
 
         Raises:
-            SignatureError: a keyword is no argument; a TypeError.
+            SignatureError: a keyword is not an argument; a TypeError.
             ShapeError: a value has another shape than its argument.
-            NodeError: an operator failed; names the node.
+            NodeError: an operator failed; the message names the node.
         """
         arguments = self.arg_dict
         for name, value in kwargs.items():
             if name not in arguments:
-                raise SignatureError(f"forward: {name!r} is no argument; arguments: {', '.join(arguments)}")
+                raise SignatureError(
+                    f"forward: {name!r} is not an argument; arguments: {', '.join(arguments)}"
+                )
             assign(name, arguments[name], value)
         self.run(bool(is_train))
         return self._outputs
 
     def run(self, is_train: bool, inputs: Mapping[str, Any] | None = None) -> None:
-        """Run the graph, reading some inputs where they lie instead of copying them in.
+        """Run the graph, reading some inputs in place instead of copying them.
 
-        The tensors must stay unchanged until backward is done; whoever looks at `arg_dict` later finds a copy.
+        The tensors must stay unchanged until backward is done; `arg_dict` returns copies of them.
 
         Shape:
             inputs: each as the argument of its name.
@@ -412,13 +430,13 @@ class Executor:
         Args:
             inputs: tensors, or records of CSR matrices, by argument name, of the bound shapes, types and device.
         """
-        if self._way.replays and not is_train and self._replayed(False, inputs):
+        if self._mode.replays and not is_train and self._replayed(False, inputs):
             return
         arrays = self._arrays
         self._borrowed = dict(zip(map(arrays.slots.__getitem__, inputs), inputs.values())) if inputs else {}
         self._run = None
         self._last_mode = is_train
-        prepared = self._prepared.get((is_train, is_train, self._way.watched))
+        prepared = self._prepared.get((is_train, is_train, self._mode.watched))
         prepared = prepared or self._prepare(is_train, is_train)
         program = prepared.program
         if program.random:
@@ -431,27 +449,27 @@ class Executor:
             if arrays.storage is not None and is_sparse(handle):
                 handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
                 continue
-            # a version counter of its own: an output may be written before backward, as in MXNet
+            # a separate version counter: an output may be written before backward, as in MXNet
             own = out.data if is_train else out
             handle.raw = own if own.is_contiguous() else own.contiguous()
             handle.pinned = False
-        self._given_up = False
-        if self._elder is not None:
-            self._show_elder()
+        self._released = False
+        if self._reshaped_from is not None:
+            self._write_to_origin()
         if program.low.mutated or program.written:
-            self._commit(program, result[3], at_once=True)
-            # those that operators write go through aliases, whose writes torch counts apart
-            written([arrays.variables[slot].raw for slot in program.written])
+            self._commit(program, result[3], in_forward=True)
+            # operators write these through aliases, whose writes torch counts separately
+            count_write([arrays.variables[slot].raw for slot in program.written])
         if is_train:
             if packed_weights.entries:
                 packed_weights.drop_changed()
-            self._run = Run(prepared, values, aliases, *result[1:])
+            self._run = RecordedRun(prepared, values, aliases, *result[1:])
 
     def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
-        """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded.
+        """Return the tensors of all variables, and those that need a gradient; aliases if the run is recorded.
 
-        An alias has the same memory and a version counter of its own, so that a variable written between forward and
-        backward is used as it then is, as in MXNet. It records gradients if one is wanted; arrays never do.
+        An alias shares the memory but has its own version counter, so that backward uses the current values of a
+        variable written after forward, as in MXNet. Only aliases have requires_grad set; arrays never do.
         """
         arrays, borrowed = self._arrays, self._borrowed
         values = list(map(_RAW, arrays.variables)) if arrays.storage is None else arrays.values()
@@ -461,9 +479,9 @@ class Executor:
             return values, []
         known, wanted = self._aliases, self._backward.wanted
         for slot, tensor in enumerate(values):
-            found = known.get(slot)
-            if found is not None and found[0] is tensor:
-                values[slot] = found[1]
+            cached = known.get(slot)
+            if cached is not None and cached[0] is tensor:
+                values[slot] = cached[1]
                 continue
             alias = values[slot] = tensor.data
             if slot in wanted and alias.is_floating_point():
@@ -473,10 +491,10 @@ class Executor:
         return values, list(map(values.__getitem__, self._backward.slots))
 
     def _reuse(self, prepared: PreparedProgram) -> None:
-        """Let steps put outputs where those of the last run lie, if nobody sees that."""
+        """Pass the memory of the last run's outputs to steps if nothing else refers to it."""
         for output, position in prepared.program.reused:
             shaped = prepared.shaped[position]
-            shaped.memory = None  # of a run that failed
+            shaped.memory = None  # left by a run that failed
             shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
 
     def _execute(self, prepared: PreparedProgram, values: list[Any], recorded: bool) -> tuple[Any, ...]:
@@ -486,12 +504,12 @@ class Executor:
         try:
             return prepared.forward(values, prepared.env, prepared.shaped)
         except Exception as error:
-            # no name may be given to an error: its traceback would keep it, and all tensors here
+            # do not bind the cause to a name: its traceback would keep it, and all tensors here, alive
             if not isinstance(error, StepFailed):
-                shown = self._way.watched and prepared.forward is not prepared.program.forward
-                if shown or is_users(error):  # by the monitor, or users' operators
+                shown = self._mode.watched and prepared.forward is not prepared.program.forward
+                if shown or is_user_error(error):  # raised by the monitor or a user's operator
                     raise
-            elif error.__cause__ is not None and is_users(error.__cause__):
+            elif error.__cause__ is not None and is_user_error(error.__cause__):
                 raise error.__cause__ from error.__cause__.__cause__
             shapes = self._arrays.shapes
             raise forward_error(error, prepared.program, self.graph, shapes) from (error.__cause__ or error)
@@ -499,46 +517,46 @@ class Executor:
             torch.set_grad_enabled(before)
 
     def _commit(
-        self, program: Program, mutated: Sequence[torch.Tensor | None], at_once: bool
+        self, program: Program, mutated: Sequence[torch.Tensor | None], in_forward: bool
     ) -> list[tuple[int, torch.Tensor]]:
-        """Write new values of states into their arrays.
+        """Write new values of states to their arrays.
 
         Returns:
-            Number and old value of each, unless it is at once.
+            Slot and old value of each state; empty if `in_forward`.
         """
         before = []
         with torch.no_grad():
             for (slot, _, now), new in zip(program.low.mutated, mutated):
-                if now is at_once and new is not None and (at_once or slot not in self._resting):
+                if now is in_forward and new is not None and (in_forward or slot not in self._frozen):
                     array = self._arrays.variables[slot]
-                    if not at_once:
+                    if not in_forward:
                         before.append((slot, array.raw.clone()))
                     array.overwrite(new)
         return before
 
-    def _follow(self, elder: Executor) -> None:
-        """Become what `reshape` has made from another executor."""
-        self._elder = weakref.ref(elder)
-        self.watch_as(elder)
+    def _mark_reshaped_from(self, origin: Executor) -> None:
+        """Mark this executor as reshaped from another, and take its monitor."""
+        self._reshaped_from = weakref.ref(origin)
+        self.copy_monitor(origin)
 
-    def _show_elder(self) -> None:
-        """Write the outputs to the head of those of the executor this one was reshaped from, if that has not run.
+    def _write_to_origin(self) -> None:
+        """Write the outputs to the outputs of the executor this one was reshaped from, if that has not run.
 
-        In MXNet both have the same memory. Here an executor that has run keeps what it computed.
+        In MXNet both share memory. Here an executor that has run keeps its results.
         """
-        elder = self._elder() if self._elder is not None else None
-        if elder is None or elder.has_run or self._arrays.storage is not None:
-            self._elder = None
+        origin = self._reshaped_from() if self._reshaped_from is not None else None
+        if origin is None or origin.has_run or self._arrays.storage is not None:
+            self._reshaped_from = None
             return
-        for own, old in zip(self._outputs, elder.outputs):
-            show_in(own, old)
+        for own, old in zip(self._outputs, origin.outputs):
+            write_into(own, old)
 
     def _replayed(self, is_train: bool, inputs: Mapping[str, Any] | None) -> bool:
-        """Let a whole run be done at once, and show what it makes; say whether it was done."""
-        if self._elder is not None:
+        """Replay a whole run and store its results; return True if it was replayed."""
+        if self._reshaped_from is not None:
             return False
         self._borrowed = {}
-        results = self._way.replay(is_train, inputs)
+        results = self._mode.replay(is_train, inputs)
         if results is None:
             return False
         self._random_states = results.random_states
@@ -546,35 +564,35 @@ class Executor:
         for handle, out in zip(self._outputs, results.outputs):
             handle.raw = out.clone()  # the next replay overwrites it
             handle.pinned = False
-        self._given_up = False
+        self._released = False
         if results.grads:
             with torch.no_grad():
                 deliver(results.grads, self._backward.targets, self._backward.adds, ())
         return True
 
     def _work(self, is_train: bool) -> RecordedOutputs:
-        """Run on the executor's own arrays, as it is to be recorded; gradients are returned instead of delivered."""
-        from .cuda_graphs import RecordedOutputs, apart
+        """Run on the executor's own arrays for a recording; return gradients instead of writing them to arrays."""
+        from .cuda_graphs import RecordedOutputs, without_aliases
 
         with torch.no_grad():
             prepared = self._prepare(is_train, is_train)
             values, aliases = self._inputs(is_train)
             result = self._execute(prepared, values, is_train)
             outputs = [out.detach().contiguous() for out in result[0]]
-            self._commit(prepared.program, result[3], at_once=True)
+            self._commit(prepared.program, result[3], in_forward=True)
             if not is_train:
                 return RecordedOutputs(outputs, [])
             for handle, out in zip(self._outputs, outputs):  # losses read them
                 handle.raw = out
-            run = Run(prepared, values, aliases, *result[1:])
-            grads = self._backward.gradients(run, self._starts(run, [None] * len(outputs)))
-            self._commit(prepared.program, result[3], at_once=False)
-            return RecordedOutputs(outputs, apart(grads, [*values, *outputs]))
+            run = RecordedRun(prepared, values, aliases, *result[1:])
+            grads = self._backward.gradients(run, self._head_gradients(run, [None] * len(outputs)))
+            self._commit(prepared.program, result[3], in_forward=False)
+            return RecordedOutputs(outputs, without_aliases(grads, [*values, *outputs]))
 
     def probes(self) -> list[torch.Tensor]:
-        """Return, for each output of the last forward, a part that is finite only if all of it is.
+        """Return, for each output of the last forward, a part that is finite only if the whole output is.
 
-        Of an output behind `BlockGrad`, which is there to be looked at and trains nothing, the part is empty.
+        For an output of `BlockGrad`, which is not trained, the part is empty.
 
         Shape:
             returns: (k,) each, k from 0 to the number of elements.
@@ -591,89 +609,96 @@ class Executor:
     ) -> None:
         """Compute gradients of the arguments.
 
-        A second call without a new forward gives the same gradients once more (under "add" they add up). Where
-        nothing has been run yet, the graph is first run in training mode.
+        A second call without a new forward computes the same gradients again (with "add" they accumulate). If nothing
+        has run yet, the graph first runs in training mode.
 
         Shape:
             out_grads: each as its output.
 
         Args:
-            out_grads: gradient of each output, as NDArray, list or dict by output name; may be left out for
-                losses, which ignore it.
+            out_grads: gradient of each output, as NDArray, list or dict by output name; optional for losses, which
+                ignore it.
             is_train: accepted as in MXNet; the gradients are those of the last forward, in its mode.
-            listener: called with the name and the tensor of each gradient that replaces what its array holds, as soon
-                as it is there, while others are still computed. Not of all: where that cannot be told, of none.
+            listener: called with the name and the tensor of each gradient that replaces its array's values, as soon as
+                it is computed, while others are still being computed. Some gradients, or all, may be skipped.
 
         Raises:
-            StateError: what the last forward left has been released.
-            ArgumentError: an output that is no loss has no gradient.
+            StateError: the results of the last forward were released.
+            ArgumentError: an output that is not a loss has no gradient.
             ShapeError: a head gradient has another shape than its output.
-            NodeError: an operator's gradient failed; names the node.
+            NodeError: an operator's gradient failed; the message names the node.
         """
         if self._last_mode is None:
-            if self._given_up:
+            if self._released:
                 raise StateError("backward: call forward(is_train=True) first")
             self.run(True)
         outputs, backward = self._outputs, self._backward
         if out_grads is None:
-            given: list[torch.Tensor | None] = [None] * len(outputs)
+            out_grad_tensors: list[torch.Tensor | None] = [None] * len(outputs)
         else:
-            given = given_gradients(out_grads, self.graph.output_names, outputs, backward.targets)
+            out_grad_tensors = convert_head_gradients(
+                out_grads, self.graph.output_names, outputs, backward.targets
+            )
         if not backward.slots:
             return
         first = self._run is not None
         run = self._run or self._run_again(bool(self._last_mode))
         if listener is not None and len(self._contexts) > 1:
-            listener = None  # torch computes for each device in a thread of its own
-        if backward.integers or out_grads is not None and backward.dense_only and _any_integers(given):
+            listener = None  # autograd uses one thread per device
+        if (
+            backward.integers
+            or out_grads is not None
+            and backward.dense_only
+            and _any_integers(out_grad_tensors)
+        ):
             with self._repeating(run.prepared.program):
-                run = with_carriers(run, backward.slots)
+                run = with_float_integers(run, backward.slots)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
-            starts = backward.starts(run, given, outputs)
+            head_grads = backward.head_gradients(run, out_grad_tensors, outputs)
             self._run = None
-            if isinstance(self._way, Interpreted):
-                self._show_backward(run, starts, self._way)
-            backward.differentiate(run, starts, outputs, listener)
+            if isinstance(self._mode, InterpretedMode):
+                self._show_backward(run, head_grads, self._mode)
+            backward.differentiate(run, head_grads, outputs, listener)
         finally:
             torch.set_grad_enabled(before)
         self._before = []
         if first and run.mutated:
-            self._before = self._commit(run.prepared.program, run.mutated, at_once=False)
+            self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
 
-    def take_back(self) -> None:
-        """Put auxiliary states that the last backward has written back to what they were; once.
+    def restore_aux_states(self) -> None:
+        """Restore the auxiliary states that the last backward wrote; once.
 
-        States that operators write in forward stay as they are.
+        States that operators write in forward stay unchanged.
         """
         for slot, values in self._before:
             self._arrays.variables[slot].overwrite(values)
         self._before = []
 
-    def _starts(self, run: Run, given: Sequence[torch.Tensor | None]) -> Starts:
-        """Return where backward of the last forward, or a repetition of it, starts."""
-        return self._backward.starts(run, given, self._outputs)
+    def _head_gradients(self, run: RecordedRun, given: Sequence[torch.Tensor | None]) -> HeadGradients:
+        """Return the roots of backward for the last forward or a repetition of it."""
+        return self._backward.head_gradients(run, given, self._outputs)
 
     def _repeating(self, program: Program) -> AbstractContextManager[None]:
-        """Let the last forward be repeated inside the block without changing random numbers and states."""
+        """Allow repeating the last forward inside the block without changing random numbers and states."""
         return repeating(program, self._contexts, self._random_states, self._arrays.variables)
 
-    def _run_again(self, is_train: bool) -> Run:
-        """Repeat the last forward with the random numbers it drew, for backward alone: no output changes."""
+    def _run_again(self, is_train: bool) -> RecordedRun:
+        """Repeat the last forward, with the same random numbers, for backward only; outputs do not change."""
         prepared = self._prepare(True, is_train)
-        if self._way.watched:
+        if self._mode.watched:
             prepared = prepared._replace(forward=prepared.program.forward)
         with self._repeating(prepared.program):
             values, aliases = self._inputs(recorded=True)
-            return Run(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
+            return RecordedRun(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
 
-    def _show_backward(self, run: Run, starts: Starts, way: Interpreted) -> None:
-        """Show the monitor every operator's gradients; costs a further forward and backward."""
+    def _show_backward(self, run: RecordedRun, head_grads: HeadGradients, mode: InterpretedMode) -> None:
+        """Show the monitor every operator's gradients; costs an additional forward and backward."""
         program, env, shaped, _ = run.prepared
         with self._repeating(program):
-            heads, seeds = heads_of(program, starts), seeds_of(program, starts)
-            backward_by_node(program, run.values, env, shaped, heads, way.show, seeds)
+            heads, seeds = value_gradients(program, head_grads), loss_gradients(program, head_grads)
+            backward_by_node(program, run.values, env, shaped, heads, mode.show, seeds)
 
     def step(self, inputs: Mapping[str, Any] | None = None, listener: Listener | None = None) -> None:
         """Run forward in training mode, then backward; the outputs must be losses.
@@ -685,36 +710,36 @@ class Executor:
             inputs: see `run`.
             listener: see `backward`.
         """
-        if not (self._way.replays and self._replayed(True, inputs)):
+        if not (self._mode.replays and self._replayed(True, inputs)):
             self.run(True, inputs)
             self.backward(None, True, listener)
 
     @property
     def has_run(self) -> bool:
-        """Whether there has been a forward whose results are still there."""
+        """True if there was a forward whose results are still available."""
         return self._last_mode is not None
 
-    def set_aside(self) -> None:
-        """Hear that an executor for other shapes runs from now on; this one may come back."""
-        self._usual.forget()
+    def drop_cached_runs(self) -> None:
+        """Drop cached runs, since an executor for other shapes takes over; this one may be used again."""
+        self._default_mode.forget()
 
     def release(self) -> bool:
-        """Give up outputs and what backward would need; handles of outputs taken before keep their values.
+        """Free outputs and the state for backward; output arrays obtained earlier keep their values.
 
         Returns:
-            Whether there was something to give up.
+            True if there was anything to free.
         """
-        self._usual.forget()
+        self._default_mode.forget()
         if self._last_mode is None:
             return False
         self._own_inputs()
-        self._outputs = [  # new arrays, which take no memory until somebody looks at them
+        self._outputs = [  # new arrays, which take no memory until they are read
             allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype))
             if is_sparse(o)
             else NDArray(o.raw.new_zeros(()).expand(o.shape), o.context)
             for o in self._outputs
         ]
-        self._given_up = True
+        self._released = True
         self._run = None
         self._random_states = []
         self._last_mode = None
@@ -728,7 +753,7 @@ class Executor:
         """Return an executor for other input shapes; arrays whose shape stays are the same objects.
 
         Shape:
-            kwargs: the new shapes; what they do not tell is inferred.
+            kwargs: the new shapes; other shapes are inferred.
 
         Args:
             partial_shaping: allow shapes of arguments not named here to change.
@@ -736,39 +761,39 @@ class Executor:
             kwargs: new shapes by argument name.
 
         Raises:
-            ArgumentError: a keyword is no argument, or a change was not allowed.
+            ArgumentError: a keyword is not an argument, or a change was not allowed.
             ShapeError: the shapes contradict each other.
         """
         self._own_inputs()
         arrays = self._arrays
         own = arrays.args, {k: g for k, g in arrays.grads.items() if g is not None}, arrays.aux
         args, grads, aux = resize(self.graph, own, kwargs, partial_shaping, allow_up_sizing)
-        req, places, stypes = self.grad_req, arrays.places, arrays.stypes
-        binding = Binding(self.graph, self.context, args, grads, req, aux, places=places, stypes=stypes)
-        younger = Executor(binding, self._symbol, self._options)
-        younger._follow(self)
-        return younger
+        req, placement, stypes = self.grad_req, arrays.placement, arrays.stypes
+        binding = Binding(self.graph, self.context, args, grads, req, aux, placement=placement, stypes=stypes)
+        reshaped = Executor(binding, self._symbol, self._options)
+        reshaped._mark_reshaped_from(self)
+        return reshaped
 
-    # looking inside
+    # inspection
 
     @contextmanager
-    def rehearsal(self, is_train: bool) -> Iterator[Rehearsal]:
-        """Let the program run inside the block as often as wanted, on the arrays as they are.
+    def trial_run(self, is_train: bool) -> Iterator[TrialRun]:
+        """Allow running the program inside the block any number of times, on the current arrays.
 
-        Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
+        Outputs, gradients, states, the record for backward and random numbers stay unchanged.
         """
-        from .measuring import Rehearsal  # only few programs ask
+        from .measurement import TrialRun  # imported only on demand
 
         prepared = self._prepare(is_train, is_train)
         program, env, shaped, forward = prepared
-        forward = program.forward if self._way.watched else forward
+        forward = program.forward if self._mode.watched else forward
 
-        def starts(result: tuple[Any, ...]) -> Starts:
+        def head_gradients(result: tuple[Any, ...]) -> HeadGradients:
             ones = [
                 None if self._backward.ignores_head(i, None) else torch.ones_like(leaf_of(root))
                 for i, root in enumerate(result[1])
             ]
-            return self._starts(Run(prepared, values, aliases, *result[1:]), ones)
+            return self._head_gradients(RecordedRun(prepared, values, aliases, *result[1:]), ones)
 
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
@@ -776,14 +801,14 @@ class Executor:
             with self._repeating(program):
                 values, aliases = self._inputs(is_train)
                 gpus = tuple({c.torch_device: c for c in self._contexts if is_gpu(c.torch_device)})
-                yield Rehearsal(program, env, shaped, values, aliases, forward, starts, gpus)
+                yield TrialRun(program, env, shaped, values, aliases, forward, head_gradients, gpus)
         finally:
             torch.set_grad_enabled(before)
 
     def _inspection(self) -> Inspection:
-        from .inspection import Inspection  # only few programs ask
+        from .inspection import Inspection  # imported only on demand
 
-        return Inspection(self, self._arrays, self._backward.given_up)
+        return Inspection(self, self._arrays, self._backward.freed_names)
 
     def explain(
         self,
@@ -793,20 +818,20 @@ class Executor:
         parameters: Collection[str] | None = None,
         repeats: int = 5,
     ) -> ExecutorExplanation:
-        """Return what this executor runs: generated source, passes, and a table of steps; print it to read it.
+        """Return an explanation of what this executor runs: generated source, passes, and a table of steps.
 
-        Times and memory are measured by running on the arrays as they are; values, outputs and random numbers stay
-        the same. Operators written by users run, too. For what happens inside of steps there is `mx.profiler`.
+        Print the result to read it. Measuring times and memory runs the program on the current arrays; values, outputs
+        and random numbers stay unchanged. Custom operators run, too. Use `mx.profiler` to look inside steps.
 
         Args:
-            is_train: whether the table is about training; None = if gradients are kept.
+            is_train: True for a table of training; None means True if gradients are kept.
             times: also measure the time of every step, forward and backward.
             measure_memory: measure the memory of a run instead of estimating it.
-            parameters: names of the arguments that are parameters; None = those that operators declare to be.
-            repeats: how often steps are run for their times, of which the medians are shown.
+            parameters: names of the arguments that are parameters; None means those that operators declare.
+            repeats: number of timed runs, of which the medians are shown.
 
         Raises:
-            StateError: memory is to be measured while a profiler runs.
+            StateError: a profiler runs while memory is measured.
 
         Example:
             >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
@@ -817,38 +842,38 @@ class Executor:
         return self._inspection().explain(is_train, times, measure_memory, parameters, repeats)
 
     def memory(self, is_train: bool | None = None, measure: bool = False) -> MemoryUse:
-        """Return how much memory tensors take in a run.
+        """Return the memory that tensors take in a run.
 
         Args:
-            is_train: whether the run is one in training, with backward if gradients are kept; None = if they are.
-            measure: run once and see, instead of estimating by the shapes. The first time takes a second.
+            is_train: True for a training run, with backward if gradients are kept; None means True if they are.
+            measure: measure a run instead of estimating from the shapes. The first call takes a second.
 
         Raises:
-            StateError: it is to be measured while a profiler runs.
+            StateError: a profiler runs while memory is measured.
         """
         return self._inspection().memory(is_train, measure)
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that tensors take at a time in a run, in bytes, estimated by their shapes.
+        """Peak memory of tensors in a run, in bytes, estimated from the shapes.
 
         This is ``memory().peak``; ``memory(measure=True).peak`` measures it.
         """
         return self.memory().peak
 
     def debug_str(self) -> str:
-        """Return the source of the generated functions, predict and training, and the memory they work in.
+        """Return the source of the generated functions, for prediction and training, and their memory.
 
-        The last two lines have MXNet's form, as programs cut the number out of the first of them; it is what the
-        operators' results take by their shapes, all of them where there are gradients, else at the worst moment.
+        The last two lines have MXNet's format, since programs parse the number in the first of them: the memory of all
+        operators' results if there are gradients, else its peak.
         """
         return self._inspection().debug_str()
 
     def get_optimized_symbol(self) -> Any:
         """Return the symbol with equal operators on equal inputs merged, as MXNet runs it.
 
-        The symbol that the executor was made from stays as it is; its generated function does the same by itself. The
-        environment variable MXNET_ELIMINATE_COMMON_EXPR=0, set before binding, switches both off.
+        The original symbol is not changed; the generated function merges the same operators. Setting the environment
+        variable MXNET_ELIMINATE_COMMON_EXPR=0 before binding disables both.
 
         Raises:
             StateError: the executor was not made from a symbol.
@@ -863,6 +888,8 @@ def _any_integers(given: Sequence[torch.Tensor | None]) -> bool:
 
 
 def _few(arrays: Iterable[tuple[str, NDArray]]) -> str:
-    """Return names and shapes of some arrays as text, not more than fit a line."""
-    found = [f"{name} {array.shape}" for name, array in arrays]
-    return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
+    """Return the names and shapes of the first arrays as text of one line."""
+    texts = [f"{name} {array.shape}" for name, array in arrays]
+    return ", ".join(texts[:_MAX_SHOWN]) + (
+        f" and {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else ""
+    )

@@ -1,4 +1,4 @@
-"""What `Executor.explain` returns: records, and the text that they print as."""
+"""Records that `Executor.explain` returns, and their text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..graph.node import printable
 
 
 class MemoryHolder(NamedTuple):
-    """What holds memory when most is held.
+    """A holder of memory at the peak of a run.
 
     Attributes:
-        what: "argument", "gradient array", "state" or "output"; of what a run makes, "value" of a node, "kept" for its
-            gradient beside values, or "gradient" of its value, "new gradient" of an argument; "copy" of an argument,
-            in another layout or place.
+        what: "argument", "gradient array", "state" or "output"; for results of a run, "value" of a node, "kept" for
+            other data that its gradient needs, "gradient" of a value, "new gradient" of an argument; "copy" of an
+            argument in another layout or on another device.
     """
 
     what: str
@@ -28,13 +28,12 @@ class MemoryUse:
     """Memory of an executor's tensors, in bytes.
 
     Attributes:
-        outputs: the arrays of the last outputs, which forward replaces at its end.
-        forward: the most that a run has made, and not yet freed, at a time in forward.
-        backward: the same from there to the end of backward; 0 where none follows.
-        measured: whether `forward` and `backward` were measured; else they are estimated by the shapes.
-        given_up: the part of `gradients` that goes before backward begins: large ones of the last backward, whose
-            memory the new ones replace.
-        holders: what holds most when most is held, estimated by the shapes, the largest first.
+        outputs: the last outputs, which forward replaces at its end.
+        forward: peak memory of the results of a run in forward.
+        backward: the same from the end of forward to the end of backward; 0 without backward.
+        measured: True if `forward` and `backward` were measured, False if they are estimated from the shapes.
+        freed: the part of `gradients` that is freed before backward begins: large ones, which new memory replaces.
+        holders: the largest holders of memory at the peak, estimated from the shapes, the largest first.
     """
 
     arguments: int
@@ -44,23 +43,23 @@ class MemoryUse:
     forward: int
     backward: int
     measured: bool = False
-    given_up: int = 0
+    freed: int = 0
     holders: tuple[MemoryHolder, ...] = field(default=(), compare=False)
 
     @property
     def bound(self) -> int:
-        """Memory of the arrays that live as long as the executor, outputs aside."""
+        """Memory of the arrays that live as long as the executor, without outputs."""
         return self.arguments + self.gradients + self.states
 
     @property
     def peak(self) -> int:
-        """The most memory at a time."""
-        return self.bound + max(self.outputs + self.forward, self.backward - self.given_up)
+        """The peak memory."""
+        return self.bound + max(self.outputs + self.forward, self.backward - self.freed)
 
     @property
     def peaks_in_backward(self) -> bool:
-        """Whether that is in backward."""
-        return self.backward - self.given_up > self.outputs + self.forward
+        """True if the peak is in backward."""
+        return self.backward - self.freed > self.outputs + self.forward
 
     def __str__(self) -> str:
         how = "measured" if self.measured else "estimated"
@@ -72,8 +71,8 @@ class MemoryUse:
             f"memory of a run ({how}): {_bytes(self.forward)} in forward{later}; at most {_bytes(self.peak)} in all",
         ]
         if self.holders:
-            lines.append("what holds most then (estimated):")
-        sizes = [_bytes(each.nbytes) for each in self.holders]
+            lines.append("largest at the peak (estimated):")
+        sizes = [_bytes(holder.nbytes) for holder in self.holders]
         width = max(map(len, sizes), default=0)
         lines += [
             f"  {size:>{width}}  {each.what} {printable(each.name)}"
@@ -84,15 +83,15 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """A program's source, and how it came about.
+    """A program's source, and the passes that produced it.
 
     Attributes:
-        fired: how many places each pass has rewritten, by its name; passes that found nothing are not in it.
-        idle: names of passes that ran and found nothing to do.
-        off: names of passes that did not run: they are switched off, hide what a monitor watches, or are not for
-            graphs on several devices.
-        run: how it is run where `compile` or `cuda_graphs` were asked for, with the reason if it is not that way;
-            "" where they were not.
+        fired: number of rewrites of each pass, by its name, without passes that found nothing.
+        idle: names of passes that found nothing to do.
+        off: names of passes that did not run: they are disabled, hide results from a monitor, or do not support graphs
+            on several devices.
+        run: how the program runs if `compile` or `cuda_graphs` was requested, with the reason if it does not use them;
+            else "".
     """
 
     is_train: bool
@@ -118,15 +117,15 @@ class StepRow:
 
     Attributes:
         operator: the node's operator; for steps that a pass added, the function's name.
-        nodes: all nodes whose work it does, in the graph's order; none for a step that a pass added.
-        shapes: shapes of its outputs; None where it is not known.
-        dtype: dtype name of its first output, "" where it is not known.
-        ragged: whether that output is ragged; operations and memory then count one element a row.
-        parameters: elements of the parameters that it is the first to read.
+        nodes: all nodes that it computes, in the graph's order; none for a step that a pass added.
+        shapes: shapes of its outputs; None if unknown.
+        dtype: dtype name of its first output; "" if unknown.
+        ragged: True if that output is ragged; operations and memory then count one element per row.
+        parameters: number of elements of the parameters that it is the first to read.
         flops: operations of its nodes forward; a multiplication and an addition are two.
-        nbytes: memory of its outputs in bytes, whether or not they share it with its inputs.
-        forward_s: seconds it takes, if they were measured.
-        backward_s: seconds its gradients take, if they were measured.
+        nbytes: memory of its outputs in bytes, even if they share it with its inputs.
+        forward_s: time in seconds, if measured.
+        backward_s: time of its gradients in seconds, if measured.
     """
 
     name: str
@@ -162,15 +161,15 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExecutorExplanation:
-    """What an executor runs. Printed, or as the last line of a notebook's cell, it shows itself as text.
+    """Explanation of what an executor runs; prints as text, also as the last line of a notebook cell.
 
     Attributes:
         steps: the steps in order.
-        merged: nodes that no step stands for, since another computes the same, or nobody needs them.
+        merged: nodes without a step, since another step computes the same, or no step needs them.
         flops: operations of a forward run; a multiplication and an addition are two.
-        memory: memory of arrays, and of a run at its worst moment.
-        forward_s: seconds of a whole forward run, if they were measured.
-        backward_s: seconds of a whole backward run, if they were measured.
+        memory: memory of the arrays, and peak memory of a run.
+        forward_s: time of a whole forward in seconds, if measured.
+        backward_s: time of a whole backward in seconds, if measured.
     """
 
     is_train: bool
@@ -187,7 +186,7 @@ class ExecutorExplanation:
 
     @property
     def source(self) -> str:
-        """Source of the generated functions, and what the passes did for each."""
+        """Source of the generated functions, and the passes of each."""
         plans = ("predict", self.predict), ("training", self.training)
         texts = (
             f"# {name}: passes: {plan.passes}\n" + (f"# {plan.run}\n" if plan.run else "") + plan.source
@@ -197,7 +196,7 @@ class ExecutorExplanation:
 
     @property
     def table(self) -> str:
-        """The steps as a table; steps that take time in per cent of all, if it was measured."""
+        """The steps as a table."""
         head = ["step", "operator", "output", "type", "parameters", "FLOPs", "memory", "forward", "backward"]
         rows = [head, *(row.cells() for row in self.steps)]
         columns = [list(column) for column in zip(*rows) if any(column[1:])]
@@ -215,7 +214,7 @@ class ExecutorExplanation:
 
     @property
     def totals(self) -> str:
-        """Parameters, operations, memory and time of the whole."""
+        """Totals of parameters, operations, memory and time."""
         both = self.flops + self.backward_flops
         later = f", {_count(both)} with backward (about)" if self.backward_flops else ""
         lines = [
@@ -226,7 +225,7 @@ class ExecutorExplanation:
         if self.forward_s is not None:
             backward = f", {_duration(self.backward_s)} backward" if self.backward_s else ""
             lines.append(
-                f"time: {_duration(self.forward_s)} forward{backward}, as a whole; steps are timed one by one"
+                f"time: {_duration(self.forward_s)} forward{backward}, measured as a whole; steps are timed separately"
             )
         if any(step.ragged for step in self.steps):
             lines.append("FLOPs and memory count one element in each row of a ragged value")
@@ -239,7 +238,7 @@ class ExecutorExplanation:
 
     @property
     def summary(self) -> str:
-        """All but the source."""
+        """The explanation without the source."""
         mode = "training" if self.is_train else "predict"
         passes = (self.training if self.is_train else self.predict).passes
         return f"{mode}: {len(self.steps)} steps; passes: {passes}\n\n{self.table}\n{self.totals}"
@@ -249,7 +248,7 @@ class ExecutorExplanation:
 
 
 def _scaled(value: float, units: Sequence[str], factor: int) -> str:
-    """Return a number of three digits with a unit."""
+    """Return a number with three digits and a unit."""
     for unit in units[:-1]:
         if value < factor - 0.5:
             return f"{value:.3g}{unit}" if value < 99.95 else f"{value:.0f}{unit}"
@@ -262,7 +261,7 @@ def _bytes(size: int) -> str:
 
 
 def _count(number: int) -> str:
-    """Return a count with k, M, G or T; nothing for 0."""
+    """Return a count with k, M, G or T; "" for 0."""
     return _scaled(number, ("", " k", " M", " G", " T"), 1000) if number else ""
 
 

@@ -1,4 +1,4 @@
-"""How far gradients reach in a graph: which operators they must pass, and which states they leave alone."""
+"""Gradient flow in a graph: the operators that gradients reach, the states they leave unchanged, and head gradients."""
 
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ from .sparse_arrays import is_sparse, seed_of
 
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
-    """Refuse a graph in which a gradient would have to flow through an operator that has none."""
+    """Reject a graph in which a gradient would have to flow through an operator that is not differentiable."""
     if all(node.op is None or node.op.differentiable for node in graph.nodes):
         return
-    leads = fed_by(graph, wanted)
+    leads = dependents_of(graph, wanted)
     for node in reached_by_gradients(graph):
         if node in leads and node.op is not None and not node.op.differentiable:
             raise NodeError(
-                f"{node.describe()} is not differentiable, but gradients of what it reads are asked for; bind "
-                "with grad_req='null', or put sym.BlockGrad behind it"
+                f"{node.describe()} is not differentiable, but gradients of its inputs are requested; bind "
+                "with grad_req='null', or apply sym.BlockGrad to its output"
             )
 
 
-def fed_by(graph: Graph, wanted: Iterable[str]) -> set[Node]:
-    """Return the wanted arguments and all nodes that read them, directly or through others."""
-    names, found = set(wanted), set[Node]()
+def dependents_of(graph: Graph, wanted: Iterable[str]) -> set[Node]:
+    """Return the wanted arguments and all nodes that depend on them."""
+    names, dependents = set(wanted), set[Node]()
     for node in graph.nodes:
-        if node.name in names if node.op is None else any(child in found for child, _ in node.inputs):
-            found.add(node)
-    return found
+        if node.name in names if node.op is None else any(child in dependents for child, _ in node.inputs):
+            dependents.add(node)
+    return dependents
 
 
-def resting_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
-    """Return the names of states that backward leaves as they are, as it has no work at the operators that own them.
+def frozen_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
+    """Return the names of states that backward does not update, since no gradient passes their operators.
 
-    These are the states of operators below which no gradient is wanted: moving means and variances of layers that
-    are not trained.
+    These are, for example, the moving means and variances of layers that are not trained.
 
     Args:
         wanted: names of the arguments whose gradients are wanted.
@@ -48,23 +47,23 @@ def resting_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
     """
     if not graph.auxiliary:
         return set()
-    above, moving, resting = fed_by(graph, wanted), set[str](), set[str]()
+    above, updated, unchanged = dependents_of(graph, wanted), set[str](), set[str]()
     for node in graph.nodes:
-        (moving if node in above else resting).update(state.name for state, _ in node.auxiliary_inputs)
-    return resting - moving
+        (updated if node in above else unchanged).update(state.name for state, _ in node.auxiliary_inputs)
+    return unchanged - updated
 
 
 def reached_by_gradients(graph: Graph) -> set[Node]:
-    """Return the operators that gradients reach: all below the heads, but nothing from a BlockGrad on."""
-    found: set[Node] = set()
+    """Return the operators that gradients reach: all below the heads, except those below a BlockGrad."""
+    reached: set[Node] = set()
     waiting = [node for node, _ in graph.heads]
     while waiting:
         node = waiting.pop()
-        if node in found or node.op is None or node.op.name == "BlockGrad":
+        if node in reached or node.op is None or node.op.name == "BlockGrad":
             continue
-        found.add(node)
+        reached.add(node)
         waiting += [child for child, _ in node.inputs]
-    return found
+    return reached
 
 
 _STEPS = """
@@ -81,47 +80,47 @@ STOPS = frozenset(
     _OTHERS.split()
     + [form % step for step in _STEPS.split() for form in ("_%s", "_%s_scalar", "broadcast_%s")]
 )
-"""Operators that pass no gradient on, so that none need come to them either."""
+"""Operators that propagate no gradient, and therefore need none."""
 
 
-def given_gradients(
+def convert_head_gradients(
     out_grads: Any, names: Sequence[str], outputs: Sequence[NDArray], targets: Iterable[NDArray]
 ) -> list[torch.Tensor | None]:
-    """Return the gradient given for each output, in its type and on its device; None where none is given.
+    """Return the gradient given for each output, in the output's type and on its device; None if none is given.
 
     Shape:
         out_grads: each as its output.
 
     Args:
         out_grads: None, an NDArray, a list in the order of the outputs, or a dict by output name.
-        names: names of the outputs. A list may be longer, as in MXNet: the rest is ignored. It may be shorter:
-            the outputs at the end have no gradient given.
-        targets: arrays that are going to be written; a gradient that is one of them is copied first.
+        names: names of the outputs. As in MXNet, surplus gradients in a list are ignored; missing ones count as not
+            given.
+        targets: arrays that backward writes; a gradient that shares memory with one is copied first.
     """
     count = len(outputs)
     if out_grads is None:
         return [None] * count
     if isinstance(out_grads, NDArray):
-        given: list[Any] = [out_grads]
+        grads: list[Any] = [out_grads]
     elif isinstance(out_grads, Mapping):
         unknown = [k for k in out_grads if k not in names]
         if unknown:
             raise ArgumentError(
-                f"out_grads: {', '.join(map(str, unknown))} is no output; outputs: {', '.join(names)}"
+                f"out_grads: {', '.join(map(str, unknown))} is not an output; outputs: {', '.join(names)}"
             )
-        given = [out_grads.get(name) for name in names]
+        grads = [out_grads.get(name) for name in names]
     elif isinstance(out_grads, (list, tuple)):
-        given = list(out_grads)
+        grads = list(out_grads)
     else:
         raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected an NDArray, a list or a dict")
-    given += [None] * (count - len(given))
+    grads += [None] * (count - len(grads))
     written = {array.raw.data_ptr() for array in targets if not is_sparse(array)}
-    found: list[torch.Tensor | None] = []
-    for name, grad, out in zip(names, given, outputs):  # MXNet passes over what there is more
+    tensors: list[torch.Tensor | None] = []
+    for name, grad, out in zip(names, grads, outputs):  # MXNet ignores surplus gradients
         tensor = None if grad is None else _checked(name, grad, out)
         shared = tensor is not None and not tensor.is_sparse and tensor.data_ptr() in written
-        found.append(tensor.clone() if tensor is not None and shared else tensor)
-    return found
+        tensors.append(tensor.clone() if tensor is not None and shared else tensor)
+    return tensors
 
 
 def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
@@ -132,11 +131,11 @@ def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
     return tensor
 
 
-def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
-    """Say whether an output's gradient gets as far as a wanted one.
+def needs_head_gradient(head: Node, wanted: Collection[str]) -> bool:
+    """Return True if a wanted gradient depends on the gradient of an output.
 
-    It does not if every way down ends in a loss, which ignores it, or in an operator without gradient: a reshaped
-    `SoftmaxOutput`, as in the networks of R-CNN, needs none from outside.
+    It does not if every path ends in a loss, which ignores its gradient, or in an operator without gradient: a reshaped
+    `SoftmaxOutput`, as in R-CNN networks, needs no head gradient.
     """
     seen: set[Node] = set()
     stack = [head]
@@ -148,13 +147,13 @@ def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
         if node.op is None:
             if node.name in wanted:
                 return True
-        elif node.op.name not in STOPS and node.op.wants_head(node.a):
+        elif node.op.name not in STOPS and node.op.needs_head_gradient(node.a):
             stack.extend(child for child, _ in node.inputs)
     return False
 
 
-def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.Tensor) -> torch.Tensor:
-    """Return the gradient with which backward starts at an output that was not cut.
+def head_gradient(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.Tensor) -> torch.Tensor:
+    """Return the gradient with which backward starts at an output that is not a cut loss.
 
     Shape:
         given, root: as the output.
@@ -166,7 +165,7 @@ def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.T
         return given
     if not is_loss:
         raise ArgumentError(
-            f"backward: output {name!r} is no loss, so its gradient must be given in out_grads "
+            f"backward: output {name!r} is not a loss, so its gradient must be given in out_grads "
             "(or wrap it in BlockGrad or MakeLoss)"
         )
     return torch.ones_like(leaf_of(root))

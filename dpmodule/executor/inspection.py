@@ -1,4 +1,4 @@
-"""`Inspection`: what an executor's programs are, what they cost, and how long they take."""
+"""`Inspection`: the steps, cost, memory and time of an executor's programs."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from .arrays import BoundArrays
 from .cost import backward_flops, forward_flops, intermediate_bytes, item_size, working_bytes
 from .explanation import ExecutorExplanation, MemoryHolder, MemoryUse, ProgramSource, StepRow
 from .lowering import Lowered, Step
-from .measuring import Rehearsal, StepTimes, measure_memory, measure_times
+from .measurement import StepTimes, TrialRun, measure_memory, measure_times
 from .program import Program
 from .sparse_arrays import stored_bytes
-from .storage import Storage
+from .storage_types import StorageTypes
 
-_SHOWN = 8
-"""How many holders of memory are told."""
+_MAX_HOLDERS = 8
+"""Number of memory holders that are reported."""
 
 
 class Inspected(Protocol):
-    """What is looked at: an executor."""
+    """The methods of an executor that an inspection calls."""
 
     def program(self, is_train: bool) -> Program:
         """Return the program that runs in training mode, or for prediction."""
 
-    def way_to_run(self, is_train: bool) -> str:
-        """Return how the program is run, where options ask for more than calling it; "" where they do not."""
+    def execution_mode(self, is_train: bool) -> str:
+        """Describe how the program runs under `compile` or `cuda_graphs`; "" without these options."""
 
-    def rehearsal(self, is_train: bool) -> AbstractContextManager[Rehearsal]:
-        """Let the program run inside the block as often as wanted, on the arrays as they are."""
+    def trial_run(self, is_train: bool) -> AbstractContextManager[TrialRun]:
+        """Allow running the program inside the block any number of times, on the current arrays."""
 
     def held_bytes(self) -> dict[str, int]:
         """Return the memory of the arrays in bytes: "arguments", "gradients", "states" and "outputs"."""
 
 
 class Inspection:
-    """A look at the programs of an executor.
+    """Explains the programs of an executor.
 
     Args:
-        given_up: names of the arguments whose gradients backward gives up before it computes them anew.
+        freed: names of the arguments whose gradients backward frees before it computes them again.
     """
 
-    def __init__(self, executor: Inspected, arrays: BoundArrays, given_up: Collection[str]) -> None:
-        self._executor, self._arrays, self._given_up = executor, arrays, given_up
+    def __init__(self, executor: Inspected, arrays: BoundArrays, freed: Collection[str]) -> None:
+        self._executor, self._arrays, self._freed = executor, arrays, freed
         bound = {**arrays.args, **arrays.aux}
         self._given = {name: dtype_name(array.dtype) for name, array in bound.items()}
         self._wanted = [name for name, grad in arrays.grads.items() if grad is not None]
@@ -61,13 +61,13 @@ class Inspection:
         parameters: Collection[str] | None,
         repeats: int,
     ) -> ExecutorExplanation:
-        """Return what runs; see `Executor.explain`."""
+        """Return the explanation; see `Executor.explain`."""
         is_train = bool(self._wanted) if is_train is None else is_train
         graph, shapes = self._arrays.graph, self._arrays.shapes
         low = self._executor.program(is_train).low
         measured = None
         if times:
-            with self._executor.rehearsal(is_train) as run:
+            with self._executor.trial_run(is_train) as run:
                 measured = measure_times(run, repeats)
         names = set(graph.parameters if parameters is None else parameters)
         rows = _Rows(
@@ -93,15 +93,15 @@ class Inspection:
         )
 
     def memory(self, is_train: bool | None, measure: bool) -> MemoryUse:
-        """Return the memory of the arrays, and that of a run; see `Executor.memory`."""
+        """Return the memory of the arrays and of a run; see `Executor.memory`."""
         is_train = bool(self._wanted) if is_train is None else is_train
         graph, types = self._arrays.graph, self._types()
         working = working_bytes(graph, self._arrays.shapes, types, is_train, self._wanted)
         copies = self._copied_bytes(self._executor.program(is_train).low, types)
         if measure:
-            with self._executor.rehearsal(is_train) as run:
+            with self._executor.trial_run(is_train) as run:
                 forward, backward = measure_memory(run)
-        elif working.backward:  # it reads them, too
+        elif working.backward:  # backward reads the copies, too
             copied = sum(size for _, size in copies)
             forward, backward = working.forward + copied, working.backward + copied
         else:
@@ -111,27 +111,27 @@ class Inspection:
             forward=forward,
             backward=backward,
             measured=measure,
-            given_up=sum(
+            freed=sum(
                 stored_bytes(grad)
                 for name, grad in self._arrays.grads.items()
-                if backward and grad is not None and name in self._given_up
+                if backward and grad is not None and name in self._freed
             ),
             holders=(),
         )
-        found = self._arrays_at_peak(use.peaks_in_backward)
-        found += [MemoryHolder("copy", name, size) for name, size in copies]
-        made = working.held_backward if use.peaks_in_backward else working.held_forward
-        found += [MemoryHolder(what, name, size) for (what, name), size in made.items()]
-        largest = sorted((each for each in found if each.nbytes), key=lambda each: -each.nbytes)
-        return replace(use, holders=tuple(largest[:_SHOWN]))
+        holders = self._arrays_at_peak(use.peaks_in_backward)
+        holders += [MemoryHolder("copy", name, size) for name, size in copies]
+        held = working.held_backward if use.peaks_in_backward else working.held_forward
+        holders += [MemoryHolder(what, name, size) for (what, name), size in held.items()]
+        largest = sorted((holder for holder in holders if holder.nbytes), key=lambda each: -each.nbytes)
+        return replace(use, holders=tuple(largest[:_MAX_HOLDERS]))
 
     def _arrays_at_peak(self, in_backward: bool) -> list[MemoryHolder]:
         """Return the arrays that hold memory in backward, or in forward."""
         arrays, types = self._arrays, self._types()
-        given_up = self._given_up if in_backward else ()
-        grads = {name: grad for name, grad in arrays.grads.items() if name not in given_up}
+        freed = self._freed if in_backward else ()
+        grads = {name: grad for name, grad in arrays.grads.items() if name not in freed}
         parts = ("argument", arrays.args), ("gradient array", grads), ("state", arrays.aux)
-        found = [
+        holders = [
             MemoryHolder(what, name, stored_bytes(array))
             for what, part in parts
             for name, array in part.items()
@@ -139,11 +139,11 @@ class Inspection:
         ]
         for name, (node, i) in () if in_backward else zip(arrays.graph.output_names, arrays.graph.heads):
             size = prod(arrays.shapes[node][i] or ()) * item_size(types[node][i] or "float32")
-            found.append(MemoryHolder("output", name, size))
-        return found
+            holders.append(MemoryHolder("output", name, size))
+        return holders
 
     def debug_str(self) -> str:
-        """Return the source of the generated functions, and the memory they work in; see `Executor.debug_str`."""
+        """Return the source of the generated functions and their memory; see `Executor.debug_str`."""
         sources = [f"# is_train={mode}\n{self._executor.program(mode).source}" for mode in (False, True)]
         shapes = {name: array.shape for name, array in {**self._arrays.args, **self._arrays.aux}.items()}
         size = intermediate_bytes(self._arrays.graph, shapes, self._given, training=bool(self._wanted))
@@ -154,8 +154,8 @@ class Inspection:
         return infer_types(self._arrays.graph, self._given, default="float32")
 
     def _copied_bytes(self, low: Lowered, types: Mapping[Node, Any]) -> list[tuple[str, int]]:
-        """Return the memory of copies that passes make of variables, in another layout or place, with their names."""
-        found = []
+        """Return the names and memory of variables that passes copy to another layout or device."""
+        copies = []
         for step in low.steps:
             if (
                 step.node < 0
@@ -164,17 +164,17 @@ class Inspection:
             ):
                 node = self._arrays.graph.nodes[low.entries[step.inputs[0]][0]]
                 size = prod(self._arrays.shapes[node][0]) * item_size(types[node][0] or "float32")
-                found.append((node.name, size))
-        return found
+                copies.append((node.name, size))
+        return copies
 
     def _plan(self, is_train: bool) -> ProgramSource:
         program = self._executor.program(is_train)
         low = program.low
-        here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
+        here = [entry.name for entry in passes.PASSES if (entry.training if low.recorded else entry.predict)]
         off = tuple(name for name in here if name in low.off)
         idle = tuple(name for name in here if name not in low.off and name not in low.fired)
-        way = self._executor.way_to_run(is_train)
-        return ProgramSource(low.recorded, program.source, dict(low.fired), idle, off, way)
+        execution_mode = self._executor.execution_mode(is_train)
+        return ProgramSource(low.recorded, program.source, dict(low.fired), idle, off, execution_mode)
 
 
 def _step_times(measured: StepTimes | None, at: int) -> tuple[float | None, float | None]:
@@ -184,9 +184,9 @@ def _step_times(measured: StepTimes | None, at: int) -> tuple[float | None, floa
 
 
 def _covered(low: Lowered) -> list[tuple[int, ...]]:
-    """Return the indices of the nodes whose work each step does; every node once, with its own step if it has one."""
+    """Return the indices of the nodes that each step computes; every node once, with its own step if it has one."""
     left = {number for step in low.steps for number in step.covers} - {step.node for step in low.steps}
-    found = []
+    covered = []
     taken: set[int] = set()
     for step in low.steps:
         numbers = {number for number in step.covers if number in left}
@@ -194,12 +194,12 @@ def _covered(low: Lowered) -> list[tuple[int, ...]]:
         if step.node >= 0 and step.node not in taken:
             numbers.add(step.node)
             taken.add(step.node)
-        found.append(tuple(sorted(numbers)))
-    return found
+        covered.append(tuple(sorted(numbers)))
+    return covered
 
 
 class _Rows:
-    """Makes the rows of the table of steps.
+    """Builds the rows of the table of steps.
 
     Args:
         shapes: shapes of every node's outputs.
@@ -213,10 +213,10 @@ class _Rows:
         types: Mapping[Node, list[str | None]],
         wanted: Collection[str],
         parameters: Collection[str],
-        storage: Storage | None,
+        storage: StorageTypes | None,
     ) -> None:
         self._storage = storage
-        self._nodes = graph.nodes  # the program may have been made for another graph, of the same structure
+        self._nodes = graph.nodes  # the program may belong to another graph of the same structure
         self._shapes, self._types = shapes, types
         self.forward = forward_flops(graph, shapes)
         self.backward: Mapping[Node, int] = backward_flops(graph, self.forward, wanted) if wanted else {}
@@ -225,7 +225,7 @@ class _Rows:
     def row(
         self, low: Lowered, step: Step, covered: tuple[int, ...], times: tuple[float | None, float | None]
     ) -> StepRow:
-        """Return the row of one step, which does the work of the nodes `covered`."""
+        """Return the row of one step, which computes the nodes `covered`."""
         nodes = [self._nodes[number] for number in covered]
         main = self._nodes[step.node] if step.node >= 0 else None
         shapes, dtype, nbytes = self._outputs(low, step)
@@ -245,7 +245,7 @@ class _Rows:
         )
 
     def _outputs(self, low: Lowered, step: Step) -> tuple[tuple[tuple[int, ...] | None, ...], str, int]:
-        """Return shapes, type and memory of what a step makes; of values that passes added, by the step's node."""
+        """Return shapes, type and memory of a step's results; for values that passes added, from the step's node."""
         visible = self._nodes[step.node].num_outputs if step.node >= 0 else 1
         shapes: list[tuple[int, ...] | None] = []
         dtype, nbytes = "", 0
@@ -254,17 +254,19 @@ class _Rows:
             if entry is None and step.node >= 0:
                 entry = step.node, position
             elif entry is None and len(step.inputs) == 1:
-                entry = low.entries.get(step.inputs[0])  # a copy, a move, another layout
+                entry = low.entries.get(
+                    step.inputs[0]
+                )  # a copy, on this or another device or in another layout
             shape = None if entry is None else self._shapes[self._nodes[entry[0]]][entry[1]]
             shapes.append(shape)
             if entry is not None and shape is not None:
-                kind = self._types[self._nodes[entry[0]]][entry[1]] or "float32"
-                dtype = dtype or kind
-                nbytes += prod(shape) * item_size(kind)
+                item_type = self._types[self._nodes[entry[0]]][entry[1]] or "float32"
+                dtype = dtype or item_type
+                nbytes += prod(shape) * item_size(item_type)
         return tuple(shapes), dtype, nbytes
 
     def _parameters(self, node: Node) -> int:
-        """Count the elements of the parameters that this node is the first to read."""
+        """Return the number of elements of the parameters that this node is the first to read."""
         names = {child.name: self._shapes[child][0] for child, _ in node.inputs if child.op is None}
         own = [name for name in names if name in self._uncounted]
         self._uncounted.difference_update(own)

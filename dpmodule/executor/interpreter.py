@@ -1,4 +1,4 @@
-"""Running a Program's steps one by one: for monitors, and to find the node in which backward failed."""
+"""Running a program's steps one by one: for monitors, and to find the node whose gradient failed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from ..graph import Node
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from .lowering import Step
 from .program import Program
 
-Watcher = Callable[[str, torch.Tensor], None]
-TakenStep = tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]
+Monitor = Callable[[str, torch.Tensor], None]
+RecordedStep = tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]
 
 _NUMBERED = """
     Activation BlockGrad Cast Flatten Reshape SoftmaxActivation _contrib_AdaptiveAvgPooling2D
@@ -32,11 +32,11 @@ _NUMBERED = """
     sum tan tanh topk transpose trunc zeros_like
 """
 _UNNAMED = frozenset(_NUMBERED.split())
-"""Operators whose only input MXNet's monitor numbers instead of naming it."""
+"""Operators whose only input MXNet's monitor numbers instead of naming."""
 
 
 class StepFailed(Exception):
-    """A step of `interpret` raised; its cause is what came, `node` the index of the graph's node, -1 for none."""
+    """Raised when a step of `interpret` fails; `node` is the index of the graph's node, -1 for none."""
 
     def __init__(self, node: int) -> None:
         super().__init__(node)
@@ -49,7 +49,7 @@ def call_step(
     """Run one step and return its outputs.
 
     Shape:
-        returns: each as the operator's rule tells.
+        returns: each as the operator's rule infers.
     """
     inputs = [values[n] for n in step.inputs]
     if step.detach_first:
@@ -67,7 +67,7 @@ def interpret(
     values: Sequence[torch.Tensor],
     env: Env,
     shaped: Sequence[Env],
-    watch: Watcher,
+    watch: Monitor,
     inputs_too: bool = False,
 ) -> tuple[Any, ...]:
     """Run a program step by step; the results equal those of `Program.forward`.
@@ -78,11 +78,11 @@ def interpret(
     Args:
         shaped: environments of the operators that need their output shapes.
         watch: called with the name and value of every operator's output.
-        inputs_too: also call it for every operator's inputs, before its outputs: with the variable's name, and as
+        inputs_too: also call `watch` for every operator's inputs, before its outputs, with the variable's name and as
             ``<node>_<input>``.
 
     Returns:
-        The same four parts as `Program.forward`.
+        The same four tuples as `Program.forward`.
     """
     low = program.low
     known: dict[int, torch.Tensor] = dict(enumerate(values))
@@ -109,14 +109,14 @@ def interpret(
     )
 
 
-def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watch: Watcher) -> None:
-    """Show an operator's inputs under the names that MXNet's monitor gives them.
+def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watch: Monitor) -> None:
+    """Show the monitor an operator's inputs under MXNet's names.
 
     Source: MXNet 1.9.1's monitor.
     """
     if node.op is None:
         return
-    declared = node.op.wanted(node.a, len(node.inputs))
+    declared = node.op.active_inputs(node.a, len(node.inputs))
     unnamed = node.op.name in _UNNAMED
     for (child, _), one, number in zip(node.inputs, declared, step.inputs):
         if child.op is None:
@@ -126,22 +126,22 @@ def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watc
 
 def record_by_step(
     program: Program, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]
-) -> tuple[list[TakenStep], dict[int, torch.Tensor]]:
-    """Run forward, every step with a recording of its own for backward.
+) -> tuple[list[RecordedStep], dict[int, torch.Tensor]]:
+    """Run forward, recording every step separately for backward.
 
     Shape:
         values: each as its variable.
 
     Args:
-        values: tensors of the variables; those that record gradients get one.
+        values: tensors of the variables; those with requires_grad get a gradient.
         shaped: environments of the operators that need their output shapes.
 
     Returns:
-        Each step with its inputs, which end its recording, and its outputs; and all values without recording.
+        Each step with its inputs, which are the leaves of its recording, and its outputs; and all values, detached.
     """
     known = {n: value.detach() for n, value in enumerate(values)}
     live = {n for n, value in enumerate(values) if value.requires_grad}
-    tape: list[TakenStep] = []
+    tape: list[RecordedStep] = []
     with torch.enable_grad():
         for step in program.low.steps:
             own = {n: known[n].detach() for n in step.inputs}
@@ -162,22 +162,22 @@ def _call_recorded(
     env: Env,
     shaped: Sequence[Env],
 ) -> tuple[Any, ...]:
-    """Run one step on inputs that end its recording, which autograd does not let a step write over."""
+    """Run one step on leaf inputs, which autograd does not allow a step to overwrite."""
     try:
         return call_step(program, step, {**known, **own}, env, shaped)
-    except RuntimeError as error:  # whatever else it was comes again
-        if is_users(error):
+    except RuntimeError as error:  # any other error is raised again
+        if is_user_error(error):
             raise
         free: dict[int, torch.Tensor] = {
-            n: _Again.apply(t)  # type: ignore[no-untyped-call]
+            n: _Alias.apply(t)  # type: ignore[no-untyped-call]
             for n, t in own.items()
             if isinstance(t, torch.Tensor) and t.requires_grad
         }
         return call_step(program, step, {**known, **own, **free}, env, shaped)
 
 
-class _Again(torch.autograd.Function):
-    """The same memory as a tensor of its own, with a gradient that goes on unchanged."""
+class _Alias(torch.autograd.Function):
+    """Returns the same memory as a separate tensor, and passes the gradient on unchanged."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -194,7 +194,7 @@ def backward_by_node(
     env: Env,
     shaped: Sequence[Env],
     heads: Mapping[int, torch.Tensor],
-    watch: Watcher | None = None,
+    watch: Monitor | None = None,
     seeds: Mapping[int, torch.Tensor] | None = None,
 ) -> int:
     """Run forward, then backward node by node.
@@ -204,30 +204,30 @@ def backward_by_node(
         heads, seeds: each as the value that it is the gradient of.
 
     Args:
-        values: tensors of the variables; those that record gradients get one.
+        values: tensors of the variables; those with requires_grad get a gradient.
         shaped: environments of the operators that need their output shapes.
-        watch: called with the gradient of every operator's inputs as ``<node>_backward_output``, with a number behind
-            if there are several; zeros for an input that none reaches.
-        seeds: gradients that losses give their first inputs, by the indices of their nodes, to be shown; those of
-            `heads` are sums where several losses read one value.
+        watch: called with the gradient of every operator's inputs as ``<node>_backward_output``, followed by a number
+            if there are several; zeros for an input that no gradient reaches.
+        seeds: gradients of losses with respect to their first inputs, by node index, to be shown; those in `heads` are
+            sums if several losses read one value.
 
     Returns:
-        The index of the node in the graph whose gradient cannot be computed, -1 if all of them can.
+        The index of the node whose gradient cannot be computed; -1 if there is none.
     """
     tape, known = record_by_step(program, values, env, shaped)
     grads = dict(heads)
     for step, own, results in reversed(tape):
         try:
-            if step.detach_first:  # a loss: its rule has given the gradient already
-                found = {step.inputs[0]: seeds[step.node]} if seeds and step.node in seeds else {}
+            if step.detach_first:  # a loss: its rule has already given the gradient
+                in_grads = {step.inputs[0]: seeds[step.node]} if seeds and step.node in seeds else {}
             else:
-                found = step_gradients(own, results, grads)
+                in_grads = step_gradients(own, results, grads)
         except Exception:
             return step.node
         if watch is not None and step.node >= 0:
-            _show_gradients(program.low.graph.nodes[step.node], step, known, found, watch)
+            _show_gradients(program.low.graph.nodes[step.node], step, known, in_grads, watch)
         if not step.detach_first:
-            for number, grad in found.items():
+            for number, grad in in_grads.items():
                 grads[number] = grads[number] + grad if number in grads else grad
     return -1
 
@@ -235,7 +235,7 @@ def backward_by_node(
 def step_gradients(
     own: Mapping[int, torch.Tensor], results: Mapping[int, torch.Tensor], grads: Mapping[int, torch.Tensor]
 ) -> dict[int, torch.Tensor]:
-    """Return the gradients of a step's inputs that its outputs' gradients lead to.
+    """Return the gradients of a step's inputs from those of its outputs.
 
     Shape:
         grads: each as its output.
@@ -247,10 +247,10 @@ def step_gradients(
     ins = [(n, leaf_of(t)) for n, t in own.items() if t.requires_grad]
     if not outs or not ins:
         return {}
-    found = torch.autograd.grad(
+    in_grads = torch.autograd.grad(
         [o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True
     )
-    return {number: grad for (number, _), grad in zip(ins, found) if grad is not None}
+    return {number: grad for (number, _), grad in zip(ins, in_grads) if grad is not None}
 
 
 def _show_gradients(
@@ -258,9 +258,9 @@ def _show_gradients(
     step: Step,
     known: Mapping[int, torch.Tensor],
     found: Mapping[int, torch.Tensor],
-    watch: Watcher,
+    watch: Monitor,
 ) -> None:
-    """Show the gradients of an operator's inputs under the names that MXNet's monitor gives them."""
+    """Show the monitor the gradients of an operator's inputs under MXNet's names."""
     for position, number in enumerate(step.inputs):
         suffix = "" if len(step.inputs) == 1 else str(position)
         grad = found.get(number)

@@ -1,7 +1,7 @@
-"""From a graph to steps: the list of torch calls that passes rework and that becomes a Program.
+"""Lowering a graph to steps: the list of torch calls that passes rewrite and that becomes a `Program`.
 
-Values are numbered. The first ones are the graph's variables, arguments before auxiliary states; every step gives
-numbers to what it makes.
+Values are numbered. The first numbers are the graph's variables, arguments before auxiliary states; every step numbers
+its results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ..graph import Graph, Node
 from ..ops.sparse import SparseCall, densify
 from ..ops.spec import Op
-from .storage import Storage
+from .storage_types import StorageTypes
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -23,13 +23,13 @@ class Step:
     Attributes:
         fixed: attribute record passed first, or None for plain torch functions.
         node: index of the graph's node, -1 for a step that a pass added.
-        detach_first: the first input is passed without its history (a loss head that was cut).
-        needs_shapes: the operator wants its inferred output shapes.
-        takes_env: the operator wants `Env` (all but plain torch functions).
-        own_env: it wants an `Env` of its own: it runs on another context than the executor's, or keeps things.
-        keeps: it keeps things from one run of an executor to the next, in ``Env.memo``.
-        covers: indices of further nodes whose work it does, set by passes that make one step of several.
-        reuses: it may put its result into the memory of an output of the last run, given in ``Env.memory``.
+        detach_first: the first input is detached (a cut loss).
+        needs_shapes: the operator needs its inferred output shapes.
+        takes_env: the function takes an `Env` (all but plain torch functions).
+        own_env: the step has its own `Env`, since it runs on another context than the executor's, or keeps state.
+        keeps: the step keeps state between runs of an executor, in ``Env.memo``.
+        covers: indices of further nodes whose work the step does, set by passes that fuse steps.
+        reuses: the step may write its result to the memory of an output of the last run, given in ``Env.memory``.
     """
 
     function: Callable[..., Any]
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class LossHead:
-    """A head cut below its loss: where backward starts, and the rule that gives the gradient there."""
+    """A loss that was cut: the value from which backward starts, and the rule that gives its gradient."""
 
     output: int
     root: int
@@ -60,17 +60,17 @@ class LossHead:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Lowered:
-    """Steps and what they return.
+    """Steps of a graph, and their results.
 
     Attributes:
-        mirrored: indices of the nodes whose results backward may compute again.
-        mirror_parts: into how many parts they are split, which hand each other results that are kept; 0 = none.
-        is_body: whether it is the subgraph of an operator, which calls it under autograd.
+        mirrored: indices of the nodes whose results backward may recompute.
+        mirror_parts: number of parts of the network between which results are kept; 0 without parts.
+        is_subgraph: True for the subgraph of an operator, which calls it under autograd.
         steps: the calls, in order.
-        mutated: (variable value, new value, at once): states to write back, in forward or in backward.
-        fired: how many places each pass has rewritten, by its name.
-        off: names of the passes that were switched off, or are not for graphs that live on several devices.
-        entries: index of the node and number of the output that each value is; values that passes add are not in it.
+        mutated: (variable, new value, in forward): states to write back, in forward or in backward.
+        fired: number of rewrites of each pass, by its name.
+        off: names of passes that are disabled, or that do not support graphs on several devices.
+        entries: node index and output index of each value; does not contain values that passes add.
     """
 
     graph: Graph
@@ -85,7 +85,7 @@ class Lowered:
     num_values: int = 0
     fired: dict[str, int] = field(default_factory=dict)
     off: frozenset[str] = frozenset()
-    is_body: bool = False
+    is_subgraph: bool = False
     mirrored: frozenset[int] = frozenset()
     mirror_parts: int = 0
     entries: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -93,8 +93,7 @@ class Lowered:
     def operator(self, step: Step) -> tuple[Op | None, Any]:
         """Return the operator that a step runs on dense values, and its attributes.
 
-        (None, None) for a step that a pass added, and for one that reads sparse values: what rewrites operators it
-        knows leaves those alone.
+        (None, None) for a step that a pass added or that reads sparse values, since passes leave these unchanged.
         """
         if step.node < 0 or self.is_sparse(step):
             return None, None
@@ -102,24 +101,24 @@ class Lowered:
         return node.op, node.a
 
     def is_sparse(self, step: Step) -> bool:
-        """Say whether a step reads what sparse values store, or dense copies of them."""
+        """Return True if a step reads sparse values, or dense copies of them."""
         return isinstance(step.function, (SparseCall, _OnDense))
 
     def kept(self) -> set[int]:
-        """Return the values that something beside the steps reads: heads, what losses read, and states."""
-        found = {*self.heads, *(new for _, new, _ in self.mutated)}
+        """Return the values that are read outside the steps: heads, inputs of losses, and states."""
+        values = {*self.heads, *(new for _, new, _ in self.mutated)}
         for loss in self.losses:
-            found.update((loss.root, *loss.rest))
-        return found
+            values.update((loss.root, *loss.rest))
+        return values
 
     def held_by_operators(self) -> set[int]:
-        """Return what goes into operators that may write it when they run: the order matters there."""
-        found: set[int] = set()
+        """Return the inputs of operators that may write them when they run, so that order matters."""
+        values: set[int] = set()
         for step in self.steps:
             op = self.graph.nodes[step.node].op if step.node >= 0 else None
             if op is not None and (op.stateful or op.owner is not None):
-                found.update(step.inputs)
-        return found
+                values.update(step.inputs)
+        return values
 
     def new_value(self, name: str) -> int:
         """Number a new value."""
@@ -142,29 +141,28 @@ class _OnDense:
 def lower(
     graph: Graph,
     recorded: bool,
-    storage: Storage | None = None,
+    storage: StorageTypes | None = None,
     body: Callable[[Graph], Any] | None = None,
-    is_body: bool = False,
+    is_subgraph: bool = False,
 ) -> Lowered:
     """Turn a graph into steps.
 
-    Where backward may follow, terminal loss heads are cut: the loss operator runs on a detached input, and
-    backward starts at that input with the gradient the operator declares. Losses whose output others read keep
-    their `autograd.Function`.
+    If backward may follow, terminal losses are cut: the loss operator runs on a detached input, and backward starts at
+    that input with the gradient that the operator defines. Losses with other readers keep their `autograd.Function`.
 
     Args:
         storage: storage types, if some values are sparse.
-        is_body: whether it is a subgraph itself, whose losses are never cut.
+        is_subgraph: True for a subgraph, whose losses are never cut.
     """
     variables = (*graph.arguments, *graph.auxiliary)
-    low = Lowered(graph, recorded, len(graph.arguments), len(variables), [], [], is_body=is_body)
+    low = Lowered(graph, recorded, len(graph.arguments), len(variables), [], [], is_subgraph=is_subgraph)
     values: dict[tuple[Node, int], int] = {(n, 0): low.new_value(n.name) for n in variables}
     head_nodes = [node for node, _ in graph.heads]
     for number, node in enumerate(graph.nodes):
         if node.op is not None:
             cut = (
                 recorded
-                and not is_body
+                and not is_subgraph
                 and node.op.is_loss(node.a)
                 and node not in graph.readers
                 and head_nodes.count(node) == 1
@@ -196,8 +194,8 @@ def _lower_node(
         values[node, i] = low.new_value(name.removesuffix("_output"))
         outputs.append(values[node, i])
     if op.mutates:
-        declared = op.wanted(a, len(inputs))
-        for position, now in op.written(declared):
+        declared = op.active_inputs(a, len(inputs))
+        for position, now in op.mutated_inputs(declared):
             new = low.new_value(f"{node.name}_{declared[position].name}_new")
             outputs.append(new)
             if inputs[position] < low.num_variables:
@@ -220,14 +218,14 @@ def _lower_node(
     low.steps.append(step)
 
 
-def _on_stored_parts(step: Step, node: Node, storage: Storage) -> None:
-    """Let a step work on what sparse values store, or on dense copies of them."""
+def _on_stored_parts(step: Step, node: Node, storage: StorageTypes) -> None:
+    """Make a step read sparse values by its sparse rule, or dense copies of them."""
     if node.op is None:
         return
-    found = storage.rules.get(node)
-    if found is not None:
+    rule = storage.rules.get(node)
+    if rule is not None:
         takes_rows = [child.op is None or storage.of((child, i)) != "default" for child, i in node.inputs]
-        step.function = SparseCall(node.op, found[0], found[1], takes_rows)
+        step.function = SparseCall(node.op, rule[0], rule[1], takes_rows)
         step.name, step.fixed, step.takes_env = node.op.name, node.a, True
     elif any(storage.of(entry) != "default" for entry in node.inputs):
         step.function = _OnDense(step.function)

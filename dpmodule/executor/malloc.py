@@ -1,8 +1,8 @@
-"""What the C library does with large freed blocks: give them back to the operating system now, or keep them for good.
+"""Settings of the C library's allocator for large freed blocks: return them to the operating system, or keep them.
 
-Both act on the whole process. glibc takes every block above a bound, at most 32 MB, from the operating system and
-gives it back when it is freed; below that it keeps what is freed in its heap. Fresh pages cost about as much time as
-it takes to fill them with numbers; kept ones cost memory.
+Both act on the whole process. glibc requests every block above a threshold, at most 32 MB, from the operating system
+and returns it when it is freed; smaller freed blocks stay in its heap. Fresh pages cost about as much time as filling
+them with numbers; kept blocks cost memory.
 
 Source: glibc's ``mallopt`` and ``malloc_trim``.
 """
@@ -20,49 +20,50 @@ import torch
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """Numbers of glibc's settings, from its malloc.h."""
 
-_LESSON = 31 * 2**20
-"""Bytes of the block that glibc learns from: 32 MB are beyond what it learns."""
+_BLOCK_BYTES = 31 * 2**20
+"""Bytes of the block that raises glibc's threshold, which never exceeds 32 MB."""
 
-_MUCH = 2**22
-"""Bytes of results from which a network is worth it."""
+_MIN_RESULT_BYTES = 2**22
+"""Networks with smaller results leave the threshold alone."""
 
-_keeps = _settled = False
+_keeps = _threshold_raised = False
 
 
 @cache
 def _function(name: str) -> Callable[..., int] | None:
-    """Return a function of glibc's; None with other C libraries."""
+    """Return a glibc function; None with other C libraries."""
     try:
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018  others have functions of these names that do nothing
-        found: Any = getattr(library, name)
+        function: Any = getattr(library, name)
     except (AttributeError, OSError, TypeError):
         return None
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
-def settle(size: int) -> None:
-    """Let the C library keep freed blocks of up to 32 MB in its heap from now on, if there is work for them.
+def raise_mmap_threshold(size: int) -> None:
+    """Make the C library keep freed blocks of up to 32 MB in its heap, once a network is large enough to need them.
 
-    glibc learns from every block of that size that is freed: blocks like it stay in the heap, and so does free
-    memory of twice its size at the heap's end. Until it has seen a large one, a network of many middling results
-    has the end of the heap taken away and given back in every batch. A block that nobody writes teaches it at once.
+    glibc raises its threshold whenever a larger mapped block is freed: blocks up to that size then stay in the heap,
+    and so does free memory of twice that size at the heap's end. Before that, a network of many mid-sized results has
+    the end of the heap trimmed and extended in every batch. Freeing one block that is never written raises the
+    threshold.
 
     Args:
-        size: bytes of all results of a network; a small one changes nothing.
+        size: bytes of all results of a network; a small size changes nothing.
     """
-    global _settled
-    if not _settled and size >= _MUCH and _function("malloc_trim") is not None:
-        _settled = True
-        torch.empty(_LESSON, dtype=torch.uint8)
+    global _threshold_raised
+    if not _threshold_raised and size >= _MIN_RESULT_BYTES and _function("malloc_trim") is not None:
+        _threshold_raised = True
+        torch.empty(_BLOCK_BYTES, dtype=torch.uint8)
 
 
-def give_back() -> None:
-    """Return the free parts of the C library's heap to the operating system, where the library can do that.
+def trim_heap() -> None:
+    """Return the free parts of the C library's heap to the operating system, if the library supports it.
 
-    glibc keeps freed blocks of up to 32 MB for later ones of the same size; blocks that differ a little from one
-    bucket to the next then add up instead of taking each other's place. Takes some milliseconds per 100 MB
-    returned, and three times as much when they are needed again. Does nothing after `keep_large_blocks`.
+    glibc keeps freed blocks of up to 32 MB for later ones of the same size; blocks whose sizes differ a little between
+    buckets then add up instead of replacing each other. Takes some milliseconds per 100 MB returned, and three times as
+    much when the memory is needed again. Does nothing after `keep_large_blocks`.
     """
     trim = None if _keeps else _function("malloc_trim")
     if trim is not None:
@@ -70,14 +71,14 @@ def give_back() -> None:
 
 
 def keep_large_blocks() -> bool:
-    """Let the C library keep all freed memory for later use, for the whole process and until it ends.
+    """Make the C library keep all freed memory for later use, for the whole process and until it ends.
 
-    Training of large layers on the CPU gets faster where temporary results of many megabytes come and go; the
+    Training of large layers on the CPU gets faster when temporary results take many megabytes; the
     process then holds on to the most memory it has ever used. Call it before the first large computation. The
     environment variable DPMODULE_MALLOC=keep, set before the import, does the same.
 
     Returns:
-        Whether the C library is glibc, which can do that. With others nothing changes.
+        True if the C library is glibc; other C libraries ignore the call.
 
     Example:
         >>> import dpmodule as mx
@@ -92,7 +93,7 @@ def keep_large_blocks() -> bool:
 
 
 def keeps_blocks() -> bool:
-    """Say whether `keep_large_blocks` is in force."""
+    """Return True if `keep_large_blocks` is in effect."""
     return _keeps
 
 

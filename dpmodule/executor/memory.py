@@ -1,4 +1,4 @@
-"""Memory of executors: arrays allocated, cut from a shared pool, or used again."""
+"""Memory of executors: allocating arrays, sharing a pool, and reusing output memory."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core import torch_private
 from ..base import DTypeError, OutOfMemoryError, dtype_name
-from ..compat import torch_private
 from ..context import Context
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
-from ..ops.exposure import mark_own
 from ..ops.shapes import prod
+from ..ops.write_tracking import mark_owned
 
 _ALIGNMENT = 64
-"""Where arrays begin, in bytes; vector instructions like it more than NumPy's own 16."""
+"""Alignment of arrays in bytes, for vector instructions; NumPy's is 16."""
 
 _OWN_PAGES = 2**20
-"""Arrays from this size, in bytes, get pages of their own; smaller ones are cut from a slab."""
+"""Arrays of at least this size in bytes get their own pages; smaller ones are cut from a slab."""
 
 _SLAB = 2**21
-"""Bytes of a slab: too few for large pages, which would be made as a whole when one of its arrays is written."""
+"""Bytes of a slab: too few for huge pages, which the first write to any of its arrays would populate."""
 
 _HUGE_PAGES = 2**22
-"""Arrays from this size, in bytes, are better off with large pages, as NumPy's own are."""
+"""Arrays of at least this size in bytes use huge pages, as NumPy's do."""
 
 
 def _own_pages(size: int) -> mmap.mmap:
-    """Return zeros straight from the operating system, which are made when they are first written."""
+    """Return zeroed pages from the operating system, which are populated on first write."""
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= _HUGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
+        with suppress(OSError):  # the kernel may lack them
             pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
 
 
 def _zeros(size: int) -> np.ndarray:
-    """Return as many bytes, aligned."""
+    """Return aligned zeroed memory of a size."""
     if hasattr(mmap, "MAP_ANONYMOUS"):
         return np.frombuffer(_own_pages(size), np.uint8)
     memory = np.zeros(size + _ALIGNMENT, np.uint8)
@@ -53,17 +53,17 @@ def _zeros(size: int) -> np.ndarray:
 
 
 class _Slab(threading.local):
-    """Zeros of a thread that small arrays are cut from; an array's part is not given out again.
+    """Zeroed memory of a thread from which small arrays are cut; no part is used twice.
 
     Attributes:
-        memory: the bytes, which live as long as one of the arrays; another slab's once they are used up.
+        memory: the bytes of the current slab, which live as long as one of its arrays.
     """
 
     memory = np.zeros(0, np.uint8)
     used = 0
 
     def cut(self, size: int) -> np.ndarray:
-        """Return as many bytes, aligned."""
+        """Return aligned zeroed memory of a size."""
         if self.used + size > len(self.memory):
             self.memory, self.used = _zeros(_SLAB), 0
         start = self.used
@@ -75,10 +75,10 @@ _slab = _Slab()
 
 
 def allocate(shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an array") -> NDArray:
-    """Return a new array of zeros, which on the CPU takes no memory before it is written.
+    """Return a new array of zeros, which takes no memory on the CPU before it is written.
 
-    torch writes its zeros at once, and the C library those that it takes from its heap; the operating system hands
-    out untouched ones for nothing. Gradients and outputs are replaced before anybody writes them.
+    torch and the C library's heap write zeros immediately, while untouched pages of the operating system cost nothing.
+    Gradients and outputs are often replaced before they are written.
 
     Shape:
         returns: `shape`.
@@ -98,16 +98,16 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an a
         memory = _zeros(size) if size >= _OWN_PAGES else _slab.cut(size)
     except (OSError, MemoryError, OverflowError) as error:
         raise OutOfMemoryError.of(f"{what} of shape {shape}", error) from error
-    return NDArray(mark_own(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
+    return NDArray(mark_owned(torch.from_numpy(memory.view(kind).reshape(shape))), ctx)
 
 
 _UNKNOWN = (0, 0, 0, 0)
 
 
 def _holders(array: NDArray) -> tuple[int, int, int, int]:
-    """Return how many hold an array's tensor and its storage, counted for Python and for torch.
+    """Return the reference counts of an array's tensor and storage, in Python and in torch.
 
-    All are 0 if that is not known, or other processes may have the memory as well.
+    All are 0 if they are unknown, or if other processes may share the memory.
     """
     tensor, storage = array.raw, array.raw.untyped_storage()
     uses = torch_private.storage_uses(storage._cdata), torch_private.tensor_uses(tensor)
@@ -118,22 +118,21 @@ def _holders(array: NDArray) -> tuple[int, int, int, int]:
 
 @cache
 def _alone() -> tuple[int, int, int, int]:
-    """Return what `_holders` finds where nothing but the array holds the tensor, and nothing else its memory."""
+    """Return the result of `_holders` for an array with no other reference to its tensor or memory."""
     return _holders(NDArray(torch.empty(1), Context("cpu")))
 
 
 def reusable(output: NDArray) -> torch.Tensor | None:
-    """Return memory that an output may be computed in instead of memory from the C library; None if that is as good.
+    """Return memory for computing an output, or None to use the C library's.
 
-    It is that of the output's last values if nobody can see them any more: the array's memory was not handed out,
-    and no other tensor shares it. Else new memory is returned, if much is needed: pages that come straight from
-    the operating system, large ones where possible, cost less than those of the C library.
+    The memory of the output's last values is reused if nothing else refers to it. Otherwise a large output gets new
+    pages from the operating system, huge ones if possible, which cost less than the C library's.
 
     Shape:
         returns: as the output.
 
     Args:
-        output: an output, whose handle is going to show the new values.
+        output: an output, whose handle will hold the new values.
     """
     if not output.raw.is_cpu:
         return None
@@ -158,10 +157,10 @@ def from_pool(
         returns: `shape`.
 
     Args:
-        pool: arrays by name; gets the new array when one has to be made.
+        pool: arrays by name; a new array is added to it.
         shape: wanted shape; a smaller one is a view of the head of the pooled array.
         dtype: dtype name.
-        logger: gets a warning when memory that exists is too small and is replaced.
+        logger: receives a warning if existing memory is too small and is replaced.
     """
     pooled = pool.get(name)
     if pooled is not None:
@@ -174,8 +173,8 @@ def from_pool(
         if pooled.size >= prod(shape):
             return pooled.head_view(shape)
         logger.warning(
-            'bucketing: "%s" of shape %s does not fit into the memory of shape %s shared so far and gets new '
-            "memory; let default_bucket_key be the bucket with the largest input, so that all share its memory",
+            'bucketing: "%s" of shape %s does not fit into the memory of shape %s that is shared so far, and gets new '
+            "memory; set default_bucket_key to the bucket with the largest input, so that all share its memory",
             name,
             shape,
             pooled.shape,

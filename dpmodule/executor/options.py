@@ -1,4 +1,4 @@
-"""How an executor runs its programs: as they are, through `torch.compile`, or recorded in CUDA graphs."""
+"""Options of an executor: plain programs, `torch.compile`, or CUDA graphs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _OFF = ("", "0", "false", "False")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How an executor runs its programs.
+    """Options that decide how an executor runs its programs.
 
     Attributes:
-        compile: arguments of `torch.compile`, None to do without it.
-        cuda_graphs: whether runs that repeat on a GPU are recorded and replayed.
-        mirror: what backward computes again: True for cheap results, a number for all within so many parts of the
-            network, False for none; None goes by MXNet's environment variable and attributes.
+        compile: arguments of `torch.compile`; None disables it.
+        cuda_graphs: True to record repeated runs on a GPU and replay them.
+        mirror: results that backward recomputes: True for cheap ones, a number of parts into which to split the
+            network, False for none; None follows MXNet's environment variable and attributes.
     """
 
     compile: Mapping[str, Any] | None = None
@@ -32,18 +32,18 @@ class RunOptions:
 
 
 PLAIN = RunOptions()
-"""Programs run as they are."""
+"""Options of programs that run without `torch.compile`, CUDA graphs or recomputation."""
 
 
 def run_options(
     compile: Any = None, cuda_graphs: bool | None = None, mirror: bool | int | None = None
 ) -> RunOptions:
-    """Return options as users give them.
+    """Return the options for a user's arguments.
 
     Args:
-        compile: None or False to do without `torch.compile`; True for its usual backend, a string for another
-            backend, or a dict of its arguments, such as ``{"mode": "max-autotune"}``.
-        cuda_graphs: whether to record runs on GPUs; None goes by MXNet's environment variable
+        compile: None or False disables `torch.compile`; True selects its default backend, a string another backend, or
+            a dict of its arguments, such as ``{"mode": "max-autotune"}``.
+        cuda_graphs: True to record runs on GPUs; None follows MXNet's environment variable
             MXNET_ENABLE_CUDA_GRAPHS.
     """
     if compile is None or compile is False:
@@ -72,7 +72,7 @@ def grad_reqs(names: Sequence[str], grad_req: GradReqLike) -> dict[str, str]:
     """Return "write", "add" or "null" for every argument.
 
     Args:
-        grad_req: one of the words for all, a list in the order of `names`, or a dict (missing ones: "null").
+        grad_req: one of these words for all, a list in the order of `names`, or a dict (missing ones: "null").
 
     Example:
         >>> grad_reqs(["data", "weight"], {"weight": "write"})
@@ -81,20 +81,20 @@ def grad_reqs(names: Sequence[str], grad_req: GradReqLike) -> dict[str, str]:
     Source: MXNet 1.9.1 `Symbol.bind`.
     """
     if isinstance(grad_req, str):
-        found = dict.fromkeys(names, grad_req)
+        reqs = dict.fromkeys(names, grad_req)
     elif isinstance(grad_req, (list, tuple)):
         if len(grad_req) != len(names):
             raise ArgumentError(
                 f"grad_req has {len(grad_req)} entries for {len(names)} arguments: {', '.join(names)}"
             )
-        found = dict(zip(names, grad_req))
+        reqs = dict(zip(names, grad_req))
     elif isinstance(grad_req, Mapping):
-        found = {name: grad_req.get(name, "null") for name in names}
+        reqs = {name: grad_req.get(name, "null") for name in names}
     else:
         raise ArgumentError(
-            f"grad_req is {grad_req!r}, expected a word, a list or a dict of {', '.join(_REQS)}"
+            f"grad_req is {grad_req!r}, expected one of these words, or a list or dict of them: {', '.join(_REQS)}"
         )
-    for name, req in found.items():
+    for name, req in reqs.items():
         if req not in _REQS:
             raise ArgumentError(f"grad_req of {name} is {req!r}, expected one of {', '.join(_REQS)}")
-    return found
+    return reqs

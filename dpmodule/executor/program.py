@@ -1,8 +1,8 @@
-"""A Program: the steps of a graph written out as one Python function.
+"""`Program`: the steps of a graph as one generated Python function.
 
-The function reads like hand-written torch code, frees every value after its last use, costs no dictionary per node,
-and gives readable tracebacks: its source is registered with `linecache`, and a map leads from its lines to the
-graph's nodes. This file holds the only `exec` of the package.
+The function reads like hand-written torch code, frees every value after its last use, needs no dictionary per node, and
+gives readable tracebacks: its source is registered with `linecache`, and each line maps to a node of the graph. This
+file contains the only `exec` of the package.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..context import Context
 from ..graph import Graph
 from . import passes
+from .device_placement import move_between, own_environments
 from .lowering import Lowered, Step, lower
 from .passes.mirror import Policy, marked, policy
-from .placement import move_between, own_environments
-from .storage import Storage
+from .storage_types import StorageTypes
 
 if TYPE_CHECKING:
     from .passes.fused_convolutions import ConvolutionRun
 
 Forward = Callable[..., tuple[Any, ...]]
-"""What runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
+"""Function that runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
 
 _numbers = itertools.count()
 
@@ -40,10 +40,10 @@ class _Identifiers:
 
     def __init__(self) -> None:
         self._taken: set[str] = {"values", "env", "shaped", "forward", "__debug__"}
-        self._numbers: dict[str, int] = {}  # up to these all are taken
+        self._numbers: dict[str, int] = {}  # all numbers up to these are taken
 
     def make(self, text: str) -> str:
-        base = re.sub(r"\W", "_", text, flags=re.ASCII) or "v"  # Python would merge look-alike letters
+        base = re.sub(r"\W", "_", text, flags=re.ASCII) or "v"  # Python normalizes look-alike letters
         if base[0].isdigit() or keyword.iskeyword(base):
             base = f"v_{base}"
         name, number = base, self._numbers.get(base, 1)
@@ -56,7 +56,7 @@ class _Identifiers:
 
 
 class _Code(NamedTuple):
-    """What is generated: the source, the name under which tracebacks find it, and the function."""
+    """Generated code: the source, its file name in tracebacks, and the function."""
 
     source: str
     filename: str
@@ -68,14 +68,14 @@ class Program:
 
     Shape:
         values: each as its variable; another shape than in the last run is possible.
-        outputs: each as `infer_shape` tells of these.
+        outputs: each as `infer_shape` returns it for these.
 
     Attributes:
-        forward: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``: the heads; where backward starts for
-            each head (None for one that is not differentiated); the other inputs of cut losses that are made inside
-            the graph; new values of states.
-        cut: position among `low.losses` of each output that is a loss that was cut.
-        reused: (output, position in `shaped`) of the steps that may put an output where the last run's lies.
+        forward: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``: the heads; the root of backward for each
+            head (None for one that is not differentiated); the other inputs of cut losses that the graph computes; new
+            values of states.
+        cut: index in `low.losses` of each output that is a cut loss.
+        reused: (output, index in `shaped`) of the steps that may write an output to the memory of the last run's.
     """
 
     def __init__(self, low: Lowered) -> None:
@@ -101,23 +101,23 @@ class Program:
 
     @property
     def filename(self) -> str:
-        """What its frames have in tracebacks for a file."""
+        """The file name of its frames in tracebacks."""
         return self._generated().filename
 
     def _generated(self) -> _Code:
-        """Return the code, which is written when it is first asked for: not where something else does its work.
+        """Return the code, generated on first use.
 
-        Of threads that ask at once each may write it, and all get one; a lock could be held where a process forks.
+        Concurrent threads may each generate it, and all get the same one; a lock could be held when the process forks.
         """
-        found: _Code | None = vars(self).get("_code")
-        if found is None:
-            made = self._generate()
-            found = vars(self).setdefault("_code", made)
-            if found is made:
-                lines = made.source.splitlines(True)
-                linecache.cache[made.filename] = (len(made.source), None, lines, made.filename)
-                weakref.finalize(self, linecache.cache.pop, made.filename, None)
-        return found
+        code: _Code | None = vars(self).get("_code")
+        if code is None:
+            new = self._generate()
+            code = vars(self).setdefault("_code", new)
+            if code is new:
+                lines = new.source.splitlines(True)
+                linecache.cache[new.filename] = (len(new.source), None, lines, new.filename)
+                weakref.finalize(self, linecache.cache.pop, new.filename, None)
+        return code
 
     def _generate(self) -> _Code:
         source, filename = self._write(), f"<dpmodule program {next(_numbers)}>"
@@ -126,7 +126,7 @@ class Program:
         return _Code(source, filename, self.mirrored(defined["forward"]))
 
     def mirrored(self, forward: Forward) -> Forward:
-        """Return a function that runs this program so that backward computes again what it is to compute again."""
+        """Wrap a function that runs this program so that backward recomputes the mirrored results."""
         if "mirror" not in self.low.fired:
             return forward
         from .recompute import mirrored
@@ -134,11 +134,11 @@ class Program:
         return mirrored(forward)
 
     def shaped_position(self, step: Step) -> int | None:
-        """Return which environment of `shaped` a step gets, None for the common one."""
+        """Return the index in `shaped` of a step's environment; None for the common one."""
         return self._shaped_at.get(id(step))
 
     def nodes_at(self, line: int) -> list[int]:
-        """Return the indices of the nodes whose work the call on a line of the source does, in order; often one."""
+        """Return the indices of the nodes that the call on a source line computes, in order; usually one."""
         self._generated()
         step = self._line_steps.get(line)
         return [] if step is None else sorted({n for n in (step.node, *step.covers) if n >= 0})
@@ -180,7 +180,7 @@ class Program:
     def _run(
         self, run: ConvolutionRun, dead: list[str], value_name: dict[int, str], names: _Identifiers
     ) -> list[str]:
-        """Return the lines that try to do several steps at once; those of each step go behind them."""
+        """Return the lines that try to run several steps in one call; the lines of each step follow them."""
         function, found = names.make("convolutions"), names.make("found")
         self._globals[function] = run
         given = ", ".join(value_name[n] for n in run.inputs)
@@ -207,7 +207,7 @@ class Program:
             self._globals[function_names[step.function]] = step.function
         arguments = []
         if step.takes_env:
-            key = (step.function, repr(step.fixed))  # as numbers, 0.0 and -0.0 are equal
+            key = (step.function, repr(step.fixed))  # 0.0 and -0.0 compare equal
             if key not in fixed_names:
                 fixed_names[key] = names.make(f"a_{step.name}")
                 self._globals[fixed_names[key]] = step.fixed
@@ -239,49 +239,49 @@ class Program:
 
 
 def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
-    """Return the steps in lists, some with what does them at once; see `passes.fused_convolutions.runs`."""
-    if "fused_convolutions" not in low.fired:  # most programs do not need its module
+    """Return the steps in lists, some with a function that runs a list in one call."""
+    if "fused_convolutions" not in low.fired:  # avoids importing its module
         return iter([(low.steps, None)])
     fused = import_module(".passes.fused_convolutions", __package__)
-    found: Iterator[tuple[list[Step], ConvolutionRun | None]] = fused.runs(low.steps, low.num_variables, kept)
-    return found
+    lists: Iterator[tuple[list[Step], ConvolutionRun | None]] = fused.runs(low.steps, low.num_variables, kept)
+    return lists
 
 
 def _reused(low: Lowered, shaped_at: dict[int, int]) -> list[tuple[int, int]]:
-    """Return the steps that may put an output where the last run's lies."""
+    """Return the outputs that a step may write to the memory of the last run's, with their environments."""
     made_by = {value: step for step in low.steps if step.reuses for value in step.outputs}
     return [(i, shaped_at[id(made_by[value])]) for i, value in enumerate(low.heads) if value in made_by]
 
 
 def _written_by_operators(low: Lowered) -> list[int]:
-    """Return the variables that operators change by themselves: states of users' operators, and those in loops."""
-    found: set[int] = set()
+    """Return the variables that operators change directly: states of custom operators, and those in loops."""
+    variables: set[int] = set()
     for step in low.steps:
         node = low.graph.nodes[step.node]
         if step.node < 0 or node.op is None or not node.op.stateful:
             continue
         if any(inner.auxiliary for inner in node.subgraphs):
-            found.update(step.inputs)
+            variables.update(step.inputs)
         states = {child for child, _ in node.auxiliary_inputs}
-        found.update(value for (child, _), value in zip(node.inputs, step.inputs) if child in states)
-    return sorted(value for value in found if value < low.num_variables)
+        variables.update(value for (child, _), value in zip(node.inputs, step.inputs) if child in states)
+    return sorted(value for value in variables if value < low.num_variables)
 
 
 _CACHE_SIZE = 256
 _cache: OrderedDict[Any, Program] = OrderedDict()
 _in_use: weakref.WeakValueDictionary[Any, Program] = (
     weakref.WeakValueDictionary()
-)  # would keep users' objects alive
+)  # a strong cache would keep users' objects alive
 _lock = threading.Lock()
 
 
 def program_of(
     graph: Graph,
     recorded: bool,
-    places: tuple[Context, ...] = (),
-    storage: Storage | None = None,
+    contexts: tuple[Context, ...] = (),
+    storage: StorageTypes | None = None,
     body: Callable[[Graph], Any] | None = None,
-    is_body: bool = False,
+    is_subgraph: bool = False,
     watched: bool = False,
     compiled: bool = False,
     mirror: Policy = False,
@@ -289,34 +289,43 @@ def program_of(
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
     Args:
-        places: context of the executor, then of each node of the graph, if they differ.
+        contexts: context of the executor, then of each node of the graph, if they differ.
         storage: storage types, if some values are sparse.
-        is_body: whether it is the subgraph of an operator, which calls it under autograd.
-        watched: whether every operator's output must be computed as it is, since somebody looks at it.
+        is_subgraph: True for the subgraph of an operator, which calls it under autograd.
+        watched: True if a monitor reads every operator's output.
     """
     off = passes.settings(watched, compiled)
     wanted = policy(mirror)
     again = marked(graph, wanted) if recorded and "mirror" not in off else frozenset()
     parts = wanted if again and wanted is not None and not isinstance(wanted, bool) else 0
-    key = graph.key, recorded, off, places, None if storage is None else storage.key, is_body, again, parts
+    key = (
+        graph.key,
+        recorded,
+        off,
+        contexts,
+        None if storage is None else storage.key,
+        is_subgraph,
+        again,
+        parts,
+    )
     owned = any(op.owner is not None for node in graph.nodes for op in node.every_operator())
     with _lock:
-        found = _in_use.get(key) if owned else _cache.get(key)
-        if found is not None:
+        program = _in_use.get(key) if owned else _cache.get(key)
+        if program is not None:
             if not owned:
                 _cache.move_to_end(key)
-            return found
-    low = lower(graph, recorded, storage, body, is_body)
+            return program
+    low = lower(graph, recorded, storage, body, is_subgraph)
     low.mirrored, low.mirror_parts = again, parts
-    if places:
-        move_between(low, places[1:])
-        own_environments(low, places[1:], places[0])
-    passes.apply(low, off, moved=bool(places))
-    made = Program(low)
+    if contexts:
+        move_between(low, contexts[1:])
+        own_environments(low, contexts[1:], contexts[0])
+    passes.apply(low, off, moved=bool(contexts))
+    new = Program(low)
     with _lock:
         if owned:
-            return _in_use.setdefault(key, made)
-        found = _cache.setdefault(key, made)
+            return _in_use.setdefault(key, new)
+        program = _cache.setdefault(key, new)
         if len(_cache) > _CACHE_SIZE:
             _cache.popitem(last=False)
-    return found
+    return program

@@ -1,4 +1,4 @@
-"""Sparse arrays at an executor's borders: what programs read, what they give back, and where gradients go."""
+"""Sparse arrays of executors: conversion to and from the records that programs use, and writing gradients."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import torch_dtype
 from ..ops.sparse import (
     Ragged,
-    Rows,
+    RowSparse,
     Sparse,
+    add_rows,
     as_rows,
     densify,
     row_gradient,
-    rows_added,
     stored_as,
     stored_rows,
 )
@@ -32,12 +32,12 @@ from .memory import allocate
 
 
 def is_sparse(array: NDArray | None) -> bool:
-    """Say whether an array has another storage type than "default": it is sparse or ragged."""
+    """Return True if an array is sparse or ragged: its storage type is not "default"."""
     return array is not None and array.stype != "default"
 
 
 def kinds_of(arrays: dict[str, NDArray]) -> dict[str, str]:
-    """Return the storage types of those arrays that are not dense."""
+    """Return the storage types of the arrays that are not dense, by name."""
     return {name: array.stype for name, array in arrays.items() if array.stype != "default"}
 
 
@@ -45,8 +45,6 @@ def allocate_as(
     stype: str, shape: tuple[int, ...], ctx: Context, dtype: str, what: str = "an array"
 ) -> NDArray:
     """Return a new array of zeros of any storage type; a sparse one stores nothing, and ragged rows are empty.
-
-    What stands for the array in an error is `what`.
 
     Shape:
         returns: `shape`.
@@ -57,7 +55,7 @@ def allocate_as(
 
 
 def stored_bytes(array: NDArray) -> int:
-    """Return the memory that an array's values take, in bytes; of a sparse one, with the places of those it stores."""
+    """Return the memory of an array's values in bytes, including the indices of a sparse array."""
     stored = array.stored
     if isinstance(stored, torch.Tensor):
         return stored.nbytes
@@ -65,13 +63,13 @@ def stored_bytes(array: NDArray) -> int:
     return sum(part.nbytes for part in parts if part is not None)
 
 
-def all_rows(tensor: torch.Tensor) -> Rows:
-    """Return a dense tensor as a row-sparse value that stores every row; the memory is shared.
+def all_rows(tensor: torch.Tensor) -> RowSparse:
+    """Return a dense tensor as a row-sparse value that stores every row, sharing memory.
 
     Shape:
         tensor, returns: (N, ...).
     """
-    return Rows(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
+    return RowSparse(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
 
 
 @lru_cache(maxsize=64)
@@ -80,19 +78,19 @@ def _counting(length: int, device: torch.device) -> torch.Tensor:
 
 
 def array_of(value: Any, ctx: Context) -> NDArray:
-    """Return a value of a program as an array: a tensor, a record, or a gradient of some rows.
+    """Return a value of a program (a tensor, a record, or a gradient of some rows) as an array.
 
     Shape:
         returns: as the value.
     """
     plain = value.detach()
     is_rows = isinstance(plain, torch.Tensor) and plain.is_sparse
-    made: NDArray = handle.array_of(as_rows(plain) if is_rows else plain, ctx)
-    return made
+    array: NDArray = handle.array_of(as_rows(plain) if is_rows else plain, ctx)
+    return array
 
 
 def seed_of(grad: NDArray, out: NDArray) -> Any:
-    """Return the gradient given for an output: of some rows if both are row-sparse, of values if both are ragged.
+    """Convert the gradient given for an output: to rows if both are row-sparse, to values if both are ragged.
 
     Shape:
         grad, returns: as the output; (T, ...) where both are ragged and hold T values.
@@ -111,43 +109,43 @@ def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
     if not (isinstance(out, RaggedNDArray) and isinstance(grad, RaggedNDArray)):
         raise ArgumentError(
             f"out_grads: the output is {out.stype}, its gradient {grad.stype}; expected nd.ragged_array(gradients, "
-            "output.offsets) for a ragged output, and a dense array for a dense one"
+            "output.offsets) for a ragged output, and a dense array for a dense output"
         )
     own, given = out.stored, grad.stored.to(out.context.torch_device)
-    if not own.has_rows_of(given):
-        raise ShapeError("out_grads: the rows of a ragged gradient are not as long as those of the output")
+    if not own.has_same_rows(given):
+        raise ShapeError("out_grads: the rows of the ragged gradient and the output have different lengths")
     return given.values.to(own.dtype)
 
 
 def dense_pointers(values: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the dense tensors among values, and the stored parts of the others.
+    """Return the dense tensors among the values, and the stored values of sparse ones.
 
     Shape:
-        returns: each as the value; of a sparse one, of its stored parts.
+        returns: each as the value, or as its stored values if sparse.
     """
-    found = []
+    tensors = []
     for value in values:
         if isinstance(value, Sparse):
-            found.append(value.values)
+            tensors.append(value.values)
         else:
-            found.append(value._values() if value.is_sparse else value)
-    return found
+            tensors.append(value._values() if value.is_sparse else value)
+    return tensors
 
 
 def deliver_sparse(
     grads: Sequence[Any], targets: Sequence[NDArray], adds: Sequence[bool], taken: Sequence[torch.Tensor]
 ) -> list[int]:
-    """Write, or add, those gradients of which the gradient or its array is sparse.
+    """Write or add the gradients that are sparse or whose array is sparse.
 
     Shape:
         grads: each as its target.
 
     Args:
-        grads: what the engine returned, for a ragged argument as a record; None for one that no head depends on.
+        grads: the gradients from autograd, as records for ragged arguments; None if no head depends on the argument.
         taken: tensors whose memory must not end up in an array.
 
     Returns:
-        The positions of the others.
+        The positions of the remaining gradients.
     """
     seen = set(map(torch.Tensor.data_ptr, taken))
     rest = []
@@ -169,31 +167,31 @@ def deliver_sparse(
 
 
 def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> None:
-    found = target.stored.emptied() if grad is None else as_rows(grad)
-    if found.values.dtype != target.values.dtype:
-        found = found.replaced(found.values.to(target.values.dtype))
+    rows = target.stored.emptied() if grad is None else as_rows(grad)
+    if rows.values.dtype != target.values.dtype:
+        rows = rows.replaced(rows.values.to(target.values.dtype))
     if add:
-        target.take_over(rows_added([target.stored, found]))
+        target.take_over(add_rows([target.stored, rows]))
         return
-    pointer = found.values.data_ptr()
-    if pointer in seen and found.values.numel():
-        found = found.replaced(found.values.clone())
+    pointer = rows.values.data_ptr()
+    if pointer in seen and rows.values.numel():
+        rows = rows.replaced(rows.values.clone())
     seen.add(pointer)
-    target.take_over(found)
+    target.take_over(rows)
 
 
 def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
-    """Put a ragged gradient into an array, or add it to what that holds."""
+    """Write a ragged gradient to an array, or add it to the array's values."""
     old = target.stored
-    found = grad.replaced(grad.values.to(old.dtype, copy=True))
+    new = grad.replaced(grad.values.to(old.dtype, copy=True))
     if add and old.values.shape[0]:
-        if not old.has_rows_of(found):
+        if not old.has_same_rows(new):
             raise StateError(
-                "backward: a ragged gradient is to be added to one of rows of other lengths; clear it, or bind the "
-                "argument with grad_req='write'"
+                "backward: a ragged gradient cannot be added to one with rows of other lengths; clear the gradient, or "
+                "bind the argument with grad_req='write'"
             )
-        found.values.add_(old.values)
-    target.take_over(found)
+        new.values.add_(old.values)
+    target.take_over(new)
 
 
 def _to_csr(grad: Any, target: CSRNDArray, add: bool) -> None:
@@ -203,16 +201,16 @@ def _to_csr(grad: Any, target: CSRNDArray, add: bool) -> None:
 
 
 def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
-    """Copy an input of which the value or the array is sparse or ragged.
+    """Copy an input if its value or array is sparse or ragged.
 
     Shape:
         value: as the array.
 
     Args:
-        borrow: leave a matrix or ragged value where it is, if it fits.
+        borrow: do not copy a matrix or ragged value that fits.
 
     Returns:
-        The matrix or ragged value to be read where it is; None when it was copied.
+        The borrowed matrix or ragged value; None if it was copied.
     """
     if isinstance(value, Ragged) or isinstance(array, RaggedNDArray):
         return _load_ragged(name, array, value, borrow)
@@ -221,33 +219,33 @@ def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
     if not isinstance(array, BaseSparseNDArray):
         array.raw.copy_(densify(value))
         return None
-    found = stored_as(value.to(array.values.device), array.stype)
-    if found.dtype != array.values.dtype:
-        found = found.replaced(found.values.to(array.values.dtype))
-    if borrow and found is value:
-        return found
-    array.take_over(found.clone())
+    stored = stored_as(value.to(array.values.device), array.stype)
+    if stored.dtype != array.values.dtype:
+        stored = stored.replaced(stored.values.to(array.values.dtype))
+    if borrow and stored is value:
+        return stored
+    array.take_over(stored.clone())
     return None
 
 
 def _load_ragged(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
-    """Give a ragged array new rows; return what is borrowed instead, None where the array has them itself."""
+    """Copy new rows into a ragged array and return None, or return the borrowed rows."""
     if not isinstance(array, RaggedNDArray) or not isinstance(value, Ragged):
         given = "ragged" if isinstance(value, Ragged) else f"an array of shape {tuple(value.shape)}"
         wanted = "nd.ragged_array(values, offsets)" if isinstance(array, RaggedNDArray) else "a dense array"
         raise ArgumentError(
-            f"{name} is {given}, bound is a {array.stype} array of shape {array.shape}; expected {wanted}"
+            f"{name} is {given}, but the bound array is {array.stype} of shape {array.shape}; expected {wanted}"
         )
-    own, found = array.stored, value
+    own, rows = array.stored, value
     if value.shape != own.shape:
         raise ShapeError(f"{name} has {_ragged_shape(value.shape)}, expected {_ragged_shape(own.shape)}")
     if value.values.device != own.values.device:
-        found = value.to(own.values.device)
-    if found.values.dtype is not own.values.dtype:
-        found = found.replaced(found.values.to(own.values.dtype))
+        rows = value.to(own.values.device)
+    if rows.values.dtype is not own.values.dtype:
+        rows = rows.replaced(rows.values.to(own.values.dtype))
     if borrow:
-        return found
-    array.take_over(found.clone() if found.values is value.values else found)
+        return rows
+    array.take_over(rows.clone() if rows.values is value.values else rows)
     return None
 
 

@@ -1,8 +1,8 @@
-"""A graph as a `torch.nn.Module`: a `torch.fx.GraphModule` that torch's own tools take.
+"""Converting a graph to a `torch.fx.GraphModule`, which PyTorch's tools accept.
 
-Every operator becomes one call of a function of `ops.fx`, with the attributes that its node was given. Arrays
-keep their names in ``state_dict``. What a program of an executor gains by passes, by kernels chosen by size and by
-shapes that are known beforehand is left out: a compiler of torch has its own ways.
+Every operator becomes one call of a function of `ops.fx`, with the attributes of its node. Arrays keep their names in
+``state_dict``. The optimizations of an executor's program (passes, kernels chosen by size, known shapes) are left to
+PyTorch's compilers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import fx
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, OpError
-from ..devices.single_thread import single_thread
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 from ..ops.spec import AUX, LABEL
-from .storage import declared_storage, storage_of
-from .torch_writer import ModulePlan, is_safe_in_source, sizes_of, written
+from .storage_types import declared_storage_types, infer_storage_types
+from .torch_writer import ModulePlan, is_safe_in_source, sizes_of, write_module
 
 
 def to_torch(
@@ -35,17 +35,17 @@ def to_torch(
     fixed: Collection[str] = (),
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> fx.GraphModule:
-    """Return a graph as a module of torch.
+    """Return a graph as a PyTorch module.
 
     Shape:
         arg_params, aux_params: each as the variable of its name.
 
     Args:
-        arg_params: parameters by name; what the graph does not know is passed over.
+        arg_params: parameters by name; names that are not in the graph are ignored.
         aux_params: auxiliary states by name.
-        share: whether the module's parameters and buffers are the arrays' memory; else copies.
-        inputs: names of the arguments that are inputs or labels; None: those that are not in `arg_params`.
-        shapes: shapes of inputs; needed only where the size of what an operator makes from nothing cannot be told.
+        share: True to share memory between the arrays and the module's parameters and buffers; else copy.
+        inputs: names of the arguments that are inputs or labels; None means those that are not in `arg_params`.
+        shapes: shapes of inputs; needed only if the size of a result of an operator without inputs is unknown.
     """
     for what, given in (("arg_params", arg_params), ("aux_params", aux_params)):
         if not isinstance(given, Mapping):
@@ -64,12 +64,12 @@ def to_torch(
     sizes, missing = sizes_of(graph, {name: tuple(t.shape) for name, t in held.items()}, data, shapes or {})
     if missing:
         raise ArgumentError(
-            f"to_torch: the shape of {', '.join(n.describe() for n in missing)} follows from shapes of inputs that are "
-            f"not known; give shapes={{name: shape}} for {', '.join(names)}"
+            f"to_torch: the shape of {', '.join(n.describe() for n in missing)} depends on unknown shapes of inputs; "
+            f" give shapes={{name: shape}} for {', '.join(names)}"
         )
     for name in ones & held.keys():
         held[name].fill_(1)
-    return written(ModulePlan(graph, names, labels, held, {*fixed, *ones}, sizes))
+    return write_module(ModulePlan(graph, names, labels, held, {*fixed, *ones}, sizes))
 
 
 def _check(
@@ -79,14 +79,14 @@ def _check(
     aux_params: Mapping[str, Any],
     share: bool,
 ) -> None:
-    """Refuse what a module of torch cannot be made of; `to_torch` tells of the errors."""
+    """Reject a graph, or arrays, that cannot become a PyTorch module."""
     graph.check_names()
     problems = [*_unfit_arrays(graph, inputs, arg_params, aux_params, share), *_unfit_names(graph, inputs)]
     if problems:
         raise ArgumentError("to_torch: " + "; ".join(problems))
     refused = list(_refused(graph))
     if refused:
-        raise OpError(f"to_torch: a module of torch cannot have {'; '.join(refused)}")
+        raise OpError(f"to_torch: a PyTorch module cannot have {'; '.join(refused)}")
 
 
 def _unfit_arrays(
@@ -96,7 +96,7 @@ def _unfit_arrays(
     aux_params: Mapping[str, Any],
     share: bool,
 ) -> Iterator[str]:
-    """Yield what is wrong with the arrays."""
+    """Yield the problems of the arrays."""
     for what, given, names in (
         ("arg_params", arg_params, [n for n in graph.argument_names if n not in inputs]),
         ("aux_params", aux_params, graph.auxiliary_names),
@@ -106,7 +106,7 @@ def _unfit_arrays(
             missing += [n for n in inputs if n in graph.parameters]
         if missing:
             prefixed = any(key.startswith(("arg:", "aux:")) for key in given)
-            hint = " (its names begin as in files; mx.model.load_checkpoint takes arg: and aux: away)"
+            hint = " (its names have the prefixes of files; mx.model.load_checkpoint removes arg: and aux:)"
             yield f"{what} has no {', '.join(missing)}{hint if prefixed else ''}"
         for name in (n for n in names if n in given):
             if not isinstance(given[name], (NDArray, np.ndarray, torch.Tensor)):
@@ -116,28 +116,28 @@ def _unfit_arrays(
 
 
 def _unfit_names(graph: Graph, inputs: Collection[str]) -> Iterator[str]:
-    """Yield names that a module cannot give to parameters and states."""
+    """Yield the problems of names of parameters and states."""
     names = [n.name for n in graph.inputs if n.name not in inputs]
     if unsafe := [name for name in names if not all(map(is_safe_in_source, name.split(".")))]:
         yield (
-            f"{', '.join(map(repr, unsafe))} cannot be written in the module's source; rename what is a Python "
-            "keyword, or has quotes, backslashes, control characters or compatibility characters of Unicode"
+            f"{', '.join(map(repr, unsafe))} cannot be written in the module's source; rename variables that are "
+            "Python keywords, or have quotes, backslashes, control characters or compatibility characters of Unicode"
         )
     for name in names:
         first, *rest = name.split(".")
         if not all((first, *rest)):
             yield f"{name!r} has an empty part between dots"
         elif clash := sorted({first} & _module_names(True) or {*rest} & _module_names(False)):
-            yield f"{clash[0]!r} of {name!r} is a name that torch's modules use themselves; rename the variable"
+            yield f"{clash[0]!r} of {name!r} is a name that PyTorch's modules use; rename the variable"
         for end in range(1, len(rest) + 1):
             outer = ".".join([first, *rest][:end])
             if outer in names:
-                yield f"{outer!r} is a variable, and {name!r} would lie in it"
+                yield f"{outer!r} is a variable, so {name!r} cannot be inside it"
 
 
 @cache
 def _module_names(is_whole: bool) -> frozenset[str]:
-    """Return the attributes that the module itself has (`is_whole`), or those of a module inside it."""
+    """Return the attribute names of the module (`is_whole`), or of a module inside it."""
     if not is_whole:
         return frozenset(dir(torch.nn.Module()))
     module = fx.GraphModule(torch.nn.Module(), fx.Graph())
@@ -146,10 +146,10 @@ def _module_names(is_whole: bool) -> frozenset[str]:
 
 
 def _refused(graph: Graph) -> Iterator[str]:
-    """Yield what a module of torch cannot have."""
-    # other storage types hold the values that dense arrays hold
-    ragged = {name: stype for name, stype in declared_storage(graph).items() if stype == "ragged"}
-    storage = storage_of(graph, ragged) if ragged else None
+    """Yield the nodes that a PyTorch module cannot have."""
+    # other storage types represent the same values as dense arrays
+    ragged = {name: stype for name, stype in declared_storage_types(graph).items() if stype == "ragged"}
+    storage = infer_storage_types(graph, ragged) if ragged else None
     for (node, _), stype in storage.values.items() if storage is not None else ():
         if stype == "ragged":
             yield f"{node.describe()}, stored as ragged"
@@ -160,22 +160,22 @@ def _refused(graph: Graph) -> Iterator[str]:
             yield f"{node.describe()}, whose attribute {wrong[0]!r} is not a name in Python"
         if node.op is None or node.op.owner is not None or not node.op.mutates:
             continue
-        states = {one.name for one in node.op.wanted(node.a, len(node.inputs)) if one.kind == AUX}
-        if node.op.variadic is not None or states & {*node.op.commit_now}:
-            yield f"{node.describe()}, which writes over its inputs when it is called"
+        states = {one.name for one in node.op.active_inputs(node.a, len(node.inputs)) if one.kind == AUX}
+        if node.op.variadic is not None or states & {*node.op.commit_in_forward}:
+            yield f"{node.describe()}, which overwrites its inputs when it is called"
 
 
 def _tensor(value: Any, share: bool) -> torch.Tensor:
     """Return an array's memory, or a copy of it."""
     if isinstance(value, NDArray):
-        found = (value if value.stype == "default" else value.tostype("default")).torch().detach()
+        tensor = (value if value.stype == "default" else value.tostype("default")).torch().detach()
     else:
-        found = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
-    return found if share else found.clone()
+        tensor = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
+    return tensor if share else tensor.clone()
 
 
 def _only_labels(graph: Graph, inputs: Collection[str]) -> set[Node]:
-    """Return the inputs that nothing but losses reads, as labels, and the operators that work on them alone."""
+    """Return the inputs that only losses read, as labels, and the operators computed from these inputs."""
     ends: dict[Node, bool] = {}
     heads = {node for node, _ in graph.heads}
     for node in reversed(graph.nodes):
@@ -192,18 +192,18 @@ def _only_labels(graph: Graph, inputs: Collection[str]) -> set[Node]:
 
 
 def _is_label_of(node: Node, reader: Node) -> bool:
-    """Say whether a loss reads a node as its label, and as nothing else."""
+    """Return True if a loss reads a node only as its label."""
     if reader.op is None or not reader.op.is_loss(reader.a):
         return False
-    declared = reader.op.wanted(reader.a, len(reader.inputs))
+    declared = reader.op.active_inputs(reader.a, len(reader.inputs))
     return all(one.kind == LABEL for (child, _), one in zip(reader.inputs, declared) if child is node)
 
 
 def _always_one(graph: Graph) -> set[str]:
-    """Return the parameters that normalisation treats as 1."""
-    found = set()
+    """Return the gammas that normalisation treats as 1."""
+    names = set()
     for node in graph.nodes:
         if node.op is not None and getattr(node.a, "fix_gamma", False):
-            declared = node.op.wanted(node.a, len(node.inputs))
-            found |= {child.name for (child, _), one in zip(node.inputs, declared) if one.name == "gamma"}
-    return found
+            declared = node.op.active_inputs(node.a, len(node.inputs))
+            names |= {child.name for (child, _), one in zip(node.inputs, declared) if one.name == "gamma"}
+    return names

@@ -1,4 +1,4 @@
-"""Writing the source of a torch module: one line for each parameter and operator of a graph."""
+"""Writing a `torch.fx` module: one `fx` node for each parameter and operator of a graph."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from torch import fx
 from ..base import ArgumentError, Shape, ShapeError
 from ..graph import Entry, Graph, Node, infer_shapes
 from ..ops.dtypes import torch_dtype
-from ..ops.fx import Memory, function_of, part
+from ..ops.fx import OperatorState, function_of, select_output
 from ..ops.shapes import infer_type, known
 
 _UNSAFE = frozenset("'\"\\")
 
 _GLOBALS = frozenset({"self", "getattr", "torch", "device", "inf", "nan", "NoneType", "fx_pytree", "pytree"})
-"""What the source of `torch.fx` refers to: a parameter of this name would hide it."""
+"""Names used in the source of `torch.fx`, which a parameter of the same name would hide."""
 
-_FUNCTIONS = part.__module__.replace(".", "_")
-"""How the names of our functions begin in that source."""
+_FUNCTIONS = select_output.__module__.replace(".", "_")
+"""Prefix of this package's functions in that source."""
 
 
 @dataclass(frozen=True)
 class ModulePlan:
-    """What becomes what.
+    """Contents of a module to write.
 
     Shape:
         held: each as its variable.
 
     Attributes:
         inputs: names of the inputs, in the order of forward's parameters.
-        labels: the nodes of inputs that nothing but losses reads, and of operators on them; they may be missing.
+        labels: the nodes of inputs that only losses read, and of operators on them; these inputs are optional.
         held: the tensor of each parameter and auxiliary state, by name.
-        is_body: whether it is the subgraph of a loop or branch, which always returns a tuple.
+        is_subgraph: True for the subgraph of a loop or branch, which always returns a tuple.
     """
 
     graph: Graph
@@ -48,38 +48,38 @@ class ModulePlan:
     held: Mapping[str, torch.Tensor] = field(default_factory=dict)
     frozen: Collection[str] = ()
     sizes: Mapping[Node, Sequence[tuple[Size, ...]]] = field(default_factory=dict)
-    is_body: bool = False
+    is_subgraph: bool = False
 
 
 class _Mode(torch.nn.Module):
-    """Says whether the module it is a part of is in train mode; tracers of `torch.fx` leave it as it is."""
+    """Returns the training mode of its parent module; tracers of `torch.fx` do not trace it."""
 
     def forward(self) -> bool:
-        """Return the mode."""
+        """Return True in training mode."""
         return self.training
 
 
-def written(plan: ModulePlan) -> fx.GraphModule:
+def write_module(plan: ModulePlan) -> fx.GraphModule:
     """Return the module of a plan."""
     return _ModuleWriter(plan).module()
 
 
-def _body(graph: Graph) -> fx.GraphModule:
+def _subgraph_module(graph: Graph) -> fx.GraphModule:
     """Return the subgraph of a loop or branch as a module, whose inputs are all variables."""
     names = [node.name for node in graph.inputs]
     sizes, missing = sizes_of(graph, {}, names, {})
     if missing:
         raise ArgumentError(
-            f"to_torch: the shape of {', '.join(n.describe() for n in missing)} in a subgraph cannot be told"
+            f"to_torch: the shape of {', '.join(n.describe() for n in missing)} in a subgraph is unknown"
         )
-    return written(ModulePlan(graph, names, sizes=sizes, is_body=True))
+    return write_module(ModulePlan(graph, names, sizes=sizes, is_subgraph=True))
 
 
 def is_safe_in_source(part: str) -> bool:
-    """Say whether `torch.fx` can write a part of a dotted name into its source.
+    """Return True if `torch.fx` can write a part of a dotted name into its source.
 
-    It writes ``self.part`` or, if the part is not an identifier, ``getattr(self, "part")``, without escaping anything.
-    Python reads some identifiers as others: it normalizes them (NFKC).
+    It writes ``self.part`` or, if the part is not an identifier, ``getattr(self, "part")``, without escaping. Python
+    normalizes identifiers (NFKC), so that some names change.
     """
     if not part.isprintable() or not _UNSAFE.isdisjoint(part):
         return False
@@ -87,24 +87,24 @@ def is_safe_in_source(part: str) -> bool:
 
 
 def _identifier(name: str, taken: set[str]) -> str:
-    """Return a name as Python lets a parameter have it, unlike those that are taken; it is taken from then on."""
+    """Return a valid parameter name that is not in `taken`, and add it to `taken`."""
     base = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     if base[0].isdigit() or iskeyword(base) or base in _GLOBALS or base.startswith(_FUNCTIONS):
         base = f"_{base}"
-    found, number = base, 1
-    while found in taken:
+    candidate, number = base, 1
+    while candidate in taken:
         number += 1
-        found = f"{base}_{number}"
-    taken.add(found)
-    return found
+        candidate = f"{base}_{number}"
+    taken.add(candidate)
+    return candidate
 
 
 def _is_of(node: Node, kind: torch.dtype | None) -> bool:
-    """Say whether what an operator makes from nothing is of the floating type that the network has."""
+    """Return True if an operator without inputs makes the network's floating type."""
     if node.op is None or kind is None:
         return False
-    made = infer_type(node.op, node.a, [], [None] * node.num_outputs)[1][0]
-    return made is not None and torch_dtype(made) == kind
+    own_type = infer_type(node.op, node.a, [], [None] * node.num_outputs)[1][0]
+    return own_type is not None and torch_dtype(own_type) == kind
 
 
 class _ModuleWriter:
@@ -130,11 +130,11 @@ class _ModuleWriter:
             elif (node, 0) not in self._values:
                 self._write_held(node.name)
         outputs = tuple(self._values[entry] for entry in self._plan.graph.heads)
-        self._graph.output(outputs[0] if len(outputs) == 1 and not self._plan.is_body else outputs)
+        self._graph.output(outputs[0] if len(outputs) == 1 and not self._plan.is_subgraph else outputs)
         return fx.GraphModule(self._root, self._graph)
 
     def _write_inputs(self) -> None:
-        """Write the parameters of forward; those behind an optional one are optional to Python, too."""
+        """Write the parameters of forward; Python requires defaults for all that follow an optional one."""
         has_default = False
         taken: set[str] = set()
         for name in self._plan.inputs:
@@ -160,11 +160,11 @@ class _ModuleWriter:
         else:
             trained = tensor.is_floating_point() and name not in self._plan.frozen
             owner.register_parameter(last, torch.nn.Parameter(tensor, requires_grad=trained))
-        self._values[node, 0] = found = self._graph.create_node("get_attr", name, name=name)
-        return found
+        self._values[node, 0] = fx_node = self._graph.create_node("get_attr", name, name=name)
+        return fx_node
 
     def _write_operator(self, node: Node) -> None:
-        """Write the call of an operator, and of the outputs of one with several that are read."""
+        """Write the call of an operator, and the selection of its outputs that are read."""
         op = node.op
         if op is None:
             return
@@ -174,53 +174,57 @@ class _ModuleWriter:
         if node.num_outputs == 1:
             self._values[node, 0] = call
             return
-        take = part if node in self._plan.labels else operator.getitem
+        take = select_output if node in self._plan.labels else operator.getitem
         for i, name in enumerate(node.output_names):
             if (node, i) in self._used:
                 self._values[node, i] = self._graph.create_node("call_function", take, (call, i), name=name)
 
     def _attributes(self, node: Node) -> dict[str, Any]:
-        """Return the attributes that a node was given, as keywords."""
+        """Return the attributes of a node as keywords."""
         if node.op is None or node.op.read_attrs is not None:
             return dict(node.params)
         return {k: getattr(node.a, k) for k in node.params if node.inputs or k not in ("dtype", "ctx")}
 
     def _surroundings(self, node: Node) -> dict[str, Any]:
-        """Return the keywords of a call that are no attributes."""
+        """Return the keywords of a call that are not attributes."""
         op = node.op
-        found: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         if op is None:
-            return found
+            return keywords
         if not node.inputs:
-            found.update(self._made_like(node))
+            keywords.update(self._made_like(node))
         if node in self._plan.sizes:
-            found["out_shapes"] = tuple(tuple(map(self._length, shape)) for shape in self._plan.sizes[node])
+            keywords["out_shapes"] = tuple(
+                tuple(map(self._length, shape)) for shape in self._plan.sizes[node]
+            )
         if node.subgraphs:
-            found["bodies"] = tuple(self._part(f"{node.name}_body", _body(graph)) for graph in node.subgraphs)
+            keywords["bodies"] = tuple(
+                self._part(f"{node.name}_body", _subgraph_module(graph)) for graph in node.subgraphs
+            )
         elif op.stateful:
-            found["memory"] = self._part(f"{node.name}_memory", Memory())
+            keywords["memory"] = self._part(f"{node.name}_memory", OperatorState())
         if op.mutates or op.loss is not None or op.stateful or (op.random and node.inputs):
-            found["training"] = self._training()
-        return found
+            keywords["training"] = self._training()
+        return keywords
 
     def _made_like(self, node: Node) -> dict[str, Any]:
-        """Return the keywords that say where something new lies, and of which type it is.
+        """Return the keywords for the device and type of a new tensor.
 
-        What is of the network's type follows it when the module is converted to another.
+        A tensor of the network's type follows conversions of the module to another type.
         """
         kinds = ((name, t.dtype) for name, t in self._plan.held.items() if t.is_floating_point())
         name, kind = next(kinds, (next(iter([*self._plan.inputs, *self._plan.held]), None), None))
         if name is None:
             return {}
-        found: dict[str, Any] = {
+        keywords: dict[str, Any] = {
             "like": self._values.get((self._variables[name], 0)) or self._write_held(name)
         }
         if "dtype" in node.a._fields and not _is_of(node, kind):
-            found["dtype"] = node.a.dtype
-        return found
+            keywords["dtype"] = node.a.dtype
+        return keywords
 
     def _length(self, size: Size) -> int | fx.Node:
-        """Return a length: a number, or what reads it off an input."""
+        """Return a length: a number, or a node that reads it from an input."""
         if isinstance(size, int):
             return size
         if size not in self._lengths:
@@ -230,7 +234,7 @@ class _ModuleWriter:
         return self._lengths[size]
 
     def _training(self) -> fx.Node:
-        """Return the mode that the module is in."""
+        """Return the node of the training mode."""
         if self._mode is None:
             name = self._own_name("is_training")
             self._root.add_module(name, _Mode())
@@ -238,41 +242,43 @@ class _ModuleWriter:
         return self._mode
 
     def _part(self, name: str, module: torch.nn.Module) -> fx.Node:
-        """Return a part of the module."""
+        """Add a submodule and return its node."""
         own = self._own_name(name)
         self._root.add_module(own, module)
         return self._graph.create_node("get_attr", own, name=own)
 
     def _own_name(self, name: str) -> str:
-        found = _identifier(name, self._taken)
-        while hasattr(fx.GraphModule, found):
-            found = _identifier(name, self._taken)
-        return found
+        candidate = _identifier(name, self._taken)
+        while hasattr(fx.GraphModule, candidate):
+            candidate = _identifier(name, self._taken)
+        return candidate
 
 
 Size = int | tuple[str, int]
-"""A length, or the input and the axis that have it."""
+"""A length, or the input and the axis that determine it."""
 
 _RANKS = (2, 3, 4, 1, 5)
 _LENGTHS = (7919, 6133)
-"""Lengths that no network has by chance."""
+"""Trial lengths that no network has by chance."""
 
 Shapes = Mapping[str, tuple[int, ...]]
-Found = dict[Node, list[tuple[Size, ...]]]
+NodeSizes = dict[Node, list[tuple[Size, ...]]]
 
 
-def sizes_of(graph: Graph, held: Shapes, inputs: Sequence[str], given: Shapes) -> tuple[Found, list[Node]]:
-    """Return the sizes of the outputs that attributes alone do not tell, and the nodes for which some are not found.
+def sizes_of(
+    graph: Graph, held: Shapes, inputs: Sequence[str], given: Shapes
+) -> tuple[NodeSizes, list[Node]]:
+    """Return the output sizes that attributes do not determine, and the nodes with unknown sizes.
 
     Args:
         held: shapes of parameters and states.
-        given: shapes of inputs, as far as they are known.
+        given: known shapes of inputs.
     """
     base = infer_shapes(graph, {**held, **given})
     left = [n for n in graph.nodes if n.op is not None and n.op.needs_shapes and not _is_settled(n)]
     sizes: dict[Node, list[list[Size]]] = {}
     for (name, axis), one, other in _trials(inputs, given):
-        if all(node in sizes and _moves(sizes[node]) for node in left):
+        if all(node in sizes and _follows_inputs(sizes[node]) for node in left):
             break
         shapes = [_tried(graph, {**held, **lengths}) for lengths in (one, other)]
         if shapes[0] and shapes[1]:
@@ -281,11 +287,11 @@ def sizes_of(graph: Graph, held: Shapes, inputs: Sequence[str], given: Shapes) -
     for node in left:
         sizes.setdefault(node, [list(shape or (0,)) for shape in base[node]])
     missing = [node for node in left if any(0 in shape for shape in sizes[node])]
-    return {node: [tuple(shape) for shape in found] for node, found in sizes.items()}, missing
+    return {node: [tuple(shape) for shape in shapes] for node, shapes in sizes.items()}, missing
 
 
 def _is_settled(node: Node) -> bool:
-    """Say whether an operator's attributes alone tell its outputs' shapes, or whether it finds them when it runs."""
+    """Return True if the attributes alone determine an operator's output shapes, or if they are found at run time."""
     op = node.op
     if node.subgraphs or node.inputs or op is None or op.infer is None:
         return True
@@ -293,9 +299,9 @@ def _is_settled(node: Node) -> bool:
 
 
 def _trials(inputs: Sequence[str], given: Shapes) -> Iterator[tuple[tuple[str, int], Shapes, Shapes]]:
-    """Yield an input's axis, and twice the shapes of inputs with another length there.
+    """Yield an input's axis, and two sets of input shapes with other lengths there.
 
-    The axis may be that of a batch, which several inputs have in common: those of its length move along first.
+    The axis may be the batch axis, which several inputs share: inputs of the same length change with it first.
     """
     names = [name for name in inputs if name in given]
     for name in names:
@@ -318,16 +324,16 @@ def _trials(inputs: Sequence[str], given: Shapes) -> Iterator[tuple[tuple[str, i
 
 
 def _tried(graph: Graph, shapes: Shapes) -> dict[Node, list[Shape]]:
-    """Return the shapes of all nodes, nothing if these inputs contradict each other."""
+    """Return the shapes of all nodes; empty if the inputs contradict each other."""
     try:
-        found = infer_shapes(graph, shapes)
+        all_shapes = infer_shapes(graph, shapes)
     except ShapeError:
         return {}
-    return {} if any(_reads_ragged(node, found) for node in graph.nodes) else found
+    return {} if any(_reads_ragged(node, all_shapes) for node in graph.nodes) else all_shapes
 
 
 def _reads_ragged(node: Node, shapes: dict[Node, list[Shape]]) -> bool:
-    """Say whether an RNN got data of two axes, which are ragged; a module of torch has none."""
+    """Return True if an RNN has data of two axes, which are ragged and not supported."""
     if node.op is None or node.op.name != "RNN":
         return False
     child, output = node.inputs[0]
@@ -335,8 +341,8 @@ def _reads_ragged(node: Node, shapes: dict[Node, list[Shape]]) -> bool:
     return data is not None and len(data) == 2
 
 
-def _moves(shapes: Sequence[Sequence[Size]]) -> bool:
-    """Say whether all sizes are known, and some of every shape follow an input."""
+def _follows_inputs(shapes: Sequence[Sequence[Size]]) -> bool:
+    """Return True if all sizes are known, and every shape has a size that depends on an input."""
     return all(0 not in shape and any(isinstance(size, tuple) for size in shape) for shape in shapes)
 
 
@@ -348,11 +354,11 @@ def _enter(
     other: Sequence[Shape],
     source: tuple[str, int],
 ) -> None:
-    """Note which sizes of a node's outputs follow an input's axis, and those that stay."""
+    """Record the sizes of a node's outputs that follow an input's axis, and the constant ones."""
     if any(a is None or b is None or len(a) != len(b) for a, b in zip(one, other)):
         return
-    found = sizes.setdefault(node, [list(b or (0,) * len(a or ())) for a, b in zip(one, base)])
-    for shape, a, b in zip(found, one, other):
+    entries = sizes.setdefault(node, [list(b or (0,) * len(a or ())) for a, b in zip(one, base)])
+    for shape, a, b in zip(entries, one, other):
         for i, pair in enumerate(zip(a or (), b or ())):
             if pair == _LENGTHS and not isinstance(shape[i], tuple):
                 shape[i] = source

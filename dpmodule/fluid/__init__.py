@@ -6,7 +6,7 @@ the Modules and the `mx.AsyncExecutor` that all the others use. docs/fluid.md sa
 
 from __future__ import annotations
 
-from ..compat import lazy
+from .._core import lazy
 from ..hogwild import DataFeedDesc
 from . import initializer, io, layers, optimizer, unique_name
 from .executor import AsyncExecutor, CPUPlace, Executor

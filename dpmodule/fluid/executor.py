@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import random
+from .._core.closing import Closing
 from ..base import ArgumentError, DeviceError, DTypeError, StateError
-from ..compat.closing import Closing
 from ..context import Context, cpu
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor
@@ -19,7 +19,7 @@ from ..ndarray import zeros
 from ..optimizer.states import dump_states, load_states
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
-from .feeding import as_bound, check_numbers, fed
+from .feeding import as_bound_shape, check_indices, feed_arrays
 from .program import Program, default_main_program
 from .variable import Data, Variable
 
@@ -41,12 +41,12 @@ def context_of(place: Any) -> Context:
     return cpu()
 
 
-class Runs:
+class ProgramRunner:
     """The modules that run one program: one that trains it, and those that have its fetches among their outputs."""
 
     def __init__(self) -> None:
         self._trainer: tuple[Symbol, Module] | None = None
-        self._others: dict[Any, tuple[Symbol, Module]] = {}
+        self._inference: dict[Any, tuple[Symbol, Module]] = {}
         self._states: bytes | None = None
 
     def trainer(self, program: Program, descs: Sequence[DataDesc]) -> Module:
@@ -58,7 +58,7 @@ class Runs:
         symbol, before = program.symbol, self._trainer
         if before is not None and before[0] is symbol:
             return before[1]
-        check_filled(program, symbol)
+        check_initialized(program, symbol)
         module = Module(symbol, [each.name for each in descs], None)
         if before is not None:
             module.bind(list(descs), None, shared_module=before[1])
@@ -66,39 +66,39 @@ class Runs:
             module.bind(list(descs), None, store=program.store)
             self._install(program, module)
         self._trainer = symbol, module
-        self._others.clear()
+        self._inference.clear()
         if self._states is not None:
             self.load_states(self._states)
             self._states = None
         return module
 
-    def _install(self, program: Program, module: Module, anew: bool = False) -> None:
+    def _install(self, program: Program, module: Module, reinitialize: bool = False) -> None:
         """Give a module the program's optimizer."""
         optimizer = program.optimizer
         if optimizer is None:
             raise StateError("the program has no optimizer; call minimize() of one")
         optimizer.rescale_grad = 1.0 / module.group.num_samples  # else the module warns of another one
-        module.init_optimizer(None, optimizer, force_init=anew)
+        module.init_optimizer(None, optimizer, force_init=reinitialize)
         optimizer.rescale_grad = 1.0
 
     def module(self, program: Program, heads: Symbol, key: Any, descs: Sequence[DataDesc]) -> Module:
         """Return a module that has certain outputs, and trains if the program has an optimizer."""
         trainer = None if program.optimizer is None else self.trainer(program, descs)
-        known = self._others.get(key)
+        known = self._inference.get(key)
         if known is not None:
             return known[1]
-        check_filled(program, heads)
+        check_initialized(program, heads)
         module = Module(heads, [each.name for each in descs], None)
         if trainer is None:
             module.bind(list(descs), None, for_training=False, store=program.store)
         else:
             module.bind(list(descs), None, shared_module=trainer)
-        self._others[key] = heads, module
+        self._inference[key] = heads, module
         return module
 
     def heads(self, key: Any) -> Symbol | None:
         """Return the outputs that a module was made for, None if there is none."""
-        known = self._others.get(key)
+        known = self._inference.get(key)
         return None if known is None else known[0]
 
     def states(self) -> bytes | None:
@@ -118,23 +118,23 @@ class Runs:
         if saved is not None:
             updater.optimizer.take_counts(saved, list(updater.states))
 
-    def begin_anew(self, program: Program) -> None:
+    def restart(self, program: Program) -> None:
         """Begin the optimizer's states and counts anew."""
         self._states = None
-        program.begin_training_anew()
+        program.restart_training()
         if self._trainer is None:
             return
-        self._install(program, self._trainer[1], anew=True)
-        self._others.clear()
+        self._install(program, self._trainer[1], reinitialize=True)
+        self._inference.clear()
 
 
-def runs_of(program: Program) -> Runs:
+def runner_of(program: Program) -> ProgramRunner:
     """Return what runs a program."""
-    runs: Runs = program.scope.runs.setdefault(program, Runs())
-    return runs
+    runner: ProgramRunner = program.scope.runners.setdefault(program, ProgramRunner())
+    return runner
 
 
-def check_filled(program: Program, symbol: Symbol) -> None:
+def check_initialized(program: Program, symbol: Symbol) -> None:
     """Refuse to run before the parameters have values."""
     filled = program.store.filled
     empty = [name for name in symbol.list_arguments() if not program.var(name).is_data and name not in filled]
@@ -163,16 +163,16 @@ def initialize(program: Program) -> None:
     """Give the parameters of a startup program their first values, and let their optimizers begin anew."""
     if program.random_seed:
         random.seed(program.random_seed)
-    scope = program.started_scope
+    scope = program.startup_scope
     values = {}
-    for name, first in program.first_values.items():
+    for name, first in program.initial_values.items():
         values[name] = zeros(first.shape, cpu(), first.dtype)
         attributes = {"__init__": first.initializer.dumps()}
         first.initializer(InitDesc(name, attributes), values[name])
         scope.store.declare(name, first.shape, first.dtype, needs_grad=False)
     scope.store.load(values, {})
-    for other, runs in list(scope.runs.items()):
-        runs.begin_anew(other)
+    for other, runner in list(scope.runners.items()):
+        runner.restart(other)
 
 
 _GRADIENT = "@GRAD"
@@ -187,11 +187,11 @@ def _program(call: str, given: Any) -> Program:
     return program
 
 
-def _several(fetch: Any) -> list[Any]:
+def _as_list(fetch: Any) -> list[Any]:
     return [] if fetch is None else list(fetch) if isinstance(fetch, (list, tuple)) else [fetch]
 
 
-def _fetched(program: Program, given: Any) -> Variable:
+def _fetch_variable(program: Program, given: Any) -> Variable:
     """Return what a fetch means."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(given, (str, Variable)) or name is None:
@@ -245,8 +245,8 @@ class AsyncExecutor(Closing):
             raise ArgumentError(f"run_from_files: data_feed is {data_feed!r}, expected a DataFeedDesc")
         size = data_feed.batch_size
         shapes = {each.name: (size, *each.fed_shape[1:]) for each in owner.data_of(owner.symbol)}
-        module = runs_of(owner).trainer(owner, data_descs(owner, shapes))
-        found = [_fetched(owner, each).name for each in _several(fetch)]
+        module = runner_of(owner).trainer(owner, data_descs(owner, shapes))
+        found = [_fetch_variable(owner, each).name for each in _as_list(fetch)]
         return self._executor.run_from_files(module, data_feed, filelist, thread_num, found, debug, **more)
 
     run = run_from_files
@@ -303,32 +303,33 @@ class Executor(Closing):
         owner = _program("run", program)
         if scope is not None:
             raise ArgumentError("run: scope is given; parameters belong to the startup program here")
-        if owner.first_values:
+        if owner.initial_values:
             initialize(owner)
         if not owner.list_vars():
             return []
-        return self._run_batch(owner, feed, _several(fetch_list), return_numpy)
+        return self._run_batch(owner, feed, _as_list(fetch_list), return_numpy)
 
     def _run_batch(self, program: Program, feed: Any, fetch_list: list[Any], as_numpy: bool) -> list[Any]:
         gradients = [each for each in fetch_list if isinstance(each, str) and each.endswith(_GRADIENT)]
-        wanted = [_fetched(program, each) for each in fetch_list if each not in gradients]
+        wanted = [_fetch_variable(program, each) for each in fetch_list if each not in gradients]
         outputs = [each for each in wanted if each.is_computed]
         key = (
             id(program.symbol) if program.optimizer or not outputs else None,
             program.is_test,
             *(each.name for each in outputs),
         )
-        runs = runs_of(program)
-        heads = runs.heads(key)
+        runner = runner_of(program)
+        heads = runner.heads(key)
         if heads is None:
-            heads = _heads(program, outputs)
+            heads = _outputs_symbol(program, outputs)
         data = program.data_of(heads)
         values = {
-            each.name: as_bound(each, value) for each, value in zip(data, fed(program, feed, data).values())
+            each.name: as_bound_shape(each, value)
+            for each, value in zip(data, feed_arrays(program, feed, data).values())
         }
-        check_numbers(heads, values)
+        check_indices(heads, values)
         descs = data_descs(program, {name: value.shape for name, value in values.items()})
-        module = runs.module(program, heads, key, descs)
+        module = runner.module(program, heads, key, descs)
         batch = DataBatch([values[each.name] for each in descs], [])
         if program.optimizer is None:
             module.forward(batch, not program.is_test)
@@ -348,11 +349,11 @@ class Executor(Closing):
             if program.optimizer is None or gradient is None:
                 raise ArgumentError(f"fetch: the program does not compute {fetch!r}")
             return gradient.copy()
-        variable = _fetched(program, fetch)
+        variable = _fetch_variable(program, fetch)
         if variable.name in outputs:
             return outputs[variable.name]
         if isinstance(variable, Data):
-            return fed(program, feed, [variable])[variable.name]
+            return feed_arrays(program, feed, [variable])[variable.name]
         return program.store.array(variable.name, 0).copy()
 
     def run_from_files(
@@ -389,7 +390,7 @@ class Executor(Closing):
             self._files = None
 
 
-def _heads(program: Program, outputs: list[Variable]) -> Symbol:
+def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:
     """Return what a module has to compute: in training the program's heads, and the fetches behind them."""
     if program.optimizer is None:
         return Group([each.symbol for each in outputs]) if outputs else program.symbol

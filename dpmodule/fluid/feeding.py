@@ -46,7 +46,7 @@ def create_lod_tensor(
     return ragged_array(values, [0, *accumulate(lengths)], dtype=values.dtype)
 
 
-def fed(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str, Any]:
+def feed_arrays(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str, Any]:
     """Return what is fed as arrays of the declared shapes and types.
 
     Args:
@@ -113,7 +113,7 @@ def _sequences(variable: Variable, value: Any) -> RaggedNDArray:
     return ragged_array(values, value.offsets, dtype=variable.dtype)
 
 
-def as_bound(data: Data, value: Any) -> Any:
+def as_bound_shape(data: Data, value: Any) -> Any:
     """Return a value in the shape that modules are bound to; shares memory.
 
     Args:
@@ -125,7 +125,7 @@ def as_bound(data: Data, value: Any) -> Any:
     return RaggedNDArray.of_record(record.replaced(record.values.flatten()), value.context)
 
 
-def check_numbers(symbol: Symbol, values: Mapping[str, Any]) -> None:
+def check_indices(symbol: Symbol, values: Mapping[str, Any]) -> None:
     """Refuse numbers that are not rows of the tables that are looked up, and labels that are not classes."""
     for node in symbol.graph.nodes:
         if node.op is None or node.op.name != "Embedding" or node.inputs[0][0].name not in values:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from .._core import lazy
+from .._devices import generators
 from ..base import ArgumentError
-from ..compat import lazy
-from ..devices import generators
 from ..initializer import Constant as FillConstant
 from ..initializer import Initializer, MSRAPrelu, register
 from ..initializer import Xavier as XavierByShape

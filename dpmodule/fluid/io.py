@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
+from .._core import lazy
+from .._files import read_committed
 from ..base import ArgumentError, FileFormatError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
-from ..compat import lazy
-from ..files import read_settled
 from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
-from .executor import check_filled, runs_of
+from .executor import check_initialized, runner_of
 from .program import Program, default_main_program
 from .variable import Data, ParamAttr, Parameter, Variable, declared_shape
 
@@ -105,7 +105,7 @@ def save_inference_model(
     internals = symbol.get_internals()
     for number, name in enumerate(feeds):
         internals[name]._set_attr(**{_FEED: str(number)})
-    check_filled(program, symbol)
+    check_initialized(program, symbol)
     names = [name for name in symbol.list_arguments() if name not in needed]
     prefix = _prefix(call, dirname, "model")
     os.makedirs(os.fspath(dirname), exist_ok=True)
@@ -229,7 +229,7 @@ def save_persistables(
     program, prefix = _program(call, main_program), _prefix(call, dirname, filename or "persistables")
     values = _saved(program)
     os.makedirs(os.fspath(dirname), exist_ok=True)
-    save_checkpoint(prefix, 0, None, values, {}, states=runs_of(program).states())
+    save_checkpoint(prefix, 0, None, values, {}, states=runner_of(program).states())
 
 
 def _load(call: str, dirname: Any, main_program: Any, filename: str) -> tuple[Program, str]:
@@ -277,4 +277,4 @@ def load_persistables(
     program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")
     path = states_file(prefix, 0)
     if program.optimizer is not None and os.path.exists(path):
-        runs_of(program).load_states(read_settled(path))
+        runner_of(program).load_states(read_committed(path))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import optimizer as opt
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from ..lr_scheduler import LRScheduler
 from .variable import L2Decay, Parameter, Variable
 
@@ -34,7 +34,7 @@ __all__ = [
 
 lazy.publish(__name__, __all__)
 
-_LEAST = 1e-8
+_TINY = 1e-8
 """Stands for 0 where MXNet would divide 0 by 0."""
 
 
@@ -122,11 +122,11 @@ class Optimizer:
         ]
         if not trained:
             raise ArgumentError(f"minimize: {loss.name!r} depends on no parameter that is to be trained")
-        program.train_for(loss, self._recipe(reached, trained))
+        program.train_for(loss, self._optimizer_factory(reached, trained))
         updates = [Update(self.kind, each) for each in trained]
         return updates, [(each, f"{each.name}@GRAD") for each in trained]
 
-    def _recipe(
+    def _optimizer_factory(
         self, reached: Sequence[Parameter], trained: Sequence[Parameter]
     ) -> Callable[[], opt.Optimizer]:
         """Return a function that makes MXNet's optimizer, with nothing counted yet."""
@@ -243,7 +243,7 @@ def Ftrl(
             "Ftrl: l2 and regularization are given, and both are the weight decay here; give one"
         )
     decay = L2Decay(2.0 * l2) if l2 else regularization
-    return Optimizer("ftrl", learning_rate, decay, {"lamda1": l1, "beta": _LEAST})
+    return Optimizer("ftrl", learning_rate, decay, {"lamda1": l1, "beta": _TINY})
 
 
 def RMSProp(

@@ -21,7 +21,7 @@ from ..symbol import Variable as symbol_variable
 from .variable import Data, ParamAttr, Parameter, Shape, Variable
 
 
-class NameCounts:
+class UniqueNames:
     """Counts names by their first part."""
 
     def __init__(self) -> None:
@@ -39,15 +39,15 @@ class Scope:
 
     def __init__(self) -> None:
         self.store = ParamStore([cpu()])
-        self.names = NameCounts()
-        self.runs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self.names = UniqueNames()
+        self.runners: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 V = TypeVar("V", bound=Variable)
 
 
 @dataclass(frozen=True)
-class FirstValues:
+class ParameterInit:
     """How a parameter begins.
 
     Args:
@@ -59,7 +59,7 @@ class FirstValues:
     initializer: Initializer
 
 
-class Training:
+class TrainingSetup:
     """How a program is trained."""
 
     def __init__(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
@@ -67,7 +67,7 @@ class Training:
         self._make = make
         self.optimizer = make()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Make the optimizer anew, when parameters are initialized again."""
         self.optimizer = self._make()
 
@@ -84,20 +84,18 @@ class Program:
     """
 
     def __init__(self) -> None:
-        self._training: Training | None = None
-        self.first_values: dict[str, FirstValues] = {}
+        self._training: TrainingSetup | None = None
+        self.initial_values: dict[str, ParameterInit] = {}
         self.is_test = False
         self.random_seed = 0
         self._variables: dict[str, Variable] = {}
         self._scope: Scope | None = None
-        self._started: Scope | None = None
+        self._startup_scope: Scope | None = None
         self._heads: tuple[Any, Symbol] | None = None
 
     def __repr__(self) -> str:
         trained = "" if self.optimizer is None else f", trained by {type(self.optimizer).__name__}"
-        return (
-            f"<Program of {len(self._variables)} variables, {len(self.first_values)} to initialize{trained}>"
-        )
+        return f"<Program of {len(self._variables)} variables, {len(self.initial_values)} to initialize{trained}>"
 
     # how it is trained
 
@@ -124,12 +122,12 @@ class Program:
             raise StateError(
                 "minimize: the program has an optimizer; add losses up, or write another program"
             )
-        self._training = Training(loss, make)
+        self._training = TrainingSetup(loss, make)
 
-    def begin_training_anew(self) -> None:
+    def restart_training(self) -> None:
         """Make the optimizer anew, if there is one."""
         if self._training is not None:
-            self._training.begin_anew()
+            self._training.restart()
 
     # what runs
 
@@ -137,15 +135,15 @@ class Program:
     def scope(self) -> Scope:
         """Where its parameters are: the scope of its startup program, of the present one if that is not decided yet."""
         if self._scope is None:
-            self._scope = default_startup_program().started_scope
+            self._scope = default_startup_program().startup_scope
         return self._scope
 
     @property
-    def started_scope(self) -> Scope:
+    def startup_scope(self) -> Scope:
         """The scope of the parameters that it initializes, as a startup program."""
-        if self._started is None:
-            self._started = Scope()
-        return self._started
+        if self._startup_scope is None:
+            self._startup_scope = Scope()
+        return self._startup_scope
 
     @property
     def store(self) -> ParamStore:
@@ -198,8 +196,8 @@ class Program:
             StateError: it is decided otherwise.
         """
         if self._scope is None:
-            self._scope = startup.started_scope
-        elif self._scope is not startup.started_scope:
+            self._scope = startup.startup_scope
+        elif self._scope is not startup.startup_scope:
             raise StateError(
                 "the program has parameters of another startup program; give program_guard that one"
             )
@@ -271,7 +269,7 @@ class Program:
         self.join(startup)
         name = attr.name or name
         known = self._variables.get(name)
-        first = startup.first_values.get(name)
+        first = startup.initial_values.get(name)
         for other in (known, first):
             if other is not None and other.shape != shape:
                 raise ShapeError(f"parameter {name!r} has shape {other.shape}, this layer needs {shape}")
@@ -283,7 +281,7 @@ class Program:
             return known
         chosen = attr.initializer or initializer
         if first is None:
-            startup.first_values[name] = FirstValues(shape, dtype, chosen)
+            startup.initial_values[name] = ParameterInit(shape, dtype, chosen)
         symbol = symbol_variable(name, shape=shape, dtype=dtype, init=chosen)
         return self.add(Parameter(self, symbol, name, shape, dtype, attr))
 
@@ -332,7 +330,7 @@ class Program:
         other.is_test, other.random_seed = for_test or self.is_test, self.random_seed
         if not for_test:
             other._training = self._training
-            other.first_values, other._started = dict(self.first_values), self._started
+            other.initial_values, other._startup_scope = dict(self.initial_values), self._startup_scope
         return other
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..compat import lazy
-from .program import NameCounts, default_startup_program
+from .._core import lazy
+from .program import UniqueNames, default_startup_program
 
 __all__ = ["generate", "guard"]
 
@@ -19,7 +19,7 @@ def generate(key: str) -> str:
     Args:
         key: the kind, such as ``"fc"``.
     """
-    return default_startup_program().started_scope.names.generate(key)
+    return default_startup_program().startup_scope.names.generate(key)
 
 
 @contextmanager
@@ -29,8 +29,8 @@ def guard() -> Iterator[None]:
     A network written a second time, into another program under the same startup program, gets the same names so, and
     with them the same parameters.
     """
-    scope = default_startup_program().started_scope
-    before, scope.names = scope.names, NameCounts()
+    scope = default_startup_program().startup_scope
+    before, scope.names = scope.names, UniqueNames()
     try:
         yield
     finally:

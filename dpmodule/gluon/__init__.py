@@ -6,7 +6,7 @@ error that names what takes its place.
 
 from __future__ import annotations
 
-from ..compat import lazy
+from .._core import lazy
 from . import contrib as contrib
 from . import loss as loss
 from . import utils as utils

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from .. import symbol as sym
-from ..compat import lazy
+from .._core import lazy
 from ..symbol import Symbol
 from .names_left_out import left_out_getattr, names_of
 

@@ -99,7 +99,9 @@ class LeftOutType(ABCMeta):
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise; nothing is there to be made or called."""
         own = next(base for base in cls.__mro__ if "__left_out_path__" in vars(base))
-        what = vars(own)["__left_out_path__"] + ("" if own is cls else f", from which {cls.__name__} derives,")
+        what = vars(own)["__left_out_path__"] + (
+            "" if own is cls else f", from which {cls.__name__} derives,"
+        )
         raise MXNetError(
             f"{what} is not available: Gluon is not part of this package; use torch.nn, which takes its place, "
             "or mx.mod.TorchModule to train a torch module like a symbol"

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from .. import ndarray as nd
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from ..context import Context
 from ..ndarray import NDArray
 from .names_left_out import left_out_getattr, names_of

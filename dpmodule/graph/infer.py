@@ -1,8 +1,8 @@
-"""Shapes and types of a whole graph, propagated in both directions until nothing changes.
+"""Inferring the shapes and types of a whole graph, in both directions until nothing changes.
 
 MXNet has two ways to write a shape: 0 is an unknown dimension and () an unknown shape; inside `util.np_shape` -1 is an
-unknown dimension, None an unknown shape, 0 an axis without elements and () a scalar. Shape rules know the first one
-only. Here an axis without elements is `EMPTY` on its way through them.
+unknown dimension, None an unknown shape, 0 an axis without elements and () a scalar. Shape rules support only the first
+notation, in which this module represents an axis without elements as `EMPTY`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import mode
+from .._core import mode
 from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
 from ..ops.shapes import infer_shape, infer_type, known, same_types, unify
@@ -18,41 +18,41 @@ from ..ops.spec import LABEL, Op
 from .node import Graph, Node
 
 EMPTY = -1
-"""Stands for a dimension that is known to be 0."""
+"""Represents a dimension that is known to be 0."""
 
-# lengths that no real axis has: what a rule makes of them tells what it would make of 0
+# lengths that no real axis has: a rule's results for them give its result for 0
 _PROBES = (1_000_003, 2_000_003)
 
 
 def read_shape(shape: tuple[int, ...]) -> Shape:
-    """Return a shape that a user wrote as the rules want it: 0 = unknown."""
+    """Convert a user's shape to the rules' notation, in which 0 is unknown."""
     if mode.is_np_shape():
         return tuple(EMPTY if d == 0 else max(d, 0) for d in shape)
     return tuple(max(d, 0) for d in shape)
 
 
 def shown_shape(shape: Shape) -> Shape:
-    """Return a shape as a user reads it: the opposite of `read_shape`."""
+    """Convert a shape to the user's notation: the inverse of `read_shape`."""
     if not mode.is_np_shape():
         return shape or ()
     return shape if shape is None else tuple(-1 if d == 0 else max(d, 0) for d in shape)
 
 
 def allocated(shapes: Mapping[Any, list[Shape]]) -> dict[Any, list[Shape]]:
-    """Return inferred shapes as those of arrays; for graphs of which every shape is known."""
+    """Convert inferred shapes to shapes of arrays; every shape must be known."""
     return {
         node: [s if s is None or EMPTY not in s else tuple(max(d, 0) for d in s) for s in each]
         for node, each in shapes.items()
     }
 
 
-def found_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-    """Run an operator's shape rule, also where an axis is known to have no elements."""
+def infer_node_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Run an operator's shape rule, which also handles axes known to be empty."""
     if not mode.is_np_shape():
         return infer_shape(op, a, ins, outs)
-    if not ins:  # an attribute says the shape, in the user's way of writing
-        _, found = infer_shape(op, a, ins, outs)
-        return ins, [s if s is None else read_shape(s) for s in found]
+    if not ins:  # an attribute gives the shape, in the user's notation
+        _, new_outs = infer_shape(op, a, ins, outs)
+        return ins, [s if s is None else read_shape(s) for s in new_outs]
     if not any(s is not None and EMPTY in s for s in (*ins, *outs)):
         return infer_shape(op, a, ins, outs)
     one, two = (infer_shape(op, a, _with(ins, probe), _with(outs, probe)) for probe in _PROBES)
@@ -64,7 +64,7 @@ def _with(shapes: list[Shape], length: int) -> list[Shape]:
 
 
 def _at_zero(one: list[Shape], two: list[Shape]) -> list[Shape]:
-    """Return what shapes found for two lengths of an axis come to at length 0; they depend on it linearly."""
+    """Extrapolate the shapes inferred for two lengths of an axis to length 0; they depend on it linearly."""
     return [x if x is None or y is None else tuple(map(_dimension, x, y)) for x, y in zip(one, two)]
 
 
@@ -93,18 +93,18 @@ def variable_dtype(node: Node) -> str | None:
     return dtype_from_code(int(text)) if text.isdecimal() and len(text) < 4 else dtype_name(text)
 
 
-def _located(error: ShapeError, node: Node, shapes: Mapping[Node, list[Shape]]) -> ShapeError:
-    """Say in which node inference failed, and what came in."""
+def _node_shape_error(error: ShapeError, node: Node, shapes: Mapping[Node, list[Shape]]) -> ShapeError:
+    """Add the node in which inference failed, and its input shapes, to an error."""
     inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in node.inputs)
     return ShapeError(f"{node.describe()}: {error}; inputs: {inputs or 'none'}")
 
 
-class InferredBody:
-    """A subgraph as the shape and type rules of the operator that carries it see it.
+class InferredSubgraph:
+    """A subgraph for the shape and type rules of its operator.
 
     Args:
-        results: what was inferred of subgraphs so far, which gets more. A rule may ask several times; without this
-            the work would double with every level of nesting.
+        results: cache of inferred results of subgraphs. A rule may infer several times; without the cache the work
+            would double with every level of nesting.
     """
 
     def __init__(self, graph: Graph, results: dict[Any, Any] | None = None) -> None:
@@ -121,36 +121,36 @@ class InferredBody:
         key = id(self.graph), (*ins,), (*outs,)
         if key not in self._results:
             given = {node.name: shape for node, shape in zip(self.graph.inputs, ins)}
-            self._results[key] = self._at_ends(_shapes_of(self.graph, given, outs, self._results))
-        inner, made = self._results[key]
-        return list(inner), list(made)
+            self._results[key] = self._inputs_and_heads(_shapes_of(self.graph, given, outs, self._results))
+        inputs, outputs = self._results[key]
+        return list(inputs), list(outputs)
 
     def types(self, ins: Sequence[str | None]) -> tuple[list[str | None], list[str | None]]:
         """Infer the types of all inputs and outputs from those of some inputs."""
         key = id(self.graph), (*ins,)
         if key not in self._results:
             given = {node.name: dtype for node, dtype in zip(self.graph.inputs, ins) if dtype is not None}
-            self._results[key] = self._at_ends(_types_of(self.graph, given, None, self._results))
-        inner, made = self._results[key]
-        return list(inner), list(made)
+            self._results[key] = self._inputs_and_heads(_types_of(self.graph, given, None, self._results))
+        inputs, outputs = self._results[key]
+        return list(inputs), list(outputs)
 
-    def _at_ends(self, found: Mapping[Node, Sequence[Any]]) -> tuple[list[Any], list[Any]]:
-        """Return what was found for the inputs and for the outputs."""
+    def _inputs_and_heads(self, found: Mapping[Node, Sequence[Any]]) -> tuple[list[Any], list[Any]]:
+        """Return the results for the inputs and for the outputs."""
         return [found[node][0] for node in self.graph.inputs], [found[n][i] for n, i in self.graph.heads]
 
 
 def _attributes(node: Node, results: dict[Any, Any]) -> Any:
-    """Return a node's attributes, with subgraphs that can be asked for shapes and types."""
+    """Return a node's attributes, with its subgraphs as `InferredSubgraph`."""
     if not node.subgraphs:
         return node.a
-    return node.a._replace(bodies=tuple(InferredBody(graph, results) for graph in node.subgraphs))
+    return node.a._replace(bodies=tuple(InferredSubgraph(graph, results) for graph in node.subgraphs))
 
 
 def _declared_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
-    """Return what is known before any rule has run.
+    """Return the shapes known before any rule runs.
 
-    A fully given shape overrides a declared one, and a declared one a given one with unknown dimensions that
-    contradicts it, as in MXNet.
+    As in MXNet, a complete given shape overrides a declared one, and a declared shape overrides an incomplete given one
+    that contradicts it.
     """
     shapes: dict[Node, list[Shape]] = {}
     for node in graph.nodes:
@@ -175,15 +175,15 @@ def infer_shapes(
 ) -> dict[Node, list[Shape]]:
     """Infer the shape of every node's outputs.
 
-    Every operator's rule runs in turn, forwards and backwards through the graph, and again whenever something it
-    reads or makes has become better known: a contradiction is found wherever it lies.
+    Every operator's rule runs in turn, forwards and backwards through the graph, and again whenever more is known about
+    its inputs or outputs, so that every contradiction is found.
 
     Args:
         given: shapes of variables by name, 0 = unknown dimension, -1 = of length 0 (see `EMPTY`).
-        heads: what is known about the shapes of the heads, in their order.
+        heads: known shapes of the heads, in their order.
 
     Returns:
-        For every node the shapes of its visible outputs; None or 0 where nothing is known.
+        The shapes of every node's visible outputs; None or 0 if unknown.
     """
     return _shapes_of(graph, given, heads, {})
 
@@ -191,7 +191,7 @@ def infer_shapes(
 def _shapes_of(
     graph: Graph, given: Mapping[str, Shape], heads: Sequence[Shape], results: dict[Any, Any]
 ) -> dict[Node, list[Shape]]:
-    """Do the work of `infer_shapes`; `results` is that of `InferredBody`."""
+    """Implement `infer_shapes`; `results` is the cache of `InferredSubgraph`."""
     shapes = _declared_shapes(graph, given)
     for (node, i), shape in zip(graph.heads, heads):
         shapes[node][i] = unify(shapes[node][i], shape, f"given and required shape of {node.describe()}")
@@ -205,7 +205,7 @@ def _shapes_of(
                 try:
                     _run_rule(graph, node, shapes, pending, results)
                 except ShapeError as error:
-                    raise _located(error, node, shapes) from error
+                    raise _node_shape_error(error, node, shapes) from error
         forwards = not forwards
     return shapes
 
@@ -217,12 +217,12 @@ def _run_rule(
     pending: set[Node],
     results: dict[Any, Any],
 ) -> None:
-    """Run one operator's rule, and mark the operators that its findings concern."""
+    """Run one operator's rule, and mark the operators affected by its results."""
     outs = shapes[node]
     ins = [shapes[child][i] for child, i in node.inputs]
-    found_ins, found_outs = found_shapes(node.op, _attributes(node, results), ins, outs)  # type: ignore[arg-type]
+    found_ins, found_outs = infer_node_shapes(node.op, _attributes(node, results), ins, outs)  # type: ignore[arg-type]
     changed = False
-    # merged with what was known, so that knowledge only grows and the walk ends
+    # merged with the known shapes, so that knowledge only grows and the loop ends
     for i, (before, found) in enumerate(zip(outs, found_outs)):
         if found != before and (after := unify(before, found)) != before:
             outs[i] = after
@@ -248,7 +248,7 @@ def infer_types(
 
     Args:
         given: dtype names of variables by name.
-        default: type of variables about which nothing else is known; None leaves them None.
+        default: type of variables without any other information; None leaves them None.
     """
     return _types_of(graph, given, default, {})
 
@@ -256,7 +256,7 @@ def infer_types(
 def _types_of(
     graph: Graph, given: Mapping[str, str], default: str | None, results: dict[Any, Any]
 ) -> dict[Node, list[str | None]]:
-    """Do the work of `infer_types`; `results` is that of `InferredBody`."""
+    """Implement `infer_types`; `results` is the cache of `InferredSubgraph`."""
     types: dict[Node, list[Any]] = {}
     for node in graph.nodes:
         if node.op is None:
@@ -275,18 +275,18 @@ def _types_of(
 
 
 def _check_types(node: Node, types: Mapping[Node, list[Any]]) -> None:
-    """Refuse inputs of different types where an operator takes one type; labels may differ."""
+    """Reject inputs of different types if an operator requires one type; labels may differ."""
     if node.op is None or node.op.infer_type not in (None, same_types) or len(node.inputs) < 2:
         return
-    declared = node.op.wanted(node.a, len(node.inputs))
-    found = {types[child][i] for (child, i), one in zip(node.inputs, declared) if one.kind != LABEL}
-    if len(found - {None}) > 1:
+    declared = node.op.active_inputs(node.a, len(node.inputs))
+    types_found = {types[child][i] for (child, i), one in zip(node.inputs, declared) if one.kind != LABEL}
+    if len(types_found - {None}) > 1:
         inputs = ", ".join(f"{child.output_names[i]} {types[child][i]}" for child, i in node.inputs)
         raise DTypeError(f"{node.describe()} takes inputs of one type, got {inputs}; convert with sym.cast")
 
 
 def _propagate_types(graph: Graph, types: dict[Node, list[Any]], results: dict[Any, Any]) -> None:
-    """Carry types along the operators, forwards and backwards in turn, until nothing changes."""
+    """Propagate types through the operators, forwards and backwards in turn, until nothing changes."""
     operators = [n for n in graph.nodes if n.op is not None]
     changed, forwards = True, True
     while changed:
@@ -297,7 +297,7 @@ def _propagate_types(graph: Graph, types: dict[Node, list[Any]], results: dict[A
             if None not in ins and None not in outs:
                 continue
             new_ins, new_outs = infer_type(node.op, _attributes(node, results), ins, outs)  # type: ignore[arg-type]
-            better = [new or old for new, old in zip(new_outs, outs)]  # what is known stays known
+            better = [new or old for new, old in zip(new_outs, outs)]  # known types stay
             if better != outs:
                 types[node] = better
                 changed = True

@@ -1,4 +1,4 @@
-"""The records of a graph: `Node` and `Graph`, plain data; and merging operators that compute the same thing twice."""
+"""`Node` and `Graph`, the plain data of a graph, and merging equal operators."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..ops import get as get_op
 from ..ops.spec import AUX, DATA, LABEL, PARAM, Op
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""Characters that end lines, steer terminals, or are not text at all."""
+"""Characters that end lines, control terminals, or are not text."""
 
 
 def printable(text: str) -> str:
-    """Return text as a terminal or a page may have it, such as a name from a file: without control characters."""
+    """Replace control characters in text, such as a name from a file, for terminals and pages."""
     return _CONTROL.sub("\ufffd", text)
 
 
@@ -26,9 +26,9 @@ class Node:
     Attributes:
         op: the operator, None for a variable.
         name: unique name in a graph that is to be bound.
-        params: the operator's attributes as text, only those that were given.
-        attrs: further attributes (``__lr_mult__`` and the like; for a variable all it has).
-        inputs: (node, output number) of each input.
+        params: the operator's given attributes, as text.
+        attrs: further attributes such as ``__lr_mult__``; all attributes of a variable.
+        inputs: (node, output index) of each input.
         source: "file:line" of the user's code that made the node, "" if unknown.
         subgraphs: the graphs that an operator such as a loop runs.
     """
@@ -76,7 +76,7 @@ class Node:
 
     @property
     def all_attrs(self) -> dict[str, str]:
-        """The operator's attributes that were given, and all further ones."""
+        """The operator's given attributes, and all further ones."""
         return {**self.attrs, **self.params}
 
     def set_param(self, key: str, value: str) -> None:
@@ -103,7 +103,7 @@ class Node:
         """The inputs that are auxiliary states of the operator."""
         if self.op is None:
             return ()
-        declared = self.op.wanted(self.a, len(self.inputs))
+        declared = self.op.active_inputs(self.a, len(self.inputs))
         return tuple(entry for entry, one in zip(self.inputs, declared) if one.kind == AUX)
 
     def describe(self) -> str:
@@ -149,44 +149,44 @@ class Graph:
 
     @cached_property
     def readers(self) -> dict[Node, list[Node]]:
-        """The nodes that read an output of each node; a node that nobody reads is not in it."""
-        found: dict[Node, list[Node]] = {}
+        """The nodes that read an output of each node; contains no node without readers."""
+        readers: dict[Node, list[Node]] = {}
         for node in self.nodes:
             for child, _ in node.inputs:
-                found.setdefault(child, []).append(node)
-        return found
+                readers.setdefault(child, []).append(node)
+        return readers
 
     @cached_property
-    def _kinds(self) -> dict[str, set[Node]]:
-        """Variables by the kind of input that some operator takes them for; a variable may be of several kinds."""
-        found: dict[str, set[Node]] = {AUX: set(), DATA: set(), LABEL: set(), PARAM: set()}
+    def _variables_by_kind(self) -> dict[str, set[Node]]:
+        """Variables by the kind of input they feed; a variable may be of several kinds."""
+        variables: dict[str, set[Node]] = {AUX: set(), DATA: set(), LABEL: set(), PARAM: set()}
         for node in self.nodes:
             if node.op is None or node.op.variadic is not None and not node.op.variadic.group:
                 continue
-            for (child, _), declared in zip(node.inputs, node.op.wanted(node.a, len(node.inputs))):
+            for (child, _), declared in zip(node.inputs, node.op.active_inputs(node.a, len(node.inputs))):
                 if child.op is None:
-                    found[declared.kind].add(child)
-        return found
+                    variables[declared.kind].add(child)
+        return variables
 
     @cached_property
     def arguments(self) -> tuple[Node, ...]:
         """Variables that are arguments, in order."""
-        return tuple(n for n in self.nodes if n.op is None and n not in self._kinds[AUX])
+        return tuple(n for n in self.nodes if n.op is None and n not in self._variables_by_kind[AUX])
 
     @cached_property
     def auxiliary(self) -> tuple[Node, ...]:
         """Variables that are auxiliary states, in order."""
-        return tuple(n for n in self.nodes if n.op is None and n in self._kinds[AUX])
+        return tuple(n for n in self.nodes if n.op is None and n in self._variables_by_kind[AUX])
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the variables that feed a label input."""
-        return tuple(n.name for n in self.arguments if n in self._kinds[LABEL])
+        return tuple(n.name for n in self.arguments if n in self._variables_by_kind[LABEL])
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Names of the variables that some operator declares to be parameters."""
-        return tuple(n.name for n in self.arguments if n in self._kinds[PARAM])
+        return tuple(n.name for n in self.arguments if n in self._variables_by_kind[PARAM])
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
@@ -210,10 +210,11 @@ class Graph:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What two graphs have in common when they run the same program: structure, attributes and names.
+        """Key that is equal for graphs with the same program: structure, attributes and names.
 
-        Attributes count as text: 0.0 and -0.0 are equal numbers, but not equal divisors. An operator that reads its
-        attributes by itself may find something else in equal ones later on; what it found counts too.
+        Attributes are compared as text: 0.0 and -0.0 are equal numbers, but not equal divisors. For an operator with
+        its own parser of attributes, the parsed values are part of the key, since equal text may be parsed differently
+        later.
         """
         rows = tuple(
             (
@@ -229,7 +230,7 @@ class Graph:
         return rows, tuple((self.index[node], i) for node, i in self.heads), tuple(self.auxiliary_names)
 
     def check_names(self) -> None:
-        """Refuse a graph in which two variables have one name."""
+        """Reject a graph in which two variables have the same name."""
         seen: dict[str, Node] = {}
         for node in self.nodes:
             if node.op is None:
@@ -242,10 +243,10 @@ class Graph:
 
 
 def may_merge(node: Node) -> bool:
-    """Say whether two nodes like this one make the same values: nothing random, no states, no user code.
+    """Return True if equal nodes compute equal values: nothing random, no states, no user code.
 
     Args:
-        node: any node of a graph; a variable may not merge.
+        node: any node of a graph; variables never merge.
     """
     op = node.op
     return op is not None and not (
@@ -254,13 +255,13 @@ def may_merge(node: Node) -> bool:
 
 
 def merge_equal(graph: Graph) -> tuple[Entry, ...]:
-    """Return heads of a graph in which equal operators with equal inputs are one node.
+    """Return heads of a graph in which equal operators with equal inputs are merged.
 
-    Two heads that come to be one value stay two: the second becomes a copy of the first.
+    If two heads become one value, the second becomes a copy of the first.
 
     Args:
-        graph: the graph; left alone.
-    Source: MXNet 1.9.1, which does this when it binds (`MXNET_ELIMINATE_COMMON_EXPR`).
+        graph: the graph, which is not changed.
+    Source: MXNet 1.9.1, which does this at binding (`MXNET_ELIMINATE_COMMON_EXPR`).
     """
     replaced: dict[Node, Node] = {}
     known: dict[Any, Node] = {}
@@ -277,16 +278,16 @@ def merge_equal(graph: Graph) -> tuple[Entry, ...]:
         if inputs != node.inputs:
             new = Node(node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs)
         replaced[node] = known[key] = new
-    return _apart([(replaced[node], i) for node, i in graph.heads], graph.heads)
+    return _copy_merged_heads([(replaced[node], i) for node, i in graph.heads], graph.heads)
 
 
-def _apart(heads: list[Entry], before: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Return heads in which those that have become one by merging are copies."""
+def _copy_merged_heads(heads: list[Entry], before: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Return heads in which duplicates that arose by merging are copies."""
     first: dict[Entry, Entry] = {}
-    found: list[Entry] = []
+    distinct: list[Entry] = []
     for head, old in zip(heads, before):
         if first.setdefault(head, old) == old:
-            found.append(head)
+            distinct.append(head)
         else:
-            found.append((Node(get_op("_copy"), f"{old[0].name}_copy", inputs=(head,)), 0))
-    return tuple(found)
+            distinct.append((Node(get_op("_copy"), f"{old[0].name}_copy", inputs=(head,)), 0))
+    return tuple(distinct)

@@ -1,4 +1,4 @@
-"""A graph as a picture in SVG: boxes in layers, data above. Needs no other program."""
+"""Drawing a graph as SVG: boxes in layers, with inputs at the top."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
+from .._core.markup import LINE, text
 from ..base import Shape
-from ..markup import LINE, text
 from ..ops.spec import AUX, PARAM
-from .layers import Layers, way
+from .layered_layout import LayeredLayout, svg_path
 from .node import Graph, Node
 
-_MOST_OPERATORS = 200
-"""Blocks with more operators are not looked for."""
-_LEAST = 4
-"""How many operators a fold has to save."""
+_MAX_BLOCK = 200
+"""Maximal number of operators of a repeated block."""
+_MIN_SAVED = 4
+"""Minimal number of operators that folding a repetition saves."""
 
 
 class Repeat(NamedTuple):
-    """A block that is repeated: where it begins, how many operators it has, and how often it comes."""
+    """A repeated block: its start, its number of operators, and its number of repetitions."""
 
     start: int
     size: int
@@ -27,21 +27,21 @@ class Repeat(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first position behind the last repetition."""
+        """The first position after the last repetition."""
         return self.start + self.size * self.times
 
 
 def find_repeats(
     kinds: Sequence[int], inputs: Sequence[Sequence[int]], first: int, last: int
 ) -> dict[int, Repeat]:
-    """Return the blocks of a part of a graph that repeat, by their first position; they do not overlap.
+    """Return the repeated blocks in a part of a graph, by their first position; they do not overlap.
 
-    Two operators count as equal when they are of one kind, and each input of the second is either as far behind it as
-    that of the first, or the very same node before all repetitions. What is read behind the repetitions is of the last
-    one, or the same of all.
+    Two operators are equal if they are of one kind, and each input of the second has the same offset as that of the
+    first, or is the same node before all repetitions. Operators after the repetitions may read the last one, or the
+    same outputs of all of them.
 
     Args:
-        kinds: what each node is, in topological order.
+        kinds: kind of each node, in topological order.
 
     Example:
         >>> find_repeats([0, 1, 2, 1, 2, 1, 2], [[], [0], [1], [2], [3], [4], [5]], 0, 7)
@@ -51,40 +51,40 @@ def find_repeats(
     for position in range(first, len(inputs)):
         for node in inputs[position]:
             ends[node] = position
-    found = []
-    for size in range(1, min((last - first) // 2, _MOST_OPERATORS) + 1):
-        for each, end in _of_size(kinds, inputs, size, first, last):
-            found += _trimmed(_best(inputs, ends, each, end), ends)
-    found.sort(key=lambda each: (-each.size * (each.times - 1), each.size, each.start))
+    repeats = []
+    for size in range(1, min((last - first) // 2, _MAX_BLOCK) + 1):
+        for repeat, end in _of_size(kinds, inputs, size, first, last):
+            repeats += _trimmed(_best(inputs, ends, repeat, end), ends)
+    repeats.sort(key=lambda repeat: (-repeat.size * (repeat.times - 1), repeat.size, repeat.start))
     taken = [False] * (last - first)
     chosen = {}
-    for each in found:
-        place = slice(each.start - first, each.end - first)
-        if not any(taken[place]):
-            taken[place] = [True] * (each.end - each.start)
-            chosen[each.start] = each
+    for repeat in repeats:
+        span = slice(repeat.start - first, repeat.end - first)
+        if not any(taken[span]):
+            taken[span] = [True] * (repeat.end - repeat.start)
+            chosen[repeat.start] = repeat
     return chosen
 
 
 def _of_size(
     kinds: Sequence[int], inputs: Sequence[Sequence[int]], size: int, first: int, last: int
 ) -> list[tuple[Repeat, int]]:
-    """Return the repetitions of blocks of one size that are worth a fold, and how far nodes go on to be equal."""
-    found = []
+    """Return the repetitions of one block size that are worth folding, and the end of the equal nodes."""
+    repeats = []
     start = first
     for position in range(first, last - size + 1):
         common = _common(kinds, inputs, position, size) if position + size < last else None
         if common is not None and common < start:
             continue
         count = (position - start) // size + 1
-        if size * (count - 1) >= _LEAST:
-            found.append((Repeat(start, size, count), position + size))
+        if size * (count - 1) >= _MIN_SAVED:
+            repeats.append((Repeat(start, size, count), position + size))
         start = position + 1 if common is None else common + 1
-    return found
+    return repeats
 
 
 def _common(kinds: Sequence[int], inputs: Sequence[Sequence[int]], position: int, size: int) -> int | None:
-    """Return None if a node differs from the one a block later, else the last node that both read, or -1."""
+    """Return None if a node differs from the one a block later, else the last input they share, or -1."""
     here, there = inputs[position], inputs[position + size]
     if kinds[position] != kinds[position + size] or len(here) != len(there):
         return None
@@ -98,8 +98,8 @@ def _common(kinds: Sequence[int], inputs: Sequence[Sequence[int]], position: int
 
 
 def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
-    """Return a repetition without first blocks of which something is read behind it that is not read of all."""
-    while repeat.size * (repeat.times - 1) >= _LEAST:
+    """Drop leading blocks whose outputs are read after the repetition, unless those of all blocks are."""
+    while repeat.size * (repeat.times - 1) >= _MIN_SAVED:
         start, size, _ = repeat
         outside = [
             {i - block for i in range(block, block + size) if ends.get(i, -1) >= repeat.end}
@@ -112,7 +112,7 @@ def _trimmed(repeat: Repeat, ends: Mapping[int, int]) -> list[Repeat]:
 
 
 def _best(inputs: Sequence[Sequence[int]], ends: Mapping[int, int], repeat: Repeat, end: int) -> Repeat:
-    """Return the repetition moved to where the fewest values leave a block."""
+    """Shift the repetition to the start at which the fewest values leave a block."""
 
     def leaving(start: int) -> int:
         border, last = start + repeat.size, start + repeat.size * repeat.times
@@ -125,7 +125,7 @@ def _best(inputs: Sequence[Sequence[int]], ends: Mapping[int, int], repeat: Repe
 
 
 LARGEST = 2000
-"""Nodes of a graph that is still drawn: who looks at more?"""
+"""Maximal number of nodes of a graph that is drawn."""
 
 _COLORS = ("#8dd3c7", "#fb8072", "#ffffb3", "#bebada", "#80b1d3", "#fdb462", "#b3de69", "#fccde5")
 _KINDS = {
@@ -143,15 +143,15 @@ _KINDS = {
 }
 _INK, _EDGE = "#1a1a1a", "#555555"
 _LETTER, _ROW, _PAD = 6.8, 14.0, 8.0
-"""Width of a letter, height of a row of text, and distance of text from the box's edge, in pixels."""
-_LONGEST = 30
-"""Letters of a row of text."""
+"""Width of a letter, height of a row of text, and padding of a box, in pixels."""
+_MAX_LETTERS = 30
+"""Maximal number of letters of a row of text."""
 _MARGIN = 18.0
-"""Distance of boxes from the frame around them."""
+"""Margin between a frame and its boxes."""
 
 
 def color(node: Node) -> str:
-    """Return the colour of a node's box, which tells what kind of operator it is."""
+    """Return the colour of a node's box, which depends on the kind of its operator."""
     if node.op is None:
         return _COLORS[0]
     kind = "Softmax" if "softmax" in node.op.name.lower() else node.op.name
@@ -159,7 +159,7 @@ def color(node: Node) -> str:
 
 
 def detail(node: Node) -> str:
-    """Return what matters of an operator's attributes, such as "3x3/1, 8"; "" for most operators."""
+    """Return a summary of an operator's main attributes, such as "3x3/1, 8"; "" for most operators."""
     if node.op is None:
         return ""
     a, kind = node.a, node.op.name
@@ -183,14 +183,14 @@ def draw(
 ) -> str | None:
     """Return a graph as SVG; None if it has more than `LARGEST` nodes.
 
-    Blocks that repeat are drawn once, in a frame that says how often they come.
+    Repeated blocks are drawn once, in a frame with the number of repetitions.
 
     Args:
-        shapes: shapes of every node's outputs; with them boxes tell that of the first.
+        shapes: shapes of every node's outputs; boxes show the first one.
     """
     if len(graph.nodes) > LARGEST:
         return None
-    sheet = _Sheet(graph, shapes or {}, hide_weights)
+    sheet = _Drawing(graph, shapes or {}, hide_weights)
     whole = sheet.frame(0, len(sheet.nodes), 1)
     parts: list[str] = []
     whole.write(parts, 0.0, 0.0)
@@ -206,10 +206,10 @@ def draw(
 
 
 def _weights(graph: Graph) -> set[Node]:
-    """Return the variables that are nothing but parameters and auxiliary states."""
+    """Return the variables that are only parameters and auxiliary states."""
     read: dict[Node, bool] = {}
     for node in graph.nodes:
-        declared = [] if node.op is None else node.op.wanted(node.a, len(node.inputs))
+        declared = [] if node.op is None else node.op.active_inputs(node.a, len(node.inputs))
         for number, (child, _) in enumerate(node.inputs):
             is_weight = number < len(declared) and declared[number].kind in (PARAM, AUX)
             read[child] = read.get(child, True) and is_weight
@@ -217,8 +217,8 @@ def _weights(graph: Graph) -> set[Node]:
     return {node for node, only in read.items() if only and node.op is None and node not in heads}
 
 
-class _Sheet:
-    """What is drawn of a graph: its nodes in order, with numbers for what makes two of them equal.
+class _Drawing:
+    """The drawn nodes of a graph in order, with numbers that are equal for equal nodes.
 
     Args:
         shapes: shapes of every node's outputs, or nothing.
@@ -233,12 +233,12 @@ class _Sheet:
             node: "x".join(map(str, shapes[node][0] or ())) if node in shapes else "" for node in self.nodes
         }
         self._heads = {node for node, _ in graph.heads}
-        place = {node: number for number, node in enumerate(self.nodes)}
-        self._inputs = [[place[c] for c, _ in node.inputs if c in place] for node in self.nodes]
+        index = {node: number for number, node in enumerate(self.nodes)}
+        self._inputs = [[index[c] for c, _ in node.inputs if c in index] for node in self.nodes]
         self._last_reader = list(range(len(self.nodes)))
         for number, inputs in enumerate(self._inputs):
-            for each in inputs:
-                self._last_reader[each] = number
+            for value in inputs:
+                self._last_reader[value] = number
         kinds: dict[Any, int] = {}
         self._kinds = [kinds.setdefault(self._kind(node), len(kinds)) for node in self.nodes]
 
@@ -247,10 +247,10 @@ class _Sheet:
         return node.op and node.op.name, tuple(node.params.items()), subgraphs, self._shapes[node]
 
     def frame(self, first: int, last: int, count: int) -> _Frame:
-        """Return a part of the nodes, placed.
+        """Return the layout of a part of the nodes.
 
         Args:
-            first: number of the first node.
+            first: index of the first node.
         """
         repeats = find_repeats(self._kinds, self._inputs, first, last)
         items: list[_Box | _Frame] = []
@@ -275,20 +275,20 @@ class _Sheet:
 
 
 def _length(words: str) -> int:
-    """Return how many letters wide a text is; Chinese and the like count twice."""
+    """Return the width of a text in letters; wide characters such as Chinese count twice."""
     return len(words) + sum(east_asian_width(letter) in "WF" for letter in words)
 
 
 def _shortened(words: str) -> str:
-    """Return a text that fits into a row; its middle is left out if it is longer."""
-    if _length(words) <= _LONGEST:
+    """Return a text that fits into a row, with its middle cut out if necessary."""
+    if _length(words) <= _MAX_LETTERS:
         return words
-    half = _LONGEST // (4 if _length(words) > len(words) else 2) - 1
+    half = _MAX_LETTERS // (4 if _length(words) > len(words) else 2) - 1
     return f"{words[:half]}\u2026{words[-half:]}"
 
 
 class _Box:
-    """A node: a rectangle with what it is, and its name.
+    """A node: a rectangle with its operator and name.
 
     Args:
         shape: shape of its first output as text, or "".
@@ -305,7 +305,7 @@ class _Box:
         self.height = len(self._rows) * _ROW + 2 * _PAD - 2
 
     def write(self, parts: list[str], x: float, y: float) -> None:
-        """Add the box, with its left and upper edge at a place."""
+        """Add the box, with its top left corner at (x, y)."""
         node, width, height = self._node, self.width, self.height
         about = "\n".join([node.describe(), *(f"{key} = {value}" for key, value in node.params.items())])
         corner = 4 if node.op is not None else height / 2
@@ -324,7 +324,7 @@ class _Box:
 
 
 class _Frame:
-    """Boxes and frames, placed, with the lines between them; a frame is drawn around those that come several times."""
+    """A layout of boxes and frames with lines; the frame itself is drawn around repeated blocks."""
 
     def __init__(
         self,
@@ -338,45 +338,47 @@ class _Frame:
         self._count = count
         sizes = [(item.width, item.height) for item in items]
         joined = list(edges)
-        if count > 1:  # what comes in and what goes out passes two points
+        if count > 1:  # inputs and outputs pass through two points
             sizes = [(0.0, 0.0), *sizes, (0.0, 0.0)]
             joined = [(a + 1, b + 1) for a, b in edges]
             joined += [(0, each + 1) for each in sorted(entered)]
             joined += [(each + 1, len(items) + 1) for each in sorted(left)]
-        self._layers = Layers(sizes, joined)
+        self._layers = LayeredLayout(sizes, joined)
         self.width: float = max(self._layers.width, 24.0) + 2 * _MARGIN
         self.height: float = self._layers.height + 2 * _MARGIN
 
     def write(self, parts: list[str], x: float, y: float) -> None:
-        """Add all that is inside, and the frame, with the left and upper edge at a place."""
+        """Add the contents and the frame, with the top left corner at (x, y)."""
         across, down = x + _MARGIN, y + _MARGIN
-        places, end = self._layers.places, len(self._items)
-        ways = self._layers.lines()
-        strokes = [way(line, across, down) for line, _ in ways]
+        positions, end = self._layers.positions, len(self._items)
+        lines = self._layers.lines()
+        strokes = [svg_path(line, across, down) for line, _ in lines]
         if self._count > 1:
             strokes += self._write_frame(parts, x, y)
-            places, end = places[1:-1], end + 1
+            positions, end = positions[1:-1], end + 1
         tips = [
-            f"M{line[3] + across:.1f} {line[5] + down:.1f}l-3.5 -7h7z" for line, cell in ways if cell < end
+            f"M{line[3] + across:.1f} {line[5] + down:.1f}l-3.5 -7h7z" for line, cell in lines if cell < end
         ]
         if strokes:
             parts.append(f'<path d="{"".join(strokes)}" fill="none" stroke="{LINE}"/>')
         if tips:
             parts.append(f'<path d="{"".join(tips)}" fill="{LINE}"/>')
-        for item, (left, top) in zip(self._items, places):
+        for item, (left, top) in zip(self._items, positions):
             item.write(parts, across + left, down + top)
 
     def _write_frame(self, parts: list[str], x: float, y: float) -> list[str]:
-        """Add the frame and how often it comes; return the ways from its edge to where lines come in and go out."""
+        """Add the frame and its number of repetitions; return the paths from its edge to its entry and exit points."""
         parts.append(
-            f'<g><title>comes {self._count} times</title><rect class="frame" x="{x:.1f}" y="{y:.1f}"'
+            f'<g><title>repeats {self._count} times</title><rect class="frame" x="{x:.1f}" y="{y:.1f}"'
             f' width="{self.width:.1f}" height="{self.height:.1f}" rx="8" fill="none" stroke="{LINE}"'
             f' stroke-dasharray="5 3"/><text x="{x + 6:.1f}" y="{y + 14:.1f}" fill="{LINE}" font-weight="bold"'
             f' text-anchor="start">\u00d7{self._count}</text></g>'
         )
         middle, bottom = x + self.width / 2, y + self.height
-        first, last = (place[0] + x + _MARGIN for place in (self._layers.places[0], self._layers.places[-1]))
+        first, last = (
+            place[0] + x + _MARGIN for place in (self._layers.positions[0], self._layers.positions[-1])
+        )
         return [
-            way((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
-            way((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),
+            svg_path((middle, y, y, first, y + _MARGIN, y + _MARGIN), 0.0, 0.0),
+            svg_path((last, bottom - _MARGIN, bottom - _MARGIN, middle, bottom, bottom), 0.0, 0.0),
         ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..compat import lazy
+from .._core import lazy
 
 _LATER = {
     "async_executor": "AsyncExecutor",
     "data_feed": "FeedBatch FileBatches",
-    "data_files": "Part check_files split_parts",
-    "dataset": "Dataset InMemoryDataset QueueDataset Reading",
+    "data_files": "FileRange check_files split_parts",
+    "dataset": "Dataset InMemoryDataset QueueDataset ReadPlan",
     "data_feed_desc": "DataFeedDesc UnknownSlotError",
 }
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import torch
 
+from .._core import lazy
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
-from ..compat import lazy
-from ..compat.closing import Closing
 from ..context import Context, cpu
-from ..devices import generators
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .data_feed_desc import DataFeedDesc
-from .data_files import Part
-from .dataset import InMemoryDataset, QueueDataset, Reading
-from .engines import Choice, Engines
-from .file_run import FileRun, processes
+from .data_files import FileRange
+from .dataset import InMemoryDataset, QueueDataset, ReadPlan
+from .engines import EngineChoice, Engines
+from .file_run import FileRun, join_processes
 from .job import Job, Reporter, Results, RunArguments, check_seconds, check_workers
-from .program import BoundProgram, Programs
+from .program import BoundProgram, ProgramCache
 from .progress import Snapshot, last_snapshot
 from .slot_feed import check_first_labels
 from .worker import Inferred
@@ -84,7 +84,7 @@ class AsyncExecutor(Closing):
         check_seconds("timeout_s", timeout_s)
         self.timeout_s = float(timeout_s)
         self._engines = Engines(self.timeout_s, start_method)
-        self._programs = Programs(self.context)
+        self._programs = ProgramCache(self.context)
         self._file_run: FileRun | None = None
         self._is_running = False
         self._closed = False
@@ -212,10 +212,10 @@ class AsyncExecutor(Closing):
         return self._train(program, dataset, thread_num, fetch, args)
 
     def _train(self, program: Any, data: Any, workers: Any, fetch: Any, args: RunArguments) -> Results:
-        self._check_free()
+        self._check_idle()
         start = time.monotonic()
-        ranks = processes(args, self.timeout_s)
-        reading, workers = _reading_of(data, workers, args.split_files, 1 if ranks is None else ranks.size)
+        ranks = join_processes(args, self.timeout_s)
+        reading, workers = _read_plan(data, workers, args.split_files, 1 if ranks is None else ranks.size)
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args)
         choice = self._engines.choose(prepared, args.mode, workers)
         if choice.mode == "serial" and workers > 1:
@@ -231,12 +231,12 @@ class AsyncExecutor(Closing):
             ):
                 self._file_run = file_run
                 parts, symbol = file_run.parts, prepared.module.symbol
-                job = _job(
+                job = _make_job(
                     prepared,
                     parts,
                     min(workers, max(1, len(parts))),
                     args,
-                    file_run.marks,
+                    file_run.lines_done,
                     report=reporter.report if reporter.is_wanted else None,
                     report_s=reporter.every_s,
                     averaging=file_run.averager,
@@ -260,7 +260,7 @@ class AsyncExecutor(Closing):
         *,
         optimizer: Any = None,
         optimizer_params: Any = None,
-    ) -> Choice:
+    ) -> EngineChoice:
         """Return which engine trains a program in mode "auto", and why; print it to read it. Changes nothing.
 
         Args:
@@ -285,7 +285,7 @@ class AsyncExecutor(Closing):
                 own.rescale_grad = 1.0 / data_feed.batch_size
             args = RunArguments(optimizer=own or optimizer, optimizer_params=optimizer_params)
             symbol = getattr(program, "symbol", program)
-            prepared = Programs(self.context).prepare(symbol, data_feed, [], (), True, args)
+            prepared = ProgramCache(self.context).prepare(symbol, data_feed, [], (), True, args)
         if prepared is None:
             raise StateError("explain: the program has not been run yet; give its data_feed")
         return self._engines.choose(prepared, "auto", check_workers(thread_num))
@@ -324,8 +324,8 @@ class AsyncExecutor(Closing):
             ArgumentError, FileError, FileFormatError, WorkerDied, WorkerStuck: as `run_from_files`.
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
-        self._check_free()
-        return self._infer(program, *_reading_of(_dataset(filelist, data_feed), thread_num), fetch, args)
+        self._check_idle()
+        return self._infer(program, *_read_plan(_dataset(filelist, data_feed), thread_num), fetch, args)
 
     def infer_from_dataset(
         self,
@@ -352,18 +352,18 @@ class AsyncExecutor(Closing):
             MXNetError: as `infer_from_files` does.
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
-        self._check_free()
-        return self._infer(program, *_reading_of(dataset, thread_num), fetch, args)
+        self._check_idle()
+        return self._infer(program, *_read_plan(dataset, thread_num), fetch, args)
 
     def _infer(
-        self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments
+        self, program: Any, reading: ReadPlan, workers: int, fetch: Any, args: RunArguments
     ) -> Iterator[Inferred]:
         if args.mode == "native":
             raise ArgumentError("mode is 'native', which only trains; expected 'auto', 'process' or 'serial'")
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, False, args)
         if args.mode == "serial" or (args.mode == "auto" and workers == 1):
-            return self._engines.serial.infer(prepared, _job(prepared, reading.parts, 1, args))
-        return self._engines.process.infer(prepared, _job(prepared, reading.parts, workers, args))
+            return self._engines.serial.infer(prepared, _make_job(prepared, reading.parts, 1, args))
+        return self._engines.process.infer(prepared, _make_job(prepared, reading.parts, workers, args))
 
     # programs and their parameters
 
@@ -415,8 +415,7 @@ class AsyncExecutor(Closing):
     def last_snapshot(prefix: Any) -> Snapshot | None:
         """Return the snapshot with the highest number under a prefix, None if there is none.
 
-        It has the attributes `epoch`, `done` (files all of whose lines have been trained on) and `under_way` (how many
-        lines of each file that has been begun).
+        It has the attributes `epoch`, `done` (files that are done) and `in_progress` (lines done of each other file).
 
         Args:
             prefix: as for `snapshot`.
@@ -428,7 +427,7 @@ class AsyncExecutor(Closing):
 
     # life
 
-    def _check_free(self) -> None:
+    def _check_idle(self) -> None:
         if self._closed:
             raise StateError("the AsyncExecutor is closed; make a new one")
         if self._is_running:
@@ -450,15 +449,15 @@ def _dataset(filelist: Any, desc: Any) -> QueueDataset:
     return dataset
 
 
-def _reading_of(
-    dataset: Any, thread_num: Any, split: bool = False, processes: int = 1
-) -> tuple[Reading, int]:
+def _read_plan(
+    dataset: Any, thread_num: Any, split: bool = False, join_processes: int = 1
+) -> tuple[ReadPlan, int]:
     """Return what is read of a dataset, and by how many workers of each process."""
     workers = check_workers(thread_num)
     if not isinstance(dataset, (QueueDataset, InMemoryDataset)):
         raise ArgumentError(f"dataset is {dataset!r}, expected a QueueDataset or an InMemoryDataset")
-    reading = dataset.reading(workers * processes, split)
-    count = max(1, len(reading.parts) // processes)
+    reading = dataset.reading(workers * join_processes, split)
+    count = max(1, len(reading.parts) // join_processes)
     if workers > count:
         hint = "" if split or isinstance(dataset, InMemoryDataset) else "; split_files=True cuts files"
         _logger.warning(
@@ -467,18 +466,22 @@ def _reading_of(
     return reading, min(workers, count)
 
 
-def _job(
+def _make_job(
     prepared: BoundProgram,
-    parts: list[Part],
+    parts: list[FileRange],
     workers: int,
     args: RunArguments,
-    marks: torch.Tensor | None = None,
+    lines_done: torch.Tensor | None = None,
     **more: Any,
 ) -> Job:
     """Return what engines are told; `more` are fields of `Job` that only training has."""
     seed = zlib.crc32(generators.generator(cpu()).get_state().numpy().tobytes())
-    if args.resume is not None and marks is not None:  # not once more the numbers with which the epoch began
-        seed = zlib.crc32(marks.numpy().tobytes(), seed)
+    if (
+        args.resume is not None and lines_done is not None
+    ):  # not once more the numbers with which the epoch began
+        seed = zlib.crc32(lines_done.numpy().tobytes(), seed)
     names, metric = prepared.fetches.names, args.metric()
     desc, train = prepared.feed.desc, prepared.train
-    return Job(desc, parts, workers, names, train, args.on_bad_line, seed, metric, marks=marks, **more)
+    return Job(
+        desc, parts, workers, names, train, args.on_bad_line, seed, metric, lines_done=lines_done, **more
+    )

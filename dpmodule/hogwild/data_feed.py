@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .._core.closing import Closing
 from ..base import ArgumentError, FileFormatError
-from ..compat.closing import Closing
 from ..streams import MultiSlotFunctor, MultiSlotLines, Slot, SlotValues
-from .data_files import ByteSource, Part, count_lines, open_part
+from .data_files import ByteSource, FileRange, count_lines, open_part
 
 if TYPE_CHECKING:
     from .data_feed_desc import DataFeedDesc
 
 _BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_BYTES = 1 << 16
-_KEPT_OFFSETS = 64
+_CACHED_OFFSETS = 64
 
 Columns = dict[str, SlotValues]
 
 
-class _Numbering:
+class _LineNumbers:
     """How many lines of its file come before a part; counted when it is first asked for, since that reads them."""
 
-    def __init__(self, part: Part, begin: int) -> None:
+    def __init__(self, part: FileRange, begin: int) -> None:
         self._path, self._begin = part.path, begin
 
     @cached_property
@@ -55,13 +55,13 @@ class FeedBatch:
     num_lines: int
     file: str
     line: int
-    numbering: _Numbering
+    line_numbers: _LineNumbers
     ends: tuple[tuple[int, int], ...]
 
     @property
     def first_line(self) -> int:
         """Number of its first line in the file, from 1; for a part from the middle of a file, reads what is before."""
-        return self.line + self.numbering.before
+        return self.line + self.line_numbers.before
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ParsedBlock:
     text: memoryview
     file: str
     first_line: int
-    numbering: _Numbering
+    line_numbers: _LineNumbers
     part: int
 
     def number(self, row: int) -> int:
@@ -89,7 +89,7 @@ class ParsedBlock:
     def batch(self, columns: Columns, first: int, count: int) -> FeedBatch:
         """Return `columns`, which have `count` lines from `first` on, as a batch."""
         ends = ((self.part, self.number(first + count - 1)),)
-        return FeedBatch(columns, count, self.file, self.number(first), self.numbering, ends)
+        return FeedBatch(columns, count, self.file, self.number(first), self.line_numbers, ends)
 
 
 class BlockReader:
@@ -108,11 +108,11 @@ class BlockReader:
         self._skip_bad, self._block_bytes = on_bad_line == "skip", block_bytes
         self._source: ByteSource | None = None
 
-    def blocks(self, part: Part) -> Iterator[ParsedBlock]:
+    def blocks(self, part: FileRange) -> Iterator[ParsedBlock]:
         """Return the blocks of a part that have lines; the text of each is there until the next is asked for."""
         self.file = part.path
         self._source = source = open_part(part, self._pipe_command)
-        numbering = _Numbering(part, getattr(source, "begin", 0))
+        line_numbers = _LineNumbers(part, getattr(source, "begin", 0))
         memory, held, first_line, is_final = memoryview(bytearray(self._block_bytes)), 0, 1 + part.skip, False
         while not is_final:
             if held == len(memory):  # one line is longer than the block
@@ -120,10 +120,10 @@ class BlockReader:
                 longer[:held] = memory
                 memory = longer
             held, is_final = _fill(source, memory, held)
-            lines = self._parsed(memory[:held], first_line, is_final, numbering)
+            lines = self._parse(memory[:held], first_line, is_final, line_numbers)
             if lines.num_lines:
                 yield ParsedBlock(
-                    lines, memory[: lines.consumed], part.path, first_line, numbering, part.number
+                    lines, memory[: lines.consumed], part.path, first_line, line_numbers, part.number
                 )
             memory[: held - lines.consumed] = memory[lines.consumed : held]
             held -= lines.consumed
@@ -136,8 +136,8 @@ class BlockReader:
         if source is not None:
             source.close()
 
-    def _parsed(
-        self, text: memoryview, first_line: int, is_final: bool, numbering: _Numbering
+    def _parse(
+        self, text: memoryview, first_line: int, is_final: bool, line_numbers: _LineNumbers
     ) -> MultiSlotLines:
         def parse(first_line: int) -> MultiSlotLines:
             return MultiSlotFunctor(
@@ -153,9 +153,11 @@ class BlockReader:
         try:
             lines = parse(first_line)
         except FileFormatError:
-            if not numbering.before:
+            if not line_numbers.before:
                 raise
-            lines = parse(first_line + numbering.before)  # the same error, with the number that the line has
+            lines = parse(
+                first_line + line_numbers.before
+            )  # the same error, with the number that the line has
         self.skipped += lines.num_bad
         if lines.num_lines:
             self._slots = [with_width(slot, _width(slot, lines)) for slot in self._slots]
@@ -190,7 +192,7 @@ class FileBatches(Closing):
         >>> for name, text in [("part-0", "2 7 8\n"), ("part-1", "1 9\n1 6\n")]:
         ...     with open(name, "w") as file:
         ...         size = file.write(text)
-        >>> parts = iter([Part("part-0"), Part("part-1")])
+        >>> parts = iter([FileRange("part-0"), FileRange("part-1")])
         >>> with FileBatches(feed, lambda: next(parts, None)) as batches:
         ...     for batch in batches:
         ...         print(batch.file, batch.first_line, *batch.slots["words"])
@@ -201,7 +203,7 @@ class FileBatches(Closing):
     def __init__(
         self,
         desc: DataFeedDesc,
-        next_part: Callable[[], Part | None],
+        next_part: Callable[[], FileRange | None],
         on_bad_line: str = "error",
         *,
         widths: Mapping[str, int] | None = None,
@@ -213,7 +215,7 @@ class FileBatches(Closing):
             raise ArgumentError(f"FileBatches: no slot of {names} is used; call set_use_slots([...]) first")
         slots = [with_width(slot, (widths or {}).get(slot.name)) for slot in desc.slots]
         self._reader = BlockReader(slots, desc.pipe_command, on_bad_line, block_bytes)
-        self._cutter = _Cutter(desc.batch_size)
+        self._assembler = _BatchAssembler(desc.batch_size)
         self._next_part = next_part
 
     @property
@@ -230,8 +232,8 @@ class FileBatches(Closing):
         try:
             while (part := self._next_part()) is not None:
                 for block in self._reader.blocks(part):
-                    yield from self._cutter.cut(block)
-            yield from self._cutter.rest()
+                    yield from self._assembler.cut(block)
+            yield from self._assembler.rest()
         finally:
             self.close()
 
@@ -239,7 +241,7 @@ class FileBatches(Closing):
         self._reader.close()
 
 
-def first_batch(desc: DataFeedDesc, parts: Iterable[Part], on_bad_line: str) -> FeedBatch | None:
+def first_batch(desc: DataFeedDesc, parts: Iterable[FileRange], on_bad_line: str) -> FeedBatch | None:
     """Return the first batch of some parts, None if there is no line; reads little more than that.
 
     Args:
@@ -276,11 +278,11 @@ def _width(slot: Slot, lines: MultiSlotLines) -> int | None:
 
 def with_width(slot: Slot, width: int | None) -> Slot:
     """Return a slot whose width is known, if it is dense and has none."""
-    is_news = slot.is_dense and slot.width is None and width is not None
-    return replace(slot, width=width) if is_news else slot
+    is_new = slot.is_dense and slot.width is None and width is not None
+    return replace(slot, width=width) if is_new else slot
 
 
-class _Cutter:
+class _BatchAssembler:
     """Cuts blocks into batches, and joins what is left of them.
 
     With many slots of one value a line the tensors that a batch consists of take as long to make as the text to
@@ -291,7 +293,7 @@ class _Cutter:
         self._batch_size = batch_size
         self._left: list[FeedBatch] = []
         self._num_left = 0
-        self._even = lru_cache(maxsize=_KEPT_OFFSETS)(_even_offsets)
+        self._even = lru_cache(maxsize=_CACHED_OFFSETS)(_even_offsets)
 
     def cut(self, block: ParsedBlock) -> Iterator[FeedBatch]:
         """Return the batches that are full now; the rest stays here."""
@@ -300,10 +302,10 @@ class _Cutter:
             first = min(size - self._num_left, count)
             self._keep(block, 0, first)
             if self._num_left == size:
-                yield self._joined()
+                yield self._join()
         full = (count - first) // size
         if full:
-            yield from self._full(block, first, full)
+            yield from self._full_batches(block, first, full)
             first += full * size
         if first < count:
             self._keep(block, first, count)
@@ -311,23 +313,23 @@ class _Cutter:
     def rest(self) -> Iterator[FeedBatch]:
         """Return the last batch, if lines are left."""
         if self._left:
-            yield self._joined()
+            yield self._join()
 
     def _keep(self, block: ParsedBlock, first: int, end: int) -> None:
         columns = {name: self._rows(column, first, end) for name, column in block.lines.slots.items()}
         self._left.append(block.batch(columns, first, end - first))
         self._num_left += end - first
 
-    def _joined(self) -> FeedBatch:
+    def _join(self) -> FeedBatch:
         left, count = self._left, self._num_left
         self._left, self._num_left = [], 0
         if len(left) == 1:
             return left[0]
-        columns = {name: self._concatenated([piece.slots[name] for piece in left]) for name in left[0].slots}
+        columns = {name: self._concatenate([piece.slots[name] for piece in left]) for name in left[0].slots}
         ends = tuple(end for piece in left for end in piece.ends)
         return replace(left[0], slots=columns, num_lines=count, ends=ends)
 
-    def _full(self, block: ParsedBlock, first: int, full: int) -> Iterator[FeedBatch]:
+    def _full_batches(self, block: ParsedBlock, first: int, full: int) -> Iterator[FeedBatch]:
         names, size = list(block.lines.slots), self._batch_size
         columns = [self._split(column, first, full) for column in block.lines.slots.values()]
         for i, slots in enumerate(zip(*columns)):
@@ -353,7 +355,7 @@ class _Cutter:
         offsets = column.offsets[first : end + 1]
         return SlotValues(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
 
-    def _concatenated(self, pieces: list[SlotValues]) -> SlotValues:
+    def _concatenate(self, pieces: list[SlotValues]) -> SlotValues:
         values = torch.cat([piece.values for piece in pieces])
         rows = sum(piece.offsets.shape[0] - 1 for piece in pieces)
         if values.dim() == 2:

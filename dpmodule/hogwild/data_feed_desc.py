@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from .._files import regular_file
 from ..base import ArgumentError, FileError, FileFormatError, did_you_mean
-from ..files import regular_file
 from ..streams import Slot
-from .prototxt import FieldKind, Given, ProtoMessage, quoted, read, wrong
+from .prototxt import FieldKind, ParsedValue, ProtoMessage, quoted, read, syntax_error
 
-_NAMES = ("MultiSlotDataFeed", "MultiSlotInMemoryDataFeed")
+_FEED_NAMES = ("MultiSlotDataFeed", "MultiSlotInMemoryDataFeed")
 _BATCH_SIZE = 32
 
 _SLOT = {
@@ -82,14 +82,14 @@ class DataFeedDesc:
     """
 
     def __init__(self, description: Any, *, allow_pipe_command: bool = False) -> None:
-        text, self._source = _text_of(description)
+        text, self._source = _read_description(description)
         message = read(text, _SCHEMA, self._source)
         self.name = self._feed_name(message)
         batch_size = message.one("batch_size", _BATCH_SIZE)
         if batch_size.value < 1:
-            raise self._wrong(batch_size, "a batch_size of 1 or more")
+            raise self._error(batch_size, "a batch_size of 1 or more")
         self._batch_size: int = batch_size.value
-        self._pipe_command = self._command(message, allow_pipe_command)
+        self._pipe_command = self._read_command(message, allow_pipe_command)
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._slots = self._read_slots(message)
 
@@ -138,7 +138,7 @@ class DataFeedDesc:
             ArgumentError: a string was given for the list of names.
             UnknownSlotError: there is no slot of a name; then none is changed.
         """
-        for name in self._known("set_dense_slots", dense_slots_name):
+        for name in self._checked_names("set_dense_slots", dense_slots_name):
             self._change(name, is_dense=True)
 
     def set_use_slots(self, use_slots_name: Iterable[str]) -> None:
@@ -151,7 +151,7 @@ class DataFeedDesc:
             ArgumentError: a string was given for the list of names.
             UnknownSlotError: there is no slot of a name; then none is changed.
         """
-        for name in self._known("set_use_slots", use_slots_name):
+        for name in self._checked_names("set_use_slots", use_slots_name):
             self._change(name, is_used=True)
 
     def without_pipe_command(self) -> DataFeedDesc:
@@ -179,7 +179,7 @@ class DataFeedDesc:
         slots = ", ".join(slot.name if slot.is_used else f"({slot.name})" for slot in self._slots.values())
         return f"<DataFeedDesc {self._source}: batch_size {self.batch_size}, slots {slots}>"
 
-    def _known(self, call: str, names: Any) -> list[str]:
+    def _checked_names(self, call: str, names: Any) -> list[str]:
         if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
             raise ArgumentError(f"{call}: got {names!r}, expected a list of names, such as [{names!r}]")
         wanted = list(names)
@@ -201,27 +201,27 @@ class DataFeedDesc:
 
     # reading
 
-    def _wrong(self, given: Given, expected: str) -> FileFormatError:
-        return wrong(self._source, given.token, expected)
+    def _error(self, given: ParsedValue, expected: str) -> FileFormatError:
+        return syntax_error(self._source, given.token, expected)
 
     def _feed_name(self, message: ProtoMessage) -> str:
-        given = message.one("name", _NAMES[0])
-        if given.value not in _NAMES:
-            raise self._wrong(
-                given, f"the name {' or '.join(map(repr, _NAMES))}, the only feeds that there are here"
+        given = message.one("name", _FEED_NAMES[0])
+        if given.value not in _FEED_NAMES:
+            raise self._error(
+                given, f"the name {' or '.join(map(repr, _FEED_NAMES))}, the only feeds that there are here"
             )
         return str(given.value)
 
-    def _command(self, message: ProtoMessage, is_allowed: bool) -> str:
+    def _read_command(self, message: ProtoMessage, is_allowed: bool) -> str:
         given = message.one("pipe_command", "cat")
         try:
             words = shlex.split(given.value)
         except ValueError as error:
-            raise self._wrong(given, f"a command in the words of a shell ({error})") from error
+            raise self._error(given, f"a command in the words of a shell ({error})") from error
         if words in ([], ["cat"]):
             return "cat"
         if "\0" in given.value:
-            raise self._wrong(given, "a command without the character 0")
+            raise self._error(given, "a command without the character 0")
         if not is_allowed:
             raise ArgumentError(
                 f"{self._source}: line {given.token.line}, column {given.token.column}: pipe_command is "
@@ -233,19 +233,19 @@ class DataFeedDesc:
     def _read_slots(self, message: ProtoMessage) -> dict[str, Slot]:
         owner = message.one("multi_slot_desc").value
         if owner is None or not owner.all("slots"):
-            place = Given(None, message.end if owner is None else owner.end)
-            raise self._wrong(
+            place = ParsedValue(None, message.end if owner is None else owner.end)
+            raise self._error(
                 place, 'multi_slot_desc { slots { name: "..." type: "..." } } with one slot or more'
             )
         found: dict[str, Slot] = {}
         for given in owner.all("slots"):
             name, type = given.value.one("name"), given.value.one("type")
             if not name.value:
-                raise self._wrong(name, "the name of the slot")
+                raise self._error(name, "the name of the slot")
             if name.value in found:
-                raise self._wrong(name, "another name, since a slot before has this one")
+                raise self._error(name, "another name, since a slot before has this one")
             if type.value not in ("uint64", "float"):
-                raise self._wrong(type, f'the type "uint64" or "float" of slot {name.value!r}')
+                raise self._error(type, f'the type "uint64" or "float" of slot {name.value!r}')
             flags = [given.value.one(flag, False).value for flag in ("is_dense", "is_used")]
             if given.value.all("shape"):
                 self.shapes[name.value] = tuple(size.value for size in given.value.all("shape"))
@@ -253,7 +253,7 @@ class DataFeedDesc:
         return found
 
 
-def _text_of(description: Any) -> tuple[str, str]:
+def _read_description(description: Any) -> tuple[str, str]:
     """Return the text of a description, and what errors call it."""
     if isinstance(description, str) and any(mark in description for mark in "{}\n"):
         return description, "DataFeedDesc text"

@@ -13,21 +13,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
+from .._files import refuse_device
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import refuse_device
 from ..streams.child import Lifeline
 
 _BLOCK_BYTES = 1 << 20
-_PARTS_PER_WORKER = 4
-_LEAST_BYTES = 4096
+_RANGES_PER_WORKER = 4
+_MIN_RANGE_BYTES = 4096
 _STDERR_BYTES = 2000
 
-_END_S = 10.0
+_EXIT_TIMEOUT_S = 10.0
 """How long a command may run on after it has closed its output, in seconds."""
 
 
 @dataclass(frozen=True)
-class Part:
+class FileRange:
     """A piece of a file: the lines that begin in a range of its bytes.
 
     Args:
@@ -86,7 +86,7 @@ def check_files(filelist: Any) -> list[str]:
     return paths
 
 
-def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> list[Part]:
+def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> list[FileRange]:
     """Cut files by bytes into parts that keep a number of workers equally busy.
 
     Files that can only be read from their beginning stay whole: those whose name ends with ``.gz``, and all that go
@@ -101,22 +101,22 @@ def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> li
         FileError: a file cannot be looked at.
     """
     if pipe_command != "cat":
-        return [Part(path) for path in files]
+        return [FileRange(path) for path in files]
     sizes = []
     for path in files:
         with file_errors(path):
             sizes.append(os.path.getsize(path))
     total = sum(sizes)
-    size = max(-(-total // (_PARTS_PER_WORKER * workers)), min(_LEAST_BYTES, -(-total // workers)), 1)
+    size = max(-(-total // (_RANGES_PER_WORKER * workers)), min(_MIN_RANGE_BYTES, -(-total // workers)), 1)
     parts = []
     for path, bytes_of in zip(files, sizes):
         pieces = 1 if path.endswith(".gz") else max(1, -(-bytes_of // size))
         cuts = [bytes_of * i // pieces for i in range(1, pieces)]
-        parts += [Part(path, *ends) for ends in zip([0, *cuts], [*cuts, None])]
+        parts += [FileRange(path, *ends) for ends in zip([0, *cuts], [*cuts, None])]
     return parts
 
 
-def open_part(part: Part, pipe_command: str = "cat") -> ByteSource:
+def open_part(part: FileRange, pipe_command: str = "cat") -> ByteSource:
     """Open a part for reading."""
     is_range = part.begin > 0 or part.end is not None
     if is_range and (pipe_command != "cat" or part.path.endswith(".gz")):
@@ -126,10 +126,10 @@ def open_part(part: Part, pipe_command: str = "cat") -> ByteSource:
         )
     source: ByteSource
     if pipe_command != "cat":
-        source = _Piped(part.path, pipe_command)
+        source = _CommandOutput(part.path, pipe_command)
     else:
         source = _LineRange(part) if is_range else _WholeFile(part.path)
-    return _Behind(source, part.skip) if part.skip else source
+    return _LineSkipper(source, part.skip) if part.skip else source
 
 
 def count_lines(path: str, end: int) -> int:
@@ -142,7 +142,7 @@ def count_lines(path: str, end: int) -> int:
     return found
 
 
-class _Behind:
+class _LineSkipper:
     """What comes behind the first lines of a source."""
 
     def __init__(self, source: ByteSource, lines: int) -> None:
@@ -157,7 +157,7 @@ class _Behind:
             size = self._source.readinto(memoryview(block))
             if size == 0:
                 self._left = 0
-            self._rest = memoryview(block)[self._passed(block, size) : size]
+            self._rest = memoryview(block)[self._skip(block, size) : size]
         if not self._rest:
             return self._source.readinto(memory)
         count = min(len(memory), len(self._rest))
@@ -165,7 +165,7 @@ class _Behind:
         self._rest = self._rest[count:]
         return count
 
-    def _passed(self, block: bytearray, size: int) -> int:
+    def _skip(self, block: bytearray, size: int) -> int:
         """Return how many bytes of a block are lines to be passed over."""
         found = block.count(b"\n", 0, size)
         if found < self._left:
@@ -201,7 +201,7 @@ class _WholeFile:
 class _LineRange:
     """The lines of a file that begin in a range of bytes."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: FileRange) -> None:
         self._part = part
         with file_errors(part.path):
             self._file = open(part.path, "rb")  # noqa: SIM115 - closed by `close`
@@ -233,7 +233,7 @@ class _LineRange:
         self._file.close()
 
 
-class _Piped:
+class _CommandOutput:
     """What a program writes that has the file as its standard input; it ends with the process that reads it."""
 
     def __init__(self, path: str, command: str) -> None:
@@ -266,10 +266,11 @@ class _Piped:
 
     def _finish(self) -> None:
         try:
-            status = self._process.wait(_END_S)
+            status = self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise FileError(
-                f"{self._path}: pipe_command {self._command!r} closed its output and did not end within {_END_S:g} s"
+                f"{self._path}: pipe_command {self._command!r} closed its output but did not end within "
+                f"{_EXIT_TIMEOUT_S:g} s"
             ) from error
         if status == 0:
             return
@@ -300,7 +301,7 @@ def file_errors(path: str) -> Iterator[None]:
     except FileError:
         raise
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FileFormatError(f"{path}: not a whole gzip file: {error}") from error
+        raise FileFormatError(f"{path}: not a complete gzip file: {error}") from error
     except (OSError, ValueError) as error:  # ValueError: a name with the character 0
         number, reason = getattr(error, "errno", None), getattr(error, "strerror", None)
         raise FileError(number or 0, reason or str(error), path) from error

@@ -14,13 +14,13 @@ import numpy as np
 from ..base import ArgumentError, StateError
 from .data_feed import BlockReader, ParsedBlock, check_on_bad_line
 from .data_feed_desc import DataFeedDesc
-from .data_files import Part, check_files, split_parts
+from .data_files import FileRange, check_files, split_parts
 
-_LINES_AT_ONCE = 1 << 14
+_LINES_PER_WRITE = 1 << 14
 _BLOCK_BYTES = 1 << 20
 
 
-class Reading(NamedTuple):
+class ReadPlan(NamedTuple):
     """What workers need to read a dataset.
 
     Args:
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     """
 
     desc: DataFeedDesc
-    parts: list[Part]
+    parts: list[FileRange]
     digest: Callable[[], int] | None = None
 
 
@@ -75,7 +75,7 @@ class Dataset:
             raise StateError(f"{type(self).__name__} has no files yet; call set_filelist([...]) first")
         return check_files(self._files)
 
-    def reading(self, workers: int, split_files: bool = False) -> Reading:
+    def reading(self, workers: int, split_files: bool = False) -> ReadPlan:
         """Return what workers need to read the lines.
 
         Args:
@@ -98,14 +98,14 @@ class QueueDataset(Dataset):
         >>> dataset = mx.QueueDataset(feed)
         >>> dataset.set_filelist(["part-0"])
         >>> dataset.reading(workers=1).parts
-        [Part(path='part-0', begin=0, end=None)]
+        [FileRange(path='part-0', begin=0, end=None)]
     """
 
-    def reading(self, workers: int, split_files: bool = False) -> Reading:
+    def reading(self, workers: int, split_files: bool = False) -> ReadPlan:
         files = self.checked_files()
         if split_files:
-            return Reading(self.data_feed, split_parts(files, workers, self.data_feed.pipe_command))
-        return Reading(self.data_feed, [Part(path) for path in files])
+            return ReadPlan(self.data_feed, split_parts(files, workers, self.data_feed.pipe_command))
+        return ReadPlan(self.data_feed, [FileRange(path) for path in files])
 
 
 class InMemoryDataset(Dataset):
@@ -135,7 +135,7 @@ class InMemoryDataset(Dataset):
     def __init__(self, data_feed: DataFeedDesc) -> None:
         super().__init__(data_feed)
         self.skipped = 0
-        self._text: _Text | None = None
+        self._text: _LineStore | None = None
 
     def set_filelist(self, filelist: list[str]) -> None:
         super().set_filelist(filelist)
@@ -155,11 +155,14 @@ class InMemoryDataset(Dataset):
         """
         check_on_bad_line("load_into_memory", on_bad_line)
         files = self.checked_files()
-        reader, text = BlockReader(self.data_feed.slots, self.data_feed.pipe_command, on_bad_line), _Text()
+        reader, text = (
+            BlockReader(self.data_feed.slots, self.data_feed.pipe_command, on_bad_line),
+            _LineStore(),
+        )
         try:
             for path in files:
-                for block in reader.blocks(Part(path)):
-                    text.append(_kept(block), block.lines.num_lines)
+                for block in reader.blocks(FileRange(path)):
+                    text.append(_parsed_text(block), block.lines.num_lines)
         finally:
             reader.close()
         self._text, self.skipped = text, reader.skipped
@@ -173,7 +176,7 @@ class InMemoryDataset(Dataset):
         Raises:
             StateError: nothing is loaded.
         """
-        text = self._loaded("local_shuffle")
+        text = self._loaded_lines("local_shuffle")
         order = (
             np.random.permutation(len(text))
             if seed is None
@@ -189,18 +192,18 @@ class InMemoryDataset(Dataset):
         """Return how many lines are loaded."""
         return 0 if self._text is None else len(self._text)
 
-    def reading(self, workers: int, split_files: bool = True) -> Reading:
-        text = self._loaded("reading")
+    def reading(self, workers: int, split_files: bool = True) -> ReadPlan:
+        text = self._loaded_lines("reading")
         parts = split_parts([text.path], workers)
-        return Reading(self.data_feed.without_pipe_command(), parts, text.digest)
+        return ReadPlan(self.data_feed.without_pipe_command(), parts, text.digest)
 
-    def _loaded(self, call: str) -> _Text:
+    def _loaded_lines(self, call: str) -> _LineStore:
         if self._text is None:
             raise StateError(f"InMemoryDataset.{call}: nothing is loaded; call load_into_memory() first")
         return self._text
 
 
-class _Text:
+class _LineStore:
     """Lines in a file that is only memory."""
 
     def __init__(self) -> None:
@@ -230,23 +233,23 @@ class _Text:
                 found = zlib.crc32(block, found)
         return found
 
-    def permuted(self, order: np.ndarray[Any, Any]) -> _Text:
+    def permuted(self, order: np.ndarray[Any, Any]) -> _LineStore:
         """Return the lines in another order."""
-        found = _Text()
+        found = _LineStore()
         if not len(order):
             return found
         text = np.memmap(self.path, np.uint8, "r")
         ends = np.flatnonzero(text == 10) + 1
         begins = np.concatenate([[0], ends[:-1]])
         memory = memoryview(text.data)
-        for at in range(0, len(order), _LINES_AT_ONCE):
-            chosen = order[at : at + _LINES_AT_ONCE]
+        for at in range(0, len(order), _LINES_PER_WRITE):
+            chosen = order[at : at + _LINES_PER_WRITE]
             ranges = zip(begins[chosen].tolist(), ends[chosen].tolist())
             found.append(b"".join([memory[begin:end] for begin, end in ranges]), len(chosen))
         return found
 
 
-def _kept(block: ParsedBlock) -> bytes:
+def _parsed_text(block: ParsedBlock) -> bytes:
     """Return the text of the lines of a block that were read, each with its end."""
     text = bytes(block.text)
     if not text.endswith(b"\n"):

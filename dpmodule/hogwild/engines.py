@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..context import cpu
-from ..devices import generators
 from ..module import Module
 from ..module.interrupts import DeferredInterrupt
 from .job import Job, WorkerStats
@@ -22,11 +22,11 @@ from .process_engine import ProcessEngine
 from .program import BoundProgram, metric_outputs
 from .worker import Inferred, WorkerState, infer, run
 
-_WAIT_S = 0.001
+_POLL_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EngineChoice:
     """An engine, and why it is the one; reads as a sentence."""
 
     mode: str
@@ -55,18 +55,18 @@ class Engines:
         }
         self._current: NativeEngine | SerialEngine | ProcessEngine | None = None
 
-    def choose(self, prepared: BoundProgram, mode: str, workers: int) -> Choice:
+    def choose(self, prepared: BoundProgram, mode: str, workers: int) -> EngineChoice:
         """Return which engine trains a program."""
         if mode in ("process", "serial"):
-            return Choice(mode, "it was asked for")
+            return EngineChoice(mode, "it was asked for")
         reason = self._native.why_not(prepared)
         if reason is None:
-            return Choice("native", "the whole network is of kinds that the native engine has")
+            return EngineChoice("native", "the whole network is of kinds that the native engine has")
         if mode == "native":
             raise ArgumentError(f"mode is 'native', but {reason}; mode='auto' takes another engine")
         if workers == 1:
-            return Choice("serial", f"there is one worker, and {reason}")
-        return Choice("process", reason)
+            return EngineChoice("serial", f"there is one worker, and {reason}")
+        return EngineChoice("process", reason)
 
     def run(self, mode: str, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job with the engine of a mode."""
@@ -88,7 +88,7 @@ class Engines:
             engine.close()
 
 
-class _BatchGate:
+class _PauseGate:
     """Open between two batches: whoever wants the parameters to rest goes through it then.
 
     Args:
@@ -98,10 +98,10 @@ class _BatchGate:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._wanted = 0
+        self._waiting = 0
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
         """Be within a batch."""
         with self._lock:
             yield
@@ -110,15 +110,15 @@ class _BatchGate:
         """End a batch, let others through, and begin the next one."""
         self._lock.release()
         try:
-            while self._wanted:
-                time.sleep(_WAIT_S)
+            while self._waiting:
+                time.sleep(_POLL_S)
         finally:
             self._lock.acquire()
 
     @contextmanager
-    def passed(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Be between two batches."""
-        self._wanted += 1
+        self._waiting += 1
         try:
             if not self._lock.acquire(timeout=self._timeout_s):
                 raise StateError(f"the batch that is running has not ended within {self._timeout_s:g} s")
@@ -127,23 +127,23 @@ class _BatchGate:
             finally:
                 self._lock.release()
         finally:
-            self._wanted -= 1
+            self._waiting -= 1
 
 
-class _SerialLooker:
+class _SerialMonitor:
     """Looks on in the calling thread: reports now and then, and ends the run after a batch when Ctrl-C came."""
 
-    def __init__(self, job: Job, interrupt: DeferredInterrupt, gate: _BatchGate) -> None:
+    def __init__(self, job: Job, interrupt: DeferredInterrupt, gate: _PauseGate) -> None:
         self._job = job
         self._interrupt = interrupt
         self._gate = gate
         self._next = time.monotonic() + job.report_s
         self._averaged = 0
 
-    def begins(self, file: str) -> None:
+    def on_file(self, file: str) -> None:
         """Hear that the reader has opened its first file; nobody else needs to know."""
 
-    def after(self, stats: WorkerStats) -> bool:
+    def on_batch(self, stats: WorkerStats) -> bool:
         """Report if it is time to, and say whether to go on."""
         self._gate.open()
         if self._job.report is not None and time.monotonic() >= self._next:
@@ -167,44 +167,44 @@ class SerialEngine:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._works: dict[bool, tuple[object, WorkerState]] = {}
-        self._gate = _BatchGate(timeout_s)
+        self._states: dict[bool, tuple[object, WorkerState]] = {}
+        self._gate = _PauseGate(timeout_s)
         self._thread: int | None = None
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job."""
-        work = self._work_for(prepared)
+        state = self._state_for(prepared)
         parts = iter(job.parts)
         self._thread = threading.get_ident()
-        with DeferredInterrupt() as interrupt, self._gate.closed():
-            looker = _SerialLooker(job, interrupt, self._gate)
-            stats = run(work, job, 0, lambda: next(parts, None), looker, deepcopy(job.metric))
+        with DeferredInterrupt() as interrupt, self._gate.running():
+            monitor = _SerialMonitor(job, interrupt, self._gate)
+            stats = run(state, job, 0, lambda: next(parts, None), monitor, deepcopy(job.metric))
         if interrupt.requested:
             interrupt.raise_now()
         return [stats]
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
         """Yield what each batch of each part gives; see `worker.infer`."""
-        work = self._work_for(prepared)
+        state = self._state_for(prepared)
         for part in job.parts:
-            yield from infer(work, job, part)
+            yield from infer(state, job, part)
 
     def paused(self) -> AbstractContextManager[None]:
         """Return a context in which the worker is between two batches."""
-        return nullcontext() if self._thread == threading.get_ident() else self._gate.passed()
+        return nullcontext() if self._thread == threading.get_ident() else self._gate.paused()
 
-    def _work_for(self, prepared: BoundProgram) -> WorkerState:
-        key, work = self._works.get(prepared.train, (None, None))
-        if work is None or key != prepared.key:
+    def _state_for(self, prepared: BoundProgram) -> WorkerState:
+        key, state = self._states.get(prepared.train, (None, None))
+        if state is None or key != prepared.key:
             outputs = metric_outputs(prepared.module.symbol, len(prepared.feed.labels))
-            work = WorkerState(_local_module(prepared), prepared.feed, (), outputs)
-            self._works[prepared.train] = prepared.key, work
-        work.fetches = prepared.fetches.items
-        return work
+            state = WorkerState(_local_module(prepared), prepared.feed, (), outputs)
+            self._states[prepared.train] = prepared.key, state
+        state.fetches = prepared.fetches.items
+        return state
 
     def close(self) -> None:
         """Let go of the modules."""
-        self._works.clear()
+        self._states.clear()
 
 
 def _local_module(prepared: BoundProgram) -> Module:

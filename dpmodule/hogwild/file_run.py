@@ -18,25 +18,25 @@ from ..kvstore.ranks import Ranks, join
 from ..module import Module
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..optimizer.group import slots_of
-from .dataset import Reading
+from .dataset import ReadPlan
 from .job import RunArguments, WorkerStats
 from .program import BoundProgram
 from .progress import FileProgress, load_parameters, pack_snapshot, save_snapshot, snapshot_to_resume
 
 _logger = logging.getLogger(__name__)
 
-_WAITS = 5
+_WAIT_FACTOR = 5
 """How many times `timeout_s` the processes wait for each other, since whole rounds lie between their meetings."""
 
 
-def processes(args: RunArguments, timeout_s: float) -> Ranks | None:
+def join_processes(args: RunArguments, timeout_s: float) -> Ranks | None:
     """Return the processes that train together, None if there is one.
 
     Args:
         timeout_s: how long a worker may be without progress, in seconds.
     """
     if args.averages:
-        wait_s = _WAITS * timeout_s
+        wait_s = _WAIT_FACTOR * timeout_s
         if (args.average_every_s or 0.0) >= wait_s:
             raise ArgumentError(
                 f"average_every_s is {args.average_every_s!r}, and processes wait {wait_s:g} s for each other; make "
@@ -67,16 +67,16 @@ class FileRun:
     """
 
     def __init__(
-        self, prepared: BoundProgram, reading: Reading, args: RunArguments, ranks: Ranks | None
+        self, prepared: BoundProgram, reading: ReadPlan, args: RunArguments, ranks: Ranks | None
     ) -> None:
         self._module, self._desc, self._ranks = prepared.module, reading.desc, ranks
         self._progress = FileProgress(reading)
         self._states: list[dict[str, Any]] | None = None
-        self.averager: Averager | None = None
+        self.averager: ParameterAverager | None = None
         try:
             self._begin(args)
         except BaseException:
-            self._break_off()
+            self._abort()
             raise
 
     def _begin(self, args: RunArguments) -> None:
@@ -91,18 +91,18 @@ class FileRun:
         if is_shared:
             self.parts = self.parts[ranks.rank :: ranks.size]
         seconds = float("inf") if args.average_every_s is None else args.average_every_s
-        self.averager = Averager(
+        self.averager = ParameterAverager(
             ranks, self._module, progress, is_shared, self._save, args.average_every_n_batches or 0, seconds
         )
 
     @property
-    def marks(self) -> torch.Tensor:
+    def lines_done(self) -> torch.Tensor:
         """How far each part of the run has come; see `FileProgress`."""
-        return self._progress.marks
+        return self._progress.lines_done
 
     def _resume(self, prefix: Any, is_shared: bool) -> None:
         snapshot = snapshot_to_resume(prefix, self._module, self._desc)
-        states = snapshot.state["places"]
+        states = snapshot.state["progress"]
         rank, size = (0, 1) if is_shared or self._ranks is None else (self._ranks.rank, self._ranks.size)
         if len(states) != size:
             there, here = (
@@ -136,7 +136,7 @@ class FileRun:
             paused: returns a context in which no worker is within an update.
         """
         if self.averager is not None:
-            self.averager.ask(prefix, epoch)
+            self.averager.request_snapshot(prefix, epoch)
             return
         with paused():
             if self._ranks is None:
@@ -148,10 +148,10 @@ class FileRun:
             packed = pack_snapshot(self._module, self._desc, self._states)
         save_snapshot(prefix, epoch, self._module, packed)
 
-    def _save(self, asked: tuple[Any, int], states: list[dict[str, Any]]) -> None:
-        save_snapshot(*asked, self._module, pack_snapshot(self._module, self._desc, states))
+    def _save(self, requests: tuple[Any, int], states: list[dict[str, Any]]) -> None:
+        save_snapshot(*requests, self._module, pack_snapshot(self._module, self._desc, states))
 
-    def _break_off(self) -> None:
+    def _abort(self) -> None:
         self.averager = None
         if self._ranks is not None:
             self._ranks.abort()
@@ -161,38 +161,38 @@ class FileRun:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is not None:
-            self._break_off()
+            self._abort()
 
 
 # averages with other processes
 
-Ask = tuple[str, int]
+SnapshotRequest = tuple[str, int]
 """Prefix and number of a snapshot."""
 
 
 @dataclass(slots=True)
-class _Table:
+class _RowTable:
     """A parameter with row-sparse gradients, and its states of the optimizer: what travels by rows."""
 
     arrays: list[torch.Tensor]
     before: list[torch.Tensor] = field(default_factory=list)
 
-    def note(self) -> None:
+    def save_rows(self) -> None:
         """Copy all arrays."""
         self.before = [array.clone() for array in self.arrays]
 
-    def changed(self) -> RowSparseNDArray:
+    def changed_rows(self) -> RowSparseNDArray:
         """Return the rows that have changed since, with a 1 behind each, which counts processes when they are added."""
         pairs = zip(self.arrays, self.before)
-        marks = torch.stack([(now != then).any(1) for now, then in pairs]).any(0)
-        rows = marks.nonzero().flatten()
+        lines_done = torch.stack([(now != then).any(1) for now, then in pairs]).any(0)
+        rows = lines_done.nonzero().flatten()
         widest = torch.float64 if any(a.dtype == torch.float64 for a in self.arrays) else torch.float32
         columns = [array[rows].to(widest) for array in self.arrays]
         values = torch.cat([*columns, torch.ones(len(rows), 1, dtype=widest)], 1)
-        return RowSparseNDArray(values, rows, (len(marks), values.shape[1]), cpu())
+        return RowSparseNDArray(values, rows, (len(lines_done), values.shape[1]), cpu())
 
-    def take(self, sums: RowSparseNDArray) -> None:
-        """Take the means of rows that `changed` of all processes add up to."""
+    def load_means(self, sums: RowSparseNDArray) -> None:
+        """Take the means of rows that `changed_rows` of all processes add up to."""
         rows, values = sums.parts()
         means = values[:, :-1] / values[:, -1:]
         widths = [array.shape[1] for array in self.arrays]
@@ -201,7 +201,7 @@ class _Table:
             before[rows] = array[rows]
 
 
-class Averager:
+class ParameterAverager:
     """Averages what the processes of a run have learned, and writes its snapshots at such moments.
 
     Each process trains by itself in between. An array that is updated as a whole becomes the mean over the processes
@@ -223,7 +223,7 @@ class Averager:
         module: Module,
         progress: FileProgress,
         shared: bool,
-        write: Callable[[Ask, list[dict[str, Any]]], None],
+        write: Callable[[SnapshotRequest, list[dict[str, Any]]], None],
         batches: int,
         seconds: float,
     ) -> None:
@@ -234,9 +234,9 @@ class Averager:
         self._progress = progress
         self._shared = shared
         self._write = write
-        self._asked: list[Ask] = []
-        self._dense, self._tables = _arrays(module)
-        self._before = progress.marks.clone()
+        self._requests: list[SnapshotRequest] = []
+        self._dense, self._tables = _averaged_arrays(module)
+        self._before = progress.lines_done.clone()
         store = module.store
         everything = [store.array(name, 0).raw for name in store.names()]
         everything += [*self._dense, *(array for table in self._tables for array in table.arrays)]
@@ -245,7 +245,7 @@ class Averager:
             for array, first in zip(everything, ranks.broadcast(everything)):
                 array.copy_(first)
         for table in self._tables:
-            table.note()
+            table.save_rows()
 
     def _check_same(self, shapes: list[list[int]]) -> None:
         for rank, theirs in enumerate(self._ranks.gather(shapes)):
@@ -255,9 +255,9 @@ class Averager:
                     "processes have to train the same one"
                 )
 
-    def ask(self, prefix: str, epoch: int) -> None:
+    def request_snapshot(self, prefix: str, epoch: int) -> None:
         """Have a snapshot written at the next average."""
-        self._asked.append((prefix, epoch))
+        self._requests.append((prefix, epoch))
 
     @property
     def is_late(self) -> bool:
@@ -275,44 +275,44 @@ class Averager:
         Returns:
             whether some process is.
         """
-        marks = self._progress.marks
-        trained = float(not torch.equal(marks, self._before))
-        self._before = marks.clone()
-        asked, self._asked = self._asked, []
+        lines_done = self._progress.lines_done
+        trained = float(not torch.equal(lines_done, self._before))
+        self._before = lines_done.clone()
+        requests, self._requests = self._requests, []
         self._ranks.reset_flags()
-        self._ranks.flags.update(active=float(going), due=float(bool(asked)))
+        self._ranks.flags.update(active=float(going), due=float(bool(requests)))
         own = [torch.tensor(trained, dtype=torch.float64), *(array * trained for array in self._dense)]
         count, *sums = self._ranks.sum(own)
-        heard = dict(self._ranks.summed_flags)
-        changed = self._ranks.sum_rows([table.changed() for table in self._tables])
+        flags = dict(self._ranks.summed_flags)
+        changed_rows = self._ranks.sum_rows([table.changed_rows() for table in self._tables])
         with torch.no_grad():
             for array, total in zip(self._dense, sums if count > 0 else ()):
                 array.copy_(total / count.to(total.dtype))
-            for table, rows in zip(self._tables, changed):
-                table.take(rows)
-        if heard["due"]:
-            self._save(asked)
-        return bool(heard["active"])
+            for table, rows in zip(self._tables, changed_rows):
+                table.load_means(rows)
+        if flags["due"]:
+            self._save(requests)
+        return bool(flags["active"])
 
-    def _save(self, asked: Sequence[Ask]) -> None:
+    def _save(self, requests: Sequence[SnapshotRequest]) -> None:
         """Write the snapshots that were asked for; of several processes that asked, the first one does."""
         states = self.all_states()
-        first = next(rank for rank, asks in enumerate(self._ranks.gather(list(asked))) if asks)
+        first = next(rank for rank, asks in enumerate(self._ranks.gather(list(requests))) if asks)
         if first == self._ranks.rank:
-            for ask in asked:
-                self._write(ask, states)
+            for request_snapshot in requests:
+                self._write(request_snapshot, states)
 
     def all_states(self) -> list[dict[str, Any]]:
         """Return how far each process has come; as one where they share the files."""
         states = self._ranks.gather(self._progress.state_dict())
         if not self._shared:
             return states
-        marks = torch.stack([state["marks"] for state in states])
-        joined = torch.where((marks < 0).any(0), -1, marks.max(0).values)
-        return [{**states[0], "marks": joined}]
+        lines_done = torch.stack([state["lines_done"] for state in states])
+        joined = torch.where((lines_done < 0).any(0), -1, lines_done.max(0).values)
+        return [{**states[0], "lines_done": joined}]
 
 
-def _arrays(module: Module) -> tuple[list[torch.Tensor], list[_Table]]:
+def _averaged_arrays(module: Module) -> tuple[list[torch.Tensor], list[_RowTable]]:
     """Return what is averaged as a whole, and what by rows."""
     store = module.store
     updater = module.updates.active_updater()
@@ -328,6 +328,6 @@ def _arrays(module: Module) -> tuple[list[torch.Tensor], list[_Table]]:
             continue
         rows = weight.shape[0]
         by_row = [weight.raw, *(state for state in states if state.dim() and state.shape[0] == rows)]
-        tables.append(_Table([array.view(rows, -1) for array in by_row]))
+        tables.append(_RowTable([array.view(rows, -1) for array in by_row]))
         dense += [state for state in states if not (state.dim() and state.shape[0] == rows)]
     return [array for array in dense if array.is_floating_point()], tables

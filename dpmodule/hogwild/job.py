@@ -16,7 +16,7 @@ from .. import metric as metrics
 from ..base import ArgumentError
 from ..metric import EvalMetric
 from ..module.class_labels import CHOICES
-from .data_files import Part
+from .data_files import FileRange
 
 MODES = ("auto", "native", "process", "serial")
 _ON_BAD_LINE = ("error", "skip")
@@ -46,7 +46,7 @@ class WorkerStats:
 
 
 class Averaging(Protocol):
-    """Averages with other processes when called; `file_run.Averager` does.
+    """Averages with other processes when called; `file_run.ParameterAverager` does.
 
     Attributes:
         batches: of all workers of this process after which it is time to; 0: their number does not matter.
@@ -78,7 +78,7 @@ class Job:
     """
 
     desc: Any
-    parts: Sequence[Part]
+    parts: Sequence[FileRange]
     workers: int
     fetch: Sequence[str]
     train: bool = True
@@ -87,7 +87,7 @@ class Job:
     metric: EvalMetric | None = None
     report: Callable[[list[WorkerStats]], None] | None = None
     report_s: float = math.inf
-    marks: torch.Tensor | None = None
+    lines_done: torch.Tensor | None = None
     averaging: Averaging | None = None
     check_labels: str = "ignore"
 

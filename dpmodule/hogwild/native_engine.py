@@ -18,7 +18,7 @@ from ..base import NonFiniteError, StateError
 from ..context import cpu
 from ..module.interrupts import DeferredInterrupt
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from ..optimizer.group import slots_of
 from ..optimizer.grouped import GroupedOptimizer
 from .job import Job, WorkerStats
@@ -26,7 +26,7 @@ from .native_graph import NativeSteps, NotNative, read_graph
 from .native_operators import HANDLERS
 from .program import BoundProgram, metric_outputs
 
-_LOOK_S = 0.02
+_POLL_S = 0.02
 """How often the calling thread looks at the workers, in seconds: for Ctrl-C, reports and metrics."""
 
 _STAGES = ("read", "parse", "forward", "backward", "update")
@@ -51,10 +51,10 @@ class NativeEngine:
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job."""
         try:
-            made = plan(prepared, job.metric is not None)
+            native_plan = plan(prepared, job.metric is not None)
         except NotNative as refused:
             raise StateError(f"the native engine cannot run this program: {refused}") from None
-        run = _NativeRun(prepared, job, made)
+        run = _NativeRun(prepared, job, native_plan)
         self._running = run
         try:
             return run.wait()
@@ -81,13 +81,13 @@ class NativeEngine:
 class _NativeRun:
     """One job, as long as its threads live."""
 
-    def __init__(self, prepared: BoundProgram, job: Job, made: NativePlan) -> None:
-        self._prepared, self._job, self._plan = prepared, job, made
+    def __init__(self, prepared: BoundProgram, job: Job, native_plan: NativePlan) -> None:
+        self._prepared, self._job, self._plan = prepared, job, native_plan
         self._optimizer = prepared.module.optimizer if prepared.train and job.train else None
         self._updates = 0
         rate, schedule = 0.0, None
-        if self._optimizer is not None and made.trained:
-            self._updates = max(self._optimizer.count_of(index) for index in made.trained)
+        if self._optimizer is not None and native_plan.trained:
+            self._updates = max(self._optimizer.count_of(index) for index in native_plan.trained)
             if self._optimizer.lr_scheduler is None:
                 rate = self._optimizer.learning_rate
             else:
@@ -97,9 +97,11 @@ class _NativeRun:
             (os.fsencode(p.path), p.begin, -1 if p.end is None else p.end, p.skip, p.number)
             for p in job.parts
         ]
-        self._marks = torch.zeros(len(parts), dtype=torch.int64) if job.marks is None else job.marks
+        self._lines_done = (
+            torch.zeros(len(parts), dtype=torch.int64) if job.lines_done is None else job.lines_done
+        )
         self._native = core.HogwildRun(
-            made.description,
+            native_plan.description,
             parts,
             job.workers,
             job.train,
@@ -108,10 +110,10 @@ class _NativeRun:
             self._updates,
             rate,
             schedule,
-            self._marks.data_ptr(),
+            self._lines_done.data_ptr(),
             job.averaging.batches or -1 if job.averaging is not None else -1,
         )
-        self._looker = _NativeLooker(self._native, job, made)
+        self._monitor = _NativeMonitor(self._native, job, native_plan)
 
     def wait(self) -> list[WorkerStats]:
         """Return what each worker did, once all have ended."""
@@ -119,17 +121,17 @@ class _NativeRun:
         next_report = time.monotonic() + self._job.report_s
         try:
             with DeferredInterrupt(run.stop) as interrupt:
-                while not run.wait(_LOOK_S):
-                    self._looker.look()
+                while not run.wait(_POLL_S):
+                    self._monitor.update_metrics()
                     if self._job.report is not None and time.monotonic() >= next_report:
-                        self._job.report(self._looker.stats())
+                        self._job.report(self._monitor.stats())
                         next_report = time.monotonic() + self._job.report_s
                     self._average(interrupt)
         finally:
             run.stop()
             run.wait(float("inf"))
-            self._count()
-        self._looker.look()
+            self._record_updates()
+        self._monitor.update_metrics()
         try:
             run.raise_failure()
         except NonFiniteError as error:
@@ -138,7 +140,7 @@ class _NativeRun:
             raise
         if interrupt.requested:
             interrupt.raise_now()
-        return self._looker.stats()
+        return self._monitor.stats()
 
     def _average(self, interrupt: DeferredInterrupt) -> None:
         """Average with other processes if it is time to, and let the workers go on."""
@@ -153,33 +155,33 @@ class _NativeRun:
         if not interrupt.requested:
             self._native.allow(averaging.batches or -1)
 
-    def _count(self) -> None:
+    def _record_updates(self) -> None:
         """Let the optimizer and the arrays know of what has been done since the last call."""
         done = self._native.updates() - self._updates
         self._updates += done
         if done:
-            written(list(self._plan.tensors))
+            count_write(list(self._plan.tensors))
             if self._optimizer is not None:
                 self._optimizer.add_updates(self._plan.trained, done)
 
     def pause(self) -> None:
         """Return when every worker waits between two batches."""
         self._native.pause()
-        self._count()
+        self._record_updates()
 
     def resume(self) -> None:
         """Let the workers go on."""
         self._native.resume()
 
 
-class _NativeLooker:
+class _NativeMonitor:
     """Looks at workers from the calling thread: what they have done, and what metrics see."""
 
-    def __init__(self, run: Any, job: Job, made: NativePlan) -> None:
-        self._run, self._job, self._plan = run, job, made
+    def __init__(self, run: Any, job: Job, native_plan: NativePlan) -> None:
+        self._run, self._job, self._plan = run, job, native_plan
         self._metrics = [deepcopy(job.metric) for _ in range(job.workers)]
 
-    def look(self) -> None:
+    def update_metrics(self) -> None:
         """Show the metrics what has come since the last call."""
         for worker, metric in enumerate(self._metrics):
             if metric is None:
@@ -203,19 +205,19 @@ class _NativeLooker:
 def _by_batch(
     lines: np.ndarray[Any, Any],
     columns: Sequence[bytes],
-    watched: Sequence[tuple[str, tuple[int, ...] | None]],
+    metric_inputs: Sequence[tuple[str, tuple[int, ...] | None]],
 ) -> Iterator[list[tuple[str, NDArray]]]:
     """Yield for each batch what was watched, by name."""
     if not lines.size:
         return
     counts = lines.tolist()
     columns_by_batch: list[Sequence[torch.Tensor]] = []
-    for column, (_, tail) in zip(columns, watched, strict=True):
+    for column, (_, tail) in zip(columns, metric_inputs, strict=True):
         numbers = torch.frombuffer(bytearray(column), dtype=torch.float32)
         rows = torch.split(numbers, 1) if tail is None else torch.split(numbers.view(-1, *tail), counts)
         columns_by_batch.append(rows)
     for batch in zip(*columns_by_batch):
-        yield [(name, NDArray(each, cpu())) for (name, _), each in zip(watched, batch)]
+        yield [(name, NDArray(each, cpu())) for (name, _), each in zip(metric_inputs, batch)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +252,8 @@ def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan:
     if command != "cat":
         raise NotNative(f"files go through the program {command!r}")
     graph = read_graph(prepared.fetches.heads, prepared.feed, HANDLERS)
-    watched, labels = _watched(prepared, graph) if metric else ([], 0)
-    records, tensors, trained = _arrays(prepared, graph)
+    metric_inputs, labels = _metric_inputs(prepared, graph) if metric else ([], 0)
+    records, tensors, trained = _parameter_records(prepared, graph)
     fetches = [_fetch(prepared, graph, fetch) for fetch in prepared.fetches.items]
     description = (
         prepared.feed.desc.batch_size,
@@ -261,9 +263,9 @@ def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan:
         graph.steps,
         [value.index for value in graph.heads],
         fetches,
-        [value.index for _, value in watched],
+        [value.index for _, value in metric_inputs],
     )
-    shapes = tuple((name, None if value.single else value.tail) for name, value in watched)
+    shapes = tuple((name, None if value.single else value.tail) for name, value in metric_inputs)
     return NativePlan(description, tuple(tensors), tuple(trained), shapes, labels)
 
 
@@ -292,7 +294,7 @@ def _fetch(prepared: BoundProgram, graph: NativeSteps, fetch: Any) -> tuple[int,
     return -1, [slot.name for slot in prepared.feed.desc.slots].index(fetch.name)
 
 
-def _watched(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tuple[str, Any]], int]:
+def _metric_inputs(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tuple[str, Any]], int]:
     """Return labels and outputs for a metric, by name, and how many are labels."""
     heads = dict(zip(prepared.fetches.heads.list_outputs(), graph.heads))
     labels = [(desc.name, graph.number_slot(desc.name)) for desc in prepared.feed.labels]
@@ -303,33 +305,36 @@ def _watched(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tuple[str
 # parameters
 
 
-def _arrays(
+def _parameter_records(
     prepared: BoundProgram, graph: NativeSteps
 ) -> tuple[list[tuple[Any, ...]], list[torch.Tensor], list[Any]]:
     """Return the parameters and how they are updated, as C++ is told; their memory; and keys of those that learn."""
-    records, every, trained = list[tuple[Any, ...]](), list[torch.Tensor](), []
+    records, all_tensors, trained = list[tuple[Any, ...]](), list[torch.Tensor](), []
     store = prepared.module.store
-    rules = _Rules(prepared)
+    rules = _UpdateRules(prepared)
     for name, shape, is_table, sparse in graph.parameters():
         weight = store.array(name, 0)
         rows, width = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
         if weight.stype != "default":
             raise NotNative(f"the parameter {name!r} has the storage type {weight.stype}")
         index, states, rule, lr_mult = rules.of(name, weight)
-        tensors = [_checked(name, weight.raw, shape), *(_checked(name, each.raw, shape) for each in states)]
+        tensors = [
+            _check_tensor(name, weight.raw, shape),
+            *(_check_tensor(name, each.raw, shape) for each in states),
+        ]
         pointers = [tensor.data_ptr() for tensor in tensors]
         all_rows = is_table and rule is not None and not rules.by_rows(weight, sparse, rule)
         learns = rule is not None
         records.append(
             (name, rows, width, pointers[0], pointers[1:], rule or {"kind": "sgd"}, lr_mult, learns, all_rows)
         )
-        every += tensors
+        all_tensors += tensors
         if learns:
             trained.append(index)
-    return records, every, trained
+    return records, all_tensors, trained
 
 
-def _checked(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+def _check_tensor(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
         raise NotNative(f"the parameter {name!r} is no contiguous float32 array on the CPU")
     if tensor.numel() != torch.Size(shape).numel():
@@ -339,7 +344,7 @@ def _checked(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Ten
     return tensor
 
 
-class _Rules:
+class _UpdateRules:
     """How the parameters of a program are updated."""
 
     def __init__(self, prepared: BoundProgram) -> None:
@@ -354,7 +359,7 @@ class _Rules:
         optimizer = self._updater.optimizer
         if not isinstance(optimizer, GroupedOptimizer) or not (optimizer.is_native and optimizer.is_grouped):
             raise NotNative(f"the optimizer {type(optimizer).__name__} has no native rule")
-        learn = {
+        trained_names = {
             name for name in prepared.module.store.names() if prepared.module.store.grad(name, 0) is not None
         }
         keys = updates.keys()
@@ -363,7 +368,7 @@ class _Rules:
             raise NotNative(
                 "its parameters have received different numbers of updates, which the rule's steps depend on"
             )
-        self._numbers = {name: index for index, (name, _) in keys.items() if name in learn}
+        self._numbers = {name: index for index, (name, _) in keys.items() if name in trained_names}
 
     def of(self, name: str, weight: NDArray) -> tuple[Any, tuple[NDArray, ...], dict[str, Any] | None, float]:
         """Return number, states, rule but for the rate, and the rate's multiplier; no rule if it is fixed."""

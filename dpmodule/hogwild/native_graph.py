@@ -21,7 +21,7 @@ class NotNative(Exception):
     """What the native engine does not know."""
 
 
-def refuse(node: Node, what: str = "") -> NotNative:
+def unsupported(node: Node, what: str = "") -> NotNative:
     """Return the reason that an operator gives, to be raised."""
     return NotNative(f"{node.describe()} is not known to the native engine{what and f': {what}'}")
 
@@ -55,7 +55,7 @@ class SlotInput:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookupRows:
     """Rows of a table for the values of a ragged slot, before they are pooled."""
 
     slot: str
@@ -64,8 +64,8 @@ class LookedUp:
     squared: bool = False
 
 
-Found = StepValue | SlotInput | LookedUp
-Handler = Callable[["NativeSteps", Node, "list[Found]", "tuple[int, ...]"], Found]
+StepInput = StepValue | SlotInput | LookupRows
+Handler = Callable[["NativeSteps", Node, "list[StepInput]", "tuple[int, ...]"], StepInput]
 
 
 class NativeSteps:
@@ -116,11 +116,11 @@ class NativeSteps:
     def table(self, node: Node, weight: Node, slot: str, sparse: bool) -> int:
         """Return the number of the table that an Embedding reads, and note whose values are its rows."""
         if self._types[slot] != "uint64":
-            raise refuse(node, f"slot {slot!r} has fractions")
+            raise unsupported(node, f"slot {slot!r} has fractions")
         shape = (node.a.input_dim, node.a.output_dim)
         number = self._parameter(node, weight)
         if weight.name in self._dense:
-            raise refuse(node, f"{weight.name!r} is used whole elsewhere")
+            raise unsupported(node, f"{weight.name!r} is used whole elsewhere")
         self._tables[weight.name] = shape, sparse and self._tables.get(weight.name, (shape, True))[1]
         known = self.tables_of.get(slot)
         if known is None or known[1] > shape[0]:
@@ -135,7 +135,7 @@ class NativeSteps:
         """Return the number of a parameter that is used whole."""
         number = self._parameter(node, weight)
         if weight.name in self._tables:
-            raise refuse(node, f"{weight.name!r} is a table elsewhere")
+            raise unsupported(node, f"{weight.name!r} is a table elsewhere")
         self._dense[weight.name] = shape
         return number
 
@@ -147,17 +147,17 @@ class NativeSteps:
             self._numbers[name] = self.add("Numbers", [], tail, (self.slot(name),))
         return self._numbers[name]
 
-    def matrix(self, node: Node, found: Found) -> StepValue:
+    def matrix(self, node: Node, found: StepInput) -> StepValue:
         """Return an input that is a matrix."""
         if isinstance(found, SlotInput) and not found.ragged:
             return self.number_slot(found.name)
         if not isinstance(found, StepValue):
-            raise refuse(node, "its input is ragged; look its values up and pool them first")
+            raise unsupported(node, "its input is ragged; look its values up and pool them first")
         return found
 
     def _parameter(self, node: Node, weight: Node) -> int:
         if weight.op is not None or weight.name in self.inputs:
-            raise refuse(node, f"{weight.describe()} is no parameter")
+            raise unsupported(node, f"{weight.describe()} is no parameter")
         return self._order.setdefault(weight.name, len(self._order))
 
     def parameters(self) -> Iterator[tuple[str, tuple[int, ...], bool, bool]]:
@@ -175,7 +175,7 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
     """
     graph = NativeSteps(feed)
     shapes = _shapes(symbol, graph)
-    made: dict[Entry, Found] = {}
+    made: dict[Entry, StepInput] = {}
     for node in symbol.graph.nodes:
         if node.op is None:
             if node.name in graph.inputs:
@@ -184,10 +184,10 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
             continue
         handler = handlers.get(node.op.name)
         if handler is None or node.num_outputs != 1:
-            raise refuse(node)
+            raise unsupported(node)
         read = node.inputs[:1] if node.op.name in _WITH_PARAMETERS else node.inputs
         if not all(entry in made for entry in read):
-            raise refuse(node, "it reads a parameter")
+            raise unsupported(node, "it reads a parameter")
         found = [made[entry] for entry in read]
         made[node, 0] = handler(graph, node, found, shapes.get((node, 0), ()))
     for entry in symbol.graph.heads:
@@ -195,12 +195,12 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
     return graph
 
 
-def _head(graph: NativeSteps, entry: Entry, made: dict[Entry, Found]) -> StepValue:
+def _head(graph: NativeSteps, entry: Entry, made: dict[Entry, StepInput]) -> StepValue:
     node = entry[0]
     if node.op is None or entry not in made:
         raise NotNative(f"{node.describe()} is an output of the program")
     if node.op.name not in (*LOSSES, "BlockGrad"):
-        raise refuse(node, "it is an output without a loss; BlockGrad shows values beside losses")
+        raise unsupported(node, "it is an output without a loss; BlockGrad shows values beside losses")
     return graph.matrix(node, made[entry])
 
 

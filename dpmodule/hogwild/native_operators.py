@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import dtype_name
 from ..graph.node import Node
-from .native_graph import Found, Handler, LookedUp, NativeSteps, SlotInput, StepValue, refuse
+from .native_graph import Handler, LookupRows, NativeSteps, SlotInput, StepInput, StepValue, unsupported
 
 Shape = tuple[int, ...]
 
@@ -26,38 +26,38 @@ HANDLERS: dict[str, Handler] = {}
 """By the name of the operator what makes its steps; an operator that is not here is not known."""
 
 
-def _knows(*names: str) -> Callable[[Handler], Handler]:
+def _register(*names: str) -> Callable[[Handler], Handler]:
     """Let a function make the steps of operators."""
 
-    def note(handler: Handler) -> Handler:
+    def add(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(names, handler))
         return handler
 
-    return note
+    return add
 
 
 # look-ups
 
 
-@_knows("Embedding")
-def _embedding(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("Embedding")
+def _embedding(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = inputs[0] if inputs else None
     if not isinstance(data, SlotInput):
-        raise refuse(node, "its indices are computed")
+        raise unsupported(node, "its indices are computed")
     weight = node.inputs[1][0]
     table = graph.table(node, weight, data.name, node.a.sparse_grad)
     if data.ragged:
-        return LookedUp(data.name, weight.name, node.a.output_dim)
+        return LookupRows(data.name, weight.name, node.a.output_dim)
     return graph.add("Lookup", [], (*data.tail, node.a.output_dim), (graph.slot(data.name), table))
 
 
-@_knows("sequence_pool")
-def _sequence_pool(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("sequence_pool")
+def _sequence_pool(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     rows = inputs[0]
-    if not isinstance(rows, LookedUp):
-        raise refuse(node, "it pools what is not looked up in a table")
+    if not isinstance(rows, LookupRows):
+        raise unsupported(node, "it pools what is not looked up in a table")
     if rows.squared and node.a.pool_type == "max":
-        raise refuse(node, "the largest of squares")
+        raise unsupported(node, "the largest of squares")
     table = graph.parameter_number(rows.table)
     ints = (graph.slot(rows.slot), table, int(rows.squared))
     return graph.add("Pool", [], (rows.width,), ints, function=node.a.pool_type)
@@ -66,23 +66,23 @@ def _sequence_pool(graph: NativeSteps, node: Node, inputs: list[Found], shape: S
 # dense layers
 
 
-@_knows("FullyConnected")
-def _fully_connected(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("FullyConnected")
+def _fully_connected(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     if data.single or (not node.a.flatten and len(data.tail) > 1):
-        raise refuse(node, "flatten=False of more than two axes")
+        raise unsupported(node, "flatten=False of more than two axes")
     units = node.a.num_hidden
     weight = graph.dense(node, node.inputs[1][0], (units, data.width))
     bias = -1 if node.a.no_bias else graph.dense(node, node.inputs[2][0], (units,))
     return graph.add("FullyConnected", [data], (units,), (weight, bias))
 
 
-@_knows("Concat")
-def _concat(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("Concat")
+def _concat(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     values = [graph.matrix(node, each) for each in inputs]
     rank = len(values[0].tail) + 1
     if any(each.single for each in values) or rank < 2 or node.a.dim % rank != 1:
-        raise refuse(node, f"dim={node.a.dim} of {rank} axes; it joins along axis 1")
+        raise unsupported(node, f"dim={node.a.dim} of {rank} axes; it joins along axis 1")
     return graph.add("Concat", values, shape[1:])
 
 
@@ -90,16 +90,16 @@ def _concat(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -
 
 
 def _unary(
-    graph: NativeSteps, node: Node, inputs: Sequence[Found], function: str, number: float = 0.0
+    graph: NativeSteps, node: Node, inputs: Sequence[StepInput], function: str, number: float = 0.0
 ) -> StepValue:
     data = graph.matrix(node, inputs[0])
     return graph.add("Unary", [data], data.tail, (), (number,), data.single, function)
 
 
-@_knows("LeakyReLU")
-def _leaky_relu(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("LeakyReLU")
+def _leaky_relu(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     if node.a.act_type not in ("leaky", "elu", "selu", "gelu"):
-        raise refuse(node, f"act_type={node.a.act_type!r}")
+        raise unsupported(node, f"act_type={node.a.act_type!r}")
     return _unary(graph, node, inputs, node.a.act_type, node.a.slope)
 
 
@@ -128,121 +128,126 @@ _FUNCTIONS: dict[str, Callable[[Any], tuple[str, float]]] = {
 """From an operator's attributes the kernel that does what it does, and the number that this is given."""
 
 
-@_knows(*_FUNCTIONS)
-def _function(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register(*_FUNCTIONS)
+def _function(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     function, number = _FUNCTIONS[_name(node)](node.a)
     return _unary(graph, node, inputs, function, float(number))
 
 
-@_knows("square")
-def _square(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("square")
+def _square(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     rows = inputs[0]
-    if isinstance(rows, LookedUp) and not rows.squared:
-        return LookedUp(rows.slot, rows.table, rows.width, squared=True)
+    if isinstance(rows, LookupRows) and not rows.squared:
+        return LookupRows(rows.slot, rows.table, rows.width, squared=True)
     return _unary(graph, node, inputs, "square")
 
 
-@_knows("_power_scalar")
-def _power(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("_power_scalar")
+def _power(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     if node.a.scalar != 2.0:
-        raise refuse(node, f"the power {node.a.scalar}; it squares")
+        raise unsupported(node, f"the power {node.a.scalar}; it squares")
     return _square(graph, node, inputs, shape)
 
 
-@_knows("clip")
-def _clip(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("clip")
+def _clip(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     low = _unary(graph, node, inputs, "at_least", node.a.a_min)
     return _unary(graph, node, [low], "at_most", node.a.a_max)
 
 
-@_knows("Cast")
-def _cast(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("Cast")
+def _cast(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     name = dtype_name(node.a.dtype)
     if name in ("float32", "float64"):  # all is computed in float32
         return graph.matrix(node, inputs[0])
     if name not in ("int32", "int64"):
-        raise refuse(node, f"dtype={name}")
+        raise unsupported(node, f"dtype={name}")
     return _unary(graph, node, inputs, "truncate")
 
 
-@_knows("Dropout")
-def _dropout(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("Dropout")
+def _dropout(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     if node.a.axes:
-        raise refuse(node, f"axes={node.a.axes}")
+        raise unsupported(node, f"axes={node.a.axes}")
     return graph.add("Dropout", [data], data.tail, (int(node.a.mode == "always"),), (node.a.p,), data.single)
 
 
-_OTHER_NAMES = {"plus": "add", "minus": "sub"}
+_ALIASES = {"plus": "add", "minus": "sub"}
 
 
-@_knows(
+@_register(
     *(f"elemwise_{name}" for name in ("add", "sub", "mul", "div")),
     *(f"broadcast_{name}" for name in ("add", "plus", "sub", "minus", "mul", "div", "equal")),
     "_equal",
 )
-def _binary(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+def _binary(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     name = _name(node).rpartition("_")[2]
-    function = _OTHER_NAMES.get(name, name)
-    if len(inputs) == 2 and function == "mul" and inputs[0] == inputs[1] and isinstance(inputs[0], LookedUp):
+    function = _ALIASES.get(name, name)
+    if (
+        len(inputs) == 2
+        and function == "mul"
+        and inputs[0] == inputs[1]
+        and isinstance(inputs[0], LookupRows)
+    ):
         return _square(graph, node, inputs, shape)
-    return _combined(graph, node, function, inputs)
+    return _combine(graph, node, function, inputs)
 
 
-def _combined(graph: NativeSteps, node: Node, function: str, inputs: Sequence[Found]) -> StepValue:
+def _combine(graph: NativeSteps, node: Node, function: str, inputs: Sequence[StepInput]) -> StepValue:
     if len(inputs) != 2:
-        raise refuse(node, "one side is a parameter")
+        raise unsupported(node, "one side is a parameter")
     left, right = (graph.matrix(node, each) for each in inputs)
     fits = left.tail == right.tail or (len(left.tail) == len(right.tail) and 1 in (left.width, right.width))
     if left.single != right.single or not fits:
-        raise refuse(node, f"shapes (N, {left.tail}) and (N, {right.tail})")
+        raise unsupported(node, f"shapes (N, {left.tail}) and (N, {right.tail})")
     tail = left.tail if left.width >= right.width else right.tail
     return graph.add("Binary", [left, right], tail, single=left.single, function=function)
 
 
-@_knows("add_n")
-def _add_n(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("add_n")
+def _add_n(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     total = graph.matrix(node, inputs[0])
     for each in inputs[1:]:
-        total = _combined(graph, node, "add", [total, each])
+        total = _combine(graph, node, "add", [total, each])
     return total
 
 
 # row by row
 
 
-@_knows("Flatten", "Reshape", "expand_dims", "squeeze")
-def _reshaped(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("Flatten", "Reshape", "expand_dims", "squeeze")
+def _reshape(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     batch = next(iter(graph.inputs.values())).shape[0]
     if data.single or not shape or shape[0] != batch or prod(shape[1:]) != data.width:
-        raise refuse(node, f"the shape {shape} does not begin with the batch")
+        raise unsupported(node, f"the shape {shape} does not begin with the batch")
     return StepValue(data.index, data.width, tuple(shape[1:]))
 
 
-@_knows("sum", "mean")
-def _reduce(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("sum", "mean")
+def _reduce(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     is_mean, rank = _name(node) == "mean", len(data.tail) + 1
     given = node.a.axis
     axes = sorted(axis % rank for axis in ((given,) if isinstance(given, int) else given or range(rank)))
     if node.a.exclude or data.single:
-        raise refuse(node, "exclude" if node.a.exclude else "a value that is one number already")
+        raise unsupported(node, "exclude" if node.a.exclude else "a value that is one number already")
     if axes == list(range(rank)) and not node.a.keepdims:
         return graph.add("Total", [data], (), (int(is_mean),), single=True)
     if not axes or axes[0] == 0 or axes != list(range(axes[0], axes[-1] + 1)):
-        raise refuse(node, f"axis={given}")
-    before, count, behind = (prod(data.tail[a:b]) for a, b in _cuts(axes, rank))
+        raise unsupported(node, f"axis={given}")
+    before, count, behind = (prod(data.tail[a:b]) for a, b in _axis_ranges(axes, rank))
     return graph.add("Reduce", [data], shape[1:], (before, count, behind), (1.0 / count if is_mean else 1.0,))
 
 
-def _cuts(axes: list[int], rank: int) -> list[tuple[int, int]]:
+def _axis_ranges(axes: list[int], rank: int) -> list[tuple[int, int]]:
     first, last = axes[0] - 1, axes[-1]
     return [(0, first), (first, last), (last, rank)]
 
 
-@_knows("softmax", "log_softmax", "SoftmaxActivation")
-def _softmax(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("softmax", "log_softmax", "SoftmaxActivation")
+def _softmax(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     rank, name = len(data.tail) + 1, _name(node)
     odd = getattr(node.a, "temperature", None) or getattr(node.a, "use_length", False)
@@ -251,79 +256,79 @@ def _softmax(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) 
     else:
         is_last = node.a.axis % rank == rank - 1 and len(inputs) == 1
     if data.single or rank < 2 or odd or not is_last:
-        raise refuse(node, "it takes the last axis, without temperature and length")
+        raise unsupported(node, "it takes the last axis, without temperature and length")
     return graph.add("Softmax", [data], data.tail, (data.tail[-1], int(name == "log_softmax")))
 
 
-@_knows("pick")
-def _pick(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("pick")
+def _pick(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     if len(inputs) != 2:
-        raise refuse(node, "one side is a parameter")
+        raise unsupported(node, "one side is a parameter")
     data, which = (graph.matrix(node, each) for each in inputs)
     if node.a.mode != "clip" or len(data.tail) != 1 or node.a.axis not in (-1, 1) or which.width != 1:
-        raise refuse(node, "it picks one number of each row")
+        raise unsupported(node, "it picks one number of each row")
     return graph.add("Pick", [data, which], shape[1:])
 
 
-@_knows("argmax")
-def _argmax(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("argmax")
+def _argmax(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     if len(data.tail) != 1 or node.a.axis not in (1, -1) or data.single:
-        raise refuse(node, f"axis={node.a.axis} of {len(data.tail) + 1} axes")
+        raise unsupported(node, f"axis={node.a.axis} of {len(data.tail) + 1} axes")
     return graph.add("Argmax", [data], shape[1:])
 
 
 # losses
 
 
-def _with_label(graph: NativeSteps, node: Node, inputs: list[Found]) -> tuple[StepValue, StepValue]:
+def _data_and_label(graph: NativeSteps, node: Node, inputs: list[StepInput]) -> tuple[StepValue, StepValue]:
     if len(inputs) != 2:
-        raise refuse(node, "its label is a parameter")
+        raise unsupported(node, "its label is a parameter")
     data, label = (graph.matrix(node, each) for each in inputs)
     if data.single or label.single:
-        raise refuse(node, "it is given one number for the whole batch")
+        raise unsupported(node, "it is given one number for the whole batch")
     return data, label
 
 
-@_knows("SoftmaxOutput")
-def _softmax_output(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    data, label = _with_label(graph, node, inputs)
+@_register("SoftmaxOutput")
+def _softmax_output(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
+    data, label = _data_and_label(graph, node, inputs)
     a: Any = node.a
     for name in ("multi_output", "use_ignore", "out_grad", "smooth_alpha"):
         if getattr(a, name):
-            raise refuse(node, f"{name}={getattr(a, name)}")
+            raise unsupported(node, f"{name}={getattr(a, name)}")
     if len(data.tail) != 1 or label.width != 1 or (data.width == 1 and label.tail == data.tail):
-        raise refuse(node, "labels that are no class numbers")
+        raise unsupported(node, "labels that are no class numbers")
     if a.normalization == "valid":
-        raise refuse(node, "normalization='valid'")
+        raise unsupported(node, "normalization='valid'")
     ints = (int(a.normalization == "batch"),)
     return graph.add("SoftmaxOutput", [data, label], data.tail, ints, (a.grad_scale,))
 
 
-@_knows("LogisticRegressionOutput", "LinearRegressionOutput")
-def _regression_output(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    data, label = _with_label(graph, node, inputs)
+@_register("LogisticRegressionOutput", "LinearRegressionOutput")
+def _regression_output(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
+    data, label = _data_and_label(graph, node, inputs)
     if label.width != data.width:
-        raise refuse(node, "label and data have not as many numbers")
+        raise unsupported(node, "label and data have not as many numbers")
     kind = _name(node).removesuffix("RegressionOutput")
     return graph.add(kind, [data, label], data.tail, (), (node.a.grad_scale,))
 
 
-@_knows("MakeLoss", "make_loss")
-def _make_loss(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
+@_register("MakeLoss", "make_loss")
+def _make_loss(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     normalization = getattr(node.a, "normalization", "null")
     if normalization == "valid" or (normalization == "batch" and len(data.tail) > 1):
-        raise refuse(node, f"normalization={normalization!r}")
+        raise unsupported(node, f"normalization={normalization!r}")
     by_batch = normalization == "batch" and bool(data.tail)  # else there is one axis, and nothing before it
     return graph.add(
         "MakeLoss", [data], data.tail, (int(by_batch),), (getattr(node.a, "grad_scale", 1.0),), data.single
     )
 
 
-@_knows("softmax_cross_entropy")
-def _cross_entropy(graph: NativeSteps, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    data, label = _with_label(graph, node, inputs)
+@_register("softmax_cross_entropy")
+def _cross_entropy(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
+    data, label = _data_and_label(graph, node, inputs)
     return graph.add("CrossEntropy", [data, label], (), single=True)
 
 

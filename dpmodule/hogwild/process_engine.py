@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._devices import generators
+from .._devices.shared_memory import shared_bytes
 from ..base import MXNetError, StateError
 from ..context import cpu
-from ..devices import generators
-from ..devices.shared_memory import shared_bytes
 from ..io import DataDesc
 from ..module import Module
 from ..module.interrupts import DeferredInterrupt
@@ -27,13 +27,13 @@ from ..streams.launch import START_METHODS, check_start_method, preload
 from ..streams.supervisor import START_S, ProgressWatch
 from ..streams.synchronization import SharedCounter
 from ..symbol import Symbol
-from .data_files import Part
+from .data_files import FileRange
 from .job import Job, WorkerStats
 from .program import BoundProgram, Fetch, metric_outputs
 from .slot_feed import SlotFeed
 from .worker import Inferred, WorkerState, infer, run
 
-_STOP, _HOLD, _ROUND, _FIRST = 0, 1, 2, 3
+_STOP, _PAUSE, _ROUND, _FIRST = 0, 1, 2, 3
 """Places of the board: whether to stop after the batch, whether to wait after it, the round, what each worker does.
 
 A round ends when all workers have done their part of the batches between two averages with other processes.
@@ -41,15 +41,15 @@ A round ends when all workers have done their part of the batches between two av
 
 _ROUNDS = 256
 
-_IDLE, _RUNNING, _HELD = 0, 1, 2
-_COUNTS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
+_IDLE, _RUNNING, _PAUSED = 0, 1, 2
+_COUNTERS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
 """What an optimizer's state has that changes with every update."""
 
-_PARTS = 1024
+_MIN_RANGES = 1024
 """How many parts of jobs there is room to mark at least."""
 
-_LOOK_S = 0.5
-_HOLD_S = 0.001
+_POLL_S = 0.5
+_PAUSE_POLL_S = 0.001
 _GRACE_S = 0.5
 
 
@@ -62,7 +62,7 @@ def _default_method() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setup:
+class _WorkerSetup:
     """What a worker process is made of, on its way there."""
 
     heads: Symbol
@@ -71,36 +71,40 @@ class _Setup:
     store: ParamStore
     optimizer: Any
     fixed: Sequence[str]
-    board: torch.Tensor
-    marks: torch.Tensor
+    control: torch.Tensor
+    lines_done: torch.Tensor
     counter: SharedCounter
     """Number of the next part of a job."""
 
-    def work(self) -> WorkerState:
+    def worker_state(self) -> WorkerState:
         """Return a module of this process over the store, with what belongs to it."""
         data, labels = list(self.feed.data), list(self.feed.labels)
         module = Module(
-            self.heads, _names(data), _names(labels), context=cpu(), fixed_param_names=list(self.fixed)
+            self.heads,
+            _desc_names(data),
+            _desc_names(labels),
+            context=cpu(),
+            fixed_param_names=list(self.fixed),
         )
         module.bind(data, labels or None, for_training=self.optimizer is not None, store=self.store)
         if self.optimizer is not None:
-            _install(module, self.optimizer)
+            _install_optimizer(module, self.optimizer)
         return WorkerState(module, self.feed, (), self.metric_outputs)
 
 
-def _install(module: Module, optimizer: Any) -> None:
+def _install_optimizer(module: Module, optimizer: Any) -> None:
     """Let a module go on with the shared states of an optimizer; what was to be said of that, the parent has said."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module.init_optimizer(None, optimizer, force_init=module.optimizer_initialized)
 
 
-def _names(descs: Sequence[DataDesc]) -> list[str]:
+def _desc_names(descs: Sequence[DataDesc]) -> list[str]:
     return [desc.name for desc in descs]
 
 
 @dataclass(frozen=True, slots=True)
-class _WorkerOrder:
+class _WorkerJob:
     """One job, as a worker gets it.
 
     Args:
@@ -116,24 +120,24 @@ class _WorkerOrder:
     share: int
 
 
-class _ProcessWatch:
+class _ProcessMonitor:
     """Looks on in a worker process: notes where it is, reports to the parent, and does what the board says."""
 
     def __init__(
-        self, channel: Channel, job: Job, board: np.ndarray[Any, Any], reports: bool, share: int
+        self, channel: Channel, job: Job, control: np.ndarray[Any, Any], reports: bool, share: int
     ) -> None:
         self._channel = channel
-        self._board = board
+        self._control = control
         self._file, self._what = "", ""
         self._report_s = job.report_s if reports else float("inf")
         self._next = time.monotonic() + self._report_s
         self._share, self._left, self._round = share, share, 0
 
-    def begins(self, file: str) -> None:
+    def on_file(self, file: str) -> None:
         """Note the file."""
         self._note(file, 0)
 
-    def after(self, stats: WorkerStats) -> bool:
+    def on_batch(self, stats: WorkerStats) -> bool:
         """Note the batch, report if it is time to, wait if asked to, and say whether to go on."""
         self._note(stats.file, stats.batches)
         if time.monotonic() >= self._next:
@@ -142,69 +146,69 @@ class _ProcessWatch:
         self._left -= 1
         if self._left == 0:
             self._channel.send(("round", None))
-        if self._has_to_wait():
-            self._hold()
-        return not self._board[_STOP]
+        if self._must_wait():
+            self._pause()
+        return not self._control[_STOP]
 
     def _note(self, file: str, number: int) -> None:
         if file != self._file:
             self._file, self._what = file, f"{file}, batch"
         self._channel.note(self._what, number)
 
-    def _has_to_wait(self) -> bool:
-        if self._left == 0 and self._board[_ROUND] != self._round:
-            self._left, self._round = self._share, self._board[_ROUND]
-        return bool(self._board[_HOLD] or (self._left == 0 and not self._board[_STOP]))
+    def _must_wait(self) -> bool:
+        if self._left == 0 and self._control[_ROUND] != self._round:
+            self._left, self._round = self._share, self._control[_ROUND]
+        return bool(self._control[_PAUSE] or (self._left == 0 and not self._control[_STOP]))
 
-    def _hold(self) -> None:
+    def _pause(self) -> None:
         place = _FIRST + self._channel.index
         # looked at once more after RUNNING: the parent may have seen HELD and hold again
-        while self._has_to_wait():
-            self._board[place] = _HELD
-            while self._has_to_wait():
-                time.sleep(_HOLD_S)
-            self._board[place] = _RUNNING
+        while self._must_wait():
+            self._control[place] = _PAUSED
+            while self._must_wait():
+                time.sleep(_PAUSE_POLL_S)
+            self._control[place] = _RUNNING
 
 
-def _serve(channel: Channel, setup: _Setup) -> None:
+def _serve(channel: Channel, setup: _WorkerSetup) -> None:
     """Be a worker: do one job after the other, until the parent closes the channel."""
-    work, board = setup.work(), setup.board.numpy()
+    worker_state, control = setup.worker_state(), setup.control.numpy()
     channel.send(("ready", None))
     while True:
-        order: _WorkerOrder = channel.recv()
-        job = replace(order.job, marks=setup.marks)
-        if order.optimizer is not None:
-            _install(work.module, order.optimizer)
-        work.fetches = order.fetches
+        message: _WorkerJob = channel.recv()
+        job = replace(message.job, lines_done=setup.lines_done)
+        if message.optimizer is not None:
+            _install_optimizer(worker_state.module, message.optimizer)
+        worker_state.fetches = message.fetches
         generators.seed_process((job.seed, channel.index))
-        if order.generator is not None:
-            generators.generator(cpu()).set_state(order.generator)
+        if message.generator is not None:
+            generators.generator(cpu()).set_state(message.generator)
 
-        def take(parts: Sequence[Part] = job.parts) -> Part | None:
+        def take(parts: Sequence[FileRange] = job.parts) -> FileRange | None:
             number = setup.counter.take()
             return parts[number] if number < len(parts) else None
 
-        watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"), order.share)
+        monitor = _ProcessMonitor(channel, job, control, job.report_s < float("inf"), message.share)
         if not job.train:
-            _infer(channel, work, job)
+            _infer(channel, worker_state, job)
             continue
-        stats = run(work, job, channel.index, take, watch, job.metric)
-        board[_FIRST + channel.index] = _IDLE
-        state = None if order.generator is None else generators.generator(cpu()).get_state()
+        stats = run(worker_state, job, channel.index, take, monitor, job.metric)
+        control[_FIRST + channel.index] = _IDLE
+        state = None if message.generator is None else generators.generator(cpu()).get_state()
         channel.send(("done", (stats, state)))
 
 
-def _infer(channel: Channel, work: WorkerState, job: Job) -> None:
+def _infer(channel: Channel, worker_state: WorkerState, job: Job) -> None:
     """Send what the batches of every n-th part give; the parent reads the parts in turn, so that none runs ahead."""
     for part in job.parts[channel.index :: job.workers]:
         channel.note(f"{part.path}, batch", 0)
-        for number, found in enumerate(infer(work, job, part)):
+        for number, found in enumerate(infer(worker_state, job, part)):
             channel.send(("batch", found))
             channel.note(f"{part.path}, batch", number + 1)
         channel.send(("part", None))
 
 
-class _ProgramWorkers:
+class _WorkerPool:
     """Workers that have one program.
 
     Args:
@@ -218,17 +222,17 @@ class _ProgramWorkers:
         self._is_idle = True
         self._timeout_s = timeout_s
         self._module = prepared.module
-        self._board_memory = shared_bytes("the board of the workers", _FIRST + workers)
-        self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
-        memory = shared_bytes("the marks of the workers", 8 * max(count, _PARTS))
-        self._marks = memory.view(torch.int64)
+        self._control_memory = shared_bytes("the board of the workers", _FIRST + workers)
+        self._control: np.ndarray[Any, Any] = self._control_memory.numpy()
+        memory = shared_bytes("the marks of the workers", 8 * max(count, _MIN_RANGES))
+        self._lines_done = memory.view(torch.int64)
         self._counter = SharedCounter()
         self._job: Job | None = None
         self._pending: list[ChildProcess] = []
         self._waiting: set[int] = set()
         self._latest: list[WorkerStats] = []
         self._progress = ProgressWatch()
-        self._settings = _settings(prepared.module.optimizer)
+        self._optimizer_settings = _optimizer_settings(prepared.module.optimizer)
         self._supervisor = Supervisor(
             "hogwild", start_method, grace_s=_GRACE_S, start_timeout_s=START_S + timeout_s
         )
@@ -240,15 +244,15 @@ class _ProgramWorkers:
 
     def _start(self, prepared: BoundProgram, workers: int) -> None:
         module = prepared.module
-        setup = _Setup(
+        setup = _WorkerSetup(
             prepared.fetches.heads,
             prepared.feed,
             metric_outputs(module.symbol, len(prepared.feed.labels)),
             module.store,
             module.optimizer if prepared.train else None,
             module.group.fixed_param_names,
-            self._board_memory,
-            self._marks,
+            self._control_memory,
+            self._lines_done,
             self._counter,
         )
         preload(__name__)
@@ -263,7 +267,7 @@ class _ProgramWorkers:
 
     def serves(self, prepared: BoundProgram, workers: int, count: int) -> bool:
         """Say whether these workers, and enough of them, have a program, wait for a job, and can mark its parts."""
-        is_known = self._key == prepared.key and self._is_idle and len(self._marks) >= count
+        is_known = self._key == prepared.key and self._is_idle and len(self._lines_done) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
 
     def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], DeferredInterrupt]:
@@ -273,22 +277,22 @@ class _ProgramWorkers:
             What each worker did, and whether Ctrl-C or SIGTERM has ended the job.
         """
         self._is_idle = False
-        self._board[:] = 0
-        self._board[_FIRST : _FIRST + job.workers] = _RUNNING
+        self._control[:] = 0
+        self._control[_FIRST : _FIRST + job.workers] = _RUNNING
         self._counter.reset()
         children = self._supervisor.children[: job.workers]
         self._job, self._pending = job, list(children)
         self._waiting.clear()
         self._progress.restart()
         self._latest = [WorkerStats(child.index, fetched=[0.0] * len(job.fetch)) for child in children]
-        if job.marks is not None:
-            self._marks[: len(job.marks)] = job.marks
+        if job.lines_done is not None:
+            self._lines_done[: len(job.lines_done)] = job.lines_done
         try:
             self._send(job, fetches)
             with DeferredInterrupt(self.stop) as interrupt:
                 self._await_end(job)
         finally:
-            self._take_marks()
+            self._copy_lines_done()
         self._is_idle = True
         return self._latest, interrupt
 
@@ -298,11 +302,11 @@ class _ProgramWorkers:
         next_report = time.monotonic() + report_s
         while self._pending:
             left = next_report - time.monotonic()
-            for child in self._supervisor.wait(max(0.0, min(left, _LOOK_S, self._timeout_s / 4))):
+            for child in self._supervisor.wait(max(0.0, min(left, _POLL_S, self._timeout_s / 4))):
                 if child not in self._pending and not child.alive:  # one that waits for a later job
                     self._supervisor.drop(child)
             for child in list(self._pending):
-                self._hear(child, job)
+                self._receive(child, job)
             if job.report is not None and time.monotonic() >= next_report:
                 job.report(self._latest)
                 next_report = time.monotonic() + report_s
@@ -313,27 +317,27 @@ class _ProgramWorkers:
         if job.averaging is None or not self._pending:
             return
         if job.averaging.is_late or self._waiting.issuperset(child.index for child in self._pending):
-            if not self._board[_STOP]:
+            if not self._control[_STOP]:
                 with self.paused():
                     job.averaging()
-                    self._board[_ROUND] = (int(self._board[_ROUND]) + 1) % _ROUNDS
+                    self._control[_ROUND] = (int(self._control[_ROUND]) + 1) % _ROUNDS
             self._waiting.clear()
             self._progress.restart()  # the others may have taken long
 
-    def _hear(self, child: ChildProcess, job: Job) -> None:
+    def _receive(self, child: ChildProcess, job: Job) -> None:
         """Take what has come from a worker; look whether it makes progress if nothing has."""
         try:
             while child in self._pending and child.poll():
-                self._take(child, *child.recv())
+                self._handle_message(child, *child.recv())
             if child not in self._pending or child.index in self._waiting:
                 return
             if self._progress.is_stuck(child.index, child.working_on, self._timeout_s):
                 raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
         except MXNetError as error:
-            _name_file(error, _file_of(child, job))
+            _set_file(error, _noted_file(child, job))
             raise
 
-    def _take(self, child: ChildProcess, kind: str, value: Any) -> None:
+    def _handle_message(self, child: ChildProcess, kind: str, value: Any) -> None:
         if kind == "done":
             self._latest[child.index], state = value
             if state is not None:
@@ -344,15 +348,15 @@ class _ProgramWorkers:
         else:
             self._latest[child.index] = value
 
-    def _take_marks(self) -> None:
+    def _copy_lines_done(self) -> None:
         """Note in the job's own marks what the workers have marked."""
-        if self._job is not None and self._job.marks is not None:
-            self._job.marks.copy_(self._marks[: len(self._job.marks)])
+        if self._job is not None and self._job.lines_done is not None:
+            self._job.lines_done.copy_(self._lines_done[: len(self._job.lines_done)])
 
     def infer(self, job: Job, fetches: Sequence[Fetch]) -> Iterator[Inferred]:
         """Yield what the workers infer, in the order of the parts."""
         self._is_idle = False
-        self._board[:] = 0
+        self._control[:] = 0
         self._send(job, fetches)
         for number, part in enumerate(job.parts):
             child = self._supervisor.children[number % job.workers]
@@ -360,7 +364,7 @@ class _ProgramWorkers:
                 try:
                     kind, found = child.recv(self._timeout_s)
                 except MXNetError as error:
-                    _name_file(error, part.path)
+                    _set_file(error, part.path)
                     raise
                 if kind == "part":
                     break
@@ -369,11 +373,11 @@ class _ProgramWorkers:
 
     def _send(self, job: Job, fetches: Sequence[Fetch]) -> None:
         optimizer = self._module.optimizer
-        settings = _settings(optimizer)
-        changed = optimizer if settings != self._settings else None
-        self._settings = settings
+        settings = _optimizer_settings(optimizer)
+        changed = optimizer if settings != self._optimizer_settings else None
+        self._optimizer_settings = settings
         report_s = job.report_s if job.report is not None else float("inf")
-        plain = replace(job, report=None, report_s=report_s, marks=None, averaging=None)
+        plain = replace(job, report=None, report_s=report_s, lines_done=None, averaging=None)
         batches = 0 if job.averaging is None else job.averaging.batches
         share = -(-batches // job.workers)
         generator = generators.generator(cpu())
@@ -382,50 +386,50 @@ class _ProgramWorkers:
             torch.rand(1, generator=generator)
         for child in self._supervisor.children:
             if child.index < job.workers:
-                child.send(_WorkerOrder(plain, fetches, changed, state, share), self._timeout_s)
+                child.send(_WorkerJob(plain, fetches, changed, state, share), self._timeout_s)
             elif changed is not None:
-                self._settings = None  # those that wait do not know of it
+                self._optimizer_settings = None  # those that wait do not know of it
 
     def stop(self) -> None:
         """Have the workers stop after their batches."""
-        self._board[_STOP] = 1
+        self._control[_STOP] = 1
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Have the workers wait after their batches."""
-        self._board[_HOLD] = 1
+        self._control[_PAUSE] = 1
         try:
             deadline = time.monotonic() + self._timeout_s
-            while (self._board[_FIRST:] == _RUNNING).any() and self.is_alive:
+            while (self._control[_FIRST:] == _RUNNING).any() and self.is_alive:
                 if time.monotonic() > deadline:
                     raise StateError(f"a worker has not finished its batch within {self._timeout_s:g} s")
-                time.sleep(_HOLD_S)
-            self._take_marks()
+                time.sleep(_PAUSE_POLL_S)
+            self._copy_lines_done()
             yield
         finally:
-            self._board[_HOLD] = 0
+            self._control[_PAUSE] = 0
 
     def close(self) -> None:
         """End the workers, after their batches if these do not take long."""
-        self._board[_HOLD], self._board[_STOP] = 0, 1
+        self._control[_PAUSE], self._control[_STOP] = 0, 1
         self._supervisor.close()
 
 
-def _settings(optimizer: Any) -> bytes | None:
+def _optimizer_settings(optimizer: Any) -> bytes | None:
     """Return what an optimizer has been set to, without what it counts."""
     if optimizer is None:
         return None
-    state = {key: value for key, value in optimizer.__getstate__().items() if key not in _COUNTS}
+    state = {key: value for key, value in optimizer.__getstate__().items() if key not in _COUNTERS}
     return pickle.dumps(state)
 
 
-def _file_of(child: ChildProcess, job: Job) -> str | None:
+def _noted_file(child: ChildProcess, job: Job) -> str | None:
     """Return the path of the file that a worker noted last, None if it had none yet."""
     noted = child.working_on.rpartition(", batch ")[0]
     return next((part.path for part in job.parts if noted and os.fspath(part.path).startswith(noted)), None)
 
 
-def _name_file(error: Any, path: str | None) -> None:
+def _set_file(error: Any, path: str | None) -> None:
     """Note the file that was being worked on beside an error's text, for handlers, unless it has one."""
     if not hasattr(error, "file"):
         error.file = path
@@ -442,15 +446,15 @@ class ProcessEngine:
     def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
         self._timeout_s = timeout_s
         self._start_method = _default_method() if start_method is None else check_start_method(start_method)
-        self._groups: dict[bool, _ProgramWorkers] = {}
+        self._pools: dict[bool, _WorkerPool] = {}
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Do a job."""
         try:
-            stats, interrupt = self._group_for(prepared, job).run(job, prepared.fetches.items)
+            stats, interrupt = self._pool_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
-                _name_file(error, None)  # of those that end while they start
+                _set_file(error, None)  # of those that end while they start
             self.close()
             raise
         if interrupt.requested:
@@ -459,35 +463,35 @@ class ProcessEngine:
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
         """Yield what each batch of each part gives; see `worker.infer`."""
-        group = self._group_for(prepared, job)
+        pool = self._pool_for(prepared, job)
         try:
-            yield from group.infer(job, prepared.fetches.items)
+            yield from pool.infer(job, prepared.fetches.items)
         except BaseException:  # also where the caller has had enough
-            self._drop(group)
+            self._drop(pool)
             raise
 
     def paused(self) -> AbstractContextManager[None]:
         """Return a context in which all workers that train wait between two batches."""
-        group = self._groups.get(True)
-        return nullcontext() if group is None else group.paused()
+        pool = self._pools.get(True)
+        return nullcontext() if pool is None else pool.paused()
 
-    def _group_for(self, prepared: BoundProgram, job: Job) -> _ProgramWorkers:
+    def _pool_for(self, prepared: BoundProgram, job: Job) -> _WorkerPool:
         """Return workers that have the program: those that there are, or new ones."""
-        group = self._groups.get(prepared.train)
-        count = 0 if job.marks is None else len(job.marks)
-        if group is None or not group.serves(prepared, job.workers, count):
-            if group is not None:
-                self._drop(group)
+        pool = self._pools.get(prepared.train)
+        count = 0 if job.lines_done is None else len(job.lines_done)
+        if pool is None or not pool.serves(prepared, job.workers, count):
+            if pool is not None:
+                self._drop(pool)
             prepared.module.store.share_memory()
-            group = _ProgramWorkers(prepared, job.workers, count, self._timeout_s, self._start_method)
-            self._groups[prepared.train] = group
-        return group
+            pool = _WorkerPool(prepared, job.workers, count, self._timeout_s, self._start_method)
+            self._pools[prepared.train] = pool
+        return pool
 
-    def _drop(self, group: _ProgramWorkers) -> None:
-        self._groups = {train: each for train, each in self._groups.items() if each is not group}
-        group.close()
+    def _drop(self, pool: _WorkerPool) -> None:
+        self._pools = {train: each for train, each in self._pools.items() if each is not pool}
+        pool.close()
 
     def close(self) -> None:
         """End the workers; further calls do nothing."""
-        for group in list(self._groups.values()):
-            self._drop(group)
+        for pool in list(self._pools.values()):
+            self._drop(pool)

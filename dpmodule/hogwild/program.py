@@ -17,7 +17,7 @@ from ..params import ParamStore
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
 from .data_feed_desc import DataFeedDesc
-from .data_files import Part
+from .data_files import FileRange
 from .job import RunArguments
 from .slot_feed import SlotFeed, feed_of
 
@@ -158,7 +158,7 @@ class Fetches:
         extras: list[Symbol] = []
         items = []
         for each in given:
-            name, found = _named(symbol, each, slots)
+            name, found = _resolve_fetch(symbol, each, slots)
             if found is None:
                 items.append(Fetch(name, None))
             elif found.list_outputs()[0] in outputs:
@@ -187,10 +187,10 @@ class Fetches:
                 )
 
 
-def _named(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Symbol | None]:
+def _resolve_fetch(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Symbol | None]:
     """Return what a fetch is called, and its symbol; None for an input."""
     if isinstance(given, Symbol):
-        return _of_symbol(symbol, given, slots)
+        return _resolve_symbol(symbol, given, slots)
     if not isinstance(given, str):
         raise ArgumentError(
             f"fetch: {given!r} is of type {type(given).__name__}, expected a name or a Symbol"
@@ -211,7 +211,7 @@ def _named(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Sym
     )
 
 
-def _of_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[str, Symbol | None]:
+def _resolve_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[str, Symbol | None]:
     if len(given.entries) != 1:
         raise ArgumentError(
             f"fetch: {given!r} has {len(given.entries)} outputs; give those that are meant one by one"
@@ -230,7 +230,7 @@ def _of_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[s
 # keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
 
 
-class Programs:
+class ProgramCache:
     """Modules for programs, made when a program first comes, and the store of those that are symbols."""
 
     # keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
@@ -247,14 +247,14 @@ class Programs:
         self,
         program: Any,
         desc: DataFeedDesc,
-        parts: Sequence[Part],
+        parts: Sequence[FileRange],
         fetch: Any,
         train: bool,
         args: RunArguments,
     ) -> BoundProgram:
         """Return a program that is bound for a feed."""
-        module, store = self._module_for(program, desc)
-        feed = self._feed_for(module, desc, parts, args)
+        module, store = self._module_of(program, desc)
+        feed = self._feed_of(module, desc, parts, args)
         names = [each.name for each in (*feed.data, *feed.labels)]
         fetches = Fetches.find(module.symbol, fetch, names)
         if train:
@@ -264,7 +264,7 @@ class Programs:
         if is_own and train:
             args = args.with_optimizer(_optimizer_of(program))
         elif train:
-            self._tell_ignored(module, args)
+            self._warn_ignored(module, args)
         with warnings.catch_warnings():
             if is_own:  # by what gradients are divided, the program has said
                 warnings.simplefilter("ignore", UserWarning)
@@ -275,7 +275,7 @@ class Programs:
         self._prepared[id(program)] = found
         return found
 
-    def _tell_ignored(self, module: Module, args: RunArguments) -> None:
+    def _warn_ignored(self, module: Module, args: RunArguments) -> None:
         """Warn of keywords of the first run that are others now, which has no effect."""
         if module.stage < Stage.READY:
             self._first[id(module)] = module, args
@@ -305,7 +305,7 @@ class Programs:
         """Return what a program was last made ready for, None if it never was."""
         return self._prepared.get(id(program))
 
-    def _module_for(self, program: Any, desc: DataFeedDesc) -> tuple[Module, ParamStore | None]:
+    def _module_of(self, program: Any, desc: DataFeedDesc) -> tuple[Module, ParamStore | None]:
         """Return a program's module, and where it is to be bound."""
         slots = [slot.name for slot in desc.slots]
         if isinstance(program, Module):
@@ -331,8 +331,8 @@ class Programs:
             self._modules[id(program)] = program, module
         return module, store
 
-    def _feed_for(
-        self, module: Module, desc: DataFeedDesc, parts: Sequence[Part], args: RunArguments
+    def _feed_of(
+        self, module: Module, desc: DataFeedDesc, parts: Sequence[FileRange], args: RunArguments
     ) -> SlotFeed:
         """Return how a feed's slots become a module's inputs: as found before, if the slots are the same."""
         own = tuple((slot.name, slot.type, slot.is_dense, slot.width) for slot in desc.slots)

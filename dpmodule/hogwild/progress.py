@@ -10,18 +10,19 @@ from typing import Any
 
 import torch
 
-from .. import checkpoint, run_file
+from .. import checkpoint
+from .._devices import generators
+from .._files import finish_commit
 from ..base import ArgumentError, FileError, FileFormatError
 from ..callback.checkpoint import Checkpoint
-from ..devices import generators
-from ..files import settle
+from ..checkpoint import run_format
 from ..module import Module
 from ..module.run_state import differences, fingerprint, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
-from .data_files import Part, file_errors
-from .dataset import Reading
+from .data_files import FileRange, file_errors
+from .dataset import ReadPlan
 
-_KIND = "files"
+_RUN_KIND = "files"
 DONE = -1
 """Mark of a part all of whose lines have been trained on; else it is how many of them have been."""
 
@@ -33,8 +34,8 @@ class ProgressMarker:
         marks: (parts,), int64.
     """
 
-    def __init__(self, marks: torch.Tensor | None) -> None:
-        self._marks = None if marks is None else marks.numpy()
+    def __init__(self, lines_done: torch.Tensor | None) -> None:
+        self._marks = None if lines_done is None else lines_done.numpy()
         self._part: int | None = None
 
     def note(self, ends: Sequence[tuple[int, int]]) -> None:
@@ -62,17 +63,21 @@ class FileProgress:
         marks: (parts,), int64.
     """
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ReadPlan) -> None:
         self.parts = [replace(part, number=i) for i, part in enumerate(reading.parts)]
-        self.marks = torch.zeros(len(self.parts), dtype=torch.int64)
+        self.lines_done = torch.zeros(len(self.parts), dtype=torch.int64)
         self._digest = reading.digest
         paths = list(dict.fromkeys(part.path for part in self.parts))
-        self._files = {path: _looks(path) for path in paths} if self._digest is None else {}
+        self._files = {path: _file_stamp(path) for path in paths} if self._digest is None else {}
 
-    def rest(self) -> list[Part]:
+    def rest(self) -> list[FileRange]:
         """Return what is still to be trained on, in order."""
-        marks = self.marks.tolist()
-        return [replace(part, skip=marks[part.number]) for part in self.parts if marks[part.number] != DONE]
+        lines_done = self.lines_done.tolist()
+        return [
+            replace(part, skip=lines_done[part.number])
+            for part in self.parts
+            if lines_done[part.number] != DONE
+        ]
 
     def identity(self) -> Any:
         """Return what two processes have in common that have the same files, if with other times."""
@@ -82,37 +87,39 @@ class FileProgress:
 
     def end(self) -> None:
         """Note that nothing is left; of files without lines nobody has."""
-        self.marks.fill_(DONE)
+        self.lines_done.fill_(DONE)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that `load_state_dict` goes on from."""
         numbers = {path: i for i, path in enumerate(self._files)}
         return {
-            "files": [[path, *looks] for path, looks in self._files.items()],
+            "files": [[path, *stamp] for path, stamp in self._files.items()],
             "digest": None if self._digest is None else self._digest(),
             "parts": [[numbers.get(part.path, -1), part.begin, part.end] for part in self.parts],
-            "marks": self.marks.clone(),
+            "lines_done": self.lines_done.clone(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from where a run over the same files stood; workers may be more or fewer."""
-        _compare(state, [[path, *looks] for path, looks in self._files.items()], self._digest)
+        _check_same_data(state, [[path, *stamp] for path, stamp in self._files.items()], self._digest)
         paths = list(self._files) or [self.parts[0].path]
         self.parts = [
-            Part(paths[max(file, 0)], begin, end, number=i)
+            FileRange(paths[max(file, 0)], begin, end, number=i)
             for i, (file, begin, end) in enumerate(state["parts"])
         ]
-        self.marks = state["marks"].clone()
+        self.lines_done = state["lines_done"].clone()
 
 
-def _looks(path: str) -> tuple[int, int]:
+def _file_stamp(path: str) -> tuple[int, int]:
     """Return by what a file is known again: its size, and when it was written, in nanoseconds."""
     with file_errors(path):
         found = os.stat(path)
     return found.st_size, found.st_mtime_ns
 
 
-def _compare(state: Mapping[str, Any], files: list[list[Any]], digest: Callable[[], int] | None) -> None:
+def _check_same_data(
+    state: Mapping[str, Any], files: list[list[Any]], digest: Callable[[], int] | None
+) -> None:
     if (state["digest"] is None) != (digest is None):
         raise ArgumentError(
             "resume: the snapshot is of files, and this run is over memory, or the other way round"
@@ -154,21 +161,27 @@ class Snapshot:
     def done(self) -> list[str]:
         """Paths of the files all of whose lines have been trained on."""
         lines = self._lines()
-        return [path for path, marks in lines.items() if all(mark == DONE for mark in marks)]
+        return [path for path, lines_done in lines.items() if all(mark == DONE for mark in lines_done)]
 
     @property
-    def under_way(self) -> dict[str, int]:
+    def in_progress(self) -> dict[str, int]:
         """For each file of which some lines have been trained on how many, without those of parts that are done."""
         lines = self._lines()
-        started = {path: marks for path, marks in lines.items() if any(marks) and set(marks) != {DONE}}
-        return {path: sum(mark for mark in marks if mark != DONE) for path, marks in started.items()}
+        started = {
+            path: lines_done
+            for path, lines_done in lines.items()
+            if any(lines_done) and set(lines_done) != {DONE}
+        }
+        return {
+            path: sum(mark for mark in lines_done if mark != DONE) for path, lines_done in started.items()
+        }
 
     def _lines(self) -> dict[str, list[int]]:
         """Return the marks of each file's parts."""
         found: dict[str, list[int]] = {}
-        for state in self.state["places"]:
+        for state in self.state["progress"]:
             paths = [path for path, *_ in state["files"]] or ["memory"]
-            for (file, *_), mark in zip(state["parts"], state["marks"].tolist(), strict=True):
+            for (file, *_), mark in zip(state["parts"], state["lines_done"].tolist(), strict=True):
                 found.setdefault(paths[file], []).append(mark)
         return found
 
@@ -184,12 +197,12 @@ def pack_snapshot(module: Module, desc: DataFeedDesc, places: list[dict[str, Any
         "params": params,
         "states": optimizer_bytes(module.updates),
         "run": {
-            "kind": _KIND,
+            "kind": _RUN_KIND,
             "epoch": 0,
             "nbatch": 0,
             "facts": fingerprint(module, desc, params=params),
             "generators": generators.state_dict(),
-            "places": places,
+            "progress": places,
         },
     }
 
@@ -198,7 +211,7 @@ def save_snapshot(prefix: str, epoch: int, module: Module, packed: Mapping[str, 
     """Write what `pack_snapshot` returned; the files switch together."""
     prefix = os.fspath(prefix)
     text = io.BytesIO()
-    run_file.write(text, {**packed["run"], "epoch": epoch})
+    run_format.write(text, {**packed["run"], "epoch": epoch})
     arg_params, aux_params = packed["params"]
     checkpoint.save_checkpoint(
         prefix,
@@ -217,13 +230,13 @@ def last_snapshot(prefix: Any) -> Snapshot | None:
     folder = os.path.dirname(prefix) or "."
     if os.path.isdir(folder):
         for epoch in checkpoint.epochs(prefix):
-            settle(checkpoint.run_file(prefix, epoch))
+            finish_commit(checkpoint.run_file(prefix, epoch))
     epochs = Checkpoint(prefix).epochs()
     if not epochs:
         return None
     path = checkpoint.run_file(prefix, epochs[-1])
-    state = run_file.read(path)
-    if state.get("kind") != _KIND:
+    state = run_format.read(path)
+    if state.get("kind") != _RUN_KIND:
         raise FileFormatError(
             f"{path}: the state of another kind of run, as of fit; expected an AsyncExecutor's snapshot"
         )

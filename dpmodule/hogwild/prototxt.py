@@ -29,7 +29,7 @@ _INTEGER = re.compile(r"(-?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _ESCAPE = re.compile(
     r"\\(?:([abfnrtv?'\"\\])|([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))|(\\)|([^\\]+)"
 )
-_SIMPLE = dict(zip("abfnrtv?'\"\\", "\a\b\f\n\r\t\v?'\"\\"))
+_SIMPLE_ESCAPES = dict(zip("abfnrtv?'\"\\", "\a\b\f\n\r\t\v?'\"\\"))
 _BOOLS = {
     **dict.fromkeys(("true", "True", "t", "1"), True),
     **dict.fromkeys(("false", "False", "f", "0"), False),
@@ -57,7 +57,7 @@ class Token(NamedTuple):
     column: int
 
 
-class Given(NamedTuple):
+class ParsedValue(NamedTuple):
     """A value, and the token that it begins with."""
 
     value: Any
@@ -69,16 +69,16 @@ class ProtoMessage:
     """The fields of a message that were given."""
 
     end: Token
-    fields: dict[str, list[Given]] = field(default_factory=dict)
+    fields: dict[str, list[ParsedValue]] = field(default_factory=dict)
 
-    def all(self, name: str) -> list[Given]:
+    def all(self, name: str) -> list[ParsedValue]:
         """Return what was given for a field, in order."""
         return self.fields.get(name, [])
 
-    def one(self, name: str, default: Any = None) -> Given:
+    def one(self, name: str, default: Any = None) -> ParsedValue:
         """Return what was given for a field, or a default at the message's end."""
         found = self.all(name)
-        return found[0] if found else Given(default, self.end)
+        return found[0] if found else ParsedValue(default, self.end)
 
 
 def read(text: str, schema: Mapping[str, FieldKind], source: str) -> ProtoMessage:
@@ -87,10 +87,10 @@ def read(text: str, schema: Mapping[str, FieldKind], source: str) -> ProtoMessag
     Args:
         source: what errors call the text, such as the path of its file.
     """
-    return _TextReader(text, source).message(schema, "the description", "")
+    return _Parser(text, source).message(schema, "the description", "")
 
 
-def wrong(source: str, token: Token, expected: str) -> FileFormatError:
+def syntax_error(source: str, token: Token, expected: str) -> FileFormatError:
     """Return the error for a token that is not what it should be."""
     found = "the end of the text" if token.kind == "end" else _shown(token.text)
     return FileFormatError(
@@ -115,81 +115,81 @@ def _shown(text: str) -> str:
     return repr(text[:40]) + ("..." if len(text) > 40 else "")
 
 
-class _TextReader:
+class _Parser:
     """Reads one text from its beginning to its end, with one token in hand."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text, self._source = text, source
-        self._at, self._line, self._line_begin = 0, 1, 0
-        self._token = self._next()
+        self._position, self._line, self._line_begin = 0, 1, 0
+        self._token = self._next_token()
 
     def message(self, schema: Mapping[str, FieldKind], owner: str, closing: str) -> ProtoMessage:
         """Read fields up to a closing brace, or the end of the text for ""."""
-        found: dict[str, list[Given]] = {}
+        found: dict[str, list[ParsedValue]] = {}
         while self._token.text != closing or self._token.kind == "string":
             name = self._token
             if name.kind != "name":
-                raise self._wrong(f"a field of {owner}" + (f" or {closing!r}" if closing else ""))
+                raise self._error(f"a field of {owner}" + (f" or {closing!r}" if closing else ""))
             if name.text not in schema:
                 hint = did_you_mean(name.text, schema)
-                raise self._wrong(f"a field of {owner} ({', '.join(schema)}){hint}")
+                raise self._error(f"a field of {owner} ({', '.join(schema)}){hint}")
             kind, before = schema[name.text], found.setdefault(name.text, [])
-            self._take()
+            self._advance()
             values = self._field(kind, name.text)
             if not kind.repeated and len(before) + len(values) > 1:
-                raise wrong(self._source, name, f"{name.text} only once")
+                raise syntax_error(self._source, name, f"{name.text} only once")
             before += values
             if self._token.kind == "symbol" and self._token.text in ",;":
-                self._take()
+                self._advance()
         return ProtoMessage(self._token, found)
 
-    def _field(self, kind: FieldKind, name: str) -> list[Given]:
-        has_colon = self._is(":")
+    def _field(self, kind: FieldKind, name: str) -> list[ParsedValue]:
+        has_colon = self._at_symbol(":")
         if has_colon:
-            self._take()
+            self._advance()
         elif isinstance(kind.type, str):
-            raise self._wrong(f"':' after {name}")
-        if not (kind.repeated and self._is("[")):
+            raise self._error(f"':' after {name}")
+        if not (kind.repeated and self._at_symbol("[")):
             return [self._value(kind, name)]
-        self._take()
-        values: list[Given] = []
-        while not self._is("]"):
+        self._advance()
+        values: list[ParsedValue] = []
+        while not self._at_symbol("]"):
             if values:
-                self._need(",")
+                self._expect(",")
             values.append(self._value(kind, name))
-        self._take()
+        self._advance()
         return values
 
-    def _value(self, kind: FieldKind, name: str) -> Given:
+    def _value(self, kind: FieldKind, name: str) -> ParsedValue:
         token = self._token
         if not isinstance(kind.type, str):
-            if not (self._is("{") or self._is("<")):
-                raise self._wrong(f"'{{' after {name}")
-            self._take()
+            if not (self._at_symbol("{") or self._at_symbol("<")):
+                raise self._error(f"'{{' after {name}")
+            self._advance()
             message = self.message(kind.type, name, _CLOSING[token.text])
-            self._take()
-            return Given(message, token)
+            self._advance()
+            return ParsedValue(message, token)
         if kind.type == "string":
-            return Given(self._string(name), token)
+            return ParsedValue(self._string(name), token)
         value = _BOOLS.get(token.text) if kind.type == "bool" else _int32(token.text)
         if value is None or token.kind == "string":
-            raise self._wrong(
+            raise self._error(
                 f"true or false for {name}" if kind.type == "bool" else f"an integer of 32 bits for {name}"
             )
-        self._take()
-        return Given(value, token)
+        self._advance()
+        return ParsedValue(value, token)
 
     def _string(self, name: str) -> str:
         first, parts = self._token, []
         while self._token.kind == "string":
             parts.append(self._unescaped(self._token))
-            self._take()
+            self._advance()
         if not parts:
-            raise self._wrong(f"a string in quotes for {name}")
+            raise self._error(f"a string in quotes for {name}")
         try:
             return b"".join(parts).decode()
         except UnicodeDecodeError:
-            raise wrong(self._source, first, f"UTF-8 in the string for {name}") from None
+            raise syntax_error(self._source, first, f"UTF-8 in the string for {name}") from None
 
     def _unescaped(self, token: Token) -> bytes:
         found = []
@@ -201,51 +201,53 @@ class _TextReader:
                 place = token._replace(
                     column=token.column + 1 + match.start(), text=token.text[1 + match.start() :]
                 )
-                raise wrong(self._source, place, 'an escape such as \\n, \\", \\\\, \\101, \\x41 or \\u0041')
+                raise syntax_error(
+                    self._source, place, 'an escape such as \\n, \\", \\\\, \\101, \\x41 or \\u0041'
+                )
             if octal or hexadecimal:
                 found.append(bytes([code]))
             else:
-                one = chr(point) if short or long else _SIMPLE[simple] if simple else plain
+                one = chr(point) if short or long else _SIMPLE_ESCAPES[simple] if simple else plain
                 found.append(one.encode("utf-8", "surrogatepass"))
         return b"".join(found)
 
     # tokens
 
-    def _is(self, symbol: str) -> bool:
+    def _at_symbol(self, symbol: str) -> bool:
         return self._token.kind == "symbol" and self._token.text == symbol
 
-    def _need(self, symbol: str) -> None:
-        if not self._is(symbol):
-            raise self._wrong(repr(symbol))
-        self._take()
+    def _expect(self, symbol: str) -> None:
+        if not self._at_symbol(symbol):
+            raise self._error(repr(symbol))
+        self._advance()
 
-    def _take(self) -> None:
-        self._token = self._next()
+    def _advance(self) -> None:
+        self._token = self._next_token()
 
-    def _next(self) -> Token:
-        blanks = _BLANKS.match(self._text, self._at)
+    def _next_token(self) -> Token:
+        blanks = _BLANKS.match(self._text, self._position)
         if blanks:
-            self._at = blanks.end()
+            self._position = blanks.end()
             lines = blanks.group().count("\n")
             if lines:
                 self._line += lines
-                self._line_begin = self._text.rindex("\n", 0, self._at) + 1
-        place = (self._line, self._at - self._line_begin + 1)
-        if self._at == len(self._text):
+                self._line_begin = self._text.rindex("\n", 0, self._position) + 1
+        place = (self._line, self._position - self._line_begin + 1)
+        if self._position == len(self._text):
             return Token("end", "", *place)
-        match = _TOKEN.match(self._text, self._at)
+        match = _TOKEN.match(self._text, self._position)
         if match is None:
-            rest = self._text[self._at :].split("\n", 1)[0]
+            rest = self._text[self._position :].split("\n", 1)[0]
             is_string = rest[0] in "\"'"
             expected = (
                 f"a closing {rest[0]} on the same line" if is_string else "a name, number, string or brace"
             )
-            raise wrong(self._source, Token("odd", rest if is_string else rest[0], *place), expected)
-        self._at = match.end()
+            raise syntax_error(self._source, Token("odd", rest if is_string else rest[0], *place), expected)
+        self._position = match.end()
         return Token(str(match.lastgroup), match.group(), *place)
 
-    def _wrong(self, expected: str) -> FileFormatError:
-        return wrong(self._source, self._token, expected)
+    def _error(self, expected: str) -> FileFormatError:
+        return syntax_error(self._source, self._token, expected)
 
 
 def _int32(text: str) -> int | None:

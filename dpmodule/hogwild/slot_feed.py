@@ -22,7 +22,7 @@ from ..base import (
     dtype_name,
 )
 from ..context import cpu
-from ..executor.storage import declared_storage
+from ..executor.storage_types import declared_storage_types
 from ..io import DataBatch, DataDesc
 from ..module.class_labels import NetworkInputs, find_invalid_label, reads_classes
 from ..ndarray import NDArray
@@ -31,17 +31,17 @@ from ..ops.attrs import literal
 from ..streams import Slot
 from ..symbol import Symbol
 from .data_feed import FeedBatch, first_batch
-from .data_files import Part
+from .data_files import FileRange
 
 _logger = logging.getLogger(__name__)
 
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 _LOOKUPS = ("Embedding",)
-_HOST = cpu()
+_CPU = cpu()
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineFormat:
     """A description of lines with the slots as a program wants them: what `FileBatches` reads of a `DataFeedDesc`.
 
     Args:
@@ -94,8 +94,8 @@ class SlotFeed:
         if values.dtype is not dtype:
             values = values.to(dtype)
         if desc.stype == "ragged":
-            return RaggedNDArray(values.reshape(-1), offsets, _HOST)
-        return NDArray(values.view(-1) if len(desc.shape) == 1 else values, _HOST)
+            return RaggedNDArray(values.reshape(-1), offsets, _CPU)
+        return NDArray(values.view(-1) if len(desc.shape) == 1 else values, _CPU)
 
 
 def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
@@ -121,7 +121,7 @@ def feed_of(
     desc: Any,
     data_names: Sequence[str],
     label_names: Sequence[str],
-    parts: Sequence[Part],
+    parts: Sequence[FileRange],
     bound: Mapping[str, tuple[int, ...]],
     given: Collection[str] = (),
 ) -> SlotFeed:
@@ -134,12 +134,14 @@ def feed_of(
     names = [*data_names, *label_names]
     slots = {slot.name: slot for slot in desc.slots}
     attributes = symbol.attr_dict()
-    ragged = {name for name, stype in declared_storage(symbol.graph).items() if stype == "ragged"}
-    certain, possible = _without_slot(symbol, names, given, attributes, ragged)
+    ragged = {name for name, stype in declared_storage_types(symbol.graph).items() if stype == "ragged"}
+    certain, possible = _arguments_without_slot(symbol, names, given, attributes, ragged)
     variables = [name for name in symbol.list_arguments() if name in names or name in possible]
     _check_slots([*(name for name in names if name not in slots), *certain], slots, variables)
-    lines = Lines(
-        tuple(_as_declared(slot, names, ragged) for slot in desc.slots), desc.batch_size, desc.pipe_command
+    lines = LineFormat(
+        tuple(_slot_as_declared(slot, names, ragged) for slot in desc.slots),
+        desc.batch_size,
+        desc.pipe_command,
     )
     known = {
         name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names
@@ -151,7 +153,7 @@ def feed_of(
             _check_slots(possible, slots, variables)
         raise
     if possible:
-        _check_slots(_of_unknown_shape(symbol, shapes, possible), slots, variables)
+        _check_slots(_with_unknown_shape(symbol, shapes, possible), slots, variables)
     lines = replace(lines, slots=tuple(_with_width(slot, shapes.get(slot.name)) for slot in lines.slots))
     types = _types(symbol, names, slots, attributes)
     stypes = {name: "ragged" if name in ragged else "default" for name in names}
@@ -165,7 +167,7 @@ def feed_of(
     )
 
 
-def _without_slot(
+def _arguments_without_slot(
     symbol: Symbol,
     names: Sequence[str],
     given: Collection[str],
@@ -183,17 +185,17 @@ def _without_slot(
     return [
         name
         for name in possible
-        if name in graph.labels or name in ragged or _holds_samples(attributes.get(name, {}))
+        if name in graph.labels or name in ragged or _has_batch_axis(attributes.get(name, {}))
     ], possible
 
 
-def _holds_samples(attributes: Mapping[str, str]) -> bool:
+def _has_batch_axis(attributes: Mapping[str, str]) -> bool:
     """Say whether a variable is declared with an axis for the batch, as no parameter is."""
     shape = literal(attributes.get("__shape__", "None"))
     return bool(shape) and shape[0] == 0
 
 
-def _of_unknown_shape(
+def _with_unknown_shape(
     symbol: Symbol, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]
 ) -> list[str]:
     found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**shapes)[0]))
@@ -210,7 +212,7 @@ def _check_slots(missing: Sequence[str], slots: Collection[str], variables: Sequ
         )
 
 
-def _as_declared(slot: Slot, names: Sequence[str], ragged: Collection[str]) -> Slot:
+def _slot_as_declared(slot: Slot, names: Sequence[str], ragged: Collection[str]) -> Slot:
     """Return a slot used, and dense, as the program has it."""
     is_used = slot.name in names
     is_dense = slot.is_dense if not is_used else slot.name not in ragged
@@ -244,7 +246,7 @@ def _declared(
 
 
 def _shapes(
-    symbol: Symbol, lines: Lines, known: Mapping[str, tuple[int, ...] | None], parts: Sequence[Part]
+    symbol: Symbol, lines: LineFormat, known: Mapping[str, tuple[int, ...] | None], parts: Sequence[FileRange]
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all inputs for a full batch."""
     size = lines.batch_size
@@ -255,10 +257,10 @@ def _shapes(
     if unknown:
         widths.update(_widths(lines, unknown, parts))
     shapes.update({name: (size, width) for name, width in widths.items() if width is not None and width > 1})
-    return _settled(symbol, shapes, [name for name in known if name not in shapes], size)
+    return _resolve_single_columns(symbol, shapes, [name for name in known if name not in shapes], size)
 
 
-def _settled(
+def _resolve_single_columns(
     symbol: Symbol, known: dict[str, tuple[int, ...]], single: list[str], size: int
 ) -> dict[str, tuple[int, ...]]:
     """Choose between (N,) and (N, 1) for slots of one value a line: as the graph around them says, else (N, 1)."""
@@ -280,7 +282,7 @@ def _inferred(
     }
 
 
-def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[str, int]:
+def _widths(lines: LineFormat, names: Sequence[str], parts: Sequence[FileRange]) -> dict[str, int]:
     """Return how many values a line has for some dense slots, as the first line says."""
     one: Any = replace(lines, batch_size=1)
     first = first_batch(one, parts, "skip")
@@ -306,12 +308,12 @@ def _types(
     for name in names:
         declared = attributes.get(name, {}).get("__dtype__")
         types[name] = "float32" if declared is None else dtype_from_code(int(declared))
-        if declared is None and slots[name].type == "uint64" and _stays_floating(symbol, name, names):
+        if declared is None and slots[name].type == "uint64" and _keeps_rest_floating(symbol, name, names):
             types[name] = "int64"
     return types
 
 
-def _stays_floating(symbol: Symbol, name: str, inputs: Sequence[str]) -> bool:
+def _keeps_rest_floating(symbol: Symbol, name: str, inputs: Sequence[str]) -> bool:
     """Say whether all that is not an input is of a floating type if one input is int64."""
     try:
         found, outputs, states = symbol.infer_type_partial(**{name: "int64"})
@@ -342,7 +344,7 @@ def _tables(symbol: Symbol, names: Sequence[str]) -> dict[str, tuple[str, int]]:
 
 
 def check_first_labels(
-    feed: SlotFeed, symbol: Symbol, parts: Sequence[Part], on_bad_line: str, check_labels: str
+    feed: SlotFeed, symbol: Symbol, parts: Sequence[FileRange], on_bad_line: str, check_labels: str
 ) -> str:
     """Look for labels that are not classes of the network in the first batch of a run.
 

@@ -15,7 +15,7 @@ from ..module import Module
 from ..module.nonfinite import NonFiniteCheck
 from ..streams import ReadAhead
 from .data_feed import FileBatches
-from .data_files import Part
+from .data_files import FileRange
 from .job import Job, WorkerStats
 from .program import Fetch
 from .progress import ProgressMarker
@@ -25,17 +25,17 @@ Inferred = tuple[str, int, list[Any]]
 """File, number of its first line, and an array for each fetch of a batch."""
 
 _STAGES = ("parse", "read", "feed", "compute", "update", "fetch")
-_QUEUE = 4
+_QUEUE_SIZE = 4
 """Batches that a reader holds ready."""
 
 
-class Watch(Protocol):
+class WorkerMonitor(Protocol):
     """Who looks on while a worker works."""
 
-    def begins(self, file: str) -> None:
+    def on_file(self, file: str) -> None:
         """Hear that the reader has opened its first file."""
 
-    def after(self, stats: WorkerStats) -> bool:
+    def on_batch(self, stats: WorkerStats) -> bool:
         """Look at the stats after a batch, and say whether to go on."""
 
 
@@ -58,43 +58,43 @@ class WorkerState:
 
 
 def run(
-    work: WorkerState,
+    state: WorkerState,
     job: Job,
     worker: int,
-    next_part: Callable[[], Part | None],
-    watch: Watch,
+    next_part: Callable[[], FileRange | None],
+    monitor: WorkerMonitor,
     metric: Any = None,
 ) -> WorkerStats:
-    """Train on the parts that `next_part` gives until there are no more, or `watch` says so.
+    """Train on the parts that `next_part` gives until there are no more, or `monitor` says so.
 
     Args:
         worker: number of this worker.
     """
     seconds = dict.fromkeys(_STAGES, 0.0)
-    stats = WorkerStats(worker, seconds=seconds, fetched=[0.0] * len(work.fetches), metric=metric)
+    stats = WorkerStats(worker, seconds=seconds, fetched=[0.0] * len(state.fetches), metric=metric)
     last = time.perf_counter()
-    marker = ProgressMarker(job.marks)
+    marker = ProgressMarker(job.lines_done)
     begun: list[str] = []
 
-    def take() -> Part | None:
+    def take() -> FileRange | None:
         part = next_part()
         if part is not None and not begun:
             begun.append(part.path)
-            watch.begins(part.path)
+            monitor.on_file(part.path)
         return part
 
     with (
         FileBatches(job.desc, take, job.on_bad_line) as source,
-        ReadAhead(_timed(iter(source), stats.seconds), _QUEUE, f"reader-{worker}") as reader,
+        ReadAhead(_time_batches(iter(source), stats.seconds), _QUEUE_SIZE, f"reader-{worker}") as reader,
     ):
         for lines in reader:
             seconds["read"] += time.perf_counter() - last
             if not stats.batches:
-                check_labels_of(work.feed, work.module.symbol, lines, job.check_labels)
-            last = _step(work, lines, stats)
+                check_labels_of(state.feed, state.module.symbol, lines, job.check_labels)
+            last = _step(state, lines, stats)
             marker.note(lines.ends)
             stats.skipped = source.skipped
-            if not watch.after(stats):
+            if not monitor.on_batch(stats):
                 break
         else:
             marker.end()
@@ -103,7 +103,7 @@ def run(
     return stats
 
 
-def infer(work: WorkerState, job: Job, part: Part) -> Iterator[Inferred]:
+def infer(state: WorkerState, job: Job, part: FileRange) -> Iterator[Inferred]:
     """Yield (file, first line, arrays) for the batches of one part, without changing anything.
 
     Args:
@@ -112,19 +112,19 @@ def infer(work: WorkerState, job: Job, part: Part) -> Iterator[Inferred]:
     rest = iter([part])
     with (
         FileBatches(job.desc, lambda: next(rest, None), job.on_bad_line) as source,
-        ReadAhead(iter(source), _QUEUE, "reader") as reader,
+        ReadAhead(iter(source), _QUEUE_SIZE, "reader") as reader,
     ):
         for lines in reader:
-            work.module.evaluate(work.feed.batch(lines))
-            outputs = work.module.get_outputs()
+            state.module.evaluate(state.feed.batch(lines))
+            outputs = state.module.get_outputs()
             arrays = [
-                work.feed.input(each.name, lines) if each.output is None else outputs[each.output].copy()
-                for each in work.fetches
+                state.feed.input(each.name, lines) if each.output is None else outputs[each.output].copy()
+                for each in state.fetches
             ]
             yield lines.file, lines.first_line, arrays
 
 
-def _timed(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
+def _time_batches(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
     """Yield batches, and note how long the reader's thread took to make them."""
     while True:
         start = time.perf_counter()
@@ -135,15 +135,15 @@ def _timed(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
         yield batch
 
 
-def _step(work: WorkerState, lines: Any, stats: WorkerStats) -> float:
+def _step(state: WorkerState, lines: Any, stats: WorkerStats) -> float:
     """Train on one batch; return when it ended, by the clock of `time.perf_counter`."""
-    module, seconds, now = work.module, stats.seconds, time.perf_counter
+    module, seconds, now = state.module, stats.seconds, time.perf_counter
     stats.file = lines.file
     start = now()
-    batch = work.feed.batch(lines)
+    batch = state.feed.batch(lines)
     fed = now()
     module.forward_backward(batch)
-    what = work.finite.first()
+    what = state.finite.first()
     if what is not None:
         module.restore_aux_states()
         raise _not_finite(what, lines, stats)
@@ -152,7 +152,7 @@ def _step(work: WorkerState, lines: Any, stats: WorkerStats) -> float:
     updated = now()
     stats.examples += lines.num_lines
     stats.batches += 1
-    _look(work, lines, batch, stats)
+    _update_stats(state, lines, batch, stats)
     end = now()
     seconds["feed"] += fed - start
     seconds["compute"] += computed - fed
@@ -171,19 +171,19 @@ def _not_finite(what: str, lines: Any, stats: WorkerStats) -> NonFiniteError:
     return error
 
 
-def _look(work: WorkerState, lines: Any, batch: Any, stats: WorkerStats) -> None:
+def _update_stats(state: WorkerState, lines: Any, batch: Any, stats: WorkerStats) -> None:
     """Add a batch's values to the sums and to the metric."""
-    outputs = work.module.get_outputs() if work.fetches or stats.metric is not None else []
-    for i, fetch in enumerate(work.fetches):
+    outputs = state.module.get_outputs() if state.fetches or stats.metric is not None else []
+    for i, fetch in enumerate(state.fetches):
         if fetch.output is None:
             stats.fetched[i] += _mean(lines.slots[fetch.name].values)
         else:
             array = outputs[fetch.output]
             stats.fetched[i] += _mean(array.values if is_sparse(array) else array.raw)
     if stats.metric is not None:
-        named = dict(zip(work.module.output_names, outputs))
-        labels = dict(zip((desc.name for desc in work.feed.labels), batch.label))
-        stats.metric.update_dict(labels, {name: named[name] for name in work.metric_outputs})
+        named = dict(zip(state.module.output_names, outputs))
+        labels = dict(zip((desc.name for desc in state.feed.labels), batch.label))
+        stats.metric.update_dict(labels, {name: named[name] for name in state.metric_outputs})
 
 
 def _mean(values: torch.Tensor) -> float:

@@ -1,6 +1,6 @@
 """Images (`mx.image`, `mx.img`): reading, changing and drawing them, and iterators over them."""
 
-from ..compat import lazy
+from .._core import lazy
 from .augment import Augmenter as Augmenter
 from .augment import BrightnessJitterAug as BrightnessJitterAug
 from .augment import CastAug as CastAug
@@ -44,6 +44,6 @@ from .functions import resize_short as resize_short
 from .functions import scale_down as scale_down
 from .iterator import ImageIter as ImageIter
 
-__all__ = [*lazy.handed_on(vars()), "detection", "image"]
+__all__ = [*lazy.public_names(vars()), "detection", "image"]
 
 lazy.publish(__name__, __all__)

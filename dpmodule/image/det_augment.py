@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base import ArgumentError, DTypeError, numeric_types
 from ..ndarray import NDArray
-from ..ops.image.objects import areas, common_areas, has_area, mirror_objects, project
+from ..ops.image.detection_labels import areas, common_areas, has_area, mirror_objects, project
 from .augment import Augmenter, Dumped
 from .functions import copyMakeBorder, fixed_crop
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..base import ArgumentError, FileFormatError, MXNetError
 from ..io import DataDesc
 from ..ndarray import NDArray, array, full, zeros
-from ..ops.image.objects import has_area, parse_objects
+from ..ops.image.detection_labels import has_area, parse_objects
 from .create import MEAN, STD, CreateDetAugmenter
 from .iterator import ImageIter, UnusableImageError
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..base import ArgumentError, DTypeError, ShapeError, numeric_types
 from ..ndarray import NDArray, array
-from ..ndarray.op_functions import face
+from ..ndarray.op_functions import op_function
 from ..ops.image.resize import pick_method, short_edge_size
 
 Crop = tuple[int, int, int, int]
@@ -45,7 +45,7 @@ def imdecode(buf: Any, *args: Any, **kwargs: Any) -> NDArray:
             raise ArgumentError(f"imdecode: buf is {type(buf).__name__}, expected bytes or an array of uint8")
         raw = np.frombuffer(buf, np.uint8) if not isinstance(buf, np.ndarray) else buf.reshape(-1)
         buf = array(raw, dtype="uint8")
-    decoded: NDArray = face("_cvimdecode")(buf, *args, **kwargs)
+    decoded: NDArray = op_function("_cvimdecode")(buf, *args, **kwargs)
     return decoded
 
 
@@ -64,7 +64,7 @@ def imread(filename: str | os.PathLike[str], *args: Any, **kwargs: Any) -> NDArr
         FileError: the file cannot be read.
         FileFormatError: it holds no image, or a damaged one.
     """
-    read: NDArray = face("_cvimread")(os.fspath(filename), *args, **kwargs)
+    read: NDArray = op_function("_cvimread")(os.fspath(filename), *args, **kwargs)
     return read
 
 
@@ -86,7 +86,7 @@ def imresize(src: NDArray, w: int, h: int, *args: Any, **kwargs: Any) -> NDArray
         kwargs["interp"], args = args[0], args[1:]
     if "interp" in kwargs:
         kwargs["interp"] = interp_method(int(kwargs["interp"]), (*src.shape[:2], h, w))
-    made: NDArray = face("_cvimresize")(src, *args, w=w, h=h, **kwargs)
+    made: NDArray = op_function("_cvimresize")(src, *args, w=w, h=h, **kwargs)
     return made
 
 
@@ -104,7 +104,7 @@ def copyMakeBorder(
         **kwargs: `type`: 0 constant, 1 replicate, 2 reflect, 3 wrap, 4 reflect without the edge; `values`, the
             constant per channel, or `value` for all; `out`, an array to write to.
     """
-    made: NDArray = face("_cvcopyMakeBorder")(src, top, bot, left, right, *args, **kwargs)
+    made: NDArray = op_function("_cvcopyMakeBorder")(src, top, bot, left, right, *args, **kwargs)
     return made
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from .. import recordio
+from .._files import regular_file
 from ..base import ArgumentError, FileError, FileFormatError, MXNetError, numeric_types
-from ..files import regular_file
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.images.pipeline import image_list_lines
 from ..io.iterator import check_state

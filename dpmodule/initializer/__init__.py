@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import base
 from .base import InitDesc as InitDesc
 from .base import Initializer as Initializer
@@ -26,11 +26,11 @@ if typing.TYPE_CHECKING:
     from .structured import Zero as Zero
 
 _LATER = {"structured": "Bilinear Constant FusedRNN LSTMBias Load Mixed One Zero"}
-"""Public initializers that are imported when they are first asked for, by their module."""
+"""Public initializers that are imported on first access, by their module."""
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 
-# TorchValue is found by its name in graphs, but not shown
+# TorchValue can be created by name from graphs, but is not public
 base.registry.add_later(
     __name__, {"structured": "Bilinear Constant FusedRNN LSTMBias One ones TorchValue Zero zeros"}
 )

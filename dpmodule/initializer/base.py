@@ -1,4 +1,4 @@
-"""`InitDesc`, the `Initializer` interface and its rules by name, and the registry of initializers."""
+"""`InitDesc`, the `Initializer` base class with its rules by name, and the registry of initializers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 
 import numpy as np
 
+from .._devices import generators
 from ..base import ArgumentError, DTypeError
-from ..devices import generators
 from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
 from ..registry import Registry
 
 
 class InitDesc(str):
-    """Name a parameter and carry what its initialization may depend on.
+    """The name of a parameter, with attributes for its initialization.
 
     Args:
-        name: of the parameter, by whose ending `Initializer` chooses.
-        attrs: attributes of its variable; ``__init__`` chooses an initializer.
-        global_init: the initializer of the whole network, for initializers that hand parts on to it.
+        name: name of the parameter, whose ending selects the rule of `Initializer`.
+        attrs: attributes of the variable; ``__init__`` selects an initializer.
+        global_init: initializer of the whole network, for initializers that delegate to it.
     """
 
     attrs: dict[str, str]
     global_init: Any
 
     def __new__(cls, name: str, attrs: Mapping[str, str] | None = None, global_init: Any = None) -> InitDesc:
-        """Make the name; it is an ordinary string otherwise."""
+        """Create the name, a string with additional attributes."""
         desc = super().__new__(cls, name)
         desc.attrs = dict(attrs or {})
         desc.global_init = global_init
@@ -42,7 +42,7 @@ class InitDesc(str):
         return str(self), self.attrs, self.global_init
 
 
-# ending of the name -> the method that fills it; the first that fits counts
+# ending of the name -> method; the first match applies
 _RULES = (
     ("weight", "_init_weight"),
     ("bias", "_init_bias"),
@@ -54,7 +54,7 @@ _RULES = (
     ("bias_quantize", "_init_quantized_bias"),
 )
 
-# start and ending of a plain string, for callers from before InitDesc
+# prefix and ending of a plain string, for callers that predate InitDesc
 _LEGACY_RULES = (
     ("upsampling", "", "_init_bilinear"),
     ("stn_loc", "weight", "_init_zero"),
@@ -73,13 +73,13 @@ _LEGACY_RULES = (
 
 
 class Initializer:
-    """Fill parameters, each as its name or its variable's ``__init__`` attribute says.
+    """Base of initializers, which choose a rule by the name or the ``__init__`` attribute of a parameter.
 
-    A subclass defines ``_init_weight(name, arr)`` and hands its constructor's arguments to this one, so that
-    `dumps` can write them. Names that end in "weight" are its; "bias", "beta" and "min" become 0, "gamma" and
-    "max" 1; any other name is refused. A variable's ``__init__`` attribute wins over its name, and always
-    uses the weight rule of the initializer that it names. Each rule is a method that may be overridden:
-    ``_init_bias``, ``_init_gamma``, ``_init_beta``, ``_init_zero``, ``_init_one``, ``_init_default``.
+    A subclass defines ``_init_weight(name, arr)`` for names that end in "weight", and passes its constructor's
+    arguments to this one for `dumps`. "bias", "beta" and "min" become 0, "gamma" and "max" 1; any other name is an
+    error. A variable's ``__init__`` attribute takes precedence over its name, and always uses the weight rule of its
+    initializer. Each rule is a method that may be overridden: ``_init_bias``, ``_init_gamma``, ``_init_beta``,
+    ``_init_zero``, ``_init_one``, ``_init_default``.
 
     Args:
         kwargs: arguments of the subclass's constructor.
@@ -95,7 +95,7 @@ class Initializer:
         array([0.5, 0.5], dtype=float32)
     """
 
-    # also there when a subclass does not call this constructor
+    # defaults for subclasses that do not call this constructor
     _kwargs: Mapping[str, Any] = MappingProxyType({})
     _verbose = False
     _print_func: Callable[[NDArray], Any] | None = None
@@ -106,11 +106,11 @@ class Initializer:
     def set_verbosity(
         self, verbose: bool = False, print_func: Callable[[NDArray], Any] | None = None
     ) -> Initializer:
-        """Switch on a log line for every parameter that is filled.
+        """Switch logging of initialized parameters on or off.
 
         Args:
-            verbose: whether to write it.
-            print_func: makes the text from the array; by default its norm divided by the root of its size.
+            verbose: True to log every parameter.
+            print_func: formats the array for the log; by default the norm divided by the root of the size.
 
         Returns:
             this initializer.
@@ -120,19 +120,19 @@ class Initializer:
         return self
 
     def dumps(self) -> str:
-        """Return name and arguments as JSON, from which `create` makes an equal initializer.
+        """Return name and arguments as JSON, from which `create` restores the initializer.
 
-        Arrays become lists, initializers what they dump themselves.
+        Arrays become lists, and nested initializers their own JSON.
 
         Raises:
-            DTypeError: JSON cannot hold an argument.
+            DTypeError: an argument cannot be written as JSON.
         """
         name = type(self).__name__
         try:
             return json.dumps([name.lower(), jsonable(self._kwargs)])
         except (TypeError, ValueError) as error:
             raise DTypeError(
-                f"{name}.dumps: JSON cannot hold the arguments of {self!r}: {error}; expected numbers, strings, "
+                f"{name}.dumps: cannot write the arguments of {self!r} as JSON: {error}; expected numbers, strings, "
                 "arrays, initializers, or lists and dicts of them"
             ) from None
 
@@ -152,12 +152,12 @@ class Initializer:
         """Fill `arr`.
 
         Args:
-            desc: the parameter; a plain string follows rules from before `InitDesc` and is deprecated.
-            arr: the array to write into, of any shape.
+            desc: name of the parameter; a plain string is deprecated and uses older rules.
+            arr: the array to fill, of any shape.
         """
         if not isinstance(arr, NDArray):
             raise ArgumentError(f"{type(self).__name__}: arr is {type(arr).__name__}, expected an NDArray")
-        if arr.stype != "default":  # the rules write to the memory of a dense array
+        if arr.stype != "default":  # the rules need a dense array
             dense = NDArray(arr.raw, arr.context)
             self(desc, dense)
             arr.raw = dense.raw
@@ -220,7 +220,7 @@ class Initializer:
         create("bilinear")._init_weight(name, arr)
 
     def _init_loc_bias(self, name: str, arr: NDArray) -> None:
-        """Write the affine map that changes nothing, for the last layer of a spatial transformer."""
+        """Write the identity map, for the last layer of a spatial transformer."""
         if arr.shape != (6,):
             raise ArgumentError(f"{name} has shape {arr.shape}, expected (6,): the bias of an affine map")
         arr[:] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
@@ -246,29 +246,29 @@ def register(klass: type[Initializer]) -> type[Initializer]:
     """Register an initializer under its lower-case name; usable as a decorator.
 
     Raises:
-        ArgumentError: `klass` is no subclass of Initializer.
+        ArgumentError: `klass` is not a subclass of Initializer.
     """
     return registry.register(klass)
 
 
 def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
-    """Return a class decorator that registers under further names as well.
+    """Return a class decorator that registers further names, too.
 
     Args:
-        *names: under which `create` finds the class, in any case of letters.
+        *names: case-insensitive names for `create`.
     """
     return registry.alias(*names)
 
 
 def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
-    """Make an initializer from its name or from what `Initializer.dumps` wrote; pass instances through.
+    """Create an initializer from its name or the JSON of `Initializer.dumps`; return instances unchanged.
 
     Args:
         spec: a name such as "xavier", the JSON text ``["xavier", {"magnitude": 2}]``, or an Initializer.
-        kwargs: arguments of the constructor; they override those in the JSON text.
+        kwargs: arguments of the constructor, which override those in the JSON text.
 
     Raises:
-        ArgumentError: there is no initializer of this name, or `spec` is of another type.
+        ArgumentError: the name is not registered, or `spec` has the wrong type.
     """
     return registry.create(spec, *args, **kwargs)
 

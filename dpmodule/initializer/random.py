@@ -1,6 +1,6 @@
-"""Initializers that draw: `Uniform`, `Normal`, `Xavier`, `MSRAPrelu`, `Orthogonal`.
+"""Random initializers: `Uniform`, `Normal`, `Xavier`, `MSRAPrelu`, `Orthogonal`.
 
-They draw from the generator of the array's context, so `mx.random.seed` repeats them.
+They use the generator of the array's context, which `mx.random.seed` seeds.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, ShapeError
-from ..devices import generators
 from ..ndarray import NDArray
 from .base import Initializer, register
 
@@ -19,7 +19,7 @@ Draw = Callable[[torch.Tensor, torch.Generator], object]
 
 
 def _fill(arr: NDArray, draw: Draw) -> None:
-    """Draw into an array; in an integer array the fractions are cut off."""
+    """Draw into an array; integer arrays truncate the fractions."""
     target, generator = arr.raw, generators.generator(arr.context)
     if target.is_floating_point():
         draw(target, generator)
@@ -49,7 +49,7 @@ def _check_choice(kind: str, name: str, value: str, choices: tuple[str, ...]) ->
 
 @register
 class Uniform(Initializer):
-    """Draw weights evenly from [-scale, scale].
+    """Draw weights from a uniform distribution over [-scale, scale].
 
     Raises:
         ArgumentError: `scale` is negative or not finite.
@@ -83,18 +83,18 @@ class Normal(Initializer):
 
 @register
 class Xavier(Initializer):
-    """Draw weights whose spread keeps the size of signals alike from layer to layer.
+    """Draw weights that preserve the variance of signals from layer to layer.
 
-    The scale is ``sqrt(magnitude / fan)``, where the fan counts the inputs or outputs of a unit: the bound of
-    the uniform, the standard deviation of the normal distribution.
+    ``sqrt(magnitude / fan)``, where the fan is the number of inputs or outputs of a unit, is the bound of the uniform
+    or the standard deviation of the normal distribution.
 
     Args:
         rnd_type: "uniform" or "gaussian".
-        factor_type: which fan: "in", "out", or "avg" for their mean.
+        factor_type: the fan: "in", "out", or "avg" for their mean.
         magnitude: the numerator; 3 with "avg" and "uniform" is Glorot's choice.
 
     Raises:
-        ArgumentError: one of the words is unknown, or `magnitude` is negative or not finite.
+        ArgumentError: an option is unknown, or `magnitude` is negative or not finite.
 
     Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
     2010.
@@ -126,11 +126,11 @@ class Xavier(Initializer):
 
 @register
 class MSRAPrelu(Xavier):
-    """Draw normal weights for layers followed by a (leaky) rectifier.
+    """Draw normally distributed weights for layers followed by a (leaky) ReLU.
 
     Args:
-        factor_type: which fan: "in", "out", or "avg" for their mean.
-        slope: slope of the rectifier below 0.
+        factor_type: the fan: "in", "out", or "avg" for their mean.
+        slope: slope of the ReLU below 0.
 
     Raises:
         ArgumentError: `factor_type` is unknown.
@@ -145,19 +145,19 @@ class MSRAPrelu(Xavier):
 
 @register
 class Orthogonal(Initializer):
-    """Draw an orthogonal matrix: rows (or columns, if those are fewer) at right angles, of length `scale`.
+    """Draw an orthogonal matrix, whose rows (or columns, if fewer) have length `scale`.
 
-    Axes after the first count as one.
+    Axes after the first are flattened.
 
     Args:
-        rand_type: what the matrix is made from, "uniform" or "normal" numbers.
+        rand_type: distribution of the random matrix: "uniform" or "normal".
 
     Raises:
         ArgumentError: `rand_type` is unknown.
 
-    Source: Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep
-    linear neural networks", 2013. By singular value decomposition as in MXNet; QR would be faster, but leaves
-    the mark of the uniform numbers on the result.
+    Source: Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep linear neural
+    networks", 2013. Uses a singular value decomposition, as MXNet does; QR is faster, but the result would depend on
+    the distribution.
     """
 
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:

@@ -1,4 +1,4 @@
-"""Initializers that leave nothing to chance, and those that choose among others."""
+"""Deterministic initializers, and initializers that delegate to others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class One(Initializer):
 
 @register
 class Constant(Initializer):
-    """Fill weights with given values.
+    """Fill weights with fixed values.
 
     Args:
         value: a number, or an array or nested list that broadcasts to the weight's shape.
@@ -61,7 +61,7 @@ class Bilinear(Initializer):
     """Fill the kernel of a transposed convolution with bilinear interpolation.
 
     Shape:
-        arr: (C_in, C_out, H, W); every (H, W) slice gets the same pyramid.
+        arr: (C_in, C_out, H, W); all (H, W) slices are equal.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Bilinear(Initializer):
                 f"Bilinear: {name} has shape {arr.shape}, expected 4 axes (in, out, height, width)"
             )
         height, width = arr.shape[2:]
-        factor = math.ceil(width / 2.0)  # of the width for both axes, as in MXNet
+        factor = math.ceil(width / 2.0)  # uses the width for both axes, as MXNet does
         centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
         rows = 1 - (torch.arange(height, dtype=torch.float64) / factor - centre).abs()
         columns = 1 - (torch.arange(width, dtype=torch.float64) / factor - centre).abs()
@@ -82,13 +82,13 @@ class Bilinear(Initializer):
 
 @register
 class LSTMBias(Initializer):
-    """Fill an LSTM's bias with 0, and the part of the forget gate with a value of its own.
+    """Fill an LSTM's bias with 0, except for the forget gate.
 
     Shape:
         arr: (4 * num_hidden, ...), gates in the order input, forget, cell, output.
 
     Args:
-        forget_bias: value for the forget gate; 1 keeps memory at the start of training.
+        forget_bias: bias of the forget gate; 1 preserves the memory early in training.
     """
 
     def __init__(self, forget_bias: float = 1.0) -> None:
@@ -106,10 +106,10 @@ class LSTMBias(Initializer):
 
 
 class Mixed:
-    """Choose the initializer of a parameter by patterns on its name.
+    """Choose the initializer of a parameter by its name.
 
     Args:
-        patterns: regular expressions, matched from the start of the name; the first that fits counts.
+        patterns: regular expressions, matched from the start of the name; the first match applies.
         initializers: one initializer per pattern.
 
     Raises:
@@ -124,33 +124,32 @@ class Mixed:
     ) -> None:
         if len(patterns) != len(initializers):
             raise ArgumentError(
-                f"Mixed: {len(patterns)} patterns for {len(initializers)} initializers, expected equally many"
+                f"Mixed: {len(patterns)} patterns for {len(initializers)} initializers, expected the same number"
             )
         self.map = [(re.compile(pattern), init) for pattern, init in zip(patterns, initializers, strict=True)]
 
     def __call__(self, name: str, arr: NDArray) -> None:
-        """Fill `arr` with the first initializer whose pattern fits `name`."""
+        """Fill `arr` with the first initializer whose pattern matches `name`."""
         for pattern, init in self.map:
             if pattern.match(name):
                 init(name, arr)
                 return
         tried = ", ".join(repr(pattern.pattern) for pattern, _ in self.map)
         raise ArgumentError(
-            f'Mixed: no pattern fits {name!r} (tried {tried}); add ".*" with a default at the end'
+            f'Mixed: no pattern matches {name!r} (tried {tried}); add ".*" with a default at the end'
         )
 
 
 class Load:
-    """Fill parameters with saved values, and the others with a default initializer.
+    """Fill parameters with saved values, or with a default initializer.
 
     Args:
-        param: arrays by name, or the file that `nd.save` wrote them to; prefixes ``arg:`` and ``aux:`` are
-            dropped.
-        default_init: initializer for names that `param` lacks; None refuses them.
-        verbose: whether to log where each parameter came from.
+        param: arrays by name, or a file of `nd.save`; the prefixes ``arg:`` and ``aux:`` are removed.
+        default_init: initializer of other names; None raises an error for them.
+        verbose: True to log the source of each parameter.
 
     Raises:
-        ArgumentError: the file holds a list of arrays without names.
+        ArgumentError: the file contains arrays without names.
     """
 
     def __init__(
@@ -172,7 +171,7 @@ class Load:
         if saved is not None:
             if tuple(saved.shape) != arr.shape:
                 raise ShapeError(
-                    f"Load: {name} has shape {arr.shape}, but {tuple(saved.shape)} in what was loaded"
+                    f"Load: {name} has shape {arr.shape}, but the loaded array has {tuple(saved.shape)}"
                 )
             arr[:] = saved
         elif self.default_init is not None:
@@ -183,29 +182,29 @@ class Load:
             logging.info("Initialized %s by %s", name, "default" if saved is None else "loading")
 
 
-# `FusedRNN`: the initializer of the one flat vector that holds all weights of a fused recurrent network
+# `FusedRNN` initializes the flat vector of all weights of a fused recurrent network
 
 
 @register
 class FusedRNN(Initializer):
-    """Fill the parameters of a fused RNN piece by piece, each matrix and bias of each gate by its own name.
+    """Fill the parameter vector of a fused RNN, with each gate's matrices and biases initialized separately by name.
 
-    An initializer that looks at shapes, such as `Xavier`, thus sees matrices of (num_hidden, inputs). The biases of an
-    LSTM's forget gates become `forget_bias`.
+    Initializers that depend on shapes, such as `Xavier`, get matrices of (num_hidden, inputs). The biases of an LSTM's
+    forget gates become `forget_bias`.
 
     Shape:
-        arr: (size,), laid out as ``mx.sym.RNN`` wants it; the number of inputs follows from the size.
+        arr: (size,), in the layout of ``mx.sym.RNN``; the number of inputs is inferred from the size.
 
     Args:
-        init: initializer of the pieces, or its name or JSON text; None takes the one that initializes the network.
-        num_hidden: features of the state of one direction.
+        init: initializer of the pieces, or its name or JSON; None uses the network's initializer.
+        num_hidden: size of the state of one direction.
         mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-        bidirectional: whether there is a second network that reads from the right.
-        forget_bias: value for the forget gates, for i2h and h2h alike.
+        bidirectional: True for a second network that reads from the right.
+        forget_bias: value of both biases (i2h and h2h) of the forget gates.
 
     Raises:
-        ArgumentError: `init` is no initializer.
-        OpError: there is no such mode.
+        ArgumentError: `init` is not an initializer.
+        OpError: the mode is unknown.
 
     Example:
         >>> vector = mx.nd.zeros((504,))
@@ -214,7 +213,7 @@ class FusedRNN(Initializer):
         >>> vector.asnumpy()[-12:]  # of the last bias only the forget gate is not 0
         array([0., 0., 0., 1., 1., 1., 0., 0., 0., 0., 0., 0.], dtype=float32)
 
-    Source: MXNet 1.9.1, where `dumps` of one with an initializer of its own cannot be read again.
+    Source: MXNet 1.9.1, which cannot read its own `dumps` of one with an explicit initializer.
     """
 
     def __init__(
@@ -226,7 +225,7 @@ class FusedRNN(Initializer):
         bidirectional: bool = False,
         forget_bias: float = 1.0,
     ) -> None:
-        rnn_weights.gates(mode)  # refuses an unknown mode
+        rnn_weights.gates(mode)  # raises an error for an unknown mode
         chosen = None if init is None else create(init)
         super().__init__(
             init=None if chosen is None else chosen.dumps(),
@@ -248,7 +247,7 @@ class FusedRNN(Initializer):
         init = whole if self._init is None else self._init
         if init is None or init is self:
             raise ArgumentError(
-                f"FusedRNN: there is no initializer for the pieces of {name}; give one as init, or call the network's "
+                f"FusedRNN: there is no initializer for the pieces of {name}; pass init, or call the network's "
                 "initializer on an InitDesc whose __init__ attribute is this one's dumps()"
             )
         pieces = rnn_weights.unpack(
@@ -261,16 +260,16 @@ class FusedRNN(Initializer):
                 init(InitDesc(suffix, global_init=whole), NDArray(piece, arr.context))
 
 
-# `TorchValue`: start from what a torch module holds
+# `TorchValue` copies values of a torch module
 
 
 @register
 class TorchValue(Initializer):
-    """Copy a parameter or buffer of a torch module; put on the variables of `sym.torch_module` by itself.
+    """Copy a parameter or buffer of a torch module; used by the variables of `sym.torch_module`.
 
     Args:
-        number: number of the module within this process.
-        path: torch's name of the parameter, such as "layers.0.weight".
+        number: number of the module in this process.
+        path: name of the parameter in torch, such as "layers.0.weight".
     """
 
     def __init__(self, number: int, path: str) -> None:

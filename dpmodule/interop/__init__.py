@@ -1,6 +1,6 @@
 """Files and folders of other systems: a folder that others can load, and torch's state dictionaries (`mx.interop`)."""
 
-from ..compat import lazy
+from .._core import lazy
 from .folder import Pretrained, load_pretrained, save_pretrained
 from .weights import load_torch_state
 

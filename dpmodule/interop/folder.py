@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .._files import Writer, naming_errors, read_committed, write_set
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError, MissingPackageError, dtype_name
 from ..checkpoint import split_params
-from ..compat.libinfo import __version__
-from ..files import Writer, naming_errors, read_settled, write_set
 from ..graph.node import printable
 from ..io import DataDesc
+from ..libinfo import __version__
 from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
 from ..symbol import Symbol
@@ -314,7 +314,7 @@ def load_pretrained(folder: str | os.PathLike[str], revision: str | None = None)
 
 def _read_json(path: str) -> dict[str, Any]:
     try:
-        found = json.loads(read_settled(path))
+        found = json.loads(read_committed(path))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path}: no JSON ({error})") from None
     if not isinstance(found, dict):

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from .._files import Writer, likely_kind, read_committed, regular_file
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError
-from ..files import Writer, likely_kind, read_settled, regular_file
 from ..ndarray import NDArray, from_torch, safetensors
 from ..ops.dtypes import name_of
 
@@ -97,7 +97,7 @@ def load_weights(folder: str, by_index: bool) -> dict[str, NDArray]:
 def _weight_map(path: str) -> dict[str, str]:
     """Return which file of the folder holds which parameter."""
     try:
-        places = json.loads(read_settled(path))["weight_map"]
+        places = json.loads(read_committed(path))["weight_map"]
         wrong = [name for name in places.values() if not (isinstance(name, str) and _NAME.fullmatch(name))]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{path}: no index of parameters ({error!r})") from None

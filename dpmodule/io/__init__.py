@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from .arrays import NDArrayIter as NDArrayIter
 from .convert import as_data_iter as as_data_iter
 from .desc import DataDesc as DataDesc
@@ -40,6 +40,6 @@ _LATER = {
     "utils": "",
 }
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER), "io", "utils"]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER), "io", "utils"]
 
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

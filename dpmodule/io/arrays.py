@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, OutOfMemoryError, ShapeError, StateError
-from ..devices import generators
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
 from ..ndarray.ragged import RaggedNDArray

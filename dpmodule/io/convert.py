@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base import ArgumentError, StateError
-from ..devices import generators
-from ..ndarray import NDArray
-from ..object_state import (
+from .._devices import generators
+from .._object_state import (
     has_live_iterator,
     packed_changes,
     random_generators,
@@ -22,6 +20,8 @@ from ..object_state import (
     snapshot,
     state_of,
 )
+from ..base import ArgumentError, StateError
+from ..ndarray import NDArray
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .wrap import is_array, numbered_names, shares_read_only, wrap

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from .._core.closing import Closing
 from ..base import ArgumentError, StateError, dtype_name, np_dtype
-from ..compat.closing import Closing
 from ..ndarray import NDArray
 from ..streams.checks import check_count
 from .convert import IterableIter

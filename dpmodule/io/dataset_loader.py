@@ -18,10 +18,10 @@ from torch.utils.data import (
     default_collate,
 )
 
+from .._core import torch_private
+from .._devices import generators
 from ..base import ArgumentError, StateError
-from ..compat import torch_private
 from ..context import cpu
-from ..devices import generators
 from ..streams.checks import check_count
 from .iterator import EveryNth
 from .process_feed import END, FeedOptions, FeedOrders, WorkerFeed

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from .._files import likely_kind, regular_file
 from ..base import FileError, FileFormatError, ShapeError
 from ..context import cpu
-from ..files import likely_kind, regular_file
 from ..ndarray import NDArray
 from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from .. import native
+from .._files import likely_kind, refuse_device
 from ..base import FileError, FileFormatError
-from ..files import likely_kind, refuse_device
 
 Array = np.ndarray[Any, Any]
 Parsed = TypeVar("Parsed")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, MXNetError, StateError
-from ..compat.closing import Closing
-from ..devices import generators
 from ..streams.read_ahead import ReadAhead
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, DataIter, check_state

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import torch
 
+from .._devices import generators
 from ..base import StateError
-from ..devices import generators
 from ..streams.checks import check_count, check_seconds
 from ..streams.child import Channel, ParentGone
 from ..streams.errors import PipeBroken, PipeClosed, PipeTimeout, WorkerDied

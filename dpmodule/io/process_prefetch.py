@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, StateError
-from ..compat.closing import Closing
-from ..devices import generators
 from ..streams.checks import check_count
 from .convert import EpochStart
 from .desc import DataDesc

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from ..ndarray import NDArray
 from .wrap import named_arrays, wrap
 

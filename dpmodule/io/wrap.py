@@ -15,7 +15,7 @@ from ..context import Context, current_context
 from ..ndarray import NDArray
 from ..ndarray.ragged import ragged_array
 from ..ndarray.sparse_creation import csr_matrix, is_scipy
-from ..ops.exposure import expose
+from ..ops.write_tracking import expose
 
 
 def is_array(value: object) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._core import lazy
 from ..base import ArgumentError, DeviceError, DTypeError
-from ..compat import lazy
 from ..context import num_gpus
 from .base import KVStoreBase, TestStore
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from ..ndarray import NDArray
 
 if TYPE_CHECKING:

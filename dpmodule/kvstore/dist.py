@@ -273,9 +273,7 @@ class DistKVStore(KVStore):
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
         if self._every:
-            raise ArgumentError(
-                "kvstore 'dist_async' sends no gradients to compress; use 'dist_sync'"
-            )
+            raise ArgumentError("kvstore 'dist_async' sends no gradients to compress; use 'dist_sync'")
         self._compression_codes = Compression(compression_params)
 
     @property

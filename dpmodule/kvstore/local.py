@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from .._core import torch_private
+from .._devices.device_transfer import send, to_host
+from .._files import write_atomically
 from ..base import ArgumentError, ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context, cpu
-from ..devices.device_transfer import fetched, send
-from ..files import write_atomically
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from ..optimizer import Optimizer, Updater, get_updater
@@ -30,7 +30,7 @@ def _fetched(groups: list[list[NDArray]], contexts: Sequence[Context]) -> list[l
     ]
     if not remote:
         return groups
-    tensors = fetched([array.raw for array in remote])
+    tensors = to_host([array.raw for array in remote])
     copies = {id(array): NDArray(tensor, cpu()) for array, tensor in zip(remote, tensors)}
     return [[copies.get(id(array), array) for array in arrays] for arrays in groups]
 

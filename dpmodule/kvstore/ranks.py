@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from .._devices import generators
 from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
-from ..devices import generators
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from .heartbeat import Heartbeat
 from .transfer import BYTES, BucketReducer, from_buckets, to_buckets
@@ -198,9 +198,7 @@ class Ranks:
     def _watched(self) -> Iterator[None]:
         """Convert errors of the exchange into one that names the lost process."""
         if self._group is None:
-            raise LostWorkerError(
-                f"rank {self.rank}: an earlier error aborted the process group"
-            )
+            raise LostWorkerError(f"rank {self.rank}: an earlier error aborted the process group")
         try:
             yield
         except (RuntimeError, ValueError) as error:
@@ -336,7 +334,9 @@ def _initialize(kind: str, timeout_s: float) -> None:
     settings = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
     deadline = time.monotonic() + timeout_s
     try:
-        store, rank, size = _call_with_deadline(deadline, connect, "rank 0 does not answer", _PortCheck(kind, settings))
+        store, rank, size = _call_with_deadline(
+            deadline, connect, "rank 0 does not answer", _PortCheck(kind, settings)
+        )
         _call_with_deadline(deadline, initialize, "a process is missing or stopped")
     except ArgumentError:
         raise

@@ -265,7 +265,9 @@ class Compression:
         Args:
             state: residuals, each with its key and the number of its device.
         """
-        self._residuals = {(key, position): residual.raw.clone() for key, position, residual in state.values()}
+        self._residuals = {
+            (key, position): residual.raw.clone() for key, position, residual in state.values()
+        }
 
     def _residual(self, key: Key, position: int, array: NDArray) -> torch.Tensor:
         like = array.raw

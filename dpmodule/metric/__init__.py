@@ -1,8 +1,8 @@
-"""Metrics: running averages that say how a network is doing."""
+"""Evaluation metrics: running averages over batches."""
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import base
 from .base import EvalMetric as EvalMetric
 from .base import alias as alias
@@ -37,9 +37,9 @@ _LATER = {
     "custom": "Caffe CustomMetric Loss Torch np",
     "regression": "MAE MSE Perplexity RMSE PearsonCorrelation",
 }
-"""Metrics that few programs need, by the module that is imported when one of them is asked for."""
+"""Metrics that are imported on first access, by their module."""
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER)]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 
 base.registry.add_later(
     __name__,

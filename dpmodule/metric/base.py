@@ -1,4 +1,4 @@
-"""The base of all metrics: a name, a sum and a count, for a stretch of batches and for all of them."""
+"""The base of all metrics: local and global sums and counts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import torch
 
+from .._devices.device_transfer import on_device
+from .._object_state import changes, described, packed_changes, restore, snapshot
 from ..base import ArgumentError, ShapeError
-from ..devices.device_transfer import on_device
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
-from ..object_state import changes, described, packed_changes, restore, snapshot
 from ..registry import Registry
-from .tally import Tally
+from .pending_results import PendingResults
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,7 +35,7 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     Args:
         labels: labels, or a list of them.
         preds: predictions, or a list of them.
-        wrap: return both in lists if they are not.
+        wrap: return both as lists.
         shape: compare shapes instead of lengths.
 
     Returns:
@@ -50,32 +50,32 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     if here != there:
         raise ShapeError(f"Shape of labels {here} does not match shape of predictions {there}")
     if wrap:
-        labels, preds = in_list(labels), in_list(preds)
+        labels, preds = as_list(labels), as_list(preds)
     return labels, preds
 
 
-def in_list(arrays: Any) -> Any:
-    """Return a list of arrays as it is, and one array in a list."""
+def as_list(arrays: Any) -> Any:
+    """Return a list unchanged, and wrap one array in a list."""
     return arrays if isinstance(arrays, (list, tuple)) else [arrays]
 
 
 def plain_number(value: object) -> Any:
-    """Return a Python number for a NumPy number or an array of one element; leave anything else."""
+    """Convert a NumPy number or an array of one element to a Python number; return other values unchanged."""
     if isinstance(value, (np.generic, np.ndarray, torch.Tensor, NDArray)):
         tensor = tensor_of(value)
         return tensor.item() if tensor.numel() == 1 else value
     return value
 
 
-def _settled(attribute: str, text: str) -> Any:
-    """Return the property that reads and sets a sum or count, after what is still on its device has been added."""
+def _flushed_property(attribute: str, text: str) -> Any:
+    """Return a property for a sum or count, which first adds pending results."""
 
     def read(metric: EvalMetric) -> Any:
-        metric._settle()
+        metric._flush()
         return getattr(metric, attribute)
 
     def write(metric: EvalMetric, value: Any) -> None:
-        metric._settle()
+        metric._flush()
         setattr(metric, attribute, value)
 
     return property(read, write, doc=text)
@@ -84,30 +84,30 @@ def _settled(attribute: str, text: str) -> Any:
 class EvalMetric:
     """A running average over batches.
 
-    Two averages are kept: one since the last `reset_local` (what is logged now and then), one since `reset` (the
-    epoch). A subclass gives `update`, which adds to `sum_metric` and `num_inst`, and to `global_sum_metric` and
-    `global_num_inst`; the metrics of this package call `record` instead, which leaves results on their device until
-    `get` asks for them.
+    There are two averages: the local one since the last `reset_local` (for logging) and the global one since `reset`
+    (the epoch). A subclass defines `update`, which adds to `sum_metric` and `num_inst`, and to `global_sum_metric` and
+    `global_num_inst`. The metrics of this package call `record` instead, which leaves results on their device until
+    `get`.
 
     Args:
-        name: what the value is called.
-        output_names: names of the outputs that `update_dict` picks, in this order; None takes all.
-        **kwargs: kept for `get_config`; `has_global_stats=True` says that `update` feeds the global sums too.
+        name: name of the value.
+        output_names: names of the outputs used by `update_dict`, in order; None for all.
+        **kwargs: stored for `get_config`; `has_global_stats=True` means that `update` also adds to the global sums.
     Source: MXNet 1.9.1 `EvalMetric`.
     """
 
-    # on the class, so that a subclass whose `reset` sets only what it knows reads as empty
+    # class attributes, as defaults for subclasses whose `reset` does not set them
     _sum: Any = 0.0
     _num: Any = 0
     _global_sum: Any = 0.0
     _global_num: Any = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let the methods that add a batch note first what the metric was like, for `state_dict`."""
+        """Wrap the methods that add a batch to record the initial attributes first, for `state_dict`."""
         super().__init_subclass__(**kwargs)
         for name in ("update", "update_dict"):
             if name in vars(cls):
-                setattr(cls, name, _noting(vars(cls)[name]))
+                setattr(cls, name, _recording_initial(vars(cls)[name]))
 
     def __init__(
         self,
@@ -121,20 +121,20 @@ class EvalMetric:
         self.label_names = label_names
         self._has_global_stats = bool(kwargs.pop("has_global_stats", False))
         self._kwargs = kwargs
-        self._tally = Tally()
+        self._pending = PendingResults()
         self.reset()
 
     def __str__(self) -> str:
         return f"EvalMetric: {dict(self.get_name_value())}"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: names and values."""
-        from ..markup import table
+        """Return names and values as a table for notebooks."""
+        from .._core.markup import table
 
         return table(("metric", "value"), self.get_name_value())
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make this metric again, with its class under "metric"."""
+        """Return the arguments that recreate this metric, with its class under "metric"."""
         return {
             **self._kwargs,
             "metric": type(self).__name__,
@@ -144,14 +144,14 @@ class EvalMetric:
         }
 
     def update_dict(self, label: Mapping[str, Any], pred: Mapping[str, Any]) -> None:
-        """Add a batch given by names.
+        """Add a batch given by name.
 
         Args:
             label: labels by name.
             pred: outputs by name.
 
         Raises:
-            KeyError: a name of `label_names` or `output_names` is not there.
+            KeyError: a name of `label_names` or `output_names` is missing.
         """
         preds = list(pred.values()) if self.output_names is None else [pred[n] for n in self.output_names]
         labels = list(label.values()) if self.label_names is None else [label[n] for n in self.label_names]
@@ -161,104 +161,106 @@ class EvalMetric:
         """Add a batch.
 
         Args:
-            labels: a list of arrays, each NDArray, NumPy array or torch tensor.
-            preds: a list of as many outputs.
+            labels: a list of NDArrays, NumPy arrays or torch tensors.
+            preds: a list of outputs of the same length.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how a batch counts")
+        raise NotImplementedError(f"{type(self).__name__} does not define update")
 
     # sums and counts
 
     def record(self, result: torch.Tensor | int, count: int = 0) -> None:
-        """Add a result to both sums without waiting for the device it is on.
+        """Add a result to both sums without waiting for its device.
 
         Args:
-            result: a tensor of one number, or of the numbers that `absorb` understands; or a number.
-            count: how many instances it stands for.
+            result: a number, a tensor of one number, or a tensor for `absorb`.
+            count: number of instances.
         """
         if isinstance(result, int):
             self._sum += result
             self._global_sum += result
         else:
-            self._tally.add(result)
+            self._pending.add(result)
         self._num += count
         self._global_num += count
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add recorded results to the sums, now that somebody wants to know.
+        """Add pending results to the sums.
 
         Args:
-            rows: one row per `record`; here one number each, or a second one that adds to the count.
+            rows: one row per `record`: the result, and optionally a count.
         """
-        for value in rows[:, 0].tolist():  # one by one, as if each had been added when it came
+        for value in rows[:, 0].tolist():  # in order, for the same rounding as immediate addition
             self._sum += value
             self._global_sum += value
         if rows.shape[1] > 1:
             self._count(0, int(rows[:, 1].sum()))
 
     def _count(self, total: Any, count: int) -> None:
-        """Add to all sums and counts."""
+        """Add to the local and global sums and counts."""
         self._sum += total
         self._num += count
         self._global_sum += total
         self._global_num += count
 
-    def _settle(self) -> None:
-        rows = self._tally.drain()
+    def _flush(self) -> None:
+        rows = self._pending.drain()
         if rows is not None:
             self.absorb(rows)
 
-    sum_metric = _settled("_sum", "Sum since the last `reset_local`; reading it waits for the devices.")
-    num_inst = _settled("_num", "Number of instances since the last `reset_local`.")
-    global_sum_metric = _settled(
+    sum_metric = _flushed_property(
+        "_sum", "Sum since the last `reset_local`; reading it waits for the devices."
+    )
+    num_inst = _flushed_property("_num", "Number of instances since the last `reset_local`.")
+    global_sum_metric = _flushed_property(
         "_global_sum", "Sum since the last `reset`; reading it waits for the devices."
     )
-    global_num_inst = _settled("_global_num", "Number of instances since the last `reset`.")
+    global_num_inst = _flushed_property("_global_num", "Number of instances since the last `reset`.")
 
     def reset(self) -> None:
-        """Forget everything."""
-        self._tally.clear()
+        """Reset the local and global values."""
+        self._pending.clear()
         self._sum, self._num, self._global_sum, self._global_num = 0.0, 0, 0.0, 0
 
     def reset_local(self) -> None:
-        """Forget what `get` shows, and keep what `get_global` shows."""
-        self._settle()
-        if not self._has_global_stats and (_are_several(self._sum) or _are_several(self._num)):
-            self.reset()  # which alone knows their form
+        """Reset the local values, and keep the global ones."""
+        self._flush()
+        if not self._has_global_stats and (_is_multivalued(self._sum) or _is_multivalued(self._num)):
+            self.reset()  # only `reset` knows their structure
         else:
             self._sum, self._num = 0.0, 0
 
-    # what is saved with a run
+    # state of a run
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the attributes that `update` has changed, as plain data and arrays.
+        """Return the attributes changed by `update`, as plain data and arrays.
 
-        Numbers, strings, arrays, random generators, collections of these, and objects of a program's own classes can be
-        kept. What is as it was before the first batch, such as a function or a name, is left out.
+        Numbers, strings, arrays, random generators, collections of these, and objects of user classes are supported.
+        Unchanged attributes, such as a function or a name, are omitted.
 
         Raises:
-            ArgumentError: an attribute has changed and cannot be kept; names it.
+            ArgumentError: a changed attribute cannot be saved.
         """
-        self._settle()
+        self._flush()
         before = vars(self).get(_BEFORE)
-        if before is None:  # `update` was put into the class, or the object, later
+        if before is None:  # `update` was assigned to the class or object later
             return packed_changes(self, {}, _NOT_STATE | _CONFIG)[0]
         return changes(self, before, _NOT_STATE)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` returned.
+        """Restore a state of `state_dict`.
 
         Args:
-            state: from a metric of the same class and options.
+            state: state of a metric of the same class and options.
 
         Raises:
-            ArgumentError: it is the state of another class.
+            ArgumentError: the state belongs to another class.
         """
-        self._settle()
-        self._note()
+        self._flush()
+        self._record_initial()
         restore(self, vars(self)[_BEFORE], state, leave_out=_NOT_STATE)
 
     def settings(self) -> list[dict[str, Any]]:
-        """Return what tells this metric from another one: class, name and arguments, as plain data.
+        """Return class, name and arguments, which identify the metric, as plain data.
 
         Example:
             >>> mx.metric.TopKAccuracy(2).settings()[0]["name"]
@@ -266,24 +268,23 @@ class EvalMetric:
         """
         return [{"class": type(self).__name__, "name": self.name, "arguments": described(self._kwargs)}]
 
-    def _note(self) -> None:
-        """Note what the metric is like before its first batch."""
+    def _record_initial(self) -> None:
+        """Record the attributes before the first batch."""
         if _BEFORE not in vars(self):
             vars(self)[_BEFORE] = snapshot(self, _NOT_STATE)
 
     # merging
 
     def merge(self, other: Self) -> None:
-        """Add what another metric like this one has seen, as if this one had seen its batches as well.
+        """Add the batches of another metric of the same kind.
 
-        Sums and counts are added, both those since `reset_local` and those since `reset`. A subclass that keeps more
-        than sums and counts gives a `merge` of its own.
+        Adds local and global sums and counts. A subclass with further state must define `merge`.
 
         Args:
-            other: a metric of the same class, made with the same arguments; it stays as it is.
+            other: a metric of the same class and arguments, which is not changed.
 
         Raises:
-            ArgumentError: it is no such metric, or one that keeps more than sums and counts and has no `merge`.
+            ArgumentError: the metrics differ, or have further state but no `merge`.
 
         Example:
             >>> first, second = mx.metric.Accuracy(), mx.metric.Accuracy()
@@ -299,8 +300,8 @@ class EvalMetric:
             merged = {name: _added(getattr(self, name), getattr(other, name)) for name in sums}
         except (TypeError, ValueError) as error:
             raise ArgumentError(
-                f"metric {self.name!r} cannot be merged: its sums cannot be added ({error}); give "
-                f"{type(self).__name__} a method merge(other) that does"
+                f"metric {self.name!r} cannot be merged: its sums cannot be added ({error}); define "
+                f"{type(self).__name__}.merge(other)"
             ) from error
         for name, value in merged.items():
             setattr(self, name, value)
@@ -309,7 +310,7 @@ class EvalMetric:
         """Check that `merge` can add another metric to this one.
 
         Raises:
-            ArgumentError: it cannot; the text names both.
+            ArgumentError: the metrics cannot be merged.
         """
         kind = type(self)
         if type(other) is not kind or other is self:
@@ -321,15 +322,15 @@ class EvalMetric:
         if kind.merge is EvalMetric.merge:
             mine, others = {**mine, **self._config()}, {**others, **other._config()}
         for key in [*mine, *(others.keys() - mine.keys())]:
-            if not _alike(mine.get(key), others.get(key)):
+            if not _equal(mine.get(key), others.get(key)):
                 raise ArgumentError(
-                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} "
-                    f"is {mine.get(key)!r} here and {others.get(key)!r} there"
+                    f"metric {self.name!r}: cannot merge a {kind.__name__} with different arguments: {key} "
+                    f"is {mine.get(key)!r} here, but {others.get(key)!r} there"
                 )
 
     def _config(self) -> dict[str, Any]:
-        """Return the attributes beside sums and counts."""
-        self._settle()
+        """Return the attributes other than sums and counts."""
+        self._flush()
         try:
             fresh = copy.deepcopy(self)
         except Exception as error:
@@ -339,31 +340,31 @@ class EvalMetric:
         fresh.reset()
         found = {key: value for key, value in self.__dict__.items() if key not in _NO_CONFIG}
         for key, value in found.items():
-            if not _alike(value, fresh.__dict__.get(key)):
+            if not _equal(value, fresh.__dict__.get(key)):
                 raise ArgumentError(
-                    f"metric {self.name!r} cannot be merged: a {type(self).__name__} keeps {key!r} beside sums and "
-                    "counts; give the class a method merge(other) that adds those of another"
+                    f"metric {self.name!r} cannot be merged: {type(self).__name__} has the state {key!r} in addition "
+                    "to sums and counts; define merge(other) to add it"
                 )
         return found
 
     # reading
 
     def value_of(self, total: Any, count: Any) -> Any:
-        """Return the metric of a sum and a count that is not 0.
+        """Return the value for a sum and a non-zero count.
 
         Args:
-            total: the sum over what was counted.
-            count: how much was counted.
+            total: sum of the results.
+            count: number of instances.
         """
         return total / count
 
     def get(self) -> tuple[Any, Any]:
-        """Return (name, value) since the last `reset_local`; NaN before any batch."""
+        """Return (name, local value); the value is NaN before the first batch."""
         count = self.num_inst
         return self.name, math.nan if count == 0 else plain_number(self.value_of(self.sum_metric, count))
 
     def get_global(self) -> tuple[Any, Any]:
-        """Return (name, value) since the last `reset`; NaN before any batch."""
+        """Return (name, global value); the value is NaN before the first batch."""
         if not self._has_global_stats:
             return self.get()
         count = self.global_num_inst
@@ -372,11 +373,11 @@ class EvalMetric:
         )
 
     def get_name_value(self) -> list[tuple[str, Any]]:
-        """Return `get` as a list of (name, value) pairs, one for each name that it returns."""
+        """Return `get` as a list of (name, value) pairs."""
         return _as_pairs(*self.get())
 
     def get_global_name_value(self) -> list[tuple[str, Any]]:
-        """Return `get_global` as a list of (name, value) pairs; `get`, where that alone is the subclass's own."""
+        """Return `get_global`, or `get` if a subclass overrides only that, as a list of (name, value) pairs."""
         classes = type(self).__mro__
         shown = next(cls for cls in classes if "get" in vars(cls) or "get_global" in vars(cls))
         if self._has_global_stats and "get_global" in vars(shown):
@@ -385,43 +386,43 @@ class EvalMetric:
 
 
 _BEFORE = "_before_update"
-_NOT_STATE = frozenset({"_tally", _BEFORE})
+_NOT_STATE = frozenset({"_pending", _BEFORE})
 _CONFIG = frozenset({"name", "output_names", "label_names", "_has_global_stats", "_kwargs"})
 _NO_CONFIG = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_kwargs"}) | _NOT_STATE
 
 
-def _noting(update: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of a metric that adds a batch, and notes what the metric was like before its first one."""
+def _recording_initial(update: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `update` to record the attributes before the first batch."""
 
     @functools.wraps(update)
     def method(self: EvalMetric, *args: Any, **kwargs: Any) -> Any:
         if _BEFORE not in self.__dict__:
-            self._note()
+            self._record_initial()
         return update(self, *args, **kwargs)
 
     return method
 
 
 def _added(total: Any, more: Any) -> Any:
-    """Return the sum of two sums, which may be lists of sums."""
+    """Add two sums, which may be lists."""
     if isinstance(total, (list, tuple)) and isinstance(more, (list, tuple)):
         return type(total)([_added(*both) for both in zip(total, more, strict=True)])
     return total + more
 
 
-def _alike(first: object, second: object) -> bool:
-    """Whether two values of attributes are equal, also arrays and objects that compare by identity."""
+def _equal(first: object, second: object) -> bool:
+    """Return True if two attribute values are equal, including arrays and objects that compare by identity."""
     if first is second:
         return True
     try:
         if (first == second) is True:
             return True
         return pickle.dumps(first) == pickle.dumps(second)
-    except Exception:  # whatever an object's own code raises; state of metrics goes between processes
+    except Exception:  # user code may raise anything
         return type(first) is type(second)
 
 
-def _are_several(sums: Any) -> bool:
+def _is_multivalued(sums: Any) -> bool:
     return isinstance(sums, (list, tuple, dict)) or np.size(sums) > 1
 
 
@@ -433,7 +434,7 @@ def _as_pairs(name: str | Sequence[str], value: Any) -> list[tuple[str, Any]]:
 
 
 def tensor_of(value: Arrays | np.generic) -> torch.Tensor:
-    """Return the tensor of an NDArray, a torch tensor, or anything that NumPy takes; without copying the first two."""
+    """Convert an NDArray or torch tensor (without a copy), or anything that NumPy accepts, to a tensor."""
     if isinstance(value, NDArray):
         return numbers_of(value)
     if isinstance(value, torch.Tensor):
@@ -443,11 +444,11 @@ def tensor_of(value: Arrays | np.generic) -> torch.Tensor:
 
 
 def pairs(labels: Arrays, preds: Arrays) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return (label, prediction) tensors of one batch, on the predictions' devices."""
+    """Return the pairs of label and prediction tensors of a batch, on the predictions' devices."""
     labels = labels if isinstance(labels, (list, tuple)) else [labels]
     preds = preds if isinstance(preds, (list, tuple)) else [preds]
     if len(labels) != len(preds):
-        hint = "" if labels else "; the batches have no labels: give the iterator or loader some"
+        hint = "" if labels else "; the batches have no labels; pass labels to the iterator or loader"
         raise ShapeError(f"got {len(labels)} labels for {len(preds)} predictions{hint}")
     found = []
     for label, pred in zip(labels, preds):
@@ -457,14 +458,14 @@ def pairs(labels: Arrays, preds: Arrays) -> list[tuple[torch.Tensor, torch.Tenso
     return found
 
 
-def aligned(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
-    """Check that there are as many labels as predictions."""
+def check_sizes(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
+    """Check that labels and predictions have the same size."""
     if label.numel() != pred.numel():
-        raise mismatch(metric, label, pred)
+        raise shape_mismatch(metric, label, pred)
 
 
-def mismatch(metric: str, label: torch.Tensor, pred: torch.Tensor, expected: str = "") -> ShapeError:
-    """Return the error of a label and predictions whose shapes do not fit."""
+def shape_mismatch(metric: str, label: torch.Tensor, pred: torch.Tensor, expected: str = "") -> ShapeError:
+    """Return the error for labels and predictions of different shapes."""
     shapes = f"label of shape {tuple(label.shape)} does not match predictions of shape {tuple(pred.shape)}"
     return ShapeError(f"{metric}: {shapes}{expected}")
 
@@ -485,10 +486,10 @@ def register(klass: type[MetricT], name: str | None = None) -> type[MetricT]:
 
 
 def alias(*names: str) -> Callable[[type[MetricT]], type[MetricT]]:
-    """Return a class decorator that registers a metric under its own and further names.
+    """Return a class decorator that registers a metric under its own name and further names.
 
     Args:
-        *names: under which `create` finds the class, in any case of letters.
+        *names: case-insensitive names for `create`.
     """
 
     def decorate(klass: type[MetricT]) -> type[MetricT]:

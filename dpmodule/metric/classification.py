@@ -1,4 +1,4 @@
-"""Metrics of classifiers that predict a score or probability for each class."""
+"""Metrics of classifiers with a score or probability for each class."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, BoundsError, ShapeError
-from .base import Arrays, EvalMetric, Names, alias, aligned, mismatch, pairs
+from .base import Arrays, EvalMetric, Names, alias, check_sizes, pairs, shape_mismatch
 
 
 def _classes(values: torch.Tensor) -> torch.Tensor:
-    """Return class numbers as integers; 1.7 counts as 1, as in MXNet."""
+    """Convert class numbers to integers, truncating as MXNet does."""
     return values if values.dtype is torch.int64 else values.long()
 
 
-_KNOWN_TO_NUMPY = frozenset({torch.float32, torch.float64, torch.int32, torch.int64})
+_NUMPY_DTYPES = frozenset({torch.float32, torch.float64, torch.int32, torch.int64})
 
 
 def _hits_on_host(label: torch.Tensor, scores: torch.Tensor, axis: int) -> int | None:
-    """Return how often the highest score is at the label, None where torch does that as well.
+    """Return the number of correct predictions computed with NumPy, None if torch is as fast.
 
-    NumPy finds the highest of numbers that lie side by side several times as fast as torch.
+    NumPy's argmax over contiguous elements is several times as fast as torch's.
     """
     if not (scores.is_cpu and axis in (-1, scores.dim() - 1) and label.shape == scores.shape[:-1]):
         return None
-    if scores.dtype not in _KNOWN_TO_NUMPY or label.dtype not in _KNOWN_TO_NUMPY or scores.stride(-1) != 1:
+    if scores.dtype not in _NUMPY_DTYPES or label.dtype not in _NUMPY_DTYPES or scores.stride(-1) != 1:
         return None
     guess, target = scores.numpy().argmax(-1), label.numpy()
     return int(np.count_nonzero(guess == (np.trunc(target) if label.is_floating_point() else target)))
@@ -32,15 +32,15 @@ def _hits_on_host(label: torch.Tensor, scores: torch.Tensor, axis: int) -> int |
 
 @alias("acc")
 class Accuracy(EvalMetric):
-    """Share of predictions whose highest score is at the label.
+    """Fraction of predictions whose highest score is at the label.
 
     Shape:
         labels[i]: (N, ...), class numbers.
         preds[i]: scores with one more axis, of length K, at `axis`; or class numbers of the label's shape.
 
     Args:
-        axis: the axis of the classes.
-        name: what the value is called.
+        axis: axis of the classes.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
@@ -66,23 +66,23 @@ class Accuracy(EvalMetric):
                 self.record(hits, label.numel())
                 continue
             guess = pred if pred.shape == label.shape else pred.argmax(self.axis)
-            if guess.shape != label.shape:  # (N, 1) against (N,): the order is what counts
-                aligned(self.name, label, guess)
+            if guess.shape != label.shape:  # (N, 1) and (N,) are compared in order
+                check_sizes(self.name, label, guess)
                 label = label.reshape(guess.shape)
             self.record((_classes(guess) == _classes(label)).sum(), label.numel())
 
 
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """Share of predictions that have the label among their k highest scores.
+    """Fraction of predictions with the label among their k highest scores.
 
     Shape:
         labels[i]: (N,), class numbers.
         preds[i]: (N, K), scores.
 
     Args:
-        top_k: how many scores count, from 2; at most the number of classes is used.
-        name: what the value is called; ``_<top_k>`` is appended.
+        top_k: number of scores, from 2; limited to the number of classes.
+        name: name of the value, to which ``_<top_k>`` is appended.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
@@ -115,17 +115,17 @@ class TopKAccuracy(EvalMetric):
                 )
             target = _classes(label).reshape(-1)
             if pred.dim() < 2:
-                guess = pred.argsort()  # what MXNet makes of a vector
-                aligned(self.name, target, guess)
+                guess = pred.argsort()  # as MXNet does for a vector
+                check_sizes(self.name, target, guess)
                 hits = guess == target
             else:
-                aligned(self.name, target, pred[:, 0])
+                check_sizes(self.name, target, pred[:, 0])
                 hits = pred.topk(min(self.top_k, pred.shape[1]), 1).indices == target.unsqueeze(1)
             self.record(hits.sum(), target.numel())
 
 
 class _LossOfLabels(EvalMetric):
-    """Mean of -log of the probability given to the label."""
+    """Mean negative log-probability of the labels."""
 
     def __init__(self, eps: float, name: str, output_names: Names, label_names: Names) -> None:
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
@@ -135,7 +135,7 @@ class _LossOfLabels(EvalMetric):
         for label, pred in pairs(labels, preds):
             target = _classes(label).reshape(-1)
             if pred.dim() != 2 or pred.shape[0] != target.numel():
-                raise mismatch(
+                raise shape_mismatch(
                     self.name, label, pred, "; expected one row of class probabilities for each label"
                 )
             rows = torch.arange(target.numel(), device=pred.device)
@@ -150,15 +150,15 @@ class _LossOfLabels(EvalMetric):
 
 @alias("ce")
 class CrossEntropy(_LossOfLabels):
-    """Mean of -log(p + eps), p being the probability given to the label.
+    """Mean of -log(p + eps), where p is the probability of the label.
 
     Shape:
         labels[i]: (N,), class numbers.
         preds[i]: (N, K), probabilities.
 
     Args:
-        eps: added to the probabilities, so that 0 gives a finite loss.
-        name: what the value is called.
+        eps: added to probabilities to avoid an infinite loss.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `CrossEntropy`.
@@ -176,11 +176,11 @@ class CrossEntropy(_LossOfLabels):
 
 @alias("nll_loss")
 class NegativeLogLikelihood(_LossOfLabels):
-    """Mean of -log(p + eps), p being the probability given to the label; `CrossEntropy` under its other name.
+    """Mean of -log(p + eps), where p is the probability of the label; equal to `CrossEntropy`.
 
     Args:
-        eps: added to the probabilities, so that 0 gives a finite loss.
-        name: what the value is called.
+        eps: added to probabilities to avoid an infinite loss.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `NegativeLogLikelihood`.

@@ -1,4 +1,4 @@
-"""Several metrics as one, metrics of other libraries, and metrics made by name."""
+"""Composite metrics, metrics of other libraries, and `create`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError
-from .base import Arrays, EvalMetric, Names, alias, in_list, registry, tensor_of
+from .base import Arrays, EvalMetric, Names, alias, as_list, registry, tensor_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 _METHODS = ("update", "compute", "reset")
 
 
-def is_outside(metric: object) -> bool:
-    """Say whether an object is a metric of the form that TorchMetrics has."""
+def is_external(metric: object) -> bool:
+    """Return True if an object has the interface of TorchMetrics."""
     return not isinstance(metric, type) and all(callable(getattr(metric, name, None)) for name in _METHODS)
 
 
-class OutsideMetric(EvalMetric):
+class ExternalMetric(EvalMetric):
     """A metric of another library, called as ``update(preds, target)``, ``compute()`` and ``reset()``.
 
-    It gets torch tensors on the device of the outputs. Labels that number classes, which have one axis less than the
-    outputs, come as integers, as such libraries want them.
+    It receives torch tensors on the device of the outputs. Class labels, with one axis less than the outputs, are
+    converted to integers.
 
     Args:
-        metric: the other library's object; what it returns from ``compute`` is a number, or a dict of numbers by name.
-        name: what the value is called; None takes the name of the object's class in small letters.
+        metric: the other library's object; its ``compute`` returns a number or a dict of numbers by name.
+        name: name of the value; by default the lower-case class name of the object.
 
     Example:
         >>> class Largest:
@@ -57,13 +57,15 @@ class OutsideMetric(EvalMetric):
         super().__init__(name or type(metric).__name__.lower(), output_names, label_names)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        labels, preds = in_list(labels), in_list(preds)
+        labels, preds = as_list(labels), as_list(preds)
         for label, pred in zip(labels, preds):
-            found = tensor_of(pred).clone()  # such objects may keep it, and the next batch overwrites it
+            found = tensor_of(
+                pred
+            ).clone()  # a copy, since the object may keep it and the next batch overwrites it
             target = tensor_of(label).to(found.device, copy=True)
             if target.is_floating_point() and target.dim() == found.dim() - 1:
                 target = target.long()
-            if isinstance(self._metric, torch.nn.Module):  # TorchMetrics' sums have a device
+            if isinstance(self._metric, torch.nn.Module):  # TorchMetrics' sums are on a device
                 self._metric.to(found.device)
             self._metric.update(found, target)
             self._batches += 1
@@ -82,45 +84,45 @@ class OutsideMetric(EvalMetric):
         self._batches = 0
 
     def reset_local(self) -> None:
-        """Go on: the object has no sums beside those of the epoch."""
+        """Do nothing, since the object has only global sums."""
 
 
 def _number(value: object) -> Any:
-    """Return a Python number for a tensor or array of one element, a list for several."""
+    """Convert a tensor or array to a Python number or list."""
     if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
         return value.tolist()
     return value
 
 
 MetricLike: TypeAlias = (
-    "EvalMetric | type[EvalMetric] | str | Callable[..., Any] | OutsideLike | Sequence[Any]"
+    "EvalMetric | type[EvalMetric] | str | Callable[..., Any] | ExternalMetricLike | Sequence[Any]"
 )
-"""A metric: an `EvalMetric`, its name, a function of label and prediction, one of TorchMetrics, or a list of these."""
+"""A metric: an `EvalMetric`, its name, a function of label and prediction, a TorchMetrics object, or a list."""
 
 
-class OutsideLike(Protocol):
+class ExternalMetricLike(Protocol):
     """A metric of another library."""
 
     def update(self, preds: Any, target: Any, /) -> Any:
-        """Take a batch."""
+        """Add a batch."""
 
     def compute(self) -> Any:
         """Return the value."""
 
     def reset(self) -> Any:
-        """Forget what it has seen."""
+        """Discard all batches."""
 
 
 def create(metric: MetricLike, *args: Any, **kwargs: Any) -> EvalMetric:
-    """Make a metric.
+    """Create a metric.
 
     Args:
-        metric: a registered name ("acc"), a function of label and prediction, a metric class, a metric (returned as
-            it is), one of another library with ``update(preds, target)``, ``compute()`` and ``reset()``, as
-            TorchMetrics has them, or a list of these for a composite.
+        metric: a registered name ("acc"), a function of label and prediction, a metric class, a metric (returned
+            unchanged), an object with ``update(preds, target)``, ``compute()`` and ``reset()`` as in TorchMetrics, or a
+            list of these for a composite.
 
     Raises:
-        ArgumentError: nothing has this name.
+        ArgumentError: the name is not registered.
 
     Example:
         >>> create(["acc", "ce"]).get()
@@ -128,8 +130,8 @@ def create(metric: MetricLike, *args: Any, **kwargs: Any) -> EvalMetric:
     """
     if isinstance(metric, type) and issubclass(metric, EvalMetric):
         return metric(*args, **kwargs)
-    if is_outside(metric) and not isinstance(metric, EvalMetric):
-        return OutsideMetric(metric, *args, **kwargs)
+    if is_external(metric) and not isinstance(metric, EvalMetric):
+        return ExternalMetric(metric, *args, **kwargs)
     if callable(metric) and not isinstance(metric, EvalMetric):
         from .custom import CustomMetric
 
@@ -144,13 +146,13 @@ def create(metric: MetricLike, *args: Any, **kwargs: Any) -> EvalMetric:
 
 @alias("composite")
 class CompositeEvalMetric(EvalMetric):
-    """Several metrics that see the same batches.
+    """Several metrics of the same batches.
 
     Args:
-        metrics: metrics, or what `create` makes them of.
-        name: what the whole is called.
-        output_names: if set, only these outputs are passed on by `update_dict`.
-        label_names: if set, only these labels are passed on.
+        metrics: metrics, or arguments of `create`.
+        name: name of the composite.
+        output_names: if given, `update_dict` passes only these outputs on.
+        label_names: if given, `update_dict` passes only these labels on.
     Source: MXNet 1.9.1 `CompositeEvalMetric`.
     """
 
@@ -165,10 +167,10 @@ class CompositeEvalMetric(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def add(self, metric: MetricLike) -> None:
-        """Add a metric, or what `create` makes one of.
+        """Add a metric.
 
         Args:
-            metric: a metric, its name, a function, or a list of these.
+            metric: a metric, or an argument of `create`.
         """
         self.metrics.append(create(metric))
 
@@ -179,21 +181,21 @@ class CompositeEvalMetric(EvalMetric):
             index: from 0; negative ones count from the end.
 
         Raises:
-            ArgumentError: there is no such position.
+            ArgumentError: the index is out of range.
         """
         if not -len(self.metrics) <= index < len(self.metrics):
             raise ArgumentError(f"get_metric: index is {index}, expected less than {len(self.metrics)}")
         return self.metrics[index]
 
     def update_dict(self, labels: Mapping[str, Any], preds: Mapping[str, Any]) -> None:
-        """Add a batch given by names; each metric takes what its own names say.
+        """Add a batch given by name; each metric selects its own labels and outputs.
 
         Args:
             labels: arrays of (N, ...) by name.
             preds: outputs of (N, ...) by name.
 
         Raises:
-            KeyError: a metric wants a name that is not there.
+            KeyError: a name that a metric needs is missing.
         """
         if self.label_names is not None:
             labels = {name: value for name, value in labels.items() if name in self.label_names}

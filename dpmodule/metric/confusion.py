@@ -1,4 +1,4 @@
-"""Metrics of tables and histograms of labels against predictions, and of the probability of one class."""
+"""Metrics of confusion tables and histograms, and of the probability of one class."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import Arrays, EvalMetric, Names, aligned, mismatch, pairs, register
-from .tally import Total
+from .base import Arrays, EvalMetric, Names, check_sizes, pairs, register, shape_mismatch
+from .pending_results import PendingSum
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,14 +25,14 @@ def check_average(kind: str, average: str) -> str:
     return average
 
 
-class TableMetric(EvalMetric):
-    """A metric of an array of sums, one for a stretch of batches and one for all of them."""
+class ArrayMetric(EvalMetric):
+    """Base of metrics of an array of sums, with a local and a global array."""
 
     _local: np.ndarray[Any, Any]
     _global: np.ndarray[Any, Any]
 
     def _empty(self) -> np.ndarray[Any, Any]:
-        """Return the array before any batch."""
+        """Return the array before the first batch."""
         raise NotImplementedError
 
     def _score(self, array: np.ndarray[Any, Any]) -> float:
@@ -40,11 +40,11 @@ class TableMetric(EvalMetric):
         raise NotImplementedError
 
     def _joined(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> Any:
-        """Return the array of what stands in either of two."""
+        """Combine two arrays."""
         return old + new
 
     def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
-        """Add to both arrays, and compute the metric's sums from them and its counts."""
+        """Add to both arrays, and recompute the metric's sums."""
         self._local, self._global = self._joined(self._local, local), self._joined(self._global, everything)
         self._sum = self._score(self._local) * self._num
         self._global_sum = self._score(self._global) * self._global_num
@@ -63,8 +63,8 @@ class TableMetric(EvalMetric):
         self._local = np.zeros_like(self._global)
 
 
-class _Binary(TableMetric):
-    """A score of the four counts of a classifier with two classes, 1 being the positive one."""
+class _Binary(ArrayMetric):
+    """Base of scores of a binary classifier's confusion matrix, where class 1 is positive."""
 
     def __init__(self, name: str, output_names: Names, label_names: Names, average: str) -> None:
         self.average = check_average(type(self).__name__, average)
@@ -76,13 +76,15 @@ class _Binary(TableMetric):
             if pred.dim() < 2:
                 raise ShapeError(f"{self.name}: predictions have shape {tuple(pred.shape)}, expected (N, 2)")
             guess = pred.argmax(1)
-            aligned(self.name, label, guess)
+            check_sizes(self.name, label, guess)
             target = label.long().reshape(-1)
-            said, true = guess.reshape(-1) == 1, target == 1
-            odd = ((target != target.amin()) & (target != target.amax())).sum()
-            if odd.is_cpu:
-                self._check_two(int(odd))
-            found.append(torch.stack([(said & true).sum(), said.sum(), true.sum(), (~true).sum(), odd]))
+            predicted, true = guess.reshape(-1) == 1, target == 1
+            invalid = ((target != target.amin()) & (target != target.amax())).sum()
+            if invalid.is_cpu:
+                self._check_two(int(invalid))
+            found.append(
+                torch.stack([(predicted & true).sum(), predicted.sum(), true.sum(), (~true).sum(), invalid])
+            )
         if found:
             self.record(torch.stack([f.to(found[0].device) for f in found]).sum(0) if found[1:] else found[0])
 
@@ -93,16 +95,16 @@ class _Binary(TableMetric):
     def _score(self, array: np.ndarray[Any, Any]) -> float:
         return self.score(array)
 
-    def _check_two(self, odd: int) -> None:
-        if odd:
+    def _check_two(self, invalid: int) -> None:
+        if invalid:
             raise ArgumentError(
                 f"{self.name} supports binary classification only, got labels of more than two classes"
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
         self._check_two(int(rows[:, 4].sum()))
-        hits, said, true, false = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
-        counts = np.stack([hits, said - hits, true - hits, false - (said - hits)], axis=1)
+        hits, predicted, true, false = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
+        counts = np.stack([hits, predicted - hits, true - hits, false - (predicted - hits)], axis=1)
         if self.average == "macro":
             for row in counts:
                 self._count(self._score(row), 1)
@@ -117,16 +119,16 @@ class _Binary(TableMetric):
 
 @register
 class F1(_Binary):
-    """F1 score of a classifier with two classes.
+    """F1 score of a binary classifier.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-        average: "macro" averages the scores of batches, "micro" scores all examples together.
+        average: "macro" to average the scores of batches, "micro" to score all examples together.
 
     Raises:
-        ArgumentError: unknown `average`.
+        ArgumentError: `average` is unknown.
 
     Source: MXNet 1.9.1 `F1`.
     """
@@ -137,7 +139,7 @@ class F1(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return the harmonic mean of precision and recall; 0 where there are no hits."""
+        """Return the harmonic mean of precision and recall, 0 without true positives."""
         hits, false_alarms, misses, _ = map(float, counts)
         precision = hits / (hits + false_alarms) if hits + false_alarms > 0 else 0.0
         recall = hits / (hits + misses) if hits + misses > 0 else 0.0
@@ -146,16 +148,16 @@ class F1(_Binary):
 
 @register
 class MCC(_Binary):
-    """Matthews' correlation coefficient of a classifier with two classes.
+    """Matthews correlation coefficient of a binary classifier.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-        average: "macro" averages the coefficients of batches, "micro" takes all examples together.
+        average: "macro" to average the coefficients of batches, "micro" for all examples together.
 
     Raises:
-        ArgumentError: unknown `average`.
+        ArgumentError: `average` is unknown.
 
     Source: MXNet 1.9.1 `MCC`.
     """
@@ -166,7 +168,7 @@ class MCC(_Binary):
         super().__init__(name, output_names, label_names, average)
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return Matthews' correlation coefficient; a sum of 0 under the root counts as 1."""
+        """Return the Matthews correlation coefficient; sums of 0 under the root count as 1."""
         hits, false_alarms, misses, rejections = map(float, counts)
         sums = (hits + false_alarms, hits + misses, rejections + false_alarms, rejections + misses)
         root = math.sqrt(math.prod(s if s else 1.0 for s in sums))
@@ -174,16 +176,16 @@ class MCC(_Binary):
 
 
 @register
-class PCC(TableMetric):
-    """Pearson's correlation of labels and predictions over any number of classes; `MCC` in micro form for two.
+class PCC(ArrayMetric):
+    """Pearson correlation of labels and predictions for any number of classes; for two, equal to micro `MCC`.
 
-    The number of classes is found from the values, so every update waits for the device.
+    The number of classes is determined from the values, so every update waits for the device.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-        has_global_stats: whether `get_global` has a value of its own.
+        has_global_stats: True if `get_global` differs from `get`.
     Source: Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004.
     """
 
@@ -201,32 +203,32 @@ class PCC(TableMetric):
     def update(self, labels: Arrays, preds: Arrays) -> None:
         for label, pred in pairs(labels, preds):
             guess = pred if pred.shape == label.shape else pred.argmax(1)
-            aligned(self.name, label, guess)
-            said, true = torch.stack([each.long().reshape(-1) for each in (guess, label)]).cpu().numpy()
-            least, most = min(said.min(), true.min()), int(max(said.max(), true.max()))
+            check_sizes(self.name, label, guess)
+            predicted, true = torch.stack([each.long().reshape(-1) for each in (guess, label)]).cpu().numpy()
+            least, most = min(predicted.min(), true.min()), int(max(predicted.max(), true.max()))
             if least < 0:
                 raise ArgumentError(f"{self.name}: got class number {least}, expected numbers from 0")
             size = max(most + 1, len(self._global))
-            table = np.bincount(said * size + true, minlength=size * size).reshape(size, size)
+            table = np.bincount(predicted * size + true, minlength=size * size).reshape(size, size)
             self._count(0, 1)
             self._add(table, table)
 
     def _score(self, array: np.ndarray[Any, Any]) -> float:
         """Return the correlation of predictions (rows) and labels (columns); NaN if either is constant."""
-        count, said, true = (
+        count, predicted, true = (
             float(array.sum()),
             array.sum(1).astype(np.float64),
             array.sum(0).astype(np.float64),
         )
-        spread_said = float((said * (count - said)).sum())
+        spread_predicted = float((predicted * (count - predicted)).sum())
         spread_true = float((true * (count - true)).sum())
-        if spread_said == 0.0 or spread_true == 0.0:
+        if spread_predicted == 0.0 or spread_true == 0.0:
             return math.nan
-        shared = float((np.diagonal(array) * count - said * true).sum())
-        return shared / math.sqrt(spread_said * spread_true)
+        shared = float((np.diagonal(array) * count - predicted * true).sum())
+        return shared / math.sqrt(spread_predicted * spread_true)
 
     def _joined(self, old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the sum of two tables, of which one may have more classes."""
+        """Add two tables, which may differ in their number of classes."""
         found: np.ndarray[Any, Any] = np.pad(old, (0, max(len(new) - len(old), 0)))
         found[: len(new), : len(new)] += new
         return found
@@ -236,35 +238,37 @@ class PCC(TableMetric):
 
 
 def _column(metric: str, label: torch.Tensor, pred: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return label and probability of class 1, both (N,)."""
+    """Return labels and probabilities of class 1, both (N,)."""
     chosen = pred[:, 1] if pred.dim() == 2 and pred.shape[1] == 2 else pred
     if chosen.numel() != label.numel() or chosen.dim() > 1 and chosen.shape[1:].numel() != 1:
-        expected = "one probability for each label, (N,) or (N, 1), or those of both classes, (N, 2)"
-        raise mismatch(metric, label, pred, f"; expected {expected}")
+        expected = (
+            "one probability for each label, (N,) or (N, 1), or the probabilities of both classes, (N, 2)"
+        )
+        raise shape_mismatch(metric, label, pred, f"; expected {expected}")
     return label.reshape(-1), chosen.reshape(-1)
 
 
 @register
-class AUC(TableMetric):
-    """Area under the curve of true against false positives; the chance that a 1 gets a higher score than a 0.
+class AUC(ArrayMetric):
+    """Area under the ROC curve: the probability that a positive example scores higher than a negative one.
 
-    Scores are counted in `num_thresholds` + 1 buckets of equal width, for either class, so that memory is bounded and
-    metrics of several workers merge into exactly what one would have found. Scores of one bucket count as equal, each
-    pair of them as half; no pair further apart than a bucket's width, 1 / `num_thresholds`, is taken wrongly.
+    Scores are counted in `num_thresholds` + 1 buckets of equal width per class, which bounds the memory and makes
+    `merge` exact. A pair of scores in one bucket counts as a tie, one half; pairs that differ by more than 1 /
+    `num_thresholds` are always ordered correctly.
 
     Shape:
         labels[i]: (N,) or (N, 1), 0 or 1.
-        preds[i]: (N,) or (N, 1), probabilities of class 1; or (N, 2), those of both classes.
+        preds[i]: (N,) or (N, 1), probabilities of class 1; or (N, 2), probabilities of both classes.
 
-    The value is NaN until both classes have been seen. `sum_metric` is the area, `num_inst` the number of examples.
+    The value is NaN until both classes have occurred. `sum_metric` is the area, `num_inst` the number of examples.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
     Raises:
-        ArgumentError: `num_thresholds` is no integer from 1.
+        ArgumentError: `num_thresholds` is not a positive integer.
 
     Example:
         >>> metric = AUC()
@@ -272,7 +276,7 @@ class AUC(TableMetric):
         >>> metric.get()
         ('auc', 0.75)
 
-    Source: Paddle's operator auc, of which the number of buckets is.
+    Source: Paddle's operator auc, with its number of buckets.
     """
 
     def __init__(
@@ -288,7 +292,7 @@ class AUC(TableMetric):
         super().__init__(
             name, output_names, label_names, num_thresholds=num_thresholds, has_global_stats=True
         )
-        self._tally = Total()
+        self._pending = PendingSum()
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
         buckets = self.num_thresholds + 1
@@ -303,11 +307,11 @@ class AUC(TableMetric):
                 self._check(int(counts[-1]))
             self.record(counts)
 
-    def _check(self, odd: int) -> None:
-        if odd:
+    def _check(self, invalid: int) -> None:
+        if invalid:
             raise ArgumentError(
-                f"{self.name}: {odd} examples have a label that is neither 0 nor 1, or a score that is not from 0 to "
-                "1; expected probabilities, as of softmax or sigmoid"
+                f"{self.name}: {invalid} examples have a label that is neither 0 nor 1, or a score that is not from 0 "
+                "to 1; expected probabilities, as of softmax or sigmoid"
             )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
@@ -329,7 +333,7 @@ class AUC(TableMetric):
 
 
 def _area(table: np.ndarray[Any, Any]) -> float:
-    """Return the area of counts by bucket of the classes 0 and 1; NaN where one has none."""
+    """Return the area for the counts per bucket of classes 0 and 1; NaN if a class is empty."""
     zeros, ones = table
     pairs_of = float(zeros.sum()) * float(ones.sum())
     if pairs_of == 0.0:
@@ -340,20 +344,20 @@ def _area(table: np.ndarray[Any, Any]) -> float:
 
 @register
 class LogLoss(EvalMetric):
-    """Mean of -(y log(p) + (1 - y) log(1 - p)), p being the probability given to class 1.
+    """Mean of -(y log(p) + (1 - y) log(1 - p)), where p is the probability of class 1.
 
     Shape:
         labels[i]: (N,) or (N, 1), 0 or 1, or a probability.
-        preds[i]: (N,) or (N, 1), probabilities of class 1; or (N, 2), those of both classes.
+        preds[i]: (N,) or (N, 1), probabilities of class 1; or (N, 2), probabilities of both classes.
 
     Args:
-        eps: probabilities are brought between eps and 1 - eps, so that 0 and 1 give a finite loss.
-        name: what the value is called.
+        eps: probabilities are clipped to [eps, 1 - eps] to avoid an infinite loss.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
     Raises:
-        ArgumentError: `eps` is not from 0 to 0.5.
+        ArgumentError: `eps` is not in [0, 0.5).
 
     Example:
         >>> metric = LogLoss()
@@ -378,20 +382,20 @@ class LogLoss(EvalMetric):
         for label, pred in pairs(labels, preds):
             target, score = (each.double() for each in _column(self.name, label, pred))
             fits = (score >= 0) & (score <= 1) & (target >= 0) & (target <= 1)
-            odd = (~fits).sum()
-            if odd.is_cpu:
-                self._check(int(odd))
+            invalid = (~fits).sum()
+            if invalid.is_cpu:
+                self._check(int(invalid))
             chance = score.clamp(self.eps, 1 - self.eps)
             losses = -(torch.xlogy(target, chance) + torch.xlogy(1 - target, 1 - chance))
-            self.record(torch.stack([losses.sum(), odd.double()]), target.numel())
+            self.record(torch.stack([losses.sum(), invalid.double()]), target.numel())
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
         self._check(int(rows[:, 1].sum()))
         super().absorb(rows[:, :1])
 
-    def _check(self, odd: int) -> None:
-        if odd:
+    def _check(self, invalid: int) -> None:
+        if invalid:
             raise ArgumentError(
-                f"{self.name}: {odd} examples have a label or a probability that is not from 0 to 1; expected "
+                f"{self.name}: {invalid} examples have a label or a probability that is not from 0 to 1; expected "
                 "probabilities, as of softmax or sigmoid"
             )

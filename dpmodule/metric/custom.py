@@ -1,4 +1,4 @@
-"""Metrics of the user's own: functions of NumPy arrays, and outputs that are losses already."""
+"""Custom metrics: functions of NumPy arrays, and losses computed by the network."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy
 import torch
 
 from ..base import StateError
-from .base import Arrays, EvalMetric, Names, check_label_shapes, in_list, register, tensor_of
+from .base import Arrays, EvalMetric, Names, as_list, check_label_shapes, register, tensor_of
 
 Feval = Callable[[Any, Any], Any]
 
 
 @register
 class Loss(EvalMetric):
-    """Mean of the outputs themselves, for networks that end in a loss.
+    """Mean of the outputs, for networks that end in a loss.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `Loss`.
@@ -29,17 +29,17 @@ class Loss(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        for pred in in_list(preds):
+        for pred in as_list(preds):
             losses = tensor_of(pred)
             self.record(losses.sum(dtype=torch.float64), losses.numel())
 
 
 @register
 class Torch(Loss):
-    """`Loss` under the name that it had for criteria of Torch.
+    """`Loss` under its name for Torch criteria.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `Torch`.
@@ -51,10 +51,10 @@ class Torch(Loss):
 
 @register
 class Caffe(Loss):
-    """`Loss` under the name that it had for losses of Caffe.
+    """`Loss` under its name for Caffe losses.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `Caffe`.
@@ -70,8 +70,8 @@ class CustomMetric(EvalMetric):
 
     Args:
         feval: called with label and prediction as NumPy arrays; returns a number, or (sum, count).
-        name: what the value is called; by default the function's name.
-        allow_extra_outputs: there may be more outputs than labels; those behind the last label are not looked at.
+        name: name of the value; by default that of the function.
+        allow_extra_outputs: ignore outputs in excess of the labels.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
 
@@ -104,7 +104,7 @@ class CustomMetric(EvalMetric):
         self._allow_extra_outputs = allow_extra_outputs
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        labels, preds = in_list(labels), in_list(preds)
+        labels, preds = as_list(labels), as_list(preds)
         if not self._allow_extra_outputs:
             check_label_shapes(labels, preds)
         for label, pred in zip(labels, preds):
@@ -113,11 +113,11 @@ class CustomMetric(EvalMetric):
             self._count(total, count)
 
     def get_config(self) -> dict[str, Any]:
-        raise _NoConfig(f"{self.name} is a function and cannot be written as a configuration")
+        raise _NoConfig(f"{self.name} is a function and has no configuration")
 
 
 class _NoConfig(StateError, NotImplementedError):
-    """A metric that cannot be described; also what MXNet raises there."""
+    """A metric without a configuration; also a NotImplementedError, as in MXNet."""
 
 
 def _host(value: Arrays) -> numpy.ndarray[Any, Any]:
@@ -126,12 +126,12 @@ def _host(value: Arrays) -> numpy.ndarray[Any, Any]:
 
 
 def np(numpy_feval: Feval, name: str | None = None, allow_extra_outputs: bool = False) -> CustomMetric:
-    """Make a metric of a function of NumPy arrays.
+    """Create a metric from a function of NumPy arrays.
 
     Args:
         numpy_feval: called with label and prediction; returns a number, or (sum, count).
-        name: what the value is called; by default the function's name.
-        allow_extra_outputs: there may be more outputs than labels.
+        name: name of the value; by default that of the function.
+        allow_extra_outputs: ignore outputs in excess of the labels.
     Source: MXNet 1.9.1 `metric.np`.
     """
     return CustomMetric(numpy_feval, name, allow_extra_outputs)

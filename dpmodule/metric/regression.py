@@ -1,4 +1,4 @@
-"""Metrics of regressions and of language models."""
+"""Metrics of regression and of language models."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base import Arrays, EvalMetric, Names, alias, mismatch, pairs, register
-from .confusion import TableMetric, check_average
+from .base import Arrays, EvalMetric, Names, alias, pairs, register, shape_mismatch
+from .confusion import ArrayMetric, check_average
 
 
 class _MeanError(EvalMetric):
-    """The mean over batches of a mean over elements.
+    """Base of errors averaged over batches.
 
-    A label or prediction of one axis is taken as a column, and broadcast against the other.
+    1-d labels or predictions become a column and are broadcast against the other.
     """
 
     def __init__(self, name: str, output_names: Names, label_names: Names) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def error(self, difference: torch.Tensor) -> torch.Tensor:
-        """Return the error of one batch from label minus prediction."""
+        """Return the error of a batch for the difference of labels and predictions."""
         raise NotImplementedError
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
@@ -32,7 +32,7 @@ class _MeanError(EvalMetric):
             try:
                 difference = target - guess
             except RuntimeError as error:
-                raise mismatch(self.name, label, pred) from error
+                raise shape_mismatch(self.name, label, pred) from error
             self.record(self.error(difference), 1)
 
 
@@ -41,7 +41,7 @@ class MAE(_MeanError):
     """Mean absolute error, averaged over batches.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `MAE`.
@@ -59,7 +59,7 @@ class MSE(_MeanError):
     """Mean squared error, averaged over batches.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `MSE`.
@@ -77,7 +77,7 @@ class RMSE(_MeanError):
     """Root of the mean squared error of a batch, averaged over batches.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
     Source: MXNet 1.9.1 `RMSE`.
@@ -95,25 +95,24 @@ Moments = np.ndarray[Any, Any]
 
 
 @alias("pearsonr")
-class PearsonCorrelation(TableMetric):
-    """Pearson's correlation of labels and predictions.
+class PearsonCorrelation(ArrayMetric):
+    """Pearson correlation of labels and predictions.
 
     Shape:
         labels[i]: any.
         preds[i]: the same.
 
     Args:
-        name: what the value is called.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-        average: "macro" averages the correlations of batches, "micro" correlates all examples together.
+        average: "macro" to average the correlations of batches, "micro" to correlate all examples together.
 
     Raises:
-        ArgumentError: unknown `average`.
+        ArgumentError: `average` is unknown.
 
-    Source: MXNet 1.9.1, except that `get_global` of the micro form is the correlation there too, and not 0. Moments
-        are merged as in Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
-        Variances", 1979.
+    Source: MXNet 1.9.1, except that `get_global` of the micro form is the correlation, not 0. Moments are merged as in
+        Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class PearsonCorrelation(TableMetric):
     def update(self, labels: Arrays, preds: Arrays) -> None:
         for label, pred in pairs(labels, preds):
             if label.shape != pred.shape:
-                raise mismatch(self.name, label, pred)
+                raise shape_mismatch(self.name, label, pred)
             both = torch.stack([label.reshape(-1).double(), pred.reshape(-1).double()])
             means = both.mean(1)
             rest = both - means.unsqueeze(1)
@@ -145,12 +144,12 @@ class PearsonCorrelation(TableMetric):
             self._add(row, row)
 
     def _score(self, array: Moments) -> float:
-        """Return the correlation; NaN where labels or predictions are constant."""
+        """Return the correlation, NaN for constant labels or predictions."""
         *_, first, second, product = map(float, array)
         return product / math.sqrt(first * second) if first > 0.0 and second > 0.0 else math.nan
 
     def _joined(self, old: Moments, new: Moments) -> Moments:
-        """Return the moments of two samples together."""
+        """Return the moments of the union of two samples."""
         if old[0] == 0 or new[0] == 0:
             return old if new[0] == 0 else new
         count = old[0] + new[0]
@@ -168,19 +167,19 @@ _LEAST_PROBABILITY = 1e-10
 
 @register
 class Perplexity(EvalMetric):
-    """exp of the mean of -log(p), p being the probability given to each label.
+    """exp of the mean of -log(p), where p is the probability of each label.
 
     Shape:
-        labels[i]: (N,) or (N, T), class numbers; numbers outside the classes count as the nearest class.
+        labels[i]: (N,) or (N, T), class numbers, clipped to the range of classes.
         preds[i]: (N, V), (N * T, V) or (N, T, V), probabilities.
 
     Args:
-        ignore_label: label that does not count (padding); None counts all.
-        axis: the axis of the classes.
-        name: what the value is called.
+        ignore_label: label to ignore (padding); None for none.
+        axis: axis of the classes.
+        name: name of the value.
         output_names: see `EvalMetric`.
         label_names: see `EvalMetric`.
-    Source: MXNet 1.9.1 `Perplexity`; predictions of three axes, refused there, are taken here.
+    Source: MXNet 1.9.1 `Perplexity`, which does not support predictions of three axes.
     """
 
     def __init__(
@@ -201,7 +200,9 @@ class Perplexity(EvalMetric):
             width = rows.shape[-1]
             target = label.reshape(-1).long()
             if target.numel() * width != pred.numel():
-                raise mismatch(self.name, label, pred, "; expected one row of probabilities for each label")
+                raise shape_mismatch(
+                    self.name, label, pred, "; expected one row of probabilities for each label"
+                )
             index = target.clamp(0, width - 1).unsqueeze(1)
             losses = rows.reshape(-1, width).gather(1, index).squeeze(1).clamp_min(_LEAST_PROBABILITY).log()
             if self.ignore_label is None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..compat import lazy
+from .._core import lazy
 from .base_module import BaseModule as BaseModule
 from .group.executor_group import DataParallelExecutorGroup as DataParallelExecutorGroup
 from .module import Module as Module

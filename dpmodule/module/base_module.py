@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .._core import lazy
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, StateError
 from ..base import _as_list as _as_list
-from ..compat import lazy
-from ..devices.single_thread import single_thread
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
@@ -150,7 +150,9 @@ class BaseModule:
     def _mark(self, step: Stage, done: bool) -> None:
         """Mark a step as done or not done; the marks of later steps stay."""
         self._steps[step - 1] = done
-        self._stage = Stage(next((i for i, is_done in enumerate(self._steps) if not is_done), len(self._steps)))
+        self._stage = Stage(
+            next((i for i, is_done in enumerate(self._steps) if not is_done), len(self._steps))
+        )
 
     @property
     def binded(self) -> bool:
@@ -393,7 +395,9 @@ class BaseModule:
     def _names_of_values(self) -> tuple[list[str], list[str]]:
         """Return the names of all parameters, and of all auxiliary states."""
         stores = self.stores()
-        return [n for store in stores for n in store.names()], [n for store in stores for n in store.aux_names()]
+        return [n for store in stores for n in store.names()], [
+            n for store in stores for n in store.aux_names()
+        ]
 
     def init_optimizer(
         self,

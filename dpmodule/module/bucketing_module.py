@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
-from ..compat import lazy
 from ..context import Context
-from ..executor import give_back
+from ..executor import trim_heap
 from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
@@ -201,7 +201,9 @@ class BucketingModule(BaseModule):
     def _bind(self, arguments: BindArguments) -> None:
         """Allocate the default bucket; other buckets are allocated on their first batch."""
         if arguments.shared_module is not None:
-            raise ArgumentError("bind: BucketingModule does not accept shared_module; its own buckets share parameters")
+            raise ArgumentError(
+                "bind: BucketingModule does not accept shared_module; its own buckets share parameters"
+            )
         if self._stays_bound(arguments):
             return
         arguments.bind(self._default)
@@ -322,7 +324,7 @@ class BucketingModule(BaseModule):
         if self._memory_returned or self._in_epoch:
             return
         if len(self._buckets) > 1 and is_large:
-            give_back()
+            trim_heap()
         self._memory_returned = True
 
     @override
@@ -459,7 +461,9 @@ class BucketingModule(BaseModule):
     @override
     def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
         inputs: list[NetworkInputs] = []
-        self._compute_in_bucket(data_batch, lambda: inputs.extend(self._curr_module.network_inputs(data_batch)))
+        self._compute_in_bucket(
+            data_batch, lambda: inputs.extend(self._curr_module.network_inputs(data_batch))
+        )
         return inputs
 
     @override

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._files import read_committed
 from ..base import ArgumentError, FileFormatError
 from ..checkpoint import load_params as load_params
 from ..checkpoint import save_checkpoint
-from ..files import read_settled
 from ..name import NameManager
 from ..ndarray import NDArray, array, serial
 from ..ops.attrs import literal
@@ -160,8 +160,10 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
     if not os.path.exists(path):
         return {}, None
     try:
-        content = json.loads(read_settled(path))
-        rows = [(literal(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in content["buckets"]]
+        content = json.loads(read_committed(path))
+        rows = [
+            (literal(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in content["buckets"]
+        ]
         default = literal(content["default_bucket_key"])
         return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
@@ -171,7 +173,7 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
 
 
 def _symbol(prefix: str, key: BucketKey) -> Symbol:
-    return load_json(read_settled(_symbol_file(prefix, key)).decode("utf-8"))
+    return load_json(read_committed(_symbol_file(prefix, key)).decode("utf-8"))
 
 
 def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

@@ -112,8 +112,8 @@ class CheckpointedModule(BaseModule):
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states atomically to a file."""
-        from ..files import write_atomically
+        """Write the optimizer's states to a file, atomically."""
+        from .._files import write_atomically
 
         write_atomically(fname, self._optimizer_states())
 

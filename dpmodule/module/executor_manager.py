@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from ..context import Context
 from ..ndarray import NDArray
 from ..symbol import Symbol

@@ -80,7 +80,9 @@ def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> N
     rebind: Any = getattr(module, "rebind", None)
     shapes = bindable(module, data.provide_data)
     if (options.contexts is not None or options.workload is not None) and rebind is None:
-        raise ArgumentError(f"fit: {type(module).__name__} does not accept contexts here; pass them to its constructor")
+        raise ArgumentError(
+            f"fit: {type(module).__name__} does not accept contexts here; pass them to its constructor"
+        )
     if options.contexts is not None or options.workload is not None:
         rebind(options.contexts, options.workload, shapes, data.provide_label)
     elif module.binded and not module.for_training and rebind is not None:
@@ -458,7 +460,8 @@ class TrainingRun:
         self._load_callbacks(state["callbacks"])
         if different := rounding_differences(state):
             self.module.logger.warning(
-                "the run was saved %s: the remaining training may differ in the last digits", "; ".join(different)
+                "the run was saved %s: the remaining training may differ in the last digits",
+                "; ".join(different),
             )
         self._saving.load_position(state)
 
@@ -560,7 +563,9 @@ class TrainingRun:
         if self._stopped and not self._options.dry_run:  # before the end of the epoch
             self._add_to_history(row)
             return
-        if not self._lockstep.is_distributed:  # an interrupted evaluation and these callbacks are repeated on resume
+        if (
+            not self._lockstep.is_distributed
+        ):  # an interrupted evaluation and these callbacks are repeated on resume
             self._saving.note_position(self.nbatch)
         if not self._options.dry_run:
             self._call_epoch_callbacks()
@@ -637,7 +642,8 @@ class TrainingRun:
                 metric,
                 num_batch=1 if options.dry_run else None,
                 score_end_callback=[
-                    partial(self._call_batch_callback, callback) for callback in as_list(options.eval_end_callback)
+                    partial(self._call_batch_callback, callback)
+                    for callback in as_list(options.eval_end_callback)
                 ],
                 batch_end_callback=options.eval_batch_end_callback,
                 epoch=self.epoch,
@@ -708,7 +714,9 @@ class TrainingRun:
                 with interrupt.uninterrupted():
                     saving.within_epoch(self, following is None, following)
             # a signal that arrives in a callback waits for the next batch only if other processes or a save need it
-            if requested or (interrupt.requested and not lockstep.is_distributed and not saving.wants_end(True)):
+            if requested or (
+                interrupt.requested and not lockstep.is_distributed and not saving.wants_end(True)
+            ):
                 interrupt.raise_now()
             batch = None if self._stopped else following
         return metric
@@ -827,7 +835,9 @@ class TrainingRun:
         elif (
             options.max_batches is not None
             and self.num_batches >= options.max_batches
-            and not (self._lockstep.is_distributed and self._steps.are_gradients_pending)  # they save with an update
+            and not (
+                self._lockstep.is_distributed and self._steps.are_gradients_pending
+            )  # they save with an update
         ):
             self.stop(f"max_batches={options.max_batches}")
         elif self._is_out_of_time:

@@ -103,7 +103,9 @@ class Lockstep:
     def send_request(self, interrupt: DeferredInterrupt) -> None:
         """Set a flag for the other processes if this one received Ctrl-C or SIGTERM."""
         if self._ranks is not None and interrupt.requested:
-            self.set_flags(**{"terminate" if interrupt.signal_number == signal.SIGTERM else "interrupt": True})
+            self.set_flags(
+                **{"terminate" if interrupt.signal_number == signal.SIGTERM else "interrupt": True}
+            )
 
     # separate exchanges
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import metric as metrics
+from .._devices import generators
 from ..base import ArgumentError, StateError
-from ..devices import generators
 from ..initializer import Uniform
 from ..symbol import Symbol
 from .fit import update_metric

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, did_you_mean
-from ..metric.composite import OutsideMetric
+from ..metric.composite import ExternalMetric
 
 if TYPE_CHECKING:
     from ..metric import EvalMetric
@@ -33,7 +33,7 @@ def check_measured(name: str, metrics: Mapping[str, Any]) -> None:
 
 def _names(metric: EvalMetric) -> Iterable[str] | None:
     """Return the names of a metric's values; None if they depend on a batch."""
-    if any(isinstance(part, OutsideMetric) for part in _parts(metric)):
+    if any(isinstance(part, ExternalMetric) for part in _parts(metric)):
         return None
     try:
         return [name for name, _ in metric.get_name_value()]

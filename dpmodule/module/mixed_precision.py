@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError
 from ..context import Context
-from ..devices.single_thread import single_thread
-from ..symbol.half import LOSS_SCALE, HalfRules
+from ..symbol.mixed_precision import LOSS_SCALE, HalfRules
 
 if TYPE_CHECKING:
     from .types import AmpLike

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, StateError
-from ..compat import lazy
 from ..context import Context
 from ..executor import run_options
 from ..io import DataDesc
@@ -22,7 +22,7 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..params import ParamStore
 from ..symbol import Symbol
-from ..symbol.half import half_symbol
+from ..symbol.mixed_precision import convert_to_half
 from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
 from .class_labels import network_inputs
@@ -356,10 +356,10 @@ class Module(CheckpointedModule):
             FileFormatError: the file is not an ONNX file, or has parts that cannot be translated.
             ArgumentError: an argument of the constructor is invalid.
         """
-        from ..onnx.load import described_inputs, import_model
+        from ..onnx.load import import_model, input_descriptions
 
         symbol, arg_params, aux_params = import_model(file, shapes)
-        inputs = described_inputs(file, symbol, shapes or {})
+        inputs = input_descriptions(file, symbol, shapes or {})
         names = [desc.name for desc in inputs]
         module = Module(symbol, data_names=names, label_names=None, context=context, **kwargs)
         module.bind(inputs, for_training=False)
@@ -515,7 +515,9 @@ class Module(CheckpointedModule):
         if requested is not None and not isinstance(requested, ParamStore):
             raise ArgumentError(f"bind: store is of type {type(requested).__name__}, expected a ParamStore")
         if requested is not None and arguments.shared_module is not None:
-            raise ArgumentError("bind: store and shared_module both determine the parameters; pass one of them")
+            raise ArgumentError(
+                "bind: store and shared_module both determine the parameters; pass one of them"
+            )
         present = (
             group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
         )
@@ -555,7 +557,7 @@ class Module(CheckpointedModule):
         differentiated = [*self._param_names, *(self._data_names if arguments.inputs_need_grad else ())]
         symbol, grad_req = self._symbol, arguments.grad_req
         if self._half is not None:
-            symbol = half_symbol(symbol, self._half, differentiated)
+            symbol = convert_to_half(symbol, self._half, differentiated)
             if isinstance(grad_req, (list, tuple)):  # in the order of the symbol's own arguments
                 grad_req = dict(zip(self._symbol.list_arguments(), grad_req))
         group = DataParallelExecutorGroup(
@@ -611,7 +613,11 @@ class Module(CheckpointedModule):
             StateError: the parameters are in a shared store on other devices.
         """
         new_contexts = self._context if contexts is None else contexts_of(contexts)
-        if contexts is not None and workload is None and len(new_contexts) != len(self._work_load_list or new_contexts):
+        if (
+            contexts is not None
+            and workload is None
+            and len(new_contexts) != len(self._work_load_list or new_contexts)
+        ):
             self._work_load_list = None
         same = new_contexts == self._context and (workload is None or list(workload) == self._work_load_list)
         if self._stage >= Stage.BOUND and same and self.for_training:
@@ -675,7 +681,11 @@ class Module(CheckpointedModule):
     @override
     @needs(Stage.BOUND)
     def _init_params(self, arguments: ParamArguments) -> None:
-        arg_params, aux_params, allow_missing = arguments.arg_params, arguments.aux_params, arguments.allow_missing
+        arg_params, aux_params, allow_missing = (
+            arguments.arg_params,
+            arguments.aux_params,
+            arguments.allow_missing,
+        )
         if self._stage >= Stage.INITIALIZED and not arguments.force_init:
             if arg_params is not None or aux_params is not None:
                 warnings.warn(
@@ -1033,7 +1043,7 @@ class Module(CheckpointedModule):
     @override
     def restore_aux_states(self) -> None:
         for executor in self.group.execs:
-            executor.take_back()
+            executor.restore_aux_states()
 
     @override
     @needs(Stage.INITIALIZED)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from .. import native
+from .._core import torch_private
+from .._devices import generators
+from .._devices.device_transfer import HostCopy
 from ..base import ArgumentError, NonFiniteError, StateError
-from ..compat import torch_private
-from ..devices import generators
-from ..devices.device_transfer import HostCopy
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
@@ -127,7 +127,10 @@ class GradientCheck:
         """Return all gradients, to be checked together with other tensors; see `first`."""
         may_be_infinite = _clips(optimizer)
         pairs = [*zip(self._names, self.float32), *self.others]
-        return [CheckedTensor(f"the gradient of {name!r}", _stored(array), may_be_infinite) for name, array in pairs]
+        return [
+            CheckedTensor(f"the gradient of {name!r}", _stored(array), may_be_infinite)
+            for name, array in pairs
+        ]
 
 
 def _clips(optimizer: object) -> bool:
@@ -174,7 +177,7 @@ class AsyncCheck:
 
     def is_ready(self) -> bool:
         """Return True if `first` would not wait."""
-        return all(copy.is_there() for _, copy in self._copies)
+        return all(copy.is_ready() for _, copy in self._copies)
 
     def first(self) -> str | None:
         """Return the description of the first tensor that is not finite, None if all are; waits for the devices."""
@@ -342,9 +345,13 @@ class NonFiniteCheck:
         names = self._module.output_names
         return f"output {names[number]!r}" if number < len(names) else "the loss"
 
-    def _search_devices(self, probes: Sequence[Sequence[torch.Tensor]], run: BatchPosition | None) -> str | None:
+    def _search_devices(
+        self, probes: Sequence[Sequence[torch.Tensor]], run: BatchPosition | None
+    ) -> str | None:
         """Do what `first` does, with one copy from each device for outputs and gradients together."""
-        checked = [CheckedTensor(self._output(i), tensor) for i, tensors in enumerate(probes) for tensor in tensors]
+        checked = [
+            CheckedTensor(self._output(i), tensor) for i, tensors in enumerate(probes) for tensor in tensors
+        ]
         try:
             for updates in self._module.all_updates():
                 checked += updates.gradient_check.tensors(updates.optimizer)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
+from .._core.markup import curve, section, table, text
 from ..base import MXNetError, dtype_name
-from ..markup import curve, section, table, text
 from ..ops.shapes import prod
 from .protocol import Resumable
 

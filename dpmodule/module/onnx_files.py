@@ -10,7 +10,7 @@ from ..base import ArgumentError
 from ..graph import Graph
 from ..io import DataDesc
 from ..onnx.export import make_model, write_models
-from ..onnx.prediction import described_inputs, input_names
+from ..onnx.prediction import describe_inputs, input_names
 from ..symbol import Symbol
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class BoundNetwork:
         types = [self.inputs[name].dtype for name in names if name in self.inputs]
         shapes = {name: desc.shape for name, desc in self.inputs.items()}
         marks = self._batches() if dynamic is None else dynamic
-        inputs = described_inputs(self.symbol, self._params, shapes, types, marks)
+        inputs = describe_inputs(self.symbol, self._params, shapes, types, marks)
         return make_model(self.symbol, self._params, inputs, opset, fold_batchnorm)
 
     def _batches(self) -> dict[str, dict[int, str]]:
@@ -84,7 +84,9 @@ def _grown_shape(desc: DataDesc) -> tuple[int, ...]:
     return tuple(3 * size if i == axis else size for i, size in enumerate(desc.shape))
 
 
-def write_one(bound: BoundNetwork, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> str:
+def write_one(
+    bound: BoundNetwork, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
+) -> str:
     """Write one network, and return the file's path."""
     name: str = os.fspath(path)
     write_models({name: bound.model(opset, dynamic, fold_batchnorm)})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError, StateError
-from ..compat import lazy
 from ..ndarray import NDArray, array
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule

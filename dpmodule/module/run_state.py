@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from .. import native
+from .._object_state import described, equal
 from ..base import ArgumentError
 from ..context import gpu_module, num_gpus
 from ..graph import Graph
 from ..ndarray import NDArray
-from ..object_state import described, equal
-from ..ops.nn.linear import onednn_pays
+from ..ops.nn.linear import onednn_is_faster
 from ..optimizer.states import load_states
 from ..symbol import Symbol
 from .updates import Updates
@@ -267,7 +267,7 @@ def kernels() -> dict[str, str]:
     return {
         "torch": str(torch.__version__),
         "extension": "none" if native.core is None else "native",
-        "large products": "oneDNN" if onednn_pays() else "torch",
+        "large products": "oneDNN" if onednn_is_faster() else "torch",
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "GPUs": ", ".join(gpu_module().get_device_name(i) for i in range(num_gpus())) or "none",
     }

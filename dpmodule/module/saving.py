@@ -13,14 +13,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
-from .. import run_file
+from .._devices import generators
+from .._files import finish_commit
+from .._object_state import digest, equal, random_generators, set_state, state_of
 from ..base import ArgumentError, FileError, FileFormatError, StateError
 from ..callback.checkpoint import Checkpoint
-from ..devices import generators
-from ..files import settle
+from ..checkpoint import run_format
 from ..io.convert import EpochStart
 from ..ndarray import NDArray
-from ..object_state import digest, equal, random_generators, set_state, state_of
 from ..symbol import Symbol
 from .lockstep import Lockstep
 from .run_state import differences, load_optimizer_bytes, optimizer_bytes
@@ -158,9 +158,7 @@ class RunSaver:
             except StateError as error:
                 lock_error = error
         if self._lockstep.any(lock_error is not None):
-            raise lock_error or StateError(
-                "fit: rank 0 found another run under its prefix; see its error"
-            )
+            raise lock_error or StateError("fit: rank 0 found another run under its prefix; see its error")
 
     def __exit__(self, *error: object) -> None:
         if self._lock is not None:
@@ -240,7 +238,7 @@ class RunSaver:
         prefix = self._rules.prefix
         chain = module.all_updates()
         packed = io.BytesIO()
-        run_file.write(packed, {**first, "ranks": others})
+        run_format.write(packed, {**first, "ranks": others})
         symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
         arg_params, aux_params = module.get_params()
         files.save_checkpoint(
@@ -276,7 +274,7 @@ class RunSaver:
         known = {}
         for epoch in [*epochs, files.LAST]:
             path = files.run_file(prefix, epoch)
-            settle(path)
+            finish_commit(path)
             if os.path.exists(path):
                 known[epoch] = _sort_key(path)
         if not known:
@@ -285,7 +283,7 @@ class RunSaver:
         self._resumed_from = prefix, epoch
         path = files.run_file(prefix, epoch)
         with _with_advice(path):
-            state = run_file.read(path)
+            state = run_format.read(path)
         self._run_info["started"] = state["started"]
         return state
 
@@ -498,7 +496,7 @@ _REQUIRED_KEYS |= {
 def _sort_key(path: str) -> tuple[float, int, int]:
     """Return the sort key of a saved state: start of its run, epoch and batch."""
     with _with_advice(path):
-        state = run_file.peek(path)
+        state = run_format.peek(path)
         if missing := sorted(_REQUIRED_KEYS - state.keys()):
             raise FileFormatError(f"{path}: the state of the run lacks {', '.join(missing)}")
     return state["started"], state["epoch"], state["nbatch"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from typing_extensions import override
 
+from .._core import lazy
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
-from ..compat import lazy
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import clear
@@ -87,9 +87,7 @@ def clear_input_grads(module: BaseModule) -> None:
 def mismatch(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> str:
     """Describe the place where a module does not fit what comes before it."""
     before = f"{label_of(number - 1, modules[number - 1])} gives" if number else "bind was given"
-    return (
-        f"SequentialModule: {label_of(number, modules[number])} does not take what {before}, {shapes_text(shapes)}"
-    )
+    return f"SequentialModule: {label_of(number, modules[number])} does not take what {before}, {shapes_text(shapes)}"
 
 
 def renamed_by_position(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> list[Any]:
@@ -428,7 +426,9 @@ class SequentialModule(BaseModule):
 
     @override
     def handle_overflow(self) -> bool:
-        found = [module.handle_overflow() for module in self._modules]  # no short cut: every module has to notice
+        found = [
+            module.handle_overflow() for module in self._modules
+        ]  # no short cut: every module has to notice
         return any(found)
 
     @override

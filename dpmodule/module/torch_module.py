@@ -111,7 +111,7 @@ class TorchModule(Module):
         store, keep = self.group.store, self._stage >= Stage.INITIALIZED
         self._places = []
         for held, slot in self._held:
-            owner = self._call.owner_of(slot)
+            owner = self._call.module_tensor(slot)
             if not owner.is_contiguous():
                 owner.data = owner.data.contiguous()
             store.place(held, self._call.value(slot), keep)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..kvstore import KVStoreBase
     from ..ndarray import NDArray
     from ..optimizer import Optimizer
-    from ..symbol.half import HalfRules
+    from ..symbol.mixed_precision import HalfRules
     from ..types import ContextLike
 
 

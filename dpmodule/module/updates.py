@@ -315,7 +315,9 @@ class Updates:
         store, on_store = make_store(arguments.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
         num_samples = _count_samples(store, group)
-        optimizer = make_optimizer(arguments.optimizer, arguments.optimizer_params, group, on_store, num_samples)
+        optimizer = make_optimizer(
+            arguments.optimizer, arguments.optimizer_params, group, on_store, num_samples
+        )
         if num_samples is not None:
             shared: Any = store
             shared.ranks.check_same(type(optimizer).__name__, _settings(optimizer))

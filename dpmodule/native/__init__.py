@@ -10,7 +10,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from ..compat import lazy
+from .._core import lazy
 
 __all__ = ["available", "core", "error", "include", "report"]
 

@@ -8,7 +8,7 @@
 #include <sched.h>
 
 #include "errors.hpp"
-#include "kernels/team.hpp"
+#include "kernels/parallel.hpp"
 #include "signal_bus.hpp"
 
 namespace dpmodule {

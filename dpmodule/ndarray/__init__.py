@@ -1,14 +1,13 @@
-"""Arrays: `NDArray`, how to make them, operators as functions over them, and MXNet's file format.
+"""Arrays: `NDArray`, its creation, operators as functions of arrays, and MXNet's file format.
 
-Every operator is a function here: those without leading underscore by name (`nd.relu`), those of a namespace
-in a submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`), those with one in
-`nd._internal`.
+Every operator is a function here: by name (`nd.relu`), in the submodule of its namespace (`nd.contrib`, `nd.linalg`,
+`nd.random`, `nd.sparse`, `nd.image`), or in `nd._internal` if its name begins with an underscore.
 """
 
 import functools
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import _internal as _internal
 from . import contrib as contrib
 from . import methods as methods
@@ -78,7 +77,7 @@ _LATER = {
 }
 
 __all__ = [
-    *lazy.handed_on(vars()),
+    *lazy.public_names(vars()),
     *lazy.modules_of(_LATER),
     "contrib",
     "image",
@@ -93,6 +92,6 @@ __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     _LATER,
-    functools.partial(op_functions.face_of, ""),
+    functools.partial(op_functions.op_function_in, ""),
     operators=functools.partial(op_functions.names_in, ""),
 )

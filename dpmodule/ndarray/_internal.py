@@ -1,21 +1,24 @@
-"""Operators whose names start with an underscore, as functions over arrays."""
+"""Operators whose names start with an underscore, as functions of arrays."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from .cached_op import CachedOp as CachedOp
 from .handle import Handle
 from .ndarray import NDArray
-from .op_functions import face_of, names_in
+from .op_functions import names_in, op_function_in
 
 __all__ = ["CachedOp", "NDArrayBase"]
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "_internal"), operators=partial(names_in, "_internal")
+    __name__,
+    __all__,
+    otherwise=partial(op_function_in, "_internal"),
+    operators=partial(names_in, "_internal"),
 )
 
 NDArrayBase = Handle

@@ -1,7 +1,7 @@
-"""Reading MXNet's binary file of arrays: every layout, and nothing believed before it is checked.
+"""Reader of MXNet's binary files of arrays, in every layout.
 
-The layouts are described in `serial`. No count is used before it is compared with the bytes that are left, so
-a damaged or hostile file costs no memory; what is wrong is reported with the byte it stands at.
+The module `serial` describes the layouts. Every count is compared with the remaining bytes before it is used, so a
+damaged or hostile file costs no memory; errors report the byte offset.
 
 Source: the layouts of MXNet 0.8 to 1.9.1, see `serial`.
 """
@@ -16,14 +16,14 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from .._files import likely_kind
 from ..base import DTypeError, FileFormatError, MXNetError, OutOfMemoryError, dtype_from_code
-from ..files import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 
 Make = Callable[[torch.Tensor, list[torch.Tensor], tuple[int, ...]], Any]
-"""Makes an array of the elements that a record holds, its index arrays (none, or one or two of a sparse array) and
-the shape; raises MXNetError where these do not fit."""
+"""Creates an array from the elements of a record, its index arrays (one or two if it is sparse) and the shape; raises
+MXNetError if these are inconsistent."""
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -32,7 +32,7 @@ _MAX_AXES = 64
 
 
 class _FileReader:
-    """A file read from front to back, whose every count is checked against what is left."""
+    """A file that is read sequentially; counts are checked against the remaining bytes."""
 
     def __init__(self, file: IO[bytes], size: int, name: str, make: Make) -> None:
         self.file, self.size, self.name, self.make = file, size, name, make
@@ -44,7 +44,7 @@ class _FileReader:
         return FileFormatError(f"{self.name}: byte {self.at if at is None else at}{place}: {problem}")
 
     def need(self, count: int, what: str) -> None:
-        """Refuse if fewer than `count` bytes are left."""
+        """Raise if fewer than `count` bytes are left."""
         left = self.size - self.at
         if count > left:
             raise self.error(
@@ -82,7 +82,7 @@ def read(file: IO[bytes], size: int, name: str, make: Make) -> Any:
     """Read arrays from an open file, as a list, or as a dict if they have names.
 
     Args:
-        size: bytes from there to the end.
+        size: number of bytes from the position to the end.
     """
     reader = _FileReader(file, size, name, make)
     _check_start(reader)
@@ -103,10 +103,10 @@ def read(file: IO[bytes], size: int, name: str, make: Make) -> Any:
 
 
 def read_one(data: bytes) -> torch.Tensor:
-    """Read the record of one dense array, without the head of a file.
+    """Read the record of one dense array without a file header.
 
     Args:
-        data: the bytes, as MXNet pickles an array.
+        data: bytes as in MXNet's pickles of an array.
     """
     reader = _FileReader(io.BytesIO(data), len(data), "<array>", _dense_alone)
     found: torch.Tensor = _read_array(reader)
@@ -118,39 +118,39 @@ def read_one(data: bytes) -> torch.Tensor:
 def _dense_alone(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
     """Return the values of an array's record."""
     if indices:
-        raise DTypeError("a sparse array where a dense one is expected")
+        raise DTypeError("the array is sparse, expected a dense one")
     return values
 
 
 def _check_start(reader: _FileReader) -> None:
-    """Check the first bytes, and say what the file is instead where that can be told."""
+    """Check the first bytes; the error describes the file if its type is known."""
     start = reader.take(min(reader.size, 16), "the header")
     if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
         return
-    hint = likely_kind(start) or "this is no MXNet array file"
+    hint = likely_kind(start) or "this is not an MXNet array file"
     if start[:8] == LIST_MAGIC.to_bytes(8, "little")[: len(start)] and start:
         hint = "the file is truncated"
     raise reader.error(hint, 0)
 
 
 def _collect(reader: _FileReader, names: list[str], arrays: list[Any]) -> list[Any] | dict[str, Any]:
-    """Return what was read as list or dict."""
+    """Return the arrays as a list or dict."""
     if not names:
         return arrays
     if len(set(names)) != len(names):
         twice = next(n for n in names if names.count(n) > 1)
-        raise FileFormatError(f"{reader.name}: the name {twice!r} stands for two arrays; the file is damaged")
+        raise FileFormatError(f"{reader.name}: two arrays have the name {twice!r}; the file is damaged")
     return dict(zip(names, arrays, strict=True))
 
 
 def _read_names(reader: _FileReader, count: int) -> list[str]:
-    """Read the arrays' names; none for a list."""
-    given = reader.number("Q", "the number of names")
-    if given not in (0, count):
-        raise reader.error(f"{given} names for {count} arrays; the file is damaged", reader.at - 8)
+    """Read the names of the arrays; a list has none."""
+    name_count = reader.number("Q", "the number of names")
+    if name_count not in (0, count):
+        raise reader.error(f"{name_count} names for {count} arrays; the file is damaged", reader.at - 8)
     names = []
-    for i in range(given):
-        reader.where = f"name {i} of {given}"
+    for i in range(name_count):
+        reader.where = f"name {i} of {name_count}"
         length = reader.number("Q", "the length of a name")
         text = reader.take(length, "a name")
         try:
@@ -169,7 +169,7 @@ def _read_array(reader: _FileReader) -> Any:
         shape = _read_shape(reader)
     else:
         if magic > _MAX_AXES:
-            raise reader.error(f"{magic:#x} starts no array; the file is damaged", reader.at - 4)
+            raise reader.error(f"{magic:#x} does not start an array; the file is damaged", reader.at - 4)
         shape = _checked(reader, reader.numbers(f"{magic}I", "a shape"))
     return _read_dense(reader, shape) if shape else _nothing(reader)
 
@@ -188,7 +188,7 @@ def _read_current(reader: _FileReader, magic: int) -> Any:
 
 
 def _nothing(reader: _FileReader) -> Any:
-    """Return what stands for an array that was never given a shape."""
+    """Return the result for an array without a shape."""
     return reader.make(torch.empty(0), [], (0,))
 
 
@@ -203,7 +203,7 @@ def _read_shape(reader: _FileReader) -> tuple[int, ...] | None:
 
 
 def _checked(reader: _FileReader, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Refuse a shape whose strides would not fit into 64 bits, though an axis of length 0 makes it empty."""
+    """Return a shape; raise if its strides do not fit into 64 bits, even if it is empty."""
     if any(d < 0 for d in shape) or prod([d for d in shape if d]) >= 2**59:
         raise reader.error(f"shape {shape}, which ends here, is impossible; the file is damaged")
     return shape
@@ -236,12 +236,12 @@ def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.
     if size:
         bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
         reader.fill(bits.numpy(), "the data")
-    # bytes other than 0 and 1 must not get into a bool tensor
+    # a bool tensor must not contain bytes other than 0 and 1
     return tensor.ne(0) if name == "bool" else tensor
 
 
 def _read_sparse(reader: _FileReader, storage: int) -> Any:
-    """Read the rest of a sparse record; an array that was never given a shape has none of it."""
+    """Read the rest of a sparse record; it is missing for an array without a shape."""
     stored, shape = _read_shape(reader), _read_shape(reader)
     if not shape:
         return _nothing(reader)

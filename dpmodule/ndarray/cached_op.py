@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class CachedOp:
-    """A Symbol that is called with arrays, operator by operator, and recorded as operators are.
+    """A Symbol that is called with arrays; it runs operator by operator and is recorded like operators.
 
     Args:
-        flags: MXNet's options for its scheduler; accepted, without effect.
-        thread_safe: accepted, without effect.
+        flags: MXNet's options for its scheduler; accepted and ignored.
+        thread_safe: accepted and ignored.
 
     Raises:
-        DTypeError: `sym` is no Symbol.
-        ArgumentError: it holds a loop or branch, whose body is a graph of its own; bind such a Symbol.
+        DTypeError: `sym` is not a Symbol.
+        ArgumentError: it contains a loop or branch, which has its own graph; bind such a Symbol.
 
     Example:
         >>> double = mx.nd.CachedOp(mx.sym.var("x") * 2)
@@ -39,7 +39,7 @@ class CachedOp:
             raise DTypeError(f"CachedOp takes a Symbol, got {type(sym).__name__}")
         loops = [node.name for node in graph.nodes if node.subgraphs]
         if loops:
-            raise ArgumentError(f"CachedOp: {', '.join(loops)} run graphs of their own; use Symbol.bind")
+            raise ArgumentError(f"CachedOp: {', '.join(loops)} have their own graphs; use Symbol.bind")
         self._graph = graph
         self._inputs = [node for node in graph.nodes if node.op is None]
         self._plans: list[tuple[Node, PreparedOp]] = [
@@ -54,10 +54,10 @@ class CachedOp:
         Args:
             args: an array for each of ``sym.list_inputs()``, in that order.
             out: array, or list of arrays, to write the outputs into.
-            default_ctx: where to compute if there are no inputs.
+            default_ctx: context if there are no inputs.
 
         Returns:
-            One array, or a list if there are several outputs; `out` itself where that is given.
+            One array, or a list if there are several outputs; `out` if it is passed.
         """
         if len(args) != len(self._inputs):
             names = ", ".join(node.name for node in self._inputs)
@@ -75,7 +75,7 @@ class CachedOp:
 
 
 def _written(results: list[Any], out: Out) -> Any:
-    """Copy results into the arrays given as `out`, and return that."""
+    """Copy results into `out`, and return it."""
     targets = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(targets) != len(results):
         raise ArgumentError(f"CachedOp: out has {len(targets)} arrays, expected {len(results)}")

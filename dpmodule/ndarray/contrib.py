@@ -1,6 +1,6 @@
-"""Operators named ``_contrib_*`` as functions over arrays, such as ``nd.contrib.box_nms``, and functions made of them.
+"""Operators named ``_contrib_*`` as functions of arrays, such as ``nd.contrib.box_nms``, and control flow.
 
-Loops and branches are plain Python here; under `autograd.record` every step is recorded.
+Loops and branches are plain Python; under `autograd.record` every step is recorded.
 
 Source: MXNet 1.9.1 `ndarray.contrib`.
 """
@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from .creation import full, zeros
 from .handle import Handle
 from .ndarray import NDArray
-from .op_functions import face, face_of, names_in
+from .op_functions import names_in, op_function, op_function_in
 
 if TYPE_CHECKING:
     from ..types import ContextLike, Number
@@ -40,7 +40,7 @@ __all__ = [
 
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "contrib"), operators=partial(names_in, "contrib")
+    __name__, __all__, otherwise=partial(op_function_in, "contrib"), operators=partial(names_in, "contrib")
 )
 
 
@@ -56,7 +56,7 @@ def isnan(data: NDArray) -> Any:
 
 def isfinite(data: NDArray) -> Any:
     """Return 1 where an element is neither infinite nor NaN, else 0, in the type of `data`."""
-    return face("_mul")(data == data, data.abs() != math.inf)
+    return op_function("_mul")(data == data, data.abs() != math.inf)
 
 
 def rand_zipfian(
@@ -64,24 +64,24 @@ def rand_zipfian(
 ) -> tuple[Any, Any, Any]:
     """Draw classes, with replacement, from an approximately Zipfian distribution.
 
-    Class k has a chance of ``log((k + 2) / (k + 1)) / log(range_max + 1)``: numbers should be given in order of
-    falling frequency.
+    Class k has the probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``: classes should be numbered by falling
+    frequency.
 
     Args:
-        true_classes: classes whose expected count is wanted as well, any shape.
+        true_classes: classes whose expected counts are also returned, any shape.
         range_max: number of classes.
-        ctx: where to draw; None = the current context.
+        ctx: context of the result; None means the current context.
 
     Returns:
-        The classes drawn, (num_sampled,) int64; the expected count of each true class, float64; and of each class
-        drawn, (num_sampled,) float64.
+        The sampled classes, (num_sampled,) int64; the expected counts of the true classes, float64; and those of the
+        sampled classes, (num_sampled,) float64.
 
     Example:
         >>> drawn, of_true, of_drawn = mx.nd.contrib.rand_zipfian(mx.nd.array([3]), 4, 5)
     """
     span = math.log(range_max + 1)
     given = {} if ctx is None else {"ctx": ctx}
-    drawn = face("_random_uniform")(0, span, shape=(num_sampled,), dtype="float64", **given)
+    drawn = op_function("_random_uniform")(0, span, shape=(num_sampled,), dtype="float64", **given)
     sampled = (drawn.exp() - 1).astype("int64") % range_max
 
     def expected(classes: NDArray) -> Any:
@@ -95,7 +95,7 @@ Arrays = Sequence[NDArray]
 
 
 def _factor(rescale_grad: NDArray | Number, like: NDArray) -> NDArray:
-    """Return a gradient's factor as an array on the context of the weight."""
+    """Return a gradient's factor as an array in the context of the weight."""
     if isinstance(rescale_grad, NDArray):
         return rescale_grad.as_in_context(like.context)
     return full((1,), rescale_grad, ctx=like.context)
@@ -126,7 +126,7 @@ def adamw_update(
         The new weight, or `out`.
     """
     factor = _factor(rescale_grad, weight)
-    return face("_adamw_update")(weight, grad, mean, var, factor, lr=lr, eta=eta, **attributes)
+    return op_function("_adamw_update")(weight, grad, mean, var, factor, lr=lr, eta=eta, **attributes)
 
 
 def mp_adamw_update(
@@ -153,7 +153,9 @@ def mp_adamw_update(
         The new weight, or `out`.
     """
     factor = _factor(rescale_grad, weight)
-    return face("_mp_adamw_update")(weight, grad, mean, var, weight32, factor, lr=lr, eta=eta, **attributes)
+    return op_function("_mp_adamw_update")(
+        weight, grad, mean, var, weight32, factor, lr=lr, eta=eta, **attributes
+    )
 
 
 def multi_adamw_update(
@@ -180,7 +182,9 @@ def multi_adamw_update(
     """
     arrays = [*_interleaved(weights, grads, mean, var), _factor(rescale_grad, weights[0])]
     rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
-    return face("_multi_adamw_update")(*arrays, num_weights=size or len(weights), **rates, **attributes)
+    return op_function("_multi_adamw_update")(
+        *arrays, num_weights=size or len(weights), **rates, **attributes
+    )
 
 
 def multi_mp_adamw_update(
@@ -211,7 +215,9 @@ def multi_mp_adamw_update(
     """
     arrays = [*_interleaved(weights, grads, mean, var, weights32), _factor(rescale_grad, weights[0])]
     rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
-    return face("_multi_mp_adamw_update")(*arrays, num_weights=size or len(weights), **rates, **attributes)
+    return op_function("_multi_mp_adamw_update")(
+        *arrays, num_weights=size or len(weights), **rates, **attributes
+    )
 
 
 def multi_lamb_update(
@@ -238,7 +244,9 @@ def multi_lamb_update(
     """
     arrays = _interleaved(weights, grads, mean, var)
     rates = {"learning_rates": tuple(lrs), "wds": tuple(wds), "step_count": tuple(step_count)}
-    return face("_multi_lamb_update")(*arrays, num_tensors=num_tensors or len(weights), **rates, **attributes)
+    return op_function("_multi_lamb_update")(
+        *arrays, num_tensors=num_tensors or len(weights), **rates, **attributes
+    )
 
 
 def multi_mp_lamb_update(
@@ -268,23 +276,23 @@ def multi_mp_lamb_update(
     arrays = _interleaved(weights, grads, mean, var, weights32)
     rates = {"learning_rates": tuple(lrs), "wds": tuple(wds), "step_count": tuple(step_count)}
     number = num_tensors or len(weights)
-    return face("_multi_mp_lamb_update")(*arrays, num_tensors=number, **rates, **attributes)
+    return op_function("_multi_mp_lamb_update")(*arrays, num_tensors=number, **rates, **attributes)
 
 
 Nested: TypeAlias = "Handle | Sequence[Any]"
-"""An array, or a list of such, to any depth."""
+"""An array, or a list of arrays nested to any depth."""
 
 
 Form: TypeAlias = "int | list[Any]"
-"""How leaves lie in a nested list: 0 for one of them, a number for several that belong together, or a list of such."""
+"""Structure of a nested list: 0 for one leaf, a number for several that belong together, or a list of structures."""
 
 
 def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str) -> tuple[list[Any], Form]:
-    """Return the leaves of a nested list in order, and a description of how they lie in it.
+    """Return the leaves of a nested list in order, and its structure.
 
     Args:
-        value: one leaf, or a list or tuple of such, to any depth.
-        parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is no leaf.
+        value: one leaf, or a list or tuple of leaves nested to any depth.
+        parts: returns the parts of a leaf, such as the single outputs of a symbol; None if a value is not a leaf.
     """
     found = parts(value)
     if found is not None:
@@ -303,7 +311,7 @@ def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str)
 
 
 def regroup(leaves: Sequence[Any], form: Form) -> Any:
-    """Return leaves nested as `flatten` found them; tuples have become lists."""
+    """Return leaves in the structure that `flatten` returned; tuples become lists."""
     taken = iter(leaves)
 
     def build(form: Form) -> Any:
@@ -321,12 +329,12 @@ def _leaf(value: object) -> list[Any] | None:
 def foreach(
     body: Callable[[Any, Any], tuple[Any, Any]], data: Nested, init_states: Nested
 ) -> tuple[Any, Any]:
-    """Run a function on every element along axis 0 of the data, handing states from one call to the next.
+    """Run a function on every element along axis 0 of the data, passing states from call to call.
 
     Args:
         body: ``(element, states) -> (outputs, new states)``; the element is a list if `data` is one.
         data: an array, or a list of arrays of one length.
-        init_states: an array, or a nested list of arrays; what `body` returns looks alike.
+        init_states: an array, or a nested list of arrays; the new states have the same structure.
 
     Returns:
         The outputs of all calls, stacked along a new axis 0 and nested as `body` returned them, and the last states.
@@ -339,7 +347,7 @@ def foreach(
     arrays, _ = flatten(data, _leaf, "foreach: data")
     flatten(init_states, _leaf, "foreach: init_states")
     if not arrays:
-        raise ArgumentError("foreach: data is empty; there is nothing to run over")
+        raise ArgumentError("foreach: data is empty, expected at least one element")
     lengths = {len(array) for array in arrays}
     if len(lengths) > 1:
         raise ShapeError(f"foreach: the arrays of data have lengths {sorted(lengths)}, expected one length")
@@ -349,7 +357,7 @@ def foreach(
         outputs, states = body(element, states)
         leaves, form = flatten(outputs, _leaf, "foreach: an output of body")
         collected.append(leaves)
-    stacked = [face("stack")(*column) for column in zip(*collected)]
+    stacked = [op_function("stack")(*column) for column in zip(*collected)]
     return ([] if form is None else regroup(stacked, form)), states
 
 
@@ -380,17 +388,17 @@ def while_loop(
     loop_vars: Nested,
     max_iterations: int | None = None,
 ) -> tuple[Any, Any]:
-    """Run a function on loop variables as long as a condition holds.
+    """Run a function on loop variables while a condition holds.
 
     Args:
         cond: ``(*loop_vars) -> one number``; 0 ends the loop.
         func: ``(*loop_vars) -> (outputs, new loop_vars)``; either may be None.
         loop_vars: an array, or a list of arrays, at least one.
-        max_iterations: the largest number of steps.
+        max_iterations: maximum number of steps.
 
     Returns:
-        The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (zeros behind the
-        last step), and the last loop variables. Without a single step the outputs are an empty list.
+        The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (padded with
+        zeros), and the last loop variables. Without any step the outputs are an empty list.
     """
     if max_iterations is None:
         raise ArgumentError("while_loop: max_iterations should be specified")
@@ -413,23 +421,23 @@ def while_loop(
 
 
 def _stacked(column: Sequence[Any], length: int, number: int) -> Any:
-    """Stack the outputs of all steps and fill up with zeros."""
+    """Stack the outputs of all steps and pad with zeros."""
     first = column[0]
     if any(each.shape != first.shape for each in column):
         shapes = ", ".join(f"step {i} {each.shape}" for i, each in enumerate(column))
         raise ShapeError(f"while_loop: output {number} of func changes its shape: {shapes}")
-    rows = face("stack")(*column)
+    rows = op_function("stack")(*column)
     if len(column) == length:
         return rows
     rest = zeros((length - len(column), *first.shape), ctx=first.context, dtype=first.dtype)
-    return face("Concat")(rows, rest, dim=0)
+    return op_function("Concat")(rows, rest, dim=0)
 
 
 def cond(pred: Handle | Number, then_func: Callable[[], Any], else_func: Callable[[], Any]) -> Any:
     """Call one of two functions.
 
     Args:
-        pred: one number; 0 chooses `else_func`.
+        pred: one number; 0 selects `else_func`.
         then_func: ``() -> outputs``.
     """
     return then_func() if _scalar(pred, bool, "cond: pred") else else_func()

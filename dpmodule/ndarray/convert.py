@@ -1,4 +1,4 @@
-"""Values of the host (numbers, lists, NumPy arrays) as tensors of a wanted type."""
+"""Conversion of host values (numbers, lists, NumPy arrays) to tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from ..base import ArgumentError, DTypeError, NonFiniteError, ShapeError, dtype_name, plain
 from ..context import Context
-from ..ops.array.codes import resolve
+from ..ops.array.reshape_codes import resolve
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 from .handle import Handle
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def is_number(value: object) -> TypeIs[int | float | np.number[Any] | np.bool_]:
-    """Say whether `value` is one number: Python's, or a NumPy scalar."""
+    """Return True if `value` is a Python number or NumPy scalar."""
     return isinstance(value, (int, float, np.number, np.bool_))
 
 
 def jsonable(value: object) -> Any:
-    """Return what JSON holds in place of a value, in lists and dicts too.
+    """Return a value, including lists and dicts, in a form that JSON can store.
 
-    Arrays become lists, NumPy's numbers Python's, and what has a method `dumps` what that returns.
+    Arrays become lists, NumPy numbers Python numbers, and objects with a method `dumps` its result.
     """
     if isinstance(value, Mapping):
         return {key: jsonable(each) for key, each in value.items()}
@@ -40,7 +40,7 @@ def jsonable(value: object) -> Any:
         return jsonable(value.raw)
     if isinstance(value, torch.Tensor):
         return value.detach().to_dense().tolist()
-    of_numpy = isinstance(value, (np.generic, np.ndarray, np.dtype, type))  # arrays have a `dumps` too
+    of_numpy = isinstance(value, (np.generic, np.ndarray, np.dtype, type))  # arrays also have a `dumps`
     return plain(value) if of_numpy or not hasattr(value, "dumps") else value.dumps()
 
 
@@ -69,10 +69,10 @@ def wanted_shape(shape: ShapeLike) -> tuple[int, ...]:
 
 
 def host_array(source: ArrayLike, dtype: str) -> np.ndarray[Any, Any]:
-    """Return a fresh C-contiguous NumPy array of a number, nested list or array.
+    """Return a new C-contiguous NumPy array of a number, nested list or array.
 
-    Integers wrap around and fractions are cut, as in C and in MXNet; float32 stands in for bfloat16. Texts that
-    hold numbers, such as the cells of a table read from a file, are read.
+    Integers wrap around and fractions are truncated, as in C and in MXNet; float32 replaces bfloat16. Texts that
+    hold numbers, such as the cells of a table read from a file, are parsed.
     """
     try:
         array = np.asarray(source)
@@ -98,7 +98,7 @@ def host_array(source: ArrayLike, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def _numbers_in(texts: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    """Read an array of texts."""
+    """Return the numbers in an array of texts."""
     try:
         return texts.astype(np.float32 if dtype == "bfloat16" else dtype)
     except (ValueError, OverflowError) as error:
@@ -106,7 +106,7 @@ def _numbers_in(texts: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]
 
 
 def tensor_of(value: Handle | ArrayLike, dtype: torch.dtype, name: str, device: torch.device) -> torch.Tensor:
-    """Return a number, list, array or NDArray as a tensor to copy from; it may share memory with `value`."""
+    """Return a number, list, array or NDArray as a tensor; it may share memory with `value`."""
     if isinstance(value, Handle):
         return value.raw.to(device)
     if isinstance(value, torch.Tensor):
@@ -115,7 +115,7 @@ def tensor_of(value: Handle | ArrayLike, dtype: torch.dtype, name: str, device: 
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Return a tensor as a NumPy array, sharing memory where it lies on the CPU; bfloat16 becomes float32."""
+    """Return a tensor as a NumPy array, sharing memory if it is on the CPU; bfloat16 becomes float32."""
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
@@ -123,12 +123,12 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def pickled(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Return a tensor as pickles have it: bfloat16, which NumPy lacks, as the bits of int16."""
+    """Return a tensor as a NumPy array for pickling: bfloat16, which NumPy lacks, becomes its bits as int16."""
     return to_numpy(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
 
 
 def unpickled(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> torch.Tensor:
-    """Return the tensor of a type that `pickled` was given, on a context's device."""
+    """Return the tensor passed to `pickled`, with the given type and on a context's device."""
     tensor = torch.from_numpy(values if values.flags.writeable else values.copy())
     if dtype == "bfloat16":
         tensor = tensor.view(torch.bfloat16)
@@ -136,19 +136,19 @@ def unpickled(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> torch.T
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """Return the bytes of a tensor's elements in order, sharing memory where they lie so on the CPU."""
+    """Return the bytes of a tensor's elements in order, sharing memory if the tensor is contiguous on the CPU."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
 
 
 def dtype_pair(dtype: DTypeLike) -> tuple[str, torch.dtype]:
-    """Return a user's dtype as a name and as torch's type."""
+    """Return a user's dtype as a name and as a torch dtype."""
     name = dtype_name(dtype)
     return name, torch_dtype(name)
 
 
 def slicer(axis: int, begin: int, length: int, squeeze: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a function that cuts a piece out of an axis, and drops the axis if the piece has length 1."""
+    """Return a function that slices an axis, and drops the axis if `squeeze` is set and the length is 1."""
 
     def cut(tensor: torch.Tensor) -> torch.Tensor:
         part = tensor.narrow(axis, begin, length)
@@ -158,7 +158,7 @@ def slicer(axis: int, begin: int, length: int, squeeze: bool) -> Callable[[torch
 
 
 def reshaped_shape(dims: tuple[int, ...], wanted: ShapeLike, reverse: bool) -> tuple[int, ...]:
-    """Return the shape that `reshape` was asked for."""
+    """Return the shape of the result of `reshape`."""
     try:
         codes = integers(wanted)
     except TypeError:
@@ -170,7 +170,7 @@ def reshaped_shape(dims: tuple[int, ...], wanted: ShapeLike, reverse: bool) -> t
 
 
 def split_bounds(length: int, given: int | tuple[int, ...]) -> list[int]:
-    """Return where `split_v2` cuts an axis, its ends included."""
+    """Return the bounds of the parts of `split_v2`, including both ends of the axis."""
     if isinstance(given, int):
         if given < 1 or length % given:
             raise ShapeError(f"an axis of length {length} cannot be cut into {given} equal parts")
@@ -181,7 +181,7 @@ def split_bounds(length: int, given: int | tuple[int, ...]) -> list[int]:
 
 
 def broadcast_shape(dims: tuple[int, ...], wanted: ShapeLike) -> tuple[int, ...]:
-    """Return the shape that `broadcast_to` was asked for."""
+    """Return the shape of the result of `broadcast_to`."""
     found = wanted_shape(wanted)
     offset = len(found) - len(dims)
     if offset < 0 or any(s not in (1, d) for s, d in zip(dims, found[offset:], strict=True)):
@@ -190,7 +190,7 @@ def broadcast_shape(dims: tuple[int, ...], wanted: ShapeLike) -> tuple[int, ...]
 
 
 def squeezed_shape(dims: tuple[int, ...], axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Return a shape without some axes of length 1, or without all; one axis is left."""
+    """Return a shape without some or all axes of length 1; at least one axis remains."""
     axes = (axis,) if isinstance(axis, int) else axis
     for i in axes or ():
         if not -len(dims) <= i < len(dims) or dims[i] != 1:

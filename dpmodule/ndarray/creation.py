@@ -1,4 +1,4 @@
-"""Making arrays from values, from nothing, and from the memory of other libraries.
+"""Creation of arrays from values, without values, and from memory of other libraries.
 
 Source: the functions of MXNet 1.9.1's `mx.nd`.
 """
@@ -14,13 +14,13 @@ import numpy as np
 import torch
 import torch.utils.dlpack
 
-from .. import mode
+from .._core import mode
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, DTypeError, OutOfMemoryError, ShapeError
 from ..context import Context, gpu_module, is_gpu, num_gpus
-from ..devices.single_thread import single_thread
 from ..ops import get
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose, mark_own
+from ..ops.write_tracking import expose, mark_owned
 from . import sparse_creation as sparse
 from . import tape
 from .convert import dtype_pair, host_array, is_number, wanted_shape
@@ -41,15 +41,15 @@ def array(
 ) -> NDArray:
     """Return a new array with the values of a number, nested list, NumPy array, tensor or NDArray.
 
-    A sparse array, or a sparse matrix of SciPy, gives a sparse array.
+    The result is sparse for a sparse array or a sparse matrix of SciPy.
 
     Args:
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = that of an NDArray, float32 for anything else.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None keeps that of an NDArray and means float32 for anything else.
 
     Raises:
-        DTypeError: the source holds no numbers, or lists of different lengths.
-        NonFiniteError: NaN or infinity for an integer type.
+        DTypeError: the source does not hold numbers, or holds lists of different lengths.
+        NonFiniteError: NaN or infinity cannot be converted to an integer type.
 
     Example:
         >>> mx.nd.array([[1, 2], [3, 4]]).shape
@@ -60,9 +60,9 @@ def array(
     if isinstance(source_array, BaseSparseNDArray) or sparse.is_scipy(source_array):
         return sparse.array(source_array, where, dtype)
     if isinstance(source_array, (Handle, torch.Tensor)):
-        given = source_array.raw if isinstance(source_array, Handle) else source_array.detach()
+        source = source_array.raw if isinstance(source_array, Handle) else source_array.detach()
         if dtype is None:
-            dtype = given.dtype if isinstance(source_array, Handle) else "float32"
+            dtype = source.dtype if isinstance(source_array, Handle) else "float32"
         wanted = dtype_pair(dtype)[1]
 
         def convert(tensor: torch.Tensor) -> torch.Tensor:
@@ -70,9 +70,9 @@ def array(
 
         if isinstance(source_array, NDArray):
             return tape.apply(source_array, convert, "array", ctx=where)
-        return NDArray(convert(given), where)
+        return NDArray(convert(source), where)
     name, wanted = dtype_pair(dtype)
-    return NDArray(mark_own(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
+    return NDArray(mark_owned(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
 
 
 def _filled(
@@ -83,7 +83,7 @@ def _filled(
     out: NDArray | None,
     extra: dict[str, Any],
 ) -> NDArray:
-    """Make an array of one number (None: leave the memory as it is), or fill `out` with it."""
+    """Create an array of one number (None leaves the memory uninitialized), or fill `out` with it."""
     unknown = set(extra) - {"name", "stype"}
     if unknown:
         raise ArgumentError(
@@ -92,7 +92,7 @@ def _filled(
     stype = extra.get("stype") or "default"
     if stype != "default":
         if value or out is not None:
-            raise ArgumentError(f"stype is {stype!r}, which only zeros and empty take, and without out")
+            raise ArgumentError(f"stype is {stype!r}, which only zeros and empty accept, and without out")
         return sparse.zeros(stype, shape, ctx, dtype)
     dims = wanted_shape(shape)
     if value is not None and out is not None:
@@ -105,7 +105,7 @@ def _filled(
     try:
         if value is None:
             return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
-        # arrays are often made before a fork
+        # arrays are often created before a fork
         with single_thread() if prod(dims) > _LARGE else nullcontext():
             return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
     except RuntimeError as error:
@@ -113,7 +113,7 @@ def _filled(
 
 
 def _check_known(name: str, shape: ShapeLike) -> None:
-    """Refuse shapes that MXNet takes for unknown ones."""
+    """Raise for shapes that MXNet regards as unknown."""
     dims = wanted_shape(shape)
     if not mode.is_np_shape() and not (dims and all(dims)):
         raise ShapeError(
@@ -132,9 +132,9 @@ def zeros(
     """Return an array of zeros.
 
     Args:
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = float32.
-        out: array to fill instead of making one.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means float32.
+        out: array to fill instead of creating one.
         kwargs: `stype`, "default", "row_sparse" or "csr"; `name`, ignored.
 
     Raises:
@@ -155,9 +155,9 @@ def ones(
     """Return an array of ones; arguments as in `zeros`.
 
     Args:
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = float32.
-        out: array to fill instead of making one.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means float32.
+        out: array to fill instead of creating one.
         **kwargs: `name`, ignored.
     """
     if out is None:
@@ -168,12 +168,12 @@ def ones(
 def empty(
     shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None, stype: str | None = None
 ) -> NDArray:
-    """Return an array with whatever values its memory holds; arguments as in `zeros`.
+    """Return an uninitialized array; arguments as in `zeros`.
 
     Args:
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = float32.
-        stype: storage type, "default", "row_sparse" or "csr"; None = "default".
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means float32.
+        stype: storage type, "default", "row_sparse" or "csr"; None means "default".
     """
     return _filled(shape, None, ctx, dtype, None, {"stype": stype})
 
@@ -188,10 +188,10 @@ def full(
     """Return an array of one number, or of values that broadcast to `shape`; arguments as in `zeros`.
 
     Args:
-        val: the number, or an array that is stretched to the shape.
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = float32.
-        out: array to fill instead of making one.
+        val: the number, or an array that broadcasts to the shape.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means float32.
+        out: array to fill instead of creating one.
 
     Raises:
         ShapeError: `out` has another shape, or the values do not broadcast to it.
@@ -212,17 +212,17 @@ def arange(
     ctx: ContextLike | None = None,
     dtype: DTypeLike = np.float32,
 ) -> NDArray:
-    """Return evenly spaced numbers by their distance.
+    """Return evenly spaced numbers with a given step.
 
     Args:
         start: first number; the end, counted from 0, if `stop` is None.
         stop: end, not included.
-        repeat: how often each number comes.
-        infer_range: has no meaning for arrays; accepted.
-        ctx: where to put it; None = the current context.
+        repeat: number of repetitions of each number.
+        infer_range: accepted and ignored.
+        ctx: context of the result; None means the current context.
 
     Raises:
-        OpError: the step does not lead from start to stop.
+        OpError: the step has the wrong sign or is 0.
     """
     given = {"start": start, "stop": stop, "step": step, "repeat": repeat, "dtype": dtype, "ctx": ctx}
     return cast("NDArray", call(get("_arange"), (), given))
@@ -236,13 +236,13 @@ def linspace(
     ctx: ContextLike | None = None,
     dtype: DTypeLike = np.float32,
 ) -> NDArray:
-    """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False.
+    """Return `num` evenly spaced numbers from `start` to `stop`, which is excluded if `endpoint` is False.
 
     Args:
-        stop: the last number, or with `endpoint` off the one that would follow.
-        num: how many.
-        endpoint: whether `stop` is one of them.
-        ctx: where to put it; None = the current context.
+        stop: last number; without `endpoint`, the one after it.
+        num: number of values.
+        endpoint: True to include `stop`.
+        ctx: context of the result; None means the current context.
     """
     if num == 0:
         return empty((0,), ctx, dtype)
@@ -256,10 +256,10 @@ def eye(
     """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere.
 
     Args:
-        M: columns; 0 for as many as rows.
-        k: which diagonal: 0 for the main one, above it if positive, below it if negative.
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = float32.
+        M: number of columns; 0 for a square matrix.
+        k: the diagonal: 0 is the main one, positive is above, negative is below.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means float32.
         **kwargs: `name`, ignored, and `out`.
     """
     if N == 0:
@@ -272,16 +272,16 @@ def eye(
 
 
 def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
-    """Return an array over a tensor's memory, without a copy; a gradient history is left behind.
+    """Return an array that shares a tensor's memory, without its gradient history.
 
     Args:
         tensor: a dense tensor on a CPU or GPU.
-        ctx: context to count it to, which must be on the tensor's device; None = the first one on it (the
+        ctx: context of the array, which must be on the tensor's device; None means the first one on it (the
             current one for the CPU).
 
     Raises:
-        DTypeError: the tensor's type has no counterpart (complex, quantized), or it is no tensor.
-        ArgumentError: the tensor is sparse, or lies on another device than `ctx`.
+        DTypeError: the tensor's type has no counterpart (complex, quantized), or it is not a tensor.
+        ArgumentError: the tensor is sparse, or on another device than `ctx`.
     """
     if not isinstance(tensor, torch.Tensor):
         raise DTypeError(f"from_torch takes a torch.Tensor, got {type(tensor).__name__}")
@@ -298,7 +298,7 @@ def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
             where = Context("cpu", 0)
     if where.torch_device != tensor.device:
         raise ArgumentError(
-            f"the tensor lies on {tensor.device}, which is not the device of {where}; move it first"
+            f"the tensor is on {tensor.device}, which is not the device of {where}; move it first"
         )
     expose(tensor)
     return NDArray(tensor.detach(), where, True)
@@ -307,15 +307,15 @@ def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
 def from_numpy(
     ndarray: np.ndarray[Any, Any], zero_copy: bool = True, array_cls: type[NDArray] = NDArray
 ) -> NDArray:
-    """Return an array over a NumPy array's memory, or over a copy of it.
+    """Return an array that shares a NumPy array's memory, or a copy of it.
 
     Args:
         ndarray: the values; their type is kept.
-        zero_copy: share memory; as in MXNet, `ndarray` becomes read-only, and writing to the result changes it.
+        zero_copy: True to share memory; as in MXNet, `ndarray` becomes read-only, and writing to the result changes it.
 
     Raises:
-        ArgumentError: memory is to be shared but is not C-contiguous, or belongs to something read-only.
-        DTypeError: `ndarray` is no NumPy array, or of a type without counterpart.
+        ArgumentError: memory to be shared is not C-contiguous, or is read-only.
+        DTypeError: `ndarray` is not a NumPy array, or its type has no counterpart.
     """
     if not isinstance(ndarray, np.ndarray):
         raise DTypeError(f"from_numpy takes a numpy.ndarray, got {type(ndarray).__name__}")
@@ -334,7 +334,7 @@ def from_numpy(
 
 
 def _make_shareable(ndarray: np.ndarray[Any, Any]) -> None:
-    """Refuse memory that cannot be shared; allow writing where only the array forbids it."""
+    """Raise for memory that cannot be shared; allow writing if only the array forbids it."""
     if not ndarray.flags.c_contiguous:
         raise ArgumentError("only C-contiguous arrays can be shared; pass zero_copy=False")
     try:
@@ -346,12 +346,12 @@ def _make_shareable(ndarray: np.ndarray[Any, Any]) -> None:
 
 
 def from_dlpack(dlpack: object) -> NDArray:
-    """Return an array over the memory of a DLPack capsule, or of an object that offers one.
+    """Return an array that shares the memory of a DLPack capsule, or of an object that provides one.
 
     Source: the DLPack standard.
 
     Args:
-        dlpack: what has ``__dlpack__``, or a capsule that nobody has taken yet.
+        dlpack: an object with ``__dlpack__``, or an unused capsule.
     """
     return from_torch(torch.utils.dlpack.from_dlpack(dlpack))
 
@@ -373,9 +373,9 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
     """Join arrays along an axis.
 
     Args:
-        arrays: arrays of one type whose shapes agree but for `axis`.
-        axis: the axis that grows.
-        always_copy: if False, a single array is returned as it is.
+        arrays: arrays of one type whose shapes differ only along `axis`.
+        axis: the axis to join along.
+        always_copy: False to return a single array unchanged.
 
     Raises:
         ShapeError: there is no array, or the shapes do not agree.
@@ -404,12 +404,12 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
 
 
 def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> NDArray:
-    """Return a copy with axes moved to other places; the others keep their order.
+    """Return a copy with axes moved to other positions; the others keep their order.
 
     Args:
         tensor: the array, of any shape.
-        source: where the axes are; one or several.
-        destination: where they go, as many; negative numbers count from the end.
+        source: positions of the axes; one or several.
+        destination: their new positions; negative numbers count from the end.
 
     Raises:
         ShapeError: an axis does not exist or is named twice, or the counts differ.
@@ -432,17 +432,17 @@ def _axes(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
-    """Write one-hot rows into `out`: 1 in the column that `indices` names, 0 elsewhere.
+    """Write one-hot rows into `out`: 1 in the column given by `indices`, 0 elsewhere.
 
     Args:
-        out: what is written to and returned.
+        out: array to write, which is returned.
 
     Shape:
         indices: (N,).
         out: (N, K).
 
     Raises:
-        ShapeError: the shapes do not fit.
+        ShapeError: the shapes do not match.
     """
     if out.ndim != 2 or indices.shape != out.shape[:1]:
         raise ShapeError(
@@ -457,12 +457,12 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 def split_v2(
     ary: NDArray, indices_or_sections: int | tuple[int, ...], axis: int = 0, squeeze_axis: bool = False
 ) -> NDArray | list[NDArray]:
-    """Cut an array into equal parts, or before the given indices (see `NDArray.split_v2`).
+    """Split an array into equal parts, or at the given indices (see `NDArray.split_v2`).
 
     Args:
-        indices_or_sections: number of equal parts, or a tuple of positions to cut at.
-        axis: the axis to cut.
-        squeeze_axis: drop the axis where a part has length 1 along it.
+        indices_or_sections: number of equal parts, or a tuple of positions to split at.
+        axis: the axis to split.
+        squeeze_axis: True to drop the axis of parts that have length 1 along it.
     """
     return ary.split_v2(indices_or_sections, axis, squeeze_axis)
 
@@ -474,7 +474,7 @@ def histogram(
 
     Args:
         bins: number of equal bins, or an NDArray of their edges.
-        range: smallest and greatest edge; None = those of the values.
+        range: smallest and greatest edge; None means the extremes of the values.
 
     Returns:
         Counts and edges. Counts are int64; float32 if `bins` is a number and `range` None, as in MXNet.

@@ -1,4 +1,4 @@
-"""`CSRNDArray`: a matrix of which some elements are stored, row by row."""
+"""`CSRNDArray`: a sparse matrix in compressed row storage."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class CSRNDArray(BaseSparseNDArray):
     Args:
         values: the stored elements, (E,); shared.
         columns: their columns, (E,) int64 on the same device; shared.
-        starts: where each row begins among them, (rows + 1,) int64 on the same device; shared.
+        starts: position of each row among them, (rows + 1,) int64 on the same device; shared.
         shape: (rows, columns).
-        ctx: where the parts lie.
+        ctx: context of the arrays.
 
     Raises:
-        ShapeError: these do not fit each other.
+        ShapeError: the arrays are inconsistent.
 
     Example:
         >>> a = mx.nd.array([[0, 1], [2, 0]]).tostype("csr")
@@ -65,13 +65,13 @@ class CSRNDArray(BaseSparseNDArray):
 
     @classmethod
     def from_dense(cls, array: Handle) -> CSRNDArray:
-        """Return the matrix with those elements stored that are not zero.
+        """Return a matrix that stores the elements that are not zero.
 
         Args:
             array: (rows, columns), dense.
 
         Raises:
-            ShapeError: the array has not two axes.
+            ShapeError: the array does not have two axes.
         """
         tensor = array.raw
         if tensor.dim() != 2:
@@ -80,11 +80,11 @@ class CSRNDArray(BaseSparseNDArray):
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> CSRNDArray:
-        """Return a matrix that stores nothing.
+        """Return an empty matrix.
 
         Args:
             shape: (rows, columns).
-            ctx: where to put it.
+            ctx: context of the result.
 
         Raises:
             OutOfMemoryError: there are too many rows.
@@ -105,20 +105,20 @@ class CSRNDArray(BaseSparseNDArray):
 
     @property
     def indices(self) -> NDArray:
-        """A copy of the stored elements' columns, int64."""
+        """Columns of the stored elements, int64; a copy."""
         return NDArray(self._record.columns.clone(), self.context)
 
     @property
     def indptr(self) -> NDArray:
-        """A copy of the rows' beginnings among the stored elements, int64; the last entry is their number."""
+        """Position of each row among the stored elements, int64; the last entry is their number; a copy."""
         return NDArray(self._record.starts.clone(), self.context)
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rows' beginnings, the columns and the elements; shared, not copied.
+        """Return the row positions, the columns and the elements; shared, not copied.
 
         Raises:
             BoundsError: a column is outside the matrix.
-            ArgumentError: the rows' beginnings make no sense.
+            ArgumentError: the row positions are invalid.
         """
         record = self.stored
         return record.starts, record.columns, record.values
@@ -150,7 +150,7 @@ class CSRNDArray(BaseSparseNDArray):
             raise ArgumentError("csr array: the indices of a row must be ascending and all different")
 
     def __getitem__(self, key: IndexLike) -> NDArray:
-        """Return rows as a new matrix: one by its number, or a slice without step."""
+        """Return one row or a slice of rows without step as a new matrix."""
         rows = self.shape[0]
         if isinstance(key, int):
             if not -rows <= key < rows:
@@ -164,10 +164,10 @@ class CSRNDArray(BaseSparseNDArray):
         return CSRNDArray.of_record(self.stored.range(begin, max(begin, end)).clone(), self.context)
 
     def rows(self, numbers: Tensor) -> CSRNDArray:
-        """Return rows by number, in the order given, as a new matrix.
+        """Return rows by number, in this order, as a new matrix.
 
         Args:
-            numbers: which, (N,) int64, each within the matrix.
+            numbers: row numbers, (N,) int64, each within the matrix.
         """
         return CSRNDArray.of_record(self.stored.pick(numbers.to(self.values.device)), self.context)
 
@@ -191,7 +191,7 @@ class CSRNDArray(BaseSparseNDArray):
 def _unpickle(
     parts: tuple[np.ndarray[Any, Any], ...], dtype: str, shape: tuple[int, ...], ctx: Context
 ) -> CSRNDArray:
-    """Make the matrix that was pickled; called by pickle."""
+    """Return an unpickled matrix; pickle calls it."""
     values = unpickled(parts[0].copy(), dtype, ctx)
     columns, starts = (unpickled(part.copy(), "int64", ctx) for part in parts[1:])
     return CSRNDArray(values, columns, starts, shape, ctx)

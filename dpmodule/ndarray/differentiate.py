@@ -1,4 +1,4 @@
-"""Gradients of recorded arrays: what `backward` and `autograd.grad` do with the graph of `tape`.
+"""Gradients of recorded arrays: `backward` and `autograd.grad` over the graph of `tape`.
 
 Source: MXNet 1.9.1 `autograd.backward` and `autograd.grad`.
 """
@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode, torch_private
 from ..base import ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context
 from ..ops.sparse import leaf_of
 from .handle import Handle
@@ -24,19 +23,19 @@ _TWICE = "To differentiate one graph twice, pass retain_graph=True to the first 
 
 
 def _reached(nodes: Iterable[TapeNode | None]) -> dict[TapeNode, None]:
-    """Return all nodes below some, later ones first; a loop, so deep graphs are fine."""
-    found: dict[TapeNode, None] = {}
+    """Return all nodes reachable from some, later ones first; iterative, for deep graphs."""
+    reached: dict[TapeNode, None] = {}
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node is not None and node not in found:
-            found[node] = None
+        if node is not None and node not in reached:
+            reached[node] = None
             stack += node.inputs
-    return found
+    return reached
 
 
 def _head_node(head: Handle) -> TapeNode:
-    """Return the node of an array that gradients are computed of."""
+    """Return the node of an array to differentiate."""
     if not in_graph(head):
         raise StateError(
             "Cannot differentiate node because it is not in a computational graph: compute it inside "
@@ -47,7 +46,7 @@ def _head_node(head: Handle) -> TapeNode:
 
 
 def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
-    """Return the gradient that differentiation starts from at a head."""
+    """Return the gradient of a head."""
     if given is None:
         return torch.ones_like(root, requires_grad=False)
     if given.stype == "ragged":
@@ -63,11 +62,11 @@ def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
 def _wanted(reached: dict[TapeNode, None], variables: Sequence[Handle] | None) -> list[TapeVariable]:
     """Return the variables to differentiate with respect to."""
     if variables is None:
-        found = [n for n in reached if isinstance(n, TapeVariable) and n.request != "null"]
-        if not found:
+        targets = [n for n in reached if isinstance(n, TapeVariable) and n.request != "null"]
+        if not targets:
             raise StateError("there are no inputs in the computational graph that require gradients")
-        return found
-    found = []
+        return targets
+    targets = []
     for i, array in enumerate(variables):
         variable = variable_of(array)
         what = f"cannot differentiate with respect to variable {i + 1} ({array.describe()})"
@@ -75,8 +74,8 @@ def _wanted(reached: dict[TapeNode, None], variables: Sequence[Handle] | None) -
             raise StateError(f"{what} because it does not require gradient: call attach_grad() on it first")
         if variable not in reached:
             raise StateError(f"{what} because it is unreachable from the outputs")
-        found.append(variable)
-    return found
+        targets.append(variable)
+    return targets
 
 
 def differentiate(
@@ -90,11 +89,11 @@ def differentiate(
     """Compute gradients of heads, each weighted by its head gradient.
 
     Args:
-        head_grads: as many gradients; None stands for ones.
-        variables: what to differentiate with respect to; None = write into all variables that the heads depend on.
+        head_grads: one gradient for each head; None means ones.
+        variables: arrays to differentiate with respect to; None writes into all variables that the heads depend on.
 
     Returns:
-        The gradients of `variables`, as new arrays; empty if that is None.
+        The gradients of `variables` as new arrays; empty if `variables` is None.
     """
     nodes = [_head_node(head) for head in heads]
     reached = _reached(nodes)
@@ -128,7 +127,7 @@ def differentiate(
 def _engine(
     roots: Sequence[Tensor], seeds: Sequence[Tensor], inputs: Sequence[Tensor], retain: bool, create: bool
 ) -> Sequence[Tensor | None]:
-    """Run torch's backward; None stands for inputs that nothing depends on."""
+    """Run torch's backward; None is the gradient of inputs that nothing depends on."""
     if not roots or not inputs:
         return [None] * len(inputs)
     try:
@@ -159,7 +158,7 @@ def _free(reached: dict[TapeNode, None], heads: Sequence[Handle]) -> None:
 def _result(
     variable: TapeVariable, grad: Tensor | None, ctx: Context, known: list[TapeVariable] | None
 ) -> Handle:
-    """Return a gradient as an array with memory of its own; in the graph if the variables of that are given."""
+    """Return a gradient as an array with its own memory; in the graph if its variables are passed."""
     if grad is None:
         grad = torch.zeros_like(variable.alias, requires_grad=False)
     if grad.is_sparse:
@@ -177,7 +176,7 @@ def _result(
 
 
 def _shaped(variable: TapeVariable, grad: Tensor, ctx: Context) -> Handle:
-    """Return a gradient as an array: of a ragged variable in its rows."""
+    """Return a gradient as an array; ragged if its variable is."""
     if variable.grad.stype != "ragged":
         return Handle.result_type(grad, ctx)
     rows: Any = variable.grad

@@ -1,4 +1,4 @@
-"""Running an operator on arrays, and recording it: inputs, results, and the states that backward writes."""
+"""Execution and recording of operators on arrays: inputs, results, and states that backward writes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._devices.generators import generator
 from ..base import MXNetError
 from ..context import Context
-from ..devices.generators import generator
 from ..ops import shapes
-from ..ops.sparse import SparseCall, leaf_of, note_fallback, rule_of
+from ..ops.sparse import SparseCall, leaf_of, log_fallback, rule_of
 from ..ops.spec import Env, Op
-from ..ops.user_code import is_users
+from ..ops.user_code import is_user_error
 from . import tape
 from .handle import Handle, Out, array_of
 from .op_dispatch import PreparedOp, check_alike, failure, no_array, targets_of
@@ -24,7 +24,7 @@ Tensors = Sequence[torch.Tensor | None]
 
 
 def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
-    """Say whether an input is in a graph, after checking that `out` may be written."""
+    """Return True if an input is in a graph, after checking that `out` may be written."""
     if out is not None:
         for target in out if isinstance(out, (list, tuple)) else (out,):
             if isinstance(target, Handle):
@@ -37,7 +37,7 @@ def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
 
 
 def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> bool:
-    """Say whether a gradient flows through float64 copies of integers (see `tape.Variable`)."""
+    """Return True if a gradient flows through float64 copies of integers (see `tape.Variable`)."""
     return tape.TapeVariable.any_copies and any(
         array.stype == "default" and tensor.dtype is not array.raw.dtype
         for array, tensor in zip(arrays, tensors, strict=True)
@@ -47,17 +47,17 @@ def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> boo
 def states_of(
     plan: PreparedOp, arrays: Sequence[Handle], values: Tensors, again: Callable[[], Tensors]
 ) -> tape.States | None:
-    """Return the auxiliary states that backward has to write; None if a call leaves them as they are.
+    """Return the auxiliary states that backward has to write; None if a call does not change them.
 
     Args:
-        values: the new values that the call returned after its outputs, None for what stays.
+        values: new values that the call returned after its outputs, None for unchanged states.
     """
     chosen = {i: position for i, position in plan.states if values[i] is not None}
     if not chosen:
         return None
 
     def taken(news: Tensors) -> list[torch.Tensor]:
-        return [news[i].detach() for i in chosen]  # type: ignore[union-attr]  # those that are None are left out
+        return [news[i].detach() for i in chosen]  # type: ignore[union-attr]  # None is left out
 
     states = tuple(arrays[position] for position in chosen.values())
     versions = tuple(state.raw._version for state in states)
@@ -87,11 +87,11 @@ def arrays_of(
 
 
 def record_by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Handle]) -> Any:
-    """Run an operator on what sparse arrays store, and record it.
+    """Run an operator on stored values of sparse arrays, and record it.
 
     Returns:
-        The resulting array, or a list of several; None if the operator has no rule for these inputs that can be
-        differentiated, or none of them is sparse.
+        The resulting array, or a list of several; None if the operator has no differentiable rule for these inputs, or
+        none of them is sparse.
     """
     kinds = tuple(array.stype for array in arrays)
     if not plan.alone and set(kinds) <= {"default"}:
@@ -117,20 +117,19 @@ def record_by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Handle]) -> Any:
 
 
 LazyRule = Callable[[Any, Sequence[Any], Callable[..., torch.Tensor], Any], Any]
-"""Updates a weight by a sparse gradient, given the attributes, inputs, itself as a function of tensors, and `out`.
+"""Updates a weight by a sparse gradient from the attributes, inputs, the update as a function of tensors, and `out`.
 
-It writes the states and `out` itself, and returns None where it has no answer; then the operator works on dense
-copies.
+It writes the states and `out`. If it returns None, the operator runs on dense copies.
 """
 
 lazy_rules: dict[str, LazyRule] = {}
-"""What update operators do with sparse gradients, by operator name."""
+"""Sparse updates by operator name."""
 
 _envs: dict[Context, tuple[Env, Env]] = {}
 
 
 def _env(ctx: Context) -> Env:
-    """Return what operators may know on a context; kept, as making one costs as much as a small operator."""
+    """Return the environment of operators in a context; cached, as creating one costs as much as a small operator."""
     found = _envs.get(ctx)
     if found is None:
         device, gen = ctx.torch_device, generator(ctx)
@@ -142,11 +141,11 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
     """Run a prepared operator; record it if this thread records and an input is in a graph.
 
     Args:
-        ctx: where the result goes; None = the first input's context.
-        out: array, or list of arrays, to write the results into; None makes new ones.
+        ctx: context of the result; None means the first input's context.
+        out: array, or list of arrays, to write the results into; None creates new ones.
 
     Returns:
-        One array, or a list if the operator has several outputs; `out` itself where that is given.
+        One array, or a list if the operator has several outputs; `out` if it is passed.
     """
     try:
         recorded = mode.is_recording() and is_wanted(arrays, out)
@@ -185,56 +184,56 @@ Traced = tuple[list[torch.Tensor], Sequence[tape.TapeNode | None]]
 def _run_integers(plan: PreparedOp, arrays: Sequence[Handle], traced: Traced, ctx: Context, out: Out) -> Any:
     """Run an operator on integers, and again on the float64 copies through which their gradient flows.
 
-    What runs users' code, or takes no float64 numbers, or is written to `out`, has no gradient.
+    Operators that run users' code or do not accept float64, and results written to `out`, have no gradient.
     """
     with mode.scope(recording=False):
-        made = execute(plan, arrays, ctx, out)
+        result = execute(plan, arrays, ctx, out)
     if out is not None or plan.guarded:
-        return made
+        return result
     tensors, nodes = traced
     env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
     try:
         results, _ = _run(plan, env, tensors, True)
     except (MXNetError, RuntimeError, ValueError, TypeError):
-        return made
-    tape.attach([made] if plan.visible == 1 else made, results, tape.TapeNode(plan, nodes))
-    return made
+        return result
+    tape.attach([result] if plan.visible == 1 else result, results, tape.TapeNode(plan, nodes))
+    return result
 
 
 def _attempt(
     plan: PreparedOp, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
 ) -> Results:
-    """Run an operator, and say in its errors what it was given."""
+    """Run an operator; its errors describe its inputs."""
     try:
         return _run(plan, env, tensors, traced)
     except MXNetError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
-        if is_users(error):
+        if is_user_error(error):
             raise
         raise failure(plan, arrays, error) from error
 
 
 def _run(plan: PreparedOp, env: Env | None, tensors: list[torch.Tensor], traced: bool = False) -> Results:
-    """Return the visible outputs in memory of their own, and the new values of what the operator mutates."""
+    """Return the visible outputs in their own memory, and the new values of the inputs that the operator mutates."""
     if traced is not torch.is_grad_enabled() and (traced or plan.guarded):
         with torch.set_grad_enabled(traced):
             return _run(plan, env, tensors, traced)
     results = plan.function(*tensors) if plan.function is not None else plan.op.run(plan.a, env, *tensors)
     if isinstance(results, (tuple, list)):
-        found = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
+        outputs = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
         values = results[plan.visible :]
     else:
-        found, values = [_own(plan.op, results, tensors)], ()
-    if not traced and found and found[0].requires_grad:  # a user has made an input's tensor require grad
-        found = [r.detach() for r in found]
-    return found, values
+        outputs, values = [_own(plan.op, results, tensors)], ()
+    if not traced and outputs and outputs[0].requires_grad:  # a user has made an input's tensor require grad
+        outputs = [r.detach() for r in outputs]
+    return outputs, values
 
 
 def _run_plain(
     plan: PreparedOp, env: Env | None, tensors: list[torch.Tensor]
 ) -> Sequence[torch.Tensor | None]:
-    """Return the new values of what an operator mutates, as they are by now."""
+    """Return the current new values of the inputs that an operator mutates."""
     with torch.no_grad():
         return _run(plan, env, tensors)[1]
 
@@ -246,7 +245,7 @@ def _write_back(plan: PreparedOp, arrays: Sequence[Handle], values: Sequence[tor
 
 
 def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: bool) -> Any:
-    """Run an operator on what sparse arrays store; None if all are dense or its rule does not cover them."""
+    """Run an operator on stored values of sparse arrays; None if all are dense or its rule does not cover them."""
     dense = Handle.result_type
     for array in arrays:
         if type(array) is not dense and isinstance(array, Handle) and array.stype != "default":
@@ -265,21 +264,21 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
         return None
     kinds, results = found
     ctx = arrays[0].context
-    made = [array_of(result, ctx) for result in results]
+    created = [array_of(result, ctx) for result in results]
     if out is None:
-        return made[0] if len(made) == 1 else made
+        return created[0] if len(created) == 1 else created
     if (
-        len(made) == 1
+        len(created) == 1
         and isinstance(out, Handle)
-        and made[0].shape == out.shape
-        and made[0].stype == out.stype
+        and created[0].shape == out.shape
+        and created[0].stype == out.stype
     ):
-        return made[0].copyto(out)
-    return _write_out(plan, [array.raw for array in made], out)
+        return created[0].copyto(out)
+    return _write_out(plan, [array.raw for array in created], out)
 
 
 def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
-    """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
+    """Check inputs that an update of single rows would not check, and return the array to write to, or None."""
     check_alike(plan, arrays, [array.stored for array in arrays])
     if not plan.same_shape:
         shapes.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
@@ -289,46 +288,46 @@ def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
 
 
 def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
-    """Return the storage types and values that an operator's sparse rule makes; None if it has none for these."""
+    """Return the storage types and values from an operator's sparse rule; None if it has none for these inputs."""
     kinds = tuple(array.stype for array in arrays)
     rule = rule_of(plan.op, kinds)
     stypes = None if rule is None else rule.storage(plan.a, kinds)
     if rule is None or stypes is None:
-        note_fallback(plan.op.name, kinds)
+        log_fallback(plan.op.name, kinds)
         return None
     found = rule.run(plan.a, _env(arrays[0].context), *(array.stored for array in arrays))
     return stypes, found if isinstance(found, tuple) else (found,)
 
 
 def _run_on(plan: PreparedOp, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:
-    """Run an operator whose first output alone counts; what it mutates is written."""
-    given = list(tensors)
+    """Return the first output of an operator; write the inputs that it mutates."""
+    inputs = list(tensors)
     results, values = _run(
-        plan, None if plan.function is not None else _env_with_shapes(plan, given, ctx), given
+        plan, None if plan.function is not None else _env_with_shapes(plan, inputs, ctx), inputs
     )
     for position, value in zip(plan.mutated, values, strict=True):
         if value is not None and position is not None:
-            given[position].copy_(value)
+            inputs[position].copy_(value)
     return results[0]
 
 
 def _env_with_shapes(plan: PreparedOp, tensors: list[torch.Tensor], ctx: Context) -> Env:
-    """Return the context's environment, with the output shapes where the operator asks for them."""
+    """Return the context's environment, with the output shapes if the operator needs them."""
     env = _env(ctx)
     if not plan.op.needs_shapes:
         return env
-    found = plan.out_shapes
-    if not found:
+    out_shapes = plan.out_shapes
+    if not out_shapes:
         known = [tuple(t.shape) for t in tensors]
         _, outs = shapes.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
-        found = tuple(s or () for s in outs)
+        out_shapes = tuple(s or () for s in outs)
         if not tensors:
-            plan.out_shapes = found
-    return Env(env.device, env.generator, env.is_train, found, env.context)
+            plan.out_shapes = out_shapes
+    return Env(env.device, env.generator, env.is_train, out_shapes, env.context)
 
 
 def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Return a result as C-contiguous memory that no input shares."""
+    """Return a result in C-contiguous memory that it shares with no input."""
     if op.view and tensors:
         shared = result.untyped_storage().data_ptr() == tensors[0].untyped_storage().data_ptr()
         if shared:
@@ -340,7 +339,7 @@ def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Ten
 
 
 def _write_out(plan: PreparedOp, results: list[torch.Tensor], out: Out) -> Any:
-    """Copy results into the arrays given as `out`."""
+    """Copy results into the arrays of `out`."""
     for target, result in zip(targets_of(plan, results, out), results, strict=True):
         target.overwrite(result)
     return out

@@ -1,4 +1,4 @@
-"""What every array is below its methods: a tensor, the context it lives in, and whether it may be rebound."""
+"""`Handle`: base of all arrays, with a tensor, its context, and whether the tensor may be replaced."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from ..base import ArgumentError, np_dtype
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose
 from ..ops.sparse import Sparse
+from ..ops.write_tracking import expose
 
 if TYPE_CHECKING:
     from ..types import Number
@@ -30,12 +30,12 @@ def _numpy_type(dtype: torch.dtype) -> Any:
     return found
 
 
-# arrays whose number somebody has, see `Handle._as_parameter_`
+# arrays whose number was handed out, see `Handle._as_parameter_`
 _numbered: WeakValueDictionary[int, Handle] = WeakValueDictionary()
 
 
 def _of_number(number: object) -> Handle:
-    """Return the array of a number that `Handle._as_parameter_` gave out."""
+    """Return the array of a number from `Handle._as_parameter_`."""
     found = _numbered.get(number.value or 0) if isinstance(number, ctypes.c_void_p) else None
     if found is None:
         raise ArgumentError(f"NDArray takes a tensor and a context, got {number!r} alone; use nd.array(x)")
@@ -43,30 +43,29 @@ def _of_number(number: object) -> Handle:
 
 
 Operand: TypeAlias = "Handle | Number | np.ndarray[Any, Any]"
-"""What arithmetic takes beside an array: another, a number, or an array of NumPy."""
+"""Second operand of arithmetic: an array, a number, or a NumPy array."""
 
 Out: TypeAlias = "Handle | Sequence[Handle] | None"
-"""Where results are written: an array, or a list of them for several results; None = into new ones."""
+"""Arrays for results: an array, or a list of them for several results; None means into new ones."""
 
 
 class Handle:
-    """A tensor and its context; the part of NDArray that running operators needs.
+    """A tensor and its context; the part of NDArray that operators need.
 
     Args:
         tensor: the values; shared, not copied, and never one that requires grad.
         pinned: the memory is shared with a view, a user or another library.
         writable: accepted and ignored.
-    `tensor` may also be the number of an array that lives, as ``ctypes.cast(array, NDArrayHandle)`` gives it, and
-    `ctx` then be left out: monitors written for MXNet make their arrays like that.
+    `tensor` may also be the number of an existing array, from ``ctypes.cast(array, NDArrayHandle)``, without `ctx`:
+    monitors written for MXNet create their arrays like that.
 
     Attributes:
-        raw: the values, for the library's own use, which may *rebind* it to another tensor as long as `pinned` is
-            False.
-        tensor: the same for users. Whoever takes it may write it in ways that torch does not count, so that nothing
-            is remembered about its memory from then on (see `ops.exposure`).
-        context: the context; two CPU contexts are two places although torch knows one CPU device.
-        pinned: if True, nobody rebinds `raw`: new values are written into its memory.
-        trace: the array's place in a recorded graph (see `tape`), None outside any.
+        raw: the values, for internal use; the library may replace the tensor while `pinned` is False.
+        tensor: the values, for users. They may write it in ways that torch does not count, so that nothing is cached
+            about its memory from then on (see `ops.write_tracking`).
+        context: the context; two CPU contexts are distinct although torch has one CPU device.
+        pinned: if True, `raw` is never replaced: new values are written into its memory.
+        trace: the array's node in a recorded graph (see `tape`), None outside a graph.
     """
 
     __slots__ = ("__weakref__", "context", "pinned", "raw", "trace")
@@ -80,13 +79,13 @@ class Handle:
     """Storage type: "default" for dense arrays."""
 
     result_type: ClassVar[type[Handle]]
-    """Class of the arrays that operators return; set by the module that defines it, which stands above."""
+    """Class of the arrays that operators return; set by the module that defines it."""
 
     casts: ClassVar[dict[str, Callable[[Any], Handle]]] = {}
-    """How a dense array becomes one of another storage type; filled by the modules that define those."""
+    """Conversions from dense arrays by storage type; the modules that define the types add them."""
 
     of_records: ClassVar[dict[str, Callable[[Any, Context], Handle]]] = {}
-    """How an operator's sparse result becomes an array, by storage type; filled by the same modules."""
+    """Conversions from an operator's sparse result to an array by storage type; the same modules add them."""
 
     def __init__(
         self, tensor: torch.Tensor, ctx: Context | None = None, pinned: bool = False, writable: bool = True
@@ -119,7 +118,7 @@ class Handle:
 
     @property
     def stored(self) -> Any:
-        """What operators read: the tensor, or the record of what a sparse or ragged array stores; shared."""
+        """Value that operators read: the tensor, or the record of a sparse or ragged array; shared."""
         return self.raw
 
     @property
@@ -148,11 +147,11 @@ class Handle:
         return self.context
 
     def overwrite(self, values: torch.Tensor) -> None:
-        """Take over values of the same shape, converted to this array's type; the memory stays where it is."""
+        """Copy values of the same shape, converted to this array's type, into its memory."""
         self.raw.detach().copy_(values.detach())
 
     def describe(self) -> str:
-        """Return shape, type and context in a few words, for messages."""
+        """Return shape, type and context as text for messages."""
         dtype = self.dtype if isinstance(self.dtype, str) else np.dtype(self.dtype).name
         return f"{dtype} array of shape {self.shape} on {self.context}"
 
@@ -161,7 +160,7 @@ Handle.result_type = Handle
 
 
 def array_of(value: torch.Tensor | Sparse, ctx: Context) -> Any:
-    """Return what an operator made, a tensor or the record of a sparse array, as an array; memory is shared."""
+    """Return an operator's result, a tensor or the record of a sparse array, as an array that shares its memory."""
     if isinstance(value, Sparse):
         return Handle.of_records[value.stype](value, ctx)
     return Handle.result_type(value, ctx)

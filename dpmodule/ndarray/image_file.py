@@ -1,4 +1,4 @@
-"""`nd.imdecode`, the old way to decode an image."""
+"""`nd.imdecode`: MXNet's old function that decodes an image."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def imdecode(
 
     Args:
         str_img: the file's bytes.
-        clip_rect: the part to return: left, upper, right and lower edge in pixels; all 0 for the whole image.
-        out: an array to write to, (C, H, W) or (N, C, H, W).
-        index: which image of an `out` with four axes is written.
+        clip_rect: the region to return: left, upper, right and lower edge in pixels; all 0 for the whole image.
+        out: array to write, (C, H, W) or (N, C, H, W).
+        index: number of the image in an `out` with four axes.
         channels: 3 for color, red first, or 1 for grey.
         mean: an image to subtract, (C, H, W).
 
     Raises:
-        ArgumentError: other `channels`, or a part outside the image.
+        ArgumentError: `channels` is invalid, or the region is outside the image.
         ShapeError: `out` or `mean` has another shape.
-        FileFormatError: the bytes are no image, or a damaged one.
+        FileFormatError: the bytes are not an image, or the image is damaged.
 
     Source: MXNet 1.9.1 `nd.imdecode`, which reads an image only up to its first zero byte.
     """
@@ -62,6 +62,6 @@ def imdecode(
 
 
 def _check_shape(name: str, shape: tuple[int, ...], values: torch.Tensor) -> None:
-    """Check that an image fits where it is to be written."""
+    """Check the shape of an image against the array it is written to."""
     if tuple(shape) != tuple(values.shape):
         raise ShapeError(f"imdecode: {name} has shape {tuple(shape)}, the image {tuple(values.shape)}")

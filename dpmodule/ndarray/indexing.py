@@ -1,13 +1,13 @@
-"""Reading and writing parts of an array with NumPy's keys and MXNet's rules about memory.
+"""Indexing of arrays with NumPy's keys and MXNet's rules about memory.
 
-Basic keys (integers, slices, ``...``, None) that select one unbroken run of memory give a view; other basic
-keys and advanced ones (lists, arrays, masks) give a copy, as in MXNet, so that every array stays
-C-contiguous. Integers alone give shape (1,), not ().
+Basic keys (integers, slices, ``...``, None) that select contiguous memory return a view; other basic keys and
+advanced ones (lists, arrays, masks) return a copy, as in MXNet, so that every array stays C-contiguous. Integers
+alone return shape (1,), not ().
 
-Departures: an array or list of bools is a mask, as in NumPy (MXNet 1.9.1 takes its entries for the row
+Departures: an array or list of bools is a mask, as in NumPy (MXNet 1.9.1 interprets its entries as row
 numbers 0 and 1); overlapping source and target are copied through a temporary.
 
-Source: NumPy's rules for keys; MXNet 1.9.1's for what shares memory.
+Source: NumPy's rules for keys; MXNet 1.9.1's rules for shared memory.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _FULL = slice(None)
 
 
 def read(source: torch.Tensor, key: Handle | IndexLike) -> tuple[torch.Tensor, bool]:
-    """Return the part of `source` that `key` selects, and whether it shares memory with `source`."""
+    """Return the part of `source` that `key` selects, and True if it shares memory with `source`."""
     if type(key) is int and source.dim() > 0:
         position = _position(key, 0, source.shape[0])
-        part = source[position] if source.dim() > 1 else source[position : position + 1]
-        return (part, True) if part.is_contiguous() else (part.contiguous(), False)
+        view = source[position] if source.dim() > 1 else source[position : position + 1]
+        return (view, True) if view.is_contiguous() else (view.contiguous(), False)
     items = _expand(_items(key, source.device), source.shape)
     if any(isinstance(i, torch.Tensor) for i in items):
         return _read_advanced(source, items), False
-    part, flips = _basic_view(source, items)
-    if part.dim() == 0 and any(isinstance(i, int) for i in items):
-        part = part.reshape(1)
+    view, flips = _basic_view(source, items)
+    if view.dim() == 0 and any(isinstance(i, int) for i in items):
+        view = view.reshape(1)
     if flips:
-        return part.flip(flips).contiguous(), False
-    return (part, True) if part.is_contiguous() else (part.contiguous(), False)
+        return view.flip(flips).contiguous(), False
+    return (view, True) if view.is_contiguous() else (view.contiguous(), False)
 
 
 def write(target: torch.Tensor, key: Handle | IndexLike, value: torch.Tensor) -> None:
-    """Write `value`, broadcast and converted, to the part of `target` that `key` selects."""
+    """Write `value`, broadcast and converted, into the part of `target` that `key` selects."""
     items = _expand(_items(key, target.device), target.shape)
     if value.untyped_storage().data_ptr() == target.untyped_storage().data_ptr():
         value = value.clone()
@@ -60,7 +60,7 @@ def write(target: torch.Tensor, key: Handle | IndexLike, value: torch.Tensor) ->
 
 
 def whole(target: torch.Tensor, key: Handle | IndexLike) -> tuple[int, ...] | None:
-    """Return the shape that `key` selects if that is all of `target`, in its order and by a basic key; else None."""
+    """Return the selected shape if a basic `key` selects all of `target` in its order; else None."""
     items = _expand(_items(key, target.device), target.shape)
     axis = 0
     for item in items:
@@ -76,22 +76,22 @@ def whole(target: torch.Tensor, key: Handle | IndexLike) -> tuple[int, ...] | No
 
 
 def _items(key: Handle | IndexLike, device: torch.device) -> list[Any]:
-    """Turn a key into a list of integers, slices, None, Ellipsis and index tensors."""
+    """Return a key as a list of integers, slices, None, Ellipsis and index tensors."""
     items: list[Any] = []
-    for each in key if isinstance(key, tuple) else (key,):
-        if each is None or each is Ellipsis:
-            items.append(each)
-        elif isinstance(each, slice):
-            items.append(_plain_slice(each))
-        elif isinstance(each, (int, np.integer, np.bool_)):
-            items.append(int(each))
-        elif isinstance(each, (Handle, np.ndarray, torch.Tensor, Sequence)) and not isinstance(
-            each, (str, bytes)
+    for item in key if isinstance(key, tuple) else (key,):
+        if item is None or item is Ellipsis:
+            items.append(item)
+        elif isinstance(item, slice):
+            items.append(_plain_slice(item))
+        elif isinstance(item, (int, np.integer, np.bool_)):
+            items.append(int(item))
+        elif isinstance(item, (Handle, np.ndarray, torch.Tensor, Sequence)) and not isinstance(
+            item, (str, bytes)
         ):
-            items += _index_tensors(each, device)
+            items += _index_tensors(item, device)
         else:
             raise ArgumentError(
-                f"NDArray takes no key {each!r} of type {type(each).__name__}; "
+                f"NDArray does not accept the key {item!r} of type {type(item).__name__}; "
                 "expected integers, slices, None, ..., lists, arrays or masks"
             )
     return items
@@ -102,7 +102,7 @@ def _plain_slice(given: slice) -> slice:
     try:
         return slice(*(None if v is None else _whole(v) for v in (given.start, given.stop, given.step)))
     except (TypeError, ValueError):
-        raise ArgumentError(f"slice {given!r} has bounds that are no integers") from None
+        raise ArgumentError(f"slice {given!r} has bounds that are not integers") from None
 
 
 def _whole(value: object) -> int:
@@ -120,7 +120,7 @@ def _index_tensors(key: Handle | IndexLike, device: torch.device) -> list[Any]:
         try:
             array = np.asarray(key)
         except ValueError:
-            raise ArgumentError(f"index {key!r} is no rectangular array") from None
+            raise ArgumentError(f"index {key!r} is not a rectangular array") from None
         if array.size == 0:
             array = array.astype(np.int64)
         if array.dtype.kind not in "biuf":
@@ -131,21 +131,21 @@ def _index_tensors(key: Handle | IndexLike, device: torch.device) -> list[Any]:
     if tensor.dtype == torch.bool:
         return [_Mask(tensor.to(device))]
     if tensor.is_floating_point() and bool((tensor != tensor.trunc()).any()):
-        raise ArgumentError("an index array holds fractions; expected whole numbers")
+        raise ArgumentError("an index array holds fractions, expected integers")
     if tensor.dim() == 0:
         return [int(tensor)]
     return [tensor.to(device, torch.int64)]
 
 
 def _as_int64(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return whole numbers, also those in floating point, as int64."""
+    """Return integers, even in floating point, as int64."""
     if array.dtype.kind == "f" and not np.all(array == np.trunc(array)):
-        raise ArgumentError("an index array holds fractions; expected whole numbers")
+        raise ArgumentError("an index array holds fractions, expected integers")
     return np.array(array, dtype=np.int64, order="C")
 
 
 class _Mask:
-    """A boolean index before the axes it covers are known."""
+    """A boolean index whose axes are not known yet."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -160,14 +160,14 @@ class _Mask:
 
 
 def _covered(item: Any) -> int:
-    """Return how many axes an item uses up."""
+    """Return the number of axes that an item indexes."""
     if item is None or item is Ellipsis:
         return 0
     return item.tensor.dim() if isinstance(item, _Mask) else 1
 
 
 def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
-    """Fill in the axes a key leaves out, resolve masks and check bounds."""
+    """Add the axes that a key omits, resolve masks and check bounds."""
     used = sum(map(_covered, items))
     if used > len(shape):
         raise BoundsError(f"too many indices ({used}) for an array of {len(shape)} axes")
@@ -176,20 +176,20 @@ def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
         raise BoundsError("an index holds more than one ellipsis ('...')")
     at = dots[0] if dots else len(items)
     items = [*items[:at], *[_FULL] * (len(shape) - used), *items[at + len(dots) :]]
-    found: list[Item] = []
+    expanded: list[Item] = []
     axis = 0
     for item in items:
         covered = _covered(item)
         if isinstance(item, _Mask):
-            found += item.resolve(shape[axis : axis + covered])
+            expanded += item.resolve(shape[axis : axis + covered])
         elif isinstance(item, int):
-            found.append(_position(item, axis, shape[axis]))
+            expanded.append(_position(item, axis, shape[axis]))
         elif isinstance(item, torch.Tensor):
-            found.append(_positions(item, axis, shape[axis]))
+            expanded.append(_positions(item, axis, shape[axis]))
         else:
-            found.append(item)
+            expanded.append(item)
         axis += covered
-    return found
+    return expanded
 
 
 def _position(index: int, axis: int, length: int) -> int:
@@ -200,7 +200,7 @@ def _position(index: int, axis: int, length: int) -> int:
 
 
 def _positions(index: torch.Tensor, axis: int, length: int) -> torch.Tensor:
-    """Check an index tensor here: on a GPU torch would abort, on a CPU a write would stop half way."""
+    """Return an index tensor after a bounds check: a GPU would abort, and a write on the CPU would stop halfway."""
     if index.numel():
         low, high = (int(v) for v in index.aminmax())
         if low < -length or high >= length:
@@ -212,9 +212,9 @@ def _positions(index: torch.Tensor, axis: int, length: int) -> torch.Tensor:
 
 
 def _basic_view(tensor: torch.Tensor, items: list[Item]) -> tuple[torch.Tensor, list[int]]:
-    """Apply integers, slices and None; also return the axes of the result that still have to be reversed.
+    """Apply integers, slices and None; also return the axes of the result that must still be reversed.
 
-    torch has no negative steps: such a slice becomes the ascending one over the same elements.
+    torch has no negative steps: such a slice becomes an ascending one over the same elements.
     """
     keys: list[Any] = []
     flips: list[int] = []
@@ -240,9 +240,9 @@ def _basic_view(tensor: torch.Tensor, items: list[Item]) -> tuple[torch.Tensor, 
 
 
 def _block(items: list[Item]) -> tuple[list[Item], tuple[int, ...]]:
-    """Give all index tensors, and integers beside them, one common shape.
+    """Broadcast all index tensors, and integers next to them, to one shape.
 
-    NumPy counts an integer beside an index array as an index array; torch does not.
+    NumPy treats an integer next to an index array as an index array; torch does not.
     """
     tensors = [i for i in items if isinstance(i, torch.Tensor)]
     try:
@@ -262,7 +262,7 @@ def _block(items: list[Item]) -> tuple[list[Item], tuple[int, ...]]:
 
 
 def _split(items: list[Item]) -> tuple[list[Item], list[Any]]:
-    """Separate a key into its slices and its index arrays, each with full slices in place of the other."""
+    """Split a key into its slices and its index arrays, each with full slices in place of the other."""
     basic: list[Item] = [_FULL if isinstance(i, torch.Tensor) else i for i in items]
     advanced = [i if isinstance(i, torch.Tensor) else _FULL for i in items]
     return basic, advanced
@@ -279,18 +279,18 @@ def _read_advanced(source: torch.Tensor, items: list[Item]) -> torch.Tensor:
 def _write_advanced(target: torch.Tensor, items: list[Item], value: torch.Tensor) -> None:
     block, block_shape = _block(items)
     basic, advanced = _split(block)
-    part, flips = _basic_view(target, basic)
-    value = fit(value, _selected_shape(part.shape, advanced, block_shape)).to(part.dtype)
+    view, flips = _basic_view(target, basic)
+    value = fit(value, _selected_shape(view.shape, advanced, block_shape)).to(view.dtype)
     if flips:  # rare: reverse a copy, write to it and write it back
-        turned = part.flip(flips)
+        turned = view.flip(flips)
         turned[tuple(advanced)] = value
-        part.copy_(turned.flip(flips))
+        view.copy_(turned.flip(flips))
     else:
-        part[tuple(advanced)] = value
+        view[tuple(advanced)] = value
 
 
 def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a selection: the arrays' block stands in their place, first if they lie apart."""
+    """Return the shape of a selection: the arrays' block replaces them, or comes first if they are not adjacent."""
     places = [i for i, item in enumerate(advanced) if isinstance(item, torch.Tensor)]
     rest = tuple(s for i, s in enumerate(shape) if i not in places)
     together = places[-1] - places[0] + 1 == len(places)
@@ -300,10 +300,10 @@ def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int,
 
 def fit(value: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Drop leading axes of length 1 that `shape` lacks, and check that the rest broadcasts."""
-    given = tuple(value.shape)
+    value_shape = tuple(value.shape)
     while value.dim() > len(shape) and value.shape[0] == 1:
         value = value[0]
     tail = tuple(shape)[len(shape) - value.dim() :] if value.dim() <= len(shape) else None
     if tail is None or any(v not in (1, s) for v, s in zip(value.shape, tail, strict=True)):
-        raise ShapeError(f"cannot write an array of shape {given} to a part of shape {tuple(shape)}")
+        raise ShapeError(f"cannot write an array of shape {value_shape} to a part of shape {tuple(shape)}")
     return value

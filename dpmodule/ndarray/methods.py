@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ..compat.lazy import Method
+from .._core.lazy import Method
 from ..ops import names
 
 T = TypeVar("T", bound=type)
@@ -26,16 +26,16 @@ FLUENT = tuple(_NAMES.split())
 """MXNet's operator methods."""
 
 OpMethods = object
-"""To type checkers a class of the methods that `fluent` gives to arrays; `methods.pyi` lists them."""
+"""Base class for type checkers with the methods that `fluent` adds; `methods.pyi` lists them."""
 
 
 def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]:
-    """Return a class decorator that adds those methods of `FLUENT` whose operators this package has.
+    """Return a class decorator that adds the methods of `FLUENT` whose operators this package has.
 
-    Those that the class defines itself stay.
+    Methods that the class defines are kept.
 
     Args:
-        make: returns the function of an operator; called when the method is first looked up.
+        make: returns the function of an operator; called at the first use of the method.
     """
 
     def decorate(home: T) -> T:

@@ -1,4 +1,4 @@
-"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+"""Made by tools/stubs.py from the operator declarations; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -82,7 +82,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the position of the greatest element along an axis, the first of several."""
+        """Return the index of the largest element along an axis, the first of equal ones."""
 
     def argmax_channel(
         self,
@@ -91,7 +91,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Return the position of the greatest element along axis 1."""
+        """Return the index of the largest element along axis 1."""
 
     def argmin(
         self,
@@ -101,7 +101,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the position of the smallest element along an axis, the first of several."""
+        """Return the index of the smallest element along an axis, the first of equal ones."""
 
     def argsort(
         self,
@@ -112,7 +112,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the positions that sort an array along an axis; equal elements keep their order."""
+        """Return the indices that sort an array along an axis; equal elements keep their order."""
 
     def broadcast_axes(
         self,
@@ -150,7 +150,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
+        """Clip each element to [a_min, a_max]; the gradient is 1 inside and at both ends, else 0."""
 
     def cos(
         self,
@@ -177,7 +177,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Turn radians into degrees."""
+        """Convert radians to degrees."""
 
     def depth_to_space(
         self,
@@ -186,7 +186,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Lay channels out as blocks of pixels."""
+        """Rearrange channels into blocks of pixels."""
 
     def exp(
         self,
@@ -290,7 +290,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the greatest element along axes (all that equal it get the gradient)."""
+        """Return the maximum along axes (all elements equal to it get the gradient)."""
 
     def mean(
         self,
@@ -312,7 +312,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return the smallest element along axes (all that equal it get the gradient)."""
+        """Return the minimum along axes (all elements equal to it get the gradient)."""
 
     def nanprod(
         self,
@@ -323,7 +323,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Multiply the elements along axes, NaN counted as 1."""
+        """Multiply the elements along axes, treating NaN as 1."""
 
     def nansum(
         self,
@@ -334,7 +334,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Add up the elements along axes, NaN counted as 0."""
+        """Sum the elements along axes, treating NaN as 0."""
 
     def norm(
         self,
@@ -358,7 +358,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+        """Return one-hot rows; a position outside [0, depth) gives a row of `off_value`."""
 
     def ones_like(
         self,
@@ -378,7 +378,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+        """Pad an array with a constant, its repeated edge, or its reflection."""
 
     def pick(
         self,
@@ -390,7 +390,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Pick one element along an axis for every place of the other axes."""
+        """Pick one element along an axis for every position of the other axes."""
 
     def prod(
         self,
@@ -410,7 +410,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Turn degrees into radians."""
+        """Convert degrees to radians."""
 
     def rcbrt(
         self,
@@ -460,7 +460,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+        """Reshape `lhs` to the shape of `rhs`, or a range of its axes to a range of the axes of ..."""
 
     def rint(
         self,
@@ -487,7 +487,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Return one over the square root."""
+        """Return 1 / sqrt(x)."""
 
     def shape_array(
         self,
@@ -552,7 +552,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+        """Slice the leading axes, as data[begin:end:step] in Python."""
 
     def slice_axis(
         self,
@@ -563,7 +563,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Cut out a range along one axis."""
+        """Slice one axis."""
 
     def slice_like(
         self,
@@ -573,7 +573,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+        """Slice the beginning of `data` to the size of `shape_like` along some axes."""
 
     def softmax(
         self,
@@ -586,7 +586,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``."""
+        """Apply softmax along an axis: ``exp(x) / sum(exp(x))``."""
 
     def softmin(
         self,
@@ -617,7 +617,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Put blocks of pixels into channels."""
+        """Rearrange blocks of pixels into channels."""
 
     def split(
         self,
@@ -628,7 +628,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> Any:
-        """Cut an array into equal pieces along an axis."""
+        """Split an array into equal pieces along an axis."""
 
     def sqrt(
         self,
@@ -657,7 +657,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Add up the elements along axes."""
+        """Sum the elements along axes."""
 
     def swapaxes(
         self,
@@ -718,7 +718,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> Any:
-        """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+        """Return the k largest elements along an axis, in order; of equal elements the first ..."""
 
     def transpose(
         self,
@@ -727,7 +727,7 @@ class OpMethods:
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Put the axes into another order."""
+        """Permute the axes."""
 
     def trunc(
         self,
@@ -736,7 +736,7 @@ class OpMethods:
         name: str | None = None,
         **kwargs: Any,
     ) -> NDArray:
-        """Cut the fraction off; the gradient is 0."""
+        """Truncate the fraction; the gradient is 0."""
 
     def zeros_like(
         self,

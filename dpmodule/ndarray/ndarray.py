@@ -1,4 +1,4 @@
-"""The array: values in a torch tensor, placed in a context."""
+"""`NDArray`: values in a torch tensor, in a context."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from .. import mode
+from .._core import lazy, mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
-from ..compat import lazy
 from ..context import Context, gpu_module, is_gpu
 from ..ops import get
 from ..ops.dtypes import name_of
-from ..ops.exposure import expose
 from ..ops.shapes import prod
+from ..ops.write_tracking import expose
 from . import indexing, tape
 from .convert import (
     broadcast_shape,
@@ -38,7 +37,7 @@ from .convert import (
 from .differentiate import differentiate
 from .handle import Handle
 from .methods import OpMethods, fluent
-from .op_functions import as_context, call, face
+from .op_functions import as_context, call, op_function
 from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ __all__ = ["NDArray"]
 
 lazy.publish(__name__, __all__)
 
-# names that code written for MXNet imports from here
+# names that MXNet programs import from here
 py_slice = slice
 _STORAGE_TYPE_STR_TO_ID = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2, "ragged": 101}
 _STORAGE_TYPE_ID_TO_STR = {number: name for name, number in _STORAGE_TYPE_STR_TO_ID.items()}
@@ -77,18 +76,18 @@ Bounds = Sequence[int | None]
 _ALL = slice(None)
 
 
-@fluent(face)
+@fluent(op_function)
 class NDArray(Handle, OpMethods):
     """An array on a device, with MXNet's methods, whose memory is a torch tensor.
 
-    Reading basic slices and reshaping give views, as in MXNet: writing to ``a[0]`` or ``a.reshape((-1,))``
-    changes `a`. Sharing with torch, NumPy and DLPack costs no copy. Work on a GPU is queued as torch queues
-    it; methods that return values to Python wait for it.
+    Basic slices and `reshape` return views, as in MXNet: writing to ``a[0]`` or ``a.reshape((-1,))`` changes `a`.
+    Sharing with torch, NumPy and DLPack needs no copy. Work on a GPU is queued as in torch; methods that return
+    values to Python wait for it.
 
     Args:
-        tensor: the values; shared, not copied. `nd.from_torch` checks what it is given, this does not.
-        ctx: the context the array belongs to.
-        pinned: the memory is already shared with somebody (see `Handle`).
+        tensor: the values; shared, not copied. `nd.from_torch` checks it, this does not.
+        ctx: the context of the array.
+        pinned: True if the memory is already shared (see `Handle`).
 
     Example:
         >>> a = mx.nd.array([[1, 2, 3], [4, 5, 6]])
@@ -121,7 +120,7 @@ class NDArray(Handle, OpMethods):
         return MUL.right(self, -1)
 
     def __abs__(self) -> Any:
-        return face("abs")(self)
+        return op_function("abs")(self)
 
     # --- values for Python, NumPy and torch
 
@@ -136,7 +135,7 @@ class NDArray(Handle, OpMethods):
         """Return the only element as a NumPy scalar.
 
         Raises:
-            ShapeError: there is more than one element, or none.
+            ShapeError: the array does not have exactly one element.
         """
         if self.size != 1:
             raise ShapeError(f"the current array is not a scalar: it has shape {self.shape}")
@@ -146,7 +145,7 @@ class NDArray(Handle, OpMethods):
         """Return the only element as a Python number.
 
         Raises:
-            ShapeError: there is more than one element, or none.
+            ShapeError: the array does not have exactly one element.
         """
         return self.asscalar().item()
 
@@ -155,17 +154,19 @@ class NDArray(Handle, OpMethods):
         return to_numpy(self.raw).tolist()
 
     def torch(self) -> torch.Tensor:
-        """Return the tensor that holds the values; writing to it writes to this array."""
+        """Return the tensor of the values; writing to it writes to this array."""
         self.pinned = True
         expose(self.raw)
         return self.raw
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or wanted."""
+        """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or requested."""
         array = to_numpy(self.raw)
         shares = self.raw.device.type == "cpu" and self.raw.dtype != torch.bfloat16
         if copy is False and not (shares and (dtype is None or array.dtype == np.dtype(dtype))):
-            raise ValueError(f"a {self.describe()} cannot be given to NumPy as {dtype} without a copy")
+            raise ValueError(
+                f"a {self.describe()} cannot be converted to a NumPy array of {dtype} without a copy"
+            )
         if copy and shares:
             array = array.copy()
         elif shares:
@@ -196,7 +197,7 @@ class NDArray(Handle, OpMethods):
         return int(self.asscalar())
 
     def __bool__(self) -> bool:
-        """Say whether the only element is not 0; an empty array is False."""
+        """Return True if the only element is not 0; False for an empty array."""
         if self.size > 1:
             raise ShapeError("the truth value of an NDArray with multiple elements is ambiguous")
         return self.size == 1 and bool(self.raw.reshape(-1)[0])
@@ -206,16 +207,16 @@ class NDArray(Handle, OpMethods):
         return f"\n{to_numpy(self.raw)}\n<{type(self).__name__} {dims} @{self.context}>"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return HTML for notebooks."""
         from .notebook import array_html
 
         return array_html(self)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take over what an array pickled by MXNet holds, wherever it was: it comes on cpu(0) here.
+        """Restore an array pickled by MXNet, in the context cpu(0).
 
         Args:
-            state: the record of an array in MXNet's file format, under "handle"; None there is an empty array.
+            state: record of an array in MXNet's file format under "handle"; None for an empty array.
         """
         from .binary_reader import read_one
 
@@ -238,7 +239,7 @@ class NDArray(Handle, OpMethods):
             yield self[i]
 
     def __getitem__(self, key: IndexLike) -> NDArray:
-        """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`)."""
+        """Return a part: a view if `key` selects contiguous memory, else a copy (see `indexing`)."""
         if type(key) is slice and key == _ALL:
             return self
         if self.trace is not None and mode.is_recording():
@@ -247,12 +248,12 @@ class NDArray(Handle, OpMethods):
         return self._view(part) if shared else NDArray(part, self.context)
 
     def _read_recorded(self, key: IndexLike) -> NDArray:
-        """Return a part, and record that."""
+        """Return a part, and record the operation."""
         shared = indexing.read(self.raw, key)[1]
         return tape.apply(self, lambda t: indexing.read(t, key)[0], "getitem", shared)
 
     def __setitem__(self, key: IndexLike, value: Handle | ArrayLike) -> None:
-        """Write numbers or an array, broadcast and converted to this array's type, to a part."""
+        """Write numbers or an array, broadcast and converted to this array's type, into a part."""
         if mode.is_recording() and self._write_recorded(key, value):
             return
         tensor = self.raw
@@ -275,9 +276,9 @@ class NDArray(Handle, OpMethods):
             indexing.write(tensor, key, source)
 
     def _write_recorded(self, key: IndexLike, value: Handle | ArrayLike) -> bool:
-        """Do what recording asks of a write; say whether that was all."""
+        """Record a write if necessary; return True if nothing remains to be done."""
         shape = indexing.whole(self.raw, key)
-        if shape is not None and isinstance(value, np.ndarray):  # MXNet copies it past the operators
+        if shape is not None and isinstance(value, np.ndarray):  # MXNet copies it without an operator
             return False
         tape.check_writable(self)
         if not (isinstance(value, NDArray) and tape.in_graph(value)):
@@ -295,28 +296,28 @@ class NDArray(Handle, OpMethods):
 
     @staticmethod
     def _basic_indexing_slice_is_contiguous(slc_key: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
-        """Say whether a basic key selects one unbroken run of memory; MXNet's tests ask for it by this name."""
+        """Return True if a basic key selects contiguous memory; MXNet's tests use this name."""
         return bool(np.empty(shape, np.bool_)[slc_key].flags.c_contiguous)
 
     def slice_assign(self, rhs: Handle, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
-        """Write an array to ``self[begin:end:step]``, given axis by axis, and return self.
+        """Write an array to ``self[begin:end:step]``, with one bound for each axis, and return self.
 
         Args:
-            rhs: what to write, of the shape of that part.
-            begin: where the part begins on each axis; None on an axis stands for its beginning.
-            end: where it ends on each axis, exclusive; None stands for the axis' end.
-            step: distance of the places on each axis; None for 1.
+            rhs: array of the shape of that part.
+            begin: start on each axis; None for the beginning.
+            end: exclusive end on each axis; None for the end of the axis.
+            step: step on each axis; None for 1.
         """
         self[_slices(begin, end, step)] = rhs
         return self
 
     def slice_assign_scalar(self, value: float, begin: Bounds, end: Bounds, step: Bounds | None) -> NDArray:
-        """Write a number to ``self[begin:end:step]``, given axis by axis, and return self.
+        """Write a number to ``self[begin:end:step]``, with one bound for each axis, and return self.
 
         Args:
-            begin: where the part begins on each axis; None on an axis stands for its beginning.
-            end: where it ends on each axis, exclusive; None stands for the axis' end.
-            step: distance of the places on each axis; None for 1.
+            begin: start on each axis; None for the beginning.
+            end: exclusive end on each axis; None for the end of the axis.
+            step: step on each axis; None for 1.
         """
         self[_slices(begin, end, step)] = value
         return self
@@ -324,12 +325,12 @@ class NDArray(Handle, OpMethods):
     # --- shapes
 
     def _view(self, tensor: Tensor) -> NDArray:
-        """Return an array over a part of this one's memory; neither may be rebound from now on."""
+        """Return an array that views a part of this one's memory; neither tensor may be replaced from now on."""
         self.pinned = True
         return NDArray(tensor, self.context, True)
 
     def _derive(self, name: str, function: Callable[[Tensor], Tensor], view: bool) -> NDArray:
-        """Return an array made of a view of this one's tensor: that view, or a copy; recorded if need be."""
+        """Return an array from a view of this one's tensor: the view, or a copy; recorded if necessary."""
         if view:
             return tape.apply(self, function, name, True)
         return tape.apply(self, lambda tensor: _clone(function(tensor)), name)
@@ -338,31 +339,31 @@ class NDArray(Handle, OpMethods):
         """Return a view of another shape and equal size.
 
         Args:
-            shape: lengths, as one tuple or one by one; 0 copies a length, -1 is inferred, -2 copies the rest,
+            shape: lengths, as one tuple or separate arguments; 0 copies a length, -1 is inferred, -2 copies the rest,
                 -3 merges two axes, -4 splits one into the next two numbers.
             kwargs: `shape` by name, and `reverse`: True to match the codes from the right.
 
         Raises:
-            ShapeError: the new shape holds another number of elements, or a code does not fit.
-            DTypeError: an unknown keyword.
+            ShapeError: the new shape has another number of elements, or a code is invalid.
+            DTypeError: a keyword is unknown.
         """
         unknown = set(kwargs) - {"shape", "reverse"}
         if unknown:
             raise DTypeError(f"reshape takes shape and reverse, got {', '.join(sorted(unknown))}")
         wanted: Any = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
         dims = reshaped_shape(self.shape, wanted, bool(kwargs.get("reverse", False)))
-        # memory from from_torch or from_dlpack may have gaps; then it is copied, as in NumPy
+        # memory from from_torch or from_dlpack may not be contiguous; then it is copied, as in NumPy
         shares = self.raw.is_contiguous()
         return self._derive("reshape", lambda t: t.reshape(dims), shares)
 
     def head_view(self, shape: Sequence[int]) -> NDArray:
-        """Return a view of the first elements in another, not greater shape (the data pool of executors).
+        """Return a view of the first elements in another shape that is not larger (the data pool of executors).
 
         Args:
             shape: the shape of the view.
 
         Raises:
-            ShapeError: `shape` holds more elements than this array, or its memory is not one run.
+            ShapeError: `shape` has more elements than this array, or the array is not contiguous.
         """
         dims = wanted_shape(shape)
         count = prod(dims)
@@ -372,27 +373,27 @@ class NDArray(Handle, OpMethods):
 
     @property
     def T(self) -> NDArray:
-        """Copy with the axes in reverse order."""
+        """Copy with reversed axes."""
         axes = tuple(reversed(range(self.ndim)))
         return self._derive("transpose", lambda t: t.permute(axes), False)
 
     def broadcast_to(self, shape: Sequence[int]) -> NDArray:
-        """Return a copy stretched to `shape`.
+        """Return a copy broadcast to `shape`.
 
         Args:
             shape: the lengths; axes of length 1 are repeated.
 
         Raises:
-            ShapeError: the shapes do not fit.
+            ShapeError: the shapes are incompatible.
         """
         dims = broadcast_shape(self.shape, shape)
         return self._derive("broadcast_to", lambda t: t.expand(dims), False)
 
     def broadcast_like(self, other: Handle) -> NDArray:
-        """Return a copy stretched to the shape of `other`.
+        """Return a copy broadcast to the shape of `other`.
 
         Args:
-            other: an array whose shape counts.
+            other: array with the shape of the result.
         """
         return self.broadcast_to(other.shape)
 
@@ -400,11 +401,11 @@ class NDArray(Handle, OpMethods):
         """Insert an axis of length 1; a view if `inplace`, else a copy.
 
         Args:
-            axis: before which axis it comes; negative ones count from the end.
-            inplace: whether the result shares this array's memory.
+            axis: position of the new axis; negative ones count from the end.
+            inplace: True to share this array's memory.
 
         Raises:
-            ShapeError: there is no such place.
+            ShapeError: there is no such position.
         """
         if not -self.ndim - 1 <= axis <= self.ndim:
             raise ShapeError(f"axis is {axis}, expected {-self.ndim - 1} to {self.ndim}")
@@ -414,7 +415,7 @@ class NDArray(Handle, OpMethods):
         """Merge all axes but the first; a view if `inplace`, else a copy.
 
         Args:
-            inplace: whether the result shares this array's memory.
+            inplace: True to share this array's memory.
         """
         rows = self.shape[0] if self.ndim else 1
         dims = rows, prod(self.shape[1:])
@@ -425,7 +426,7 @@ class NDArray(Handle, OpMethods):
 
         Args:
             axis: one axis or several.
-            inplace: whether the result shares this array's memory.
+            inplace: True to share this array's memory.
 
         Raises:
             ShapeError: an axis is longer than 1 or does not exist.
@@ -436,19 +437,19 @@ class NDArray(Handle, OpMethods):
     def split_v2(
         self, indices_or_sections: int | tuple[int, ...], axis: int = 0, squeeze_axis: bool = False
     ) -> NDArray | list[NDArray]:
-        """Cut into equal parts, or before the given indices.
+        """Split into equal parts, or at the given indices.
 
         Args:
-            indices_or_sections: number of equal parts, or a tuple of positions to cut at.
-            axis: the axis to cut.
-            squeeze_axis: drop the axis where a part has length 1 along it.
+            indices_or_sections: number of equal parts, or a tuple of positions to split at.
+            axis: the axis to split.
+            squeeze_axis: True to drop the axis of parts that have length 1 along it.
 
         Returns:
-            The parts, copies; a single one not in a list.
+            Copies of the parts; a single one is not in a list.
 
         Raises:
             ArgumentError: `indices_or_sections` is neither.
-            ShapeError: there is no such axis, or it cannot be cut into that many equal parts.
+            ShapeError: there is no such axis, or it cannot be split into that many equal parts.
         """
         if not -self.ndim <= axis < self.ndim:
             raise ShapeError(f"axis is {axis}, expected {-self.ndim} to {self.ndim - 1}")
@@ -460,15 +461,15 @@ class NDArray(Handle, OpMethods):
         return parts[0] if len(parts) == 1 else parts
 
     def diag(self, k: int = 0, **kwargs: Any) -> Any:
-        """Return a diagonal of a matrix, or make a matrix of a diagonal (operator `diag`).
+        """Return a diagonal of a matrix, or a matrix with a diagonal (operator `diag`).
 
         Args:
-            k: which diagonal: 0 for the main one, above it if positive, below it if negative.
+            k: the diagonal: 0 is the main one, positive is above, negative is below.
             **kwargs: further attributes of the operator, such as `axis1` and `axis2`.
         """
-        return face("diag")(self, k=k, **kwargs)
+        return op_function("diag")(self, k=k, **kwargs)
 
-    # --- copies and places
+    # --- copies and contexts
 
     def copy(self) -> NDArray:
         """Return a copy in the same context."""
@@ -488,7 +489,7 @@ class NDArray(Handle, OpMethods):
             other: an NDArray of the same shape, or a Context.
 
         Returns:
-            The array copied to; False, with a warning, when it is this array itself.
+            The target; False, with a warning, if it is this array.
 
         Raises:
             ShapeError: the other array has another shape.
@@ -497,7 +498,9 @@ class NDArray(Handle, OpMethods):
         if isinstance(other, Handle):
             if other is self:
                 warnings.warn(
-                    "copyto: an array is copied to itself; nothing is done", RuntimeWarning, stacklevel=2
+                    "copyto: source and target are the same array; nothing is copied",
+                    RuntimeWarning,
+                    stacklevel=2,
                 )
                 return False
             if other.shape != self.shape:
@@ -514,7 +517,7 @@ class NDArray(Handle, OpMethods):
         raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
 
     def _copy_into(self, other: Handle) -> Handle:
-        """Copy into an array of the same shape, and record that if need be."""
+        """Copy into an array of the same shape, and record it if necessary."""
         if mode.is_recording():
             tape.check_writable(other)
             if tape.in_graph(self) and other.stype == "default":
@@ -525,7 +528,7 @@ class NDArray(Handle, OpMethods):
         return other
 
     def as_in_context(self, context: Context) -> NDArray:
-        """Return this array if it is in `context`, else a copy there; cpu(0) and cpu(1) are two places.
+        """Return this array if it is in `context`, else a copy there; cpu(0) and cpu(1) are distinct.
 
         Args:
             context: such as ``mx.gpu(0)``.
@@ -536,11 +539,11 @@ class NDArray(Handle, OpMethods):
     as_in_ctx = as_in_context
 
     def astype(self, dtype: DTypeLike, copy: bool = True) -> NDArray:
-        """Return a copy of another type; this array itself if `copy` is False and the type is the same.
+        """Return a copy of another type; this array if `copy` is False and the type is the same.
 
         Args:
             dtype: the element type, as NumPy type, torch dtype or name.
-            copy: whether to copy even where nothing changes.
+            copy: True to copy even if the type is the same.
         """
         _, wanted = dtype_pair(dtype)
         if not copy and wanted == self.raw.dtype:
@@ -554,11 +557,11 @@ class NDArray(Handle, OpMethods):
     def tostype(self, stype: str) -> NDArray:
         """Return the array in another storage type: "default", "row_sparse" or "csr" (two axes).
 
-        A row or element that is all zeros is not stored. The array itself is returned if it has that type.
+        Rows or elements that are zero are not stored. If the array has that type, it is returned.
 
         Raises:
             ArgumentError: there is no such storage type.
-            ShapeError: the array has too few axes for it, or too many.
+            ShapeError: the number of axes does not match the storage type.
         """
         if stype == "default":
             return self
@@ -569,21 +572,21 @@ class NDArray(Handle, OpMethods):
 
     @property
     def writable(self) -> bool:
-        """Whether the array may be written to: always."""
+        """True if the array can be written: always."""
         return True
 
     def as_nd_ndarray(self) -> NDArray:
-        """Return this array (MXNet has a second class to convert from)."""
+        """Return this array (for MXNet, which has a second class)."""
         return self
 
     # --- gradients
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Make this array a variable: `backward` computes its gradient, into a new array of zeros.
+        """Make this array a variable: `backward` computes its gradient into a new array of zeros.
 
         Args:
             grad_req: "write", "add", or "null" for none.
-            stype: storage type of the gradient; None = this array's own.
+            stype: storage type of the gradient; None means that of the array.
 
         Raises:
             ArgumentError: there is no such `grad_req` or storage type.
@@ -594,13 +597,13 @@ class NDArray(Handle, OpMethods):
 
     @property
     def grad(self) -> NDArray | None:
-        """The gradient that `backward` writes; None if there is none attached."""
+        """Gradient that `backward` writes, or None."""
         variable = tape.variable_of(self)
         return None if variable is None or variable.request == "null" else cast("NDArray", variable.grad)
 
     @property
     def _fresh_grad(self) -> bool:
-        """Whether `backward` has written the gradient since this was last set to False."""
+        """True if `backward` has written the gradient since it was set to False."""
         variable = tape.variable_of(self)
         return variable is not None and variable.fresh
 
@@ -619,8 +622,8 @@ class NDArray(Handle, OpMethods):
         """Compute gradients of this array with respect to all variables it depends on.
 
         Args:
-            out_grad: gradient of this array; None = ones.
-            retain_graph: keep the graph for another time.
+            out_grad: gradient of this array; None means ones.
+            retain_graph: True to keep the graph for another call.
             train_mode: the training flag that users' gradient functions see.
 
         Raises:
@@ -630,11 +633,11 @@ class NDArray(Handle, OpMethods):
         differentiate([self], [out_grad], None, retain_graph, False, train_mode)
 
     def detach(self) -> NDArray:
-        """Return an array over the same memory that is in no graph."""
+        """Return an array with the same memory that is not in a graph."""
         return self._view(self.raw)
 
     def wait_to_read(self) -> None:
-        """Wait until the values are there."""
+        """Wait until the values are computed."""
         if is_gpu(self.raw.device):
             gpu_module().synchronize(self.raw.device)
 
@@ -646,7 +649,7 @@ def _clone(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _write_all(tensor: torch.Tensor, value: Any) -> bool:
-    """Fill a whole tensor the short way, where torch converts as MXNet does; say whether that was possible."""
+    """Fill a whole tensor directly if torch converts as MXNet does; return True if it was filled."""
     if type(value) in (int, float) and tensor.is_floating_point():
         with torch.no_grad():
             tensor.fill_(value)
@@ -664,7 +667,7 @@ def _write_all(tensor: torch.Tensor, value: Any) -> bool:
 
 
 def _slices(begin: Bounds, end: Bounds, step: Bounds | None) -> tuple[slice, ...]:
-    """Return the slices of begin, end and step, given axis by axis."""
+    """Return the slices of begin, end and step with one entry for each axis."""
     steps = tuple(step) if step else (None,) * len(begin)
     if not len(begin) == len(end) == len(steps):
         raise ArgumentError(f"begin {begin}, end {end} and step {step} differ in length")
@@ -672,12 +675,12 @@ def _slices(begin: Bounds, end: Bounds, step: Bounds | None) -> tuple[slice, ...
 
 
 def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray:
-    """Make the array that was pickled; called by pickle."""
+    """Return an unpickled array; pickle calls it."""
     return NDArray(unpickled(values, dtype, ctx), ctx)
 
 
 def converted(array: NDArray, stype: str, convert: Callable[[Any], Any]) -> NDArray:
-    """Return an array in another storage type, by way of the operator where autograd is to know of it."""
+    """Return an array in another storage type, by the operator if the conversion is recorded."""
     if mode.is_recording() and tape.in_graph(array):
         return cast("NDArray", call(get("cast_storage"), (array,), {"stype": stype}))
     return cast("NDArray", convert(array))

@@ -1,37 +1,37 @@
-"""What an array shows of itself in a notebook: shape, type, context, some of its numbers, and a small plot."""
+"""HTML of arrays for notebooks: shape, type, context, some of the numbers, and a small plot."""
 
 from __future__ import annotations
 
 import torch
 
-from ..markup import curve, histogram, table, text
+from .._core.markup import curve, histogram, table, text
 from ..ops.dtypes import name_of
 from .convert import to_numpy
 from .handle import Handle
 
 _EDGE = 4
-"""Numbers at either end of an axis that a table shows of a longer one."""
+"""Number of values that a table shows at each end of a long axis."""
 _SAMPLE = 200_000
 _POINTS = 240
 _BARS = 24
 
 
 def array_html(array: Handle) -> str:
-    """Return an array as HTML; of a large one only what is shown is read.
+    """Return an array as HTML; only the shown values are read.
 
     Args:
-        array: the array; a sparse or ragged one is told in text.
+        array: the array; a sparse or ragged one is shown as text.
     """
     if array.stype != "default":
         return f'<pre style="color:inherit;background:transparent">{text(repr(array).strip())}</pre>'
     tensor = array.raw.detach()
     size = "x".join(map(str, tensor.shape)) or "scalar"
-    parts = [text(f"{type(array).__name__} {size} {name_of(tensor.dtype)} @{array.context}")]
+    pieces = [text(f"{type(array).__name__} {size} {name_of(tensor.dtype)} @{array.context}")]
     if tensor.numel() and tensor.dim() <= 2:
-        parts.append(_numbers(tensor))
+        pieces.append(_numbers(tensor))
     if tensor.numel() > 2 * _EDGE and (tensor.dim() > 2 or max(tensor.shape) > 2 * _EDGE):
-        parts.append(_plot(tensor))
-    return "".join(f"<div>{part}</div>" for part in parts)
+        pieces.append(_plot(tensor))
+    return "".join(f"<div>{part}</div>" for part in pieces)
 
 
 def _numbers(tensor: torch.Tensor) -> str:
@@ -44,7 +44,7 @@ def _numbers(tensor: torch.Tensor) -> str:
 
 
 def _row(row: torch.Tensor) -> list[str]:
-    """Return the numbers of a row as text, of a long one those at its ends."""
+    """Return the numbers of a row as text; for a long row those at its ends."""
     if len(row) <= 2 * _EDGE:
         return _cells(row)
     return [*_cells(row[:_EDGE]), "\u2026", *_cells(row[-_EDGE:])]
@@ -55,7 +55,7 @@ def _cells(numbers: torch.Tensor) -> list[str]:
 
 
 def _plot(tensor: torch.Tensor) -> str:
-    """Return a row of numbers as a curve, other arrays by how often values occur, with their least, mean and most."""
+    """Return a plot of a row of numbers, a histogram of other arrays, with minimum, mean and maximum."""
     flat = tensor.reshape(-1)
     sample = flat[:: -(-flat.numel() // _SAMPLE)].cpu().double()
     finite = sample[torch.isfinite(sample)]

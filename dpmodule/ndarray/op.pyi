@@ -1,4 +1,4 @@
-"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+"""Made by tools/stubs.py from the operator declarations; do not edit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def BatchNorm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift ..."""
+    """Normalise each channel over the batch to mean 0 and variance 1, then scale by gamma ..."""
 
 def BatchNorm_v1(
     data: NDArray | None = None,
@@ -50,7 +50,7 @@ def BatchNorm_v1(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Normalise as `BatchNorm` does, with the channels on axis 1; kept for old saved graphs."""
+    """Normalise like `BatchNorm`, with the channels on axis 1; for old saved graphs."""
 
 def BilinearSampler(
     data: NDArray | None = None,
@@ -60,7 +60,7 @@ def BilinearSampler(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Read images at the places of a grid, with bilinear interpolation; beyond the image ..."""
+    """Sample images at the points of a grid, with bilinear interpolation and zeros outside ..."""
 
 def BlockGrad(
     data: NDArray | None = None,
@@ -69,7 +69,7 @@ def BlockGrad(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return `data` as it is and let no gradient through."""
+    """Return `data` unchanged and block its gradient."""
 
 def CTCLoss(
     data: NDArray | None = None,
@@ -83,7 +83,7 @@ def CTCLoss(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
+    """Return the negative log-likelihood of each label sequence, summed over all alignments ..."""
 
 def Cast(
     data: NDArray | None = None,
@@ -92,7 +92,7 @@ def Cast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def Concat(
     *args: NDArray,
@@ -122,7 +122,7 @@ def Convolution(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+    """Convolve the data with `num_filter` filters (cross-correlation)."""
 
 def Convolution_v1(
     data: NDArray | None = None,
@@ -143,7 +143,7 @@ def Convolution_v1(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+    """Convolve the data with `num_filter` filters (cross-correlation)."""
 
 def Correlation(
     data1: NDArray | None = None,
@@ -158,7 +158,7 @@ def Correlation(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Compare each patch of one feature map with the patches around the same place in another."""
+    """Compare each patch of one feature map with the patches around the same position in ..."""
 
 def Crop(
     *args: NDArray,
@@ -169,7 +169,7 @@ def Crop(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut a rectangle out of images: as large as a second input, or as `h_w` tells."""
+    """Crop a rectangle from images, with the size of a second input, or `h_w`."""
 
 def Custom(
     *args: NDArray,
@@ -201,7 +201,7 @@ def Deconvolution(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Spread each element of the data over a window by `num_filter` filters: the transpose ..."""
+    """Apply a transposed convolution with `num_filter` filters."""
 
 def Dropout(
     data: NDArray | None = None,
@@ -213,7 +213,7 @@ def Dropout(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Set elements to zero at random and scale the others by ``1 / (1 - p)``, in training ..."""
+    """Randomly set elements to zero and scale the others by ``1 / (1 - p)``, in training or ..."""
 
 def ElementWiseSum(
     *args: NDArray,
@@ -234,7 +234,7 @@ def Embedding(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Take a row of the table for each index."""
+    """Look up a row of the table for each index."""
 
 def Flatten(
     data: NDArray | None = None,
@@ -243,7 +243,7 @@ def Flatten(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def FullyConnected(
     data: NDArray | None = None,
@@ -256,7 +256,7 @@ def FullyConnected(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Map each row linearly: ``data @ weight.T + bias``."""
+    """Apply a linear map to each row: ``data @ weight.T + bias``."""
 
 def GridGenerator(
     data: NDArray | None = None,
@@ -266,7 +266,7 @@ def GridGenerator(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Make the places where `BilinearSampler` reads, in units in which the image reaches ..."""
+    """Return the sampling grid of `BilinearSampler`, in coordinates from -1 to 1 over the image."""
 
 def GroupNorm(
     data: NDArray | None = None,
@@ -279,7 +279,7 @@ def GroupNorm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Give each group of channels of each row mean 0 and variance 1, then scale by gamma ..."""
+    """Normalise each group of channels of each row to mean 0 and variance 1, then scale by ..."""
 
 def IdentityAttachKLSparseReg(
     data: NDArray | None = None,
@@ -291,7 +291,7 @@ def IdentityAttachKLSparseReg(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the data; the gradient pulls the mean activation of each unit towards a target."""
+    """Return the data; a penalty in the gradient moves the mean activation of each unit ..."""
 
 def InstanceNorm(
     data: NDArray | None = None,
@@ -302,7 +302,7 @@ def InstanceNorm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Give each channel of each row mean 0 and variance 1, then scale by gamma and shift by ..."""
+    """Normalise each channel of each row to mean 0 and variance 1, then scale by gamma and ..."""
 
 def L2Normalization(
     data: NDArray | None = None,
@@ -337,7 +337,7 @@ def LayerNorm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Give the elements along one axis mean 0 and variance 1, then scale by gamma and shift ..."""
+    """Normalise along one axis to mean 0 and variance 1, then scale by gamma and shift by beta."""
 
 def LeakyReLU(
     data: NDArray | None = None,
@@ -350,7 +350,7 @@ def LeakyReLU(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Apply a rectifier that keeps some of what lies below zero."""
+    """Apply a rectifier that does not set negative values to zero."""
 
 def LinearRegressionOutput(
     data: NDArray | None = None,
@@ -383,7 +383,7 @@ def MAERegressionOutput(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return the data; its gradient is that of the absolute error: 1 above the label, else ..."""
+    """Return the data; the gradient is that of the absolute error: 1 above the label, else ..."""
 
 def MakeLoss(
     data: NDArray | None = None,
@@ -394,7 +394,7 @@ def MakeLoss(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Make a loss of any value: return it, with grad_scale as its gradient."""
+    """Treat the data as a loss: return it, with grad_scale as its gradient."""
 
 def Pad(
     data: NDArray | None = None,
@@ -405,7 +405,7 @@ def Pad(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def Pooling(
     data: NDArray | None = None,
@@ -423,7 +423,7 @@ def Pooling(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Take the maximum, average, sum or p-norm of each window."""
+    """Return the maximum, average, sum or p-norm of each window."""
 
 def Pooling_v1(
     data: NDArray | None = None,
@@ -437,7 +437,7 @@ def Pooling_v1(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Take the maximum, average or sum of each window, the padding counting as zeros."""
+    """Return the maximum, average or sum of each window, with zero padding."""
 
 def RNN(
     data: NDArray | None = None,
@@ -460,7 +460,7 @@ def RNN(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Run a recurrent network of several layers over whole sequences."""
+    """Run a multi-layer recurrent network over whole sequences."""
 
 def ROIPooling(
     data: NDArray | None = None,
@@ -483,7 +483,7 @@ def Reshape(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def SVMOutput(
     data: NDArray | None = None,
@@ -495,7 +495,7 @@ def SVMOutput(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the data; its gradient is that of the hinge loss of the label's class against ..."""
+    """Return the data; the gradient is that of the hinge loss of the label's class against ..."""
 
 def SequenceLast(
     data: NDArray | None = None,
@@ -506,7 +506,7 @@ def SequenceLast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Take the last step of each sequence."""
+    """Return the last step of each sequence."""
 
 def SequenceMask(
     data: NDArray | None = None,
@@ -518,7 +518,7 @@ def SequenceMask(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Overwrite everything after the end of each sequence."""
+    """Overwrite the elements after the end of each sequence."""
 
 def SequenceReverse(
     data: NDArray | None = None,
@@ -529,7 +529,7 @@ def SequenceReverse(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Reverse the steps of each sequence; what comes after its end stays in place."""
+    """Reverse the steps of each sequence; steps after its end stay in place."""
 
 def SliceChannel(
     data: NDArray | None = None,
@@ -540,7 +540,7 @@ def SliceChannel(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def Softmax(
     data: NDArray | None = None,
@@ -596,7 +596,7 @@ def SpatialTransformer(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Move, turn and scale each image by an affine map that a network found; beyond the ..."""
+    """Transform each image by an affine map, with zeros outside of the image."""
 
 def SwapAxis(
     data: NDArray | None = None,
@@ -647,7 +647,7 @@ def adam_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a weight by Adam, without its correction of the first steps."""
+    """Update a weight by Adam, without bias correction."""
 
 def add_n(
     *args: NDArray,
@@ -664,7 +664,7 @@ def all_finite(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements are finite, else 0. No gradient."""
 
 def amp_cast(
     data: NDArray | None = None,
@@ -673,7 +673,7 @@ def amp_cast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Convert between float32 and the half-precision types; leave other types alone."""
+    """Convert between float32 and the half-precision types; leave other types unchanged."""
 
 def amp_multicast(
     *args: NDArray,
@@ -682,7 +682,7 @@ def amp_multicast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Convert arrays of float32 and half-precision types to one of these; leave other types ..."""
+    """Convert float32 and half-precision arrays to one common type; leave other types unchanged."""
 
 def arccos(
     data: NDArray | None = None,
@@ -746,7 +746,7 @@ def argmax(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the position of the greatest element along an axis, the first of several."""
+    """Return the index of the largest element along an axis, the first of equal ones."""
 
 def argmax_channel(
     data: NDArray | None = None,
@@ -755,7 +755,7 @@ def argmax_channel(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return the position of the greatest element along axis 1."""
+    """Return the index of the largest element along axis 1."""
 
 def argmin(
     data: NDArray | None = None,
@@ -765,7 +765,7 @@ def argmin(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the position of the smallest element along an axis, the first of several."""
+    """Return the index of the smallest element along an axis, the first of equal ones."""
 
 def argsort(
     data: NDArray | None = None,
@@ -776,7 +776,7 @@ def argsort(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the positions that sort an array along an axis; equal elements keep their order."""
+    """Return the indices that sort an array along an axis; equal elements keep their order."""
 
 def batch_dot(
     lhs: NDArray | None = None,
@@ -798,7 +798,7 @@ def batch_take(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Pick one element of each row; positions outside are pulled to the ends."""
+    """Pick one element of each row; out-of-range positions are clipped."""
 
 def broadcast_add(
     lhs: NDArray | None = None,
@@ -838,7 +838,7 @@ def broadcast_div(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Divide the first array by the second (integers are cut towards 0), with broadcasting."""
+    """Divide the first array by the second (integers are truncated), with broadcasting."""
 
 def broadcast_equal(
     lhs: NDArray | None = None,
@@ -848,7 +848,7 @@ def broadcast_equal(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where both are equal, else 0, in the dtype of the operands and without a ..."""
+    """Return 1 if both are equal, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_greater(
     lhs: NDArray | None = None,
@@ -858,7 +858,7 @@ def broadcast_greater(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where the first is greater, else 0, in the dtype of the operands and without ..."""
+    """Return 1 if the first is greater, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_greater_equal(
     lhs: NDArray | None = None,
@@ -868,7 +868,7 @@ def broadcast_greater_equal(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where the first is greater or equal, else 0, in the dtype of the operands ..."""
+    """Return 1 if the first is greater or equal, else 0, in the dtype of the operands and ..."""
 
 def broadcast_hypot(
     lhs: NDArray | None = None,
@@ -888,7 +888,7 @@ def broadcast_lesser(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where the first is smaller, else 0, in the dtype of the operands and without ..."""
+    """Return 1 if the first is smaller, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_lesser_equal(
     lhs: NDArray | None = None,
@@ -898,7 +898,7 @@ def broadcast_lesser_equal(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where the first is smaller or equal, else 0, in the dtype of the operands ..."""
+    """Return 1 if the first is smaller or equal, else 0, in the dtype of the operands and ..."""
 
 def broadcast_like(
     lhs: NDArray | None = None,
@@ -909,7 +909,7 @@ def broadcast_like(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes."""
+    """Broadcast `lhs` to the shape of `rhs`, or to its sizes along some axes."""
 
 def broadcast_logical_and(
     lhs: NDArray | None = None,
@@ -919,7 +919,7 @@ def broadcast_logical_and(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where neither is 0, else 0, in the dtype of the operands and without a ..."""
+    """Return 1 if neither is 0, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_logical_or(
     lhs: NDArray | None = None,
@@ -929,7 +929,7 @@ def broadcast_logical_or(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where one of them is not 0, else 0, in the dtype of the operands and without ..."""
+    """Return 1 if one of them is not 0, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_logical_xor(
     lhs: NDArray | None = None,
@@ -939,7 +939,7 @@ def broadcast_logical_xor(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
+    """Return 1 if exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
 
 def broadcast_maximum(
     lhs: NDArray | None = None,
@@ -949,7 +949,7 @@ def broadcast_maximum(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return the greater of two arrays (where both are equal the gradient goes to the ..."""
+    """Return the maximum of two arrays (if both are equal the gradient goes to the first), ..."""
 
 def broadcast_minimum(
     lhs: NDArray | None = None,
@@ -959,7 +959,7 @@ def broadcast_minimum(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return the smaller of two arrays (where both are equal the gradient goes to the ..."""
+    """Return the minimum of two arrays (if both are equal the gradient goes to the first), ..."""
 
 def broadcast_minus(
     lhs: NDArray | None = None,
@@ -999,7 +999,7 @@ def broadcast_not_equal(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where they differ, else 0, in the dtype of the operands and without a ..."""
+    """Return 1 if they differ, else 0, in the dtype of the operands and without a gradient, ..."""
 
 def broadcast_plus(
     lhs: NDArray | None = None,
@@ -1038,7 +1038,7 @@ def broadcast_to(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Repeat dimensions of 1 until the array has a shape."""
+    """Broadcast the array to a shape."""
 
 def cast(
     data: NDArray | None = None,
@@ -1047,7 +1047,7 @@ def cast(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def cast_storage(
     data: NDArray | None = None,
@@ -1056,7 +1056,7 @@ def cast_storage(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Change the storage type; one sparse type does not become the other."""
+    """Convert the storage type; conversion between the two sparse types is not supported."""
 
 def cbrt(
     data: NDArray | None = None,
@@ -1086,7 +1086,7 @@ def choose_element_0index(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def clip(
     data: NDArray | None = None,
@@ -1096,7 +1096,7 @@ def clip(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
+    """Clip each element to [a_min, a_max]; the gradient is 1 inside and at both ends, else 0."""
 
 def col2im(
     data: NDArray | None = None,
@@ -1109,7 +1109,7 @@ def col2im(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Add up columns to an image: what windows share is summed. The transpose of `im2col`."""
+    """Sum columns into an image, adding up overlaps; the transpose of `im2col`."""
 
 def concat(
     *args: NDArray,
@@ -1147,7 +1147,7 @@ def crop(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def ctc_loss(
     data: NDArray | None = None,
@@ -1161,7 +1161,7 @@ def ctc_loss(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
+    """Return the negative log-likelihood of each label sequence, summed over all alignments ..."""
 
 def cumsum(
     a: NDArray | None = None,
@@ -1171,7 +1171,7 @@ def cumsum(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Add up along an axis, keeping every partial sum."""
+    """Return the cumulative sum along an axis."""
 
 def degrees(
     data: NDArray | None = None,
@@ -1180,7 +1180,7 @@ def degrees(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Turn radians into degrees."""
+    """Convert radians to degrees."""
 
 def depth_to_space(
     data: NDArray | None = None,
@@ -1189,7 +1189,7 @@ def depth_to_space(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Lay channels out as blocks of pixels."""
+    """Rearrange channels into blocks of pixels."""
 
 def diag(
     data: NDArray | None = None,
@@ -1200,7 +1200,7 @@ def diag(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return a diagonal, or the matrix that has a vector as its diagonal."""
+    """Return a diagonal of an array, or a matrix with a vector as its diagonal."""
 
 def dot(
     lhs: NDArray | None = None,
@@ -1232,7 +1232,7 @@ def elemwise_div(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Divide the first array by the second (integers are cut towards 0), element by element."""
+    """Divide the first array by the second (integers are truncated), element by element."""
 
 def elemwise_mul(
     lhs: NDArray | None = None,
@@ -1326,7 +1326,7 @@ def flatten(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def flip(
     data: NDArray | None = None,
@@ -1364,7 +1364,7 @@ def ftml_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a weight by following the moving leader."""
+    """Update a weight by FTML ('follow the moving leader')."""
 
 def ftrl_update(
     weight: NDArray | None = None,
@@ -1381,7 +1381,7 @@ def ftrl_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a weight by following the regularized leader."""
+    """Update a weight by FTRL ('follow the regularized leader')."""
 
 def gamma(
     data: NDArray | None = None,
@@ -1390,7 +1390,7 @@ def gamma(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return the gamma function, NaN at negative whole numbers."""
+    """Return the gamma function, NaN at negative integers."""
 
 def gammaln(
     data: NDArray | None = None,
@@ -1409,7 +1409,7 @@ def gather_nd(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Pick elements, or slices, by one position for each of the leading axes."""
+    """Pick elements or slices by positions along the leading axes."""
 
 def hard_sigmoid(
     data: NDArray | None = None,
@@ -1419,7 +1419,7 @@ def hard_sigmoid(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return alpha * x + beta limited to 0..1; the gradient is alpha strictly inside, else 0."""
+    """Return alpha * x + beta clipped to [0, 1]; the gradient is alpha strictly inside, else 0."""
 
 def identity(
     data: NDArray | None = None,
@@ -1428,7 +1428,7 @@ def identity(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return `data` as it is."""
+    """Return `data` unchanged."""
 
 def im2col(
     data: NDArray | None = None,
@@ -1440,7 +1440,7 @@ def im2col(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Lay out the windows of an image as columns."""
+    """Arrange the windows of an image as columns."""
 
 def khatri_rao(
     *args: NDArray,
@@ -1448,7 +1448,7 @@ def khatri_rao(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return, column by column, the Kronecker product of the inputs' columns."""
+    """Return the column-wise Kronecker product of the inputs."""
 
 def lamb_update_phase1(
     weight: NDArray | None = None,
@@ -1509,7 +1509,7 @@ def linalg_extracttrian(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the elements of a triangle of matrices: a lower one row by row, an upper one ..."""
+    """Return the elements of a triangle of matrices: a lower one by row, an upper one by column."""
 
 def linalg_gelqf(
     A: NDArray | None = None,
@@ -1533,7 +1533,7 @@ def linalg_gemm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``."""
+    """Multiply matrices pairwise and add a third: ``alpha * op(A) @ op(B) + beta * C``."""
 
 def linalg_gemm2(
     A: NDArray | None = None,
@@ -1592,7 +1592,7 @@ def linalg_potri(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` ..."""
+    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of the matrix ..."""
 
 def linalg_slogdet(
     A: NDArray | None = None,
@@ -1601,7 +1601,7 @@ def linalg_slogdet(
     name: str | None = None,
     **kwargs: Any,
 ) -> list[NDArray]:
-    """Return sign and logarithm of the magnitude of determinants; the sign has no gradient."""
+    """Return the sign and log magnitude of determinants; the sign has no gradient."""
 
 def linalg_sumlogdiag(
     A: NDArray | None = None,
@@ -1610,7 +1610,7 @@ def linalg_sumlogdiag(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the ..."""
+    """Sum the logarithms of the diagonal; for a Cholesky factor, this is half the log ..."""
 
 def linalg_syrk(
     A: NDArray | None = None,
@@ -1633,7 +1633,7 @@ def linalg_trmm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` ..."""
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` with ..."""
 
 def linalg_trsm(
     A: NDArray | None = None,
@@ -1646,7 +1646,7 @@ def linalg_trsm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by ..."""
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` with `rightside`, by ..."""
 
 def log(
     data: NDArray | None = None,
@@ -1703,7 +1703,7 @@ def logical_not(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return 1 where an element is 0, else 0."""
+    """Return 1 if an element is 0, else 0."""
 
 def make_loss(
     data: NDArray | None = None,
@@ -1712,7 +1712,7 @@ def make_loss(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Make a loss of any value: return it, with ones as its gradient."""
+    """Treat the data as a loss: return it, with ones as its gradient."""
 
 def max(
     data: NDArray | None = None,
@@ -1723,7 +1723,7 @@ def max(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the greatest element along axes (all that equal it get the gradient)."""
+    """Return the maximum along axes (all elements equal to it get the gradient)."""
 
 def max_axis(
     data: NDArray | None = None,
@@ -1734,7 +1734,7 @@ def max_axis(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the greatest element along axes (all that equal it get the gradient)."""
+    """Return the maximum along axes (all elements equal to it get the gradient)."""
 
 def mean(
     data: NDArray | None = None,
@@ -1756,7 +1756,7 @@ def min(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the smallest element along axes (all that equal it get the gradient)."""
+    """Return the minimum along axes (all elements equal to it get the gradient)."""
 
 def min_axis(
     data: NDArray | None = None,
@@ -1767,7 +1767,7 @@ def min_axis(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the smallest element along axes (all that equal it get the gradient)."""
+    """Return the minimum along axes (all elements equal to it get the gradient)."""
 
 def moments(
     data: NDArray | None = None,
@@ -1777,7 +1777,7 @@ def moments(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> list[NDArray]:
-    """Return mean and variance (of the population) along axes."""
+    """Return mean and population variance along axes."""
 
 def mp_lamb_update_phase1(
     weight: NDArray | None = None,
@@ -1812,7 +1812,7 @@ def mp_lamb_update_phase2(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, starting at ..."""
+    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, from its ..."""
 
 def mp_nag_mom_update(
     weight: NDArray | None = None,
@@ -1828,7 +1828,7 @@ def mp_nag_mom_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a 16-bit weight as `nag_mom_update` does, through its float32 copy."""
+    """Update a 16-bit weight like `nag_mom_update`, with its float32 copy."""
 
 def mp_sgd_mom_update(
     weight: NDArray | None = None,
@@ -1845,7 +1845,7 @@ def mp_sgd_mom_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a 16-bit weight as `sgd_mom_update` does, through its float32 copy."""
+    """Update a 16-bit weight like `sgd_mom_update`, with its float32 copy."""
 
 def mp_sgd_update(
     weight: NDArray | None = None,
@@ -1860,7 +1860,7 @@ def mp_sgd_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a 16-bit weight as `sgd_update` does, through its float32 copy."""
+    """Update a 16-bit weight like `sgd_update`, with its float32 copy."""
 
 def multi_all_finite(
     *args: NDArray,
@@ -1869,7 +1869,7 @@ def multi_all_finite(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements of all inputs are finite, else 0. No gradient."""
 
 def multi_lars(
     lrs: NDArray | None = None,
@@ -1896,7 +1896,7 @@ def multi_mp_sgd_mom_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several 16-bit weights as `mp_sgd_mom_update` does."""
+    """Update several 16-bit weights like `mp_sgd_mom_update`."""
 
 def multi_mp_sgd_update(
     *args: NDArray,
@@ -1908,7 +1908,7 @@ def multi_mp_sgd_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several 16-bit weights as `mp_sgd_update` does."""
+    """Update several 16-bit weights like `mp_sgd_update`."""
 
 def multi_sgd_mom_update(
     *args: NDArray,
@@ -1921,7 +1921,7 @@ def multi_sgd_mom_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several weights as `sgd_mom_update` does."""
+    """Update several weights like `sgd_mom_update`."""
 
 def multi_sgd_update(
     *args: NDArray,
@@ -1933,7 +1933,7 @@ def multi_sgd_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several weights as `sgd_update` does."""
+    """Update several weights like `sgd_update`."""
 
 def multi_sum_sq(
     *args: NDArray,
@@ -1967,7 +1967,7 @@ def nanprod(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Multiply the elements along axes, NaN counted as 1."""
+    """Multiply the elements along axes, treating NaN as 1."""
 
 def nansum(
     data: NDArray | None = None,
@@ -1978,7 +1978,7 @@ def nansum(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Add up the elements along axes, NaN counted as 0."""
+    """Sum the elements along axes, treating NaN as 0."""
 
 def negative(
     data: NDArray | None = None,
@@ -2023,7 +2023,7 @@ def one_hot(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+    """Return one-hot rows; a position outside [0, depth) gives a row of `off_value`."""
 
 def ones_like(
     data: NDArray | None = None,
@@ -2043,7 +2043,7 @@ def pad(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def pick(
     data: NDArray | None = None,
@@ -2055,7 +2055,7 @@ def pick(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def preloaded_multi_mp_sgd_mom_update(
     *args: NDArray,
@@ -2066,7 +2066,7 @@ def preloaded_multi_mp_sgd_mom_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several 16-bit weights as `multi_mp_sgd_mom_update` does, with rates from arrays."""
+    """Update several 16-bit weights like `multi_mp_sgd_mom_update`, with rates from arrays."""
 
 def preloaded_multi_mp_sgd_update(
     *args: NDArray,
@@ -2076,7 +2076,7 @@ def preloaded_multi_mp_sgd_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several 16-bit weights as `multi_mp_sgd_update` does, with rates from arrays."""
+    """Update several 16-bit weights like `multi_mp_sgd_update`, with rates from arrays."""
 
 def preloaded_multi_sgd_mom_update(
     *args: NDArray,
@@ -2087,7 +2087,7 @@ def preloaded_multi_sgd_mom_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several weights as `multi_sgd_mom_update` does, with rates from arrays."""
+    """Update several weights like `multi_sgd_mom_update`, with rates from arrays."""
 
 def preloaded_multi_sgd_update(
     *args: NDArray,
@@ -2097,7 +2097,7 @@ def preloaded_multi_sgd_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Update several weights as `multi_sgd_update` does, with rates from arrays."""
+    """Update several weights like `multi_sgd_update`, with rates from arrays."""
 
 def prod(
     data: NDArray | None = None,
@@ -2117,7 +2117,7 @@ def radians(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Turn degrees into radians."""
+    """Convert degrees to radians."""
 
 def random_exponential(
     lam: float = 1.0,
@@ -2152,7 +2152,7 @@ def random_generalized_negative_binomial(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2."""
+    """Draw from the negative binomial distribution with mean mu and variance mu + alpha * ..."""
 
 def random_negative_binomial(
     k: int = 1,
@@ -2218,7 +2218,7 @@ def random_pdf_generalized_negative_binomial(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the probability density of samples: negative binomial of mean mu and variance ..."""
+    """Return the probability density of samples: negative binomial with mean mu and ..."""
 
 def random_pdf_negative_binomial(
     sample: NDArray | None = None,
@@ -2261,7 +2261,7 @@ def random_pdf_uniform(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return the probability density of samples: uniform over [low, high); that it lies ..."""
+    """Return the probability density of samples: uniform over [low, high); samples are not ..."""
 
 def random_poisson(
     lam: float = 1.0,
@@ -2284,7 +2284,7 @@ def random_randint(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw integers from [low, high), each as likely."""
+    """Draw uniform integers from [low, high)."""
 
 def random_uniform(
     low: float = 0.0,
@@ -2305,7 +2305,7 @@ def ravel_multi_index(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Turn positions along several axes into positions in the flattened array; no gradient."""
+    """Convert indices along several axes to positions in the flattened array; no gradient."""
 
 def rcbrt(
     data: NDArray | None = None,
@@ -2362,7 +2362,7 @@ def reshape(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def reshape_like(
     lhs: NDArray | None = None,
@@ -2375,7 +2375,7 @@ def reshape_like(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+    """Reshape `lhs` to the shape of `rhs`, or a range of its axes to a range of the axes of ..."""
 
 def reverse(
     data: NDArray | None = None,
@@ -2410,7 +2410,7 @@ def rmsprop_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a weight by RMSProp in the version of Tieleman and Hinton."""
+    """Update a weight by Tieleman and Hinton's RMSProp."""
 
 def rmspropalex_update(
     weight: NDArray | None = None,
@@ -2430,7 +2430,7 @@ def rmspropalex_update(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Update a weight by RMSProp in the version of Graves, which subtracts the squared mean."""
+    """Update a weight by Graves' RMSProp, which subtracts the squared mean."""
 
 def round(
     data: NDArray | None = None,
@@ -2448,7 +2448,7 @@ def rsqrt(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return one over the square root."""
+    """Return 1 / sqrt(x)."""
 
 def sample_exponential(
     lam: NDArray | None = None,
@@ -2458,7 +2458,7 @@ def sample_exponential(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the exponential distribution, whose mean is 1 / lam, a block of numbers for ..."""
+    """Draw from the exponential distribution, whose mean is 1 / lam, with a block of ..."""
 
 def sample_gamma(
     alpha: NDArray | None = None,
@@ -2469,7 +2469,7 @@ def sample_gamma(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the gamma distribution, whose mean is alpha * beta, a block of numbers for ..."""
+    """Draw from the gamma distribution, whose mean is alpha * beta, with a block of numbers ..."""
 
 def sample_generalized_negative_binomial(
     mu: NDArray | None = None,
@@ -2480,7 +2480,7 @@ def sample_generalized_negative_binomial(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ..."""
+    """Draw from the negative binomial distribution with mean mu and variance mu + alpha * ..."""
 
 def sample_multinomial(
     data: NDArray | None = None,
@@ -2491,7 +2491,7 @@ def sample_multinomial(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Draw class numbers by their probabilities."""
+    """Draw class indices by their probabilities."""
 
 def sample_negative_binomial(
     k: NDArray | None = None,
@@ -2502,7 +2502,7 @@ def sample_negative_binomial(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the negative binomial distribution: successes before the k-th failure, a ..."""
+    """Draw from the negative binomial distribution: successes before the k-th failure, with ..."""
 
 def sample_normal(
     mu: NDArray | None = None,
@@ -2513,7 +2513,7 @@ def sample_normal(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the normal distribution, a block of numbers for each set of parameters."""
+    """Draw from the normal distribution, with a block of numbers for each set of parameters."""
 
 def sample_poisson(
     lam: NDArray | None = None,
@@ -2523,7 +2523,7 @@ def sample_poisson(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the Poisson distribution, a block of numbers for each set of parameters."""
+    """Draw from the Poisson distribution, with a block of numbers for each set of parameters."""
 
 def sample_uniform(
     low: NDArray | None = None,
@@ -2534,7 +2534,7 @@ def sample_uniform(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Draw from the uniform distribution over [low, high), a block of numbers for each set ..."""
+    """Draw from the uniform distribution over [low, high), with a block of numbers for each ..."""
 
 def scatter_nd(
     data: NDArray | None = None,
@@ -2544,7 +2544,7 @@ def scatter_nd(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Write elements, or slices, into zeros by one position for each of the leading axes."""
+    """Write elements or slices into zeros, by positions along the leading axes."""
 
 def sequence_conv(
     data: NDArray | None = None,
@@ -2558,7 +2558,7 @@ def sequence_conv(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Map a window around each element linearly; what lies outside of its row counts as zeros."""
+    """Apply a linear map to a window around each element; positions outside of its row are ..."""
 
 def sequence_expand(
     x: NDArray | None = None,
@@ -2568,7 +2568,7 @@ def sequence_expand(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Repeat each row of x as often as the same row of y is long."""
+    """Repeat each row of x by the length of the same row of y."""
 
 def sequence_lstm(
     data: NDArray | None = None,
@@ -2583,7 +2583,7 @@ def sequence_lstm(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> list[NDArray]:
-    """Run an LSTM over each row, whose elements have been mapped to the gates already; ..."""
+    """Run an LSTM over each row of projected data; `RNN` includes the projection."""
 
 def sequence_pool(
     data: NDArray | None = None,
@@ -2592,7 +2592,7 @@ def sequence_pool(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Make one dense row of each ragged one; an empty row becomes zeros, also under 'max'."""
+    """Reduce each ragged row to a dense row; an empty row becomes zeros, also for 'max'."""
 
 def sequence_reverse(
     data: NDArray | None = None,
@@ -2610,7 +2610,7 @@ def sequence_softmax(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Take the softmax over each row's elements, for each of their further axes."""
+    """Apply softmax over each row's elements, separately for further axes."""
 
 def sgd_mom_update(
     weight: NDArray | None = None,
@@ -2658,7 +2658,7 @@ def shuffle(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Put the rows into random order."""
+    """Shuffle the rows."""
 
 def sigmoid(
     data: NDArray | None = None,
@@ -2743,7 +2743,7 @@ def slice(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def slice_axis(
     data: NDArray | None = None,
@@ -2754,7 +2754,7 @@ def slice_axis(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut out a range along one axis."""
+    """Slice one axis."""
 
 def slice_like(
     data: NDArray | None = None,
@@ -2764,7 +2764,7 @@ def slice_like(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+    """Slice the beginning of `data` to the size of `shape_like` along some axes."""
 
 def smooth_l1(
     data: NDArray | None = None,
@@ -2774,7 +2774,7 @@ def smooth_l1(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere."""
+    """Return (s x)^2 / 2 if |x| < 1 / s^2, else |x| - 1 / (2 s^2)."""
 
 def softmax(
     data: NDArray | None = None,
@@ -2787,7 +2787,7 @@ def softmax(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``."""
+    """Apply softmax along an axis: ``exp(x) / sum(exp(x))``."""
 
 def softmax_cross_entropy(
     data: NDArray | None = None,
@@ -2797,7 +2797,7 @@ def softmax_cross_entropy(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return the cross-entropy of softmax with class numbers, summed over the batch."""
+    """Return the cross-entropy of softmax with class indices, summed over the batch."""
 
 def softmin(
     data: NDArray | None = None,
@@ -2837,7 +2837,7 @@ def space_to_depth(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put blocks of pixels into channels."""
+    """Rearrange blocks of pixels into channels."""
 
 def split(
     data: NDArray | None = None,
@@ -2848,7 +2848,7 @@ def split(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def sqrt(
     data: NDArray | None = None,
@@ -2893,7 +2893,7 @@ def stop_gradient(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return `data` as it is and let no gradient through."""
+    """Return `data` unchanged and block its gradient."""
 
 def sum(
     data: NDArray | None = None,
@@ -2904,7 +2904,7 @@ def sum(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Add up the elements along axes."""
+    """Sum the elements along axes."""
 
 def sum_axis(
     data: NDArray | None = None,
@@ -2915,7 +2915,7 @@ def sum_axis(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Add up the elements along axes."""
+    """Sum the elements along axes."""
 
 def swapaxes(
     data: NDArray | None = None,
@@ -2976,7 +2976,7 @@ def topk(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+    """Return the k largest elements along an axis, in order; of equal elements the first ..."""
 
 def transpose(
     data: NDArray | None = None,
@@ -2985,7 +2985,7 @@ def transpose(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Put the axes into another order."""
+    """Permute the axes."""
 
 def trunc(
     data: NDArray | None = None,
@@ -2994,7 +2994,7 @@ def trunc(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Cut the fraction off; the gradient is 0."""
+    """Truncate the fraction; the gradient is 0."""
 
 def uniform(
     low: float = 0.0,
@@ -3015,7 +3015,7 @@ def unravel_index(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Turn positions in a flattened array into positions along its axes; no gradient."""
+    """Convert positions in a flattened array to indices along its axes; no gradient."""
 
 def where(
     condition: NDArray | None = None,

@@ -1,4 +1,4 @@
-"""`PreparedOp`: what is known of an operator's call before its tensors are, kept for calls alike; checks of arrays."""
+"""`PreparedOp`: an operator with parsed attributes, cached for similar calls; checks of arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from ..base import DTypeError, MXNetError, OpError, ShapeError
 from ..ops import shapes
 from ..ops.dtypes import name_of
-from ..ops.sparse import counts_alone
+from ..ops.sparse import has_dense_rule
 from ..ops.spec import AUX, Op
 from .handle import Handle, Out
 
@@ -20,21 +20,20 @@ _KEYS = (int, str, bool, type, type(None), np.dtype, torch.dtype)
 
 
 class PreparedOp:
-    """An operator whose attributes have been read, ready to run on tensors.
+    """An operator with parsed attributes, ready to run on tensors.
 
     Args:
-        count: number of inputs given.
+        count: number of inputs of the call.
 
     Attributes:
-        alone: its rule for sparse arrays counts even where all inputs are dense.
-        count: number of inputs the operator takes under them.
-        function: what the operator is once its attributes are known, if that is one function of tensors.
-        guarded: it runs users' code, which may have tensors of its own that require grad.
-        mutated: positions of the inputs it gives new values to; None for auxiliary states, which MXNet writes
-            in the backward pass only.
-        out_shapes: shapes of the outputs, once they are known, of an operator that asks for them and has no
-            inputs.
-        states: auxiliary states with new values: number among these, and position among the inputs.
+        alone: True if its rule for sparse arrays also applies to dense inputs.
+        count: number of inputs with these attributes.
+        function: the operator as one function of tensors for these attributes, if there is one.
+        guarded: True if it runs users' code, which may have tensors that require grad.
+        mutated: positions of the inputs that it writes; None for auxiliary states, which MXNet writes only in the
+            backward pass.
+        out_shapes: known output shapes of an operator that needs them and has no inputs.
+        states: auxiliary states with new values: index among these, and position among the inputs.
         visible: number of outputs.
     """
 
@@ -54,33 +53,33 @@ class PreparedOp:
     )
 
     def __init__(self, op: Op, attributes: Mapping[str, Any], count: int) -> None:
-        given = dict(attributes)
+        passed = dict(attributes)
         variadic = op.variadic
         if variadic is not None and variadic.count in op.attrs and variadic.count is not None:
-            given.setdefault(variadic.count, variadic.units(count))
-            a = op.parse(given)
+            passed.setdefault(variadic.count, variadic.units(count))
+            a = op.parse(passed)
             stated = getattr(a, variadic.count)
             if variadic.total(stated) != count and not variadic.is_fixed(a):
                 raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
         self.op = op
-        self.a = a = op.parse(given)
-        inputs = op.wanted(a, count)
+        self.a = a = op.parse(passed)
+        inputs = op.active_inputs(a, count)
         self.count = len(inputs)
         self.function = op.bind(a) if op.bind is not None else None
         self.mutated = tuple(
             None if inputs[position].kind == AUX and not now else position
-            for position, now in op.written(inputs)
+            for position, now in op.mutated_inputs(inputs)
         )
         self.states = tuple(
             (i, position)
-            for i, (position, now) in enumerate(op.written(inputs))
+            for i, (position, now) in enumerate(op.mutated_inputs(inputs))
             if inputs[position].kind == AUX and not now
         )
         self.guarded = op.owner is not None or op.read_attrs is not None
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
-        self.alone = counts_alone(op, a)
-        # what MXNet checks before it runs; torch would broadcast or promote instead
+        self.alone = has_dense_rule(op, a)
+        # MXNet checks this first; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
 
@@ -89,32 +88,32 @@ _plans: dict[tuple[Any, ...], PreparedOp] = {}
 
 
 def can_be_key(value: object) -> bool:
-    """Say whether equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
+    """Return True if equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
     if isinstance(value, tuple):
         return all(type(v) is int or (type(v) is float and v != 0.0) for v in value)
     return isinstance(value, _KEYS) or (type(value) is float and value != 0.0)
 
 
 def plan_for(op: Op, attributes: Mapping[str, Any], count: int) -> PreparedOp:
-    """Return the plan of a call, kept for the next one with equal attributes."""
-    if op.read_attrs is not None:  # what they mean may change with the next call
+    """Return the plan of a call, cached for calls with equal attributes."""
+    if op.read_attrs is not None:  # their meaning may change with the next call
         return PreparedOp(op, attributes, count)
     for value in attributes.values():
         if not can_be_key(value):
             return PreparedOp(op, attributes, count)
     # types too, as 1 == True == 1.0
     key = (op, count, *attributes.items(), *map(type, attributes.values()))
-    found = _plans.get(key)
-    if found is None:
-        found = PreparedOp(op, attributes, count)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = PreparedOp(op, attributes, count)
         if len(_plans) >= _CACHED_PLANS:  # a sweep over scalars must not fill the memory
             _plans.clear()
-        _plans[key] = found
-    return found
+        _plans[key] = plan
+    return plan
 
 
 def check_alike(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:
-    """Refuse inputs of different types, and of different shapes where the operator does not broadcast."""
+    """Raise for inputs of different types, and of different shapes if the operator does not broadcast."""
     first = tensors[0]
     for tensor in tensors[1:]:
         if plan.same_type and tensor.dtype != first.dtype:
@@ -124,7 +123,7 @@ def check_alike(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[to
         if plan.same_shape and tensor.shape != first.shape:
             raise ShapeError(
                 f"{plan.op.name} takes inputs of one shape, got {_listed(arrays)}; "
-                "the broadcast_* operators stretch lengths of 1"
+                "use a broadcast_* operator to repeat axes of length 1"
             )
 
 
@@ -135,7 +134,7 @@ def _listed(arrays: Sequence[Any]) -> str:
 
 
 def no_array(op: Op, arrays: Sequence[Any]) -> OpError:
-    """Name the input that is no array."""
+    """Return the error for an input that is not an array."""
     position, value = next((i, x) for i, x in enumerate(arrays) if not isinstance(x, Handle))
     names = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
     name = names[position] if position < len(names) else f"input {position}"
@@ -147,20 +146,20 @@ def no_array(op: Op, arrays: Sequence[Any]) -> OpError:
 
 
 def failure(plan: PreparedOp, arrays: Sequence[Handle], error: Exception) -> MXNetError:
-    """Turn torch's complaint into an error that names the operator and its inputs."""
+    """Return an error for torch's exception that names the operator and its inputs."""
     text = f"{plan.op.name} failed on {_listed(arrays)}"
     try:
         shapes.infer_shape(plan.op, plan.a, [x.shape for x in arrays], [None] * plan.visible)
     except ShapeError as reason:
         return ShapeError(f"{text}: {reason}")
-    except MXNetError:  # the rule is asked for a better message only
+    except MXNetError:  # the rule only provides a better message
         pass
     words = str(error).splitlines() or [type(error).__name__]
     return OpError(f"{text}: {words[0]}")
 
 
 def targets_of(plan: PreparedOp, results: Sequence[torch.Tensor], out: Out) -> list[Handle]:
-    """Return the arrays given as `out`, which fit the results."""
+    """Return the arrays of `out`, checked against the results."""
     targets: list[Any] = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(targets) != len(results):
         raise OpError(f"{plan.op.name}: out has {len(targets)} arrays, expected {len(results)}")

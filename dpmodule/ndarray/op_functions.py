@@ -1,4 +1,4 @@
-"""Functions over arrays made from operator declarations, and how they read their arguments."""
+"""Functions of arrays generated from operator declarations, and the parsing of their arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..base import ArgumentError, OpError, did_you_mean
 from ..context import Context, context_of, current_context
 from ..ops import find, names, namespace_of
 from ..ops.dtypes import name_of
-from ..ops.registry import docstring, named_in, signature, split_call
+from ..ops.registry import docstring, find_operator_name, signature, split_call
 from ..ops.registry import names_in as names_in
 from ..ops.spec import Op
 from .execution import execute
@@ -28,18 +28,18 @@ _EXTRA = ("name", "out", "ctx")
 _MOST_PLANS = 512
 
 Forms = dict[tuple[Any, ...], "Form"]
-"""An operator's forms, by the number of positional arguments and the keywords, in order."""
+"""Call forms of an operator by the number of positional arguments and the keywords, in order."""
 
 Found = tuple[PreparedOp, tuple[Any, ...] | list[Any]]
 
 
 class Form:
-    """How the arguments of calls of one form are to be read.
+    """Parsing of calls with the same number of positional arguments and the same keywords.
 
     Attributes:
-        lead: how many positional arguments are inputs; the others are attributes.
-        plans: by the values of the attributes and their types: the plan, and the place among the inputs as written
-            of each input as the operator takes them, None where the two orders agree.
+        lead: number of positional arguments that are inputs; the others are attributes.
+        plans: by the values and types of the attributes: the plan, and the permutation from the order of the call to
+            the operator's order of inputs, None if they agree.
     """
 
     __slots__ = ("attributes", "inputs", "lead", "plain", "plans")
@@ -59,13 +59,13 @@ class Form:
         return (*args[self.lead :], *[kwargs[k] for k in self.attributes])
 
     def find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found | None:
-        """Return the plan and the inputs of a call; None if it has to be read in full."""
+        """Return the plan and the inputs of a call; None if the call must be parsed."""
         values = self.values(args, kwargs)
         try:
-            found = self.plans.get((values, *map(type, values)))  # types too, as 1 == True == 1.0
+            cached = self.plans.get((values, *map(type, values)))  # types too, as 1 == True == 1.0
         except TypeError:  # a list
             return None
-        if found is None:
+        if cached is None:
             return None
         arrays: tuple[Any, ...] = args[: self.lead]
         if self.inputs:
@@ -73,30 +73,30 @@ class Form:
         for array in arrays:
             if not isinstance(array, Handle):
                 return None
-        plan, order = found
+        plan, order = cached
         return plan, arrays if order is None else [arrays[i] for i in order]
 
     def add(self, op: Op, plan: PreparedOp, values: tuple[Any, ...]) -> None:
-        """Keep the plan of a call with these values, if calls like it can be told by them."""
-        wanted = [i.name for i in op.wanted(plan.a, plan.count)]
+        """Cache the plan of a call with these values, if they determine it."""
+        wanted = [i.name for i in op.active_inputs(plan.a, plan.count)]
         if op.variadic is not None:
-            given = wanted if self.lead == len(wanted) else []
+            passed = wanted if self.lead == len(wanted) else []
         else:
             declared = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else wanted
-            given = [*declared[: self.lead], *self.inputs]
-        if sorted(given) != sorted(wanted) or not all(map(can_be_key, values)):
+            passed = [*declared[: self.lead], *self.inputs]
+        if sorted(passed) != sorted(wanted) or not all(map(can_be_key, values)):
             return
         if len(self.plans) >= _MOST_PLANS:  # a sweep over scalars must not fill the memory
             self.plans.clear()
-        order = None if given == wanted else tuple(map(given.index, wanted))
+        order = None if passed == wanted else tuple(map(passed.index, wanted))
         self.plans[(values, *map(type, values))] = plan, order
 
 
 def keep(forms: Forms, op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any], plan: PreparedOp) -> None:
-    """Keep the plan of a call that has been read in full.
+    """Cache the plan of a parsed call.
 
     Args:
-        forms: the operator's; one is added if the call has a new one.
+        forms: call forms of the operator, to which a new one is added.
     """
     if op.read_attrs is not None or "ctx" in kwargs or not plan.count:
         return
@@ -108,7 +108,7 @@ def keep(forms: Forms, op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any],
 
 
 def as_context(ctx: ContextLike | str | None) -> Context:
-    """Return the context meant by `ctx`: a Context, torch device, text such as "cpu(0)", or None (the current one)."""
+    """Return the context of `ctx`: a Context, torch device, text such as "cpu(0)", or None (the current one)."""
     if ctx is None:
         return current_context().check()
     if isinstance(ctx, (Context, torch.device)):
@@ -131,7 +131,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
     if op.variadic is not None:
         total = op.variadic.total(op.variadic.units(len(positional) + len(named)))
         a = op.parse(attributes) if op.variadic.fixed is not None else None
-        names = [i.name for i in op.wanted(a, total)] if named else []
+        names = [i.name for i in op.active_inputs(a, total)] if named else []
         return positional + [named[k] for k in sorted(named, key=names.index)]
     while positional and positional[-1] is None:
         positional.pop()
@@ -143,20 +143,20 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
         and all(i.when is None for i in static)
     ):
         return positional
-    wanted = op.wanted(op.parse(attributes))
+    wanted = op.active_inputs(op.parse(attributes))
     names = [i.name for i in static or wanted]
-    given = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
-    given.update(named)
-    found = []
+    by_name = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
+    by_name.update(named)
+    ordered = []
     for each in wanted:
-        if each.name not in given:
+        if each.name not in by_name:
             need = ", ".join(i.name for i in wanted)
             raise OpError(f"{op.name}: input {each.name!r} is missing; it takes {need}")
-        found.append(given.pop(each.name))
-    if given or len(positional) > len(names):
-        extra = ", ".join(given) or f"number {len(names) + 1}"
-        raise OpError(f"{op.name}: input {extra} is given, but does not exist with these attributes")
-    return found
+        ordered.append(by_name.pop(each.name))
+    if by_name or len(positional) > len(names):
+        extra = ", ".join(by_name) or f"number {len(names) + 1}"
+        raise OpError(f"{op.name}: input {extra} was passed, but does not exist with these attributes")
+    return ordered
 
 
 def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | None = None) -> Any:
@@ -165,23 +165,25 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
     Args:
         kwargs: inputs and attributes by name; also `out`, `name` (accepted, unused) and, for operators
             without inputs, `ctx`.
-        forms: where to keep what has been found out about the call, for the next one like it.
+        forms: cache of call forms, to which the call is added.
     """
     out = kwargs.get("out")
     rest = {k: v for k, v in kwargs.items() if k not in _EXTRA}
     positional, named, attributes = _inputs_of(op, args, rest)
     ctx = attributes.pop("ctx", None) if kwargs.get("ctx") is None else kwargs["ctx"]
-    if op.read_attrs is None:  # what a symbol would only keep has no effect here
+    if op.read_attrs is None:  # attributes that a symbol only stores have no effect here
         attributes = {
-            k: v for k, v in attributes.items() if k in op.attrs or not (op.takes_any or is_free(k))
+            k: v for k, v in attributes.items() if k in op.attrs or not (op.accepts_any_keyword or is_free(k))
         }
     arrays = _ordered(op, positional, named, attributes)
     if not arrays:
         where = _place(ctx, out, attributes, op)
         if "ctx" in op.attrs:
             attributes["ctx"] = str(where)
-    elif ctx is not None and not op.takes_any:
-        raise OpError(f"{op.name}: ctx is given, but the result goes where the first input is")
+    elif ctx is not None and not op.accepts_any_keyword:
+        raise OpError(
+            f"{op.name}: ctx was passed, but the result is created in the context of the first input"
+        )
     else:
         where = None
     plan = plan_for(op, attributes, len(arrays))
@@ -191,7 +193,7 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
 
 
 def _place(ctx: ContextLike | str | None, out: Out, attributes: dict[str, Any], op: Op) -> Context:
-    """Return where an operator without inputs puts its result; shape and type may come from `out`."""
+    """Return the result's context of an operator without inputs; shape and type may come from `out`."""
     first = out[0] if isinstance(out, (list, tuple)) and out else out
     if not isinstance(first, Handle):
         return as_context(ctx)
@@ -202,14 +204,14 @@ def _place(ctx: ContextLike | str | None, out: Out, attributes: dict[str, Any], 
     return first.context
 
 
-Face = Callable[..., Any]
-_faces: dict[str, Face] = {}
+OpFunction = Callable[..., Any]
+_op_functions: dict[str, OpFunction] = {}
 
 
-def make_face(op: Op, name: str) -> Face:
+def make_op_function(op: Op, name: str) -> OpFunction:
     """Return the function of an operator under one of its names.
 
-    It takes inputs, then attributes, by position or name, and the keywords `out` and `name`.
+    Its arguments are the inputs, then the attributes, by position or name, and the keywords `out` and `name`.
     """
     forms: Forms = {}
 
@@ -227,17 +229,17 @@ def make_face(op: Op, name: str) -> Face:
     return run
 
 
-def face(name: str) -> Face:
-    """Return the function of an operator's name or alias, making it on first use."""
-    found = _faces.get(name)
-    if found is None:
+def op_function(name: str) -> OpFunction:
+    """Return the function of an operator's name or alias; it is created at the first use."""
+    function = _op_functions.get(name)
+    if function is None:
         op = find(name)
         if op is None:
             raise AttributeError(f"there is no operator {name!r}{did_you_mean(name, names())}")
-        found = _faces[name] = make_face(op, namespace_of(name)[1])
-    return found
+        function = _op_functions[name] = make_op_function(op, namespace_of(name)[1])
+    return function
 
 
-def face_of(space: str, name: str) -> Face:
+def op_function_in(space: str, name: str) -> OpFunction:
     """Return a namespace's function by its public name."""
-    return face(named_in("nd", space, name))
+    return op_function(find_operator_name("nd", space, name))

@@ -1,4 +1,4 @@
-"""Arithmetic and comparison of arrays: what Python's operators do, and MXNet's functions of the same meaning.
+"""Arithmetic and comparison of arrays: Python's operators and the corresponding functions of MXNet.
 
 Source: MXNet 1.9.1's functions of these names.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from .. import mode
+from .._core import mode
 from ..base import DTypeError
 from ..ops import get
 from ..ops.dtypes import name_of
@@ -28,13 +28,12 @@ Method = Callable[[Handle, Operand], Any]
 
 
 class Binary:
-    """The operators behind one symbol: of two arrays, of array and number, of number and array.
+    """The operators of one Python operator: for two arrays, array and number, number and array.
 
     Attributes:
-        right: runs on an array and whatever stands on its right, as a method of arrays; NotImplemented if that is no
-            number or array.
-        left: the same with a number or NumPy array on its left.
-        within: runs on an array and writes the result into it.
+        right: method of the left operand, an array; NotImplemented unless the right one is a number or array.
+        left: reflected method, for a number or NumPy array on the left.
+        within: in-place method.
     """
 
     def __init__(
@@ -58,12 +57,14 @@ class Binary:
         def right(lhs: Handle, rhs: Operand, out: Handle | None = None) -> Any:
             nonlocal plan
             if isinstance(rhs, Handle):
-                if plan is None:  # the first time
+                if plan is None:  # first use
                     plan = PreparedOp(get(self.arrays), {}, 2)
                 return execute(plan, (lhs, rhs), None, out)
             if is_number(rhs):
                 return execute(_scalar_plan(scalar, rhs), (lhs,), None, out)
-            return right(lhs, _beside(lhs, rhs), out) if isinstance(rhs, np.ndarray) else NotImplemented
+            return (
+                right(lhs, _as_array_like(lhs, rhs), out) if isinstance(rhs, np.ndarray) else NotImplemented
+            )
 
         return right
 
@@ -71,7 +72,9 @@ class Binary:
         def left(rhs: Handle, lhs: Operand) -> Any:
             if is_number(lhs):
                 return execute(_scalar_plan(scalar, lhs), (rhs,))
-            return self.right(_beside(rhs, lhs), rhs) if isinstance(lhs, np.ndarray) else NotImplemented
+            return (
+                self.right(_as_array_like(rhs, lhs), rhs) if isinstance(lhs, np.ndarray) else NotImplemented
+            )
 
         return left
 
@@ -87,11 +90,11 @@ class Binary:
         return within
 
     def compared(self) -> Callable[[Handle, Any], Any]:
-        """Return `right` for a comparison: unlike arithmetic, Python would answer what is unknown with False."""
+        """Return `right` for a comparison: unlike for arithmetic, Python would return False for unknown operands."""
         right = self.right
 
         def compare(lhs: Handle, rhs: Any) -> Any:
-            """Compare an array with what stands on its right."""
+            """Compare an array with the right operand."""
             result = right(lhs, rhs)
             if result is NotImplemented and rhs is not None:
                 raise DTypeError(
@@ -102,7 +105,7 @@ class Binary:
         return compare
 
     def function(self, lhs: Operand, rhs: Operand) -> Any:
-        """Run on any mixture of arrays and numbers."""
+        """Run on any combination of arrays and numbers."""
         if isinstance(lhs, Handle):
             result = self.right(lhs, rhs)
         elif isinstance(rhs, Handle):
@@ -120,27 +123,27 @@ def _scalar_plan(name: str, number: Number) -> PreparedOp:
     return plan_for(get(name), {"scalar": number.item() if isinstance(number, np.generic) else number}, 1)
 
 
-def _beside(array: Handle, values: np.ndarray[Any, Any]) -> Handle:
-    """Return a NumPy array as one of the other operand's type and context."""
+def _as_array_like(array: Handle, values: np.ndarray[Any, Any]) -> Handle:
+    """Return a NumPy array as an array of the other operand's type and context."""
     dtype = array.raw.dtype
     return Handle(tensor_of(values, dtype, name_of(dtype), array.raw.device), array.context)
 
 
 def _direct(tensor: torch.Tensor, other: Operand) -> Any:
-    """Return what torch may write into `tensor` without a detour, or None.
+    """Return the operand that torch may write into `tensor` directly, or None.
 
-    Two arrays that overlap in part need the detour.
+    Arrays that partly overlap need a copy.
     """
     if type(other) in (int, float):
         return other
     if not isinstance(other, Handle):
         return None
-    found = other.raw
-    if found.dtype != tensor.dtype or found.shape != tensor.shape or found.device != tensor.device:
+    operand = other.raw
+    if operand.dtype != tensor.dtype or operand.shape != tensor.shape or operand.device != tensor.device:
         return None
-    apart = found.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
-    same_place = found.data_ptr() == tensor.data_ptr() and found.stride() == tensor.stride()
-    return found if apart or same_place else None
+    apart = operand.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+    same_place = operand.data_ptr() == tensor.data_ptr() and operand.stride() == tensor.stride()
+    return operand if apart or same_place else None
 
 
 ADD = Binary("broadcast_add", "_plus_scalar", operator.add, inplace=torch.Tensor.add_)
@@ -182,7 +185,7 @@ def multiply(lhs: Operand, rhs: Operand) -> Any:
 
 
 def divide(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs / rhs, cut towards 0 for integer arrays, with broadcasting; either may be an array or a number."""
+    """Return lhs / rhs with broadcasting, truncated towards 0 for integers; either may be an array or a number."""
     return DIV.function(lhs, rhs)
 
 
@@ -198,8 +201,7 @@ def power(base: Operand, exp: Operand) -> Any:
     """Return base to the power of exp, with broadcasting; either may be an array or a number.
 
     Args:
-        base: what is multiplied by itself.
-        exp: how often; of the shape of `base`, or one that is stretched to it.
+        exp: the exponent; its shape broadcasts with that of `base`.
     """
     return POW.function(base, exp)
 

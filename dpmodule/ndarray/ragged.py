@@ -1,4 +1,4 @@
-"""`RaggedNDArray`: rows of different lengths, one behind the other."""
+"""`RaggedNDArray`: rows of different lengths in one array."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 Tensor = torch.Tensor
 _ALL = slice(None)
 _SHOWN = 6
-"""How many rows `repr` shows at each end."""
+"""Number of rows that `repr` shows at each end."""
 
 
 class RaggedNDArray(NDArray):
     """Rows of different lengths: row i is ``values[offsets[i]:offsets[i + 1]]``. Made by `nd.ragged_array`.
 
-    Its shape is (N,) and the trailing axes of its values; how long the rows are is in no shape. Operators that work row
-    by row run on the values; others refuse, as no ragged array is ever made dense by itself: `values` and `padded` do.
+    Its shape is (N,) and the trailing axes of its values; it does not contain the row lengths. Operators that work row
+    by row run on the values; others raise, as ragged arrays are never converted implicitly: use `values` or `padded`.
 
     Args:
         values: the elements of all rows, (T, ...); shared.
-        offsets: where each row begins among them, (N + 1,) int64 on the same device; shared.
-        ctx: where the parts lie.
+        offsets: position of each row among them, (N + 1,) int64 on the same device; shared.
+        ctx: context of the arrays.
 
     Raises:
-        ShapeError: these do not fit each other.
+        ShapeError: the arrays are inconsistent.
 
     Example:
         >>> a = mx.nd.ragged_array([5.0, 6.0, 7.0], [0, 2, 2, 3])
@@ -53,7 +53,7 @@ class RaggedNDArray(NDArray):
 
     __slots__ = ("stored",)
 
-    stored: Ragged  # an attribute in place of a property, as it is read most
+    stored: Ragged  # an attribute instead of a property, for speed
 
     stype = "ragged"
 
@@ -70,14 +70,14 @@ class RaggedNDArray(NDArray):
         self.stored = record
         record.home = ref(self)
 
-    # --- what the library reads
+    # --- for the library
 
     @classmethod
     def of_record(cls, record: Ragged, ctx: Context) -> RaggedNDArray:
-        """Return an array of what an operator made; parts are shared.
+        """Return an operator's result as an array; memory is shared.
 
         Args:
-            ctx: on which they are.
+            ctx: context of the result.
         """
         found = cls.__new__(cls)
         found._hold(record, ctx)
@@ -85,26 +85,26 @@ class RaggedNDArray(NDArray):
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> RaggedNDArray:
-        """Return as many rows without elements.
+        """Return an array of empty rows.
 
         Args:
-            shape: (rows, ...); behind the first axis the shape of one element.
-            ctx: where to put it.
+            shape: (rows, ...); after the first axis the shape of one element.
+            ctx: context of the result.
         """
         device = ctx.torch_device
         values = torch.zeros((0, *shape[1:]), dtype=dtype, device=device)
         return cls(values, torch.zeros(shape[0] + 1, dtype=torch.int64, device=device), ctx)
 
     def take_over(self, record: Ragged) -> None:
-        """Take over what an operator made, of this array's shape; parts are shared.
+        """Replace the content by an operator's result of this array's shape; memory is shared.
 
         Args:
-            record: the parts as torch tensors, on this array's device.
+            record: the result, on this array's device.
         """
         self.stored = record.detach()
         self.stored.home = ref(self)
         variable = tape.variable_of(self)
-        if variable is not None:  # other rows have another gradient
+        if variable is not None:  # the gradient has the rows of the array
             variable.grad.take_over(self._zeros_record())  # type: ignore[attr-defined]
             tape.mark(self, variable.grad, variable.request)
 
@@ -113,7 +113,7 @@ class RaggedNDArray(NDArray):
 
     @property
     def raw(self) -> Tensor:
-        """Refuse: rows of different lengths are no dense tensor."""
+        """Raise: rows of different lengths are not a dense tensor."""
         self._refuse("dense form")
 
     @raw.setter
@@ -124,7 +124,7 @@ class RaggedNDArray(NDArray):
         self._refuse("dense form")
 
     def _refuse(self, name: str) -> NoReturn:
-        """Say what ragged arrays do not have."""
+        """Raise for an attribute that ragged arrays lack."""
         raise ArgumentError(
             f"a ragged array has no {name}; use .values, .padded() or a row, or make dense rows with sequence_pool"
         )
@@ -133,19 +133,19 @@ class RaggedNDArray(NDArray):
 
     @property
     def values(self) -> NDArray:
-        """The elements of all rows, (T, ...); memory is shared. Inside ``autograd.record()`` gradients flow through."""
+        """Elements of all rows, (T, ...); memory is shared. Inside ``autograd.record()`` it is differentiable."""
         made = NDArray(self.stored.values, self.context, pinned=True)
         made.trace = self.trace
         return made
 
     @property
     def offsets(self) -> NDArray:
-        """Where each row begins among the values, and the number of values: (N + 1,) int64; a copy."""
+        """Position of each row among the values, and the number of values: (N + 1,) int64; a copy."""
         return NDArray(self.stored.offsets.clone(), self.context)
 
     @property
     def lengths(self) -> NDArray:
-        """The rows' lengths, (N,) int64; a copy."""
+        """Lengths of the rows, (N,) int64; a copy."""
         return NDArray(self.stored.lengths().clone(), self.context)
 
     @property
@@ -168,7 +168,7 @@ class RaggedNDArray(NDArray):
         return self.stored.shape[0]
 
     def __getitem__(self, key: IndexLike) -> NDArray:
-        """Return one row by its number, as a dense array, or a slice of rows without step, as a ragged one.
+        """Return one row as a dense array, or a slice of rows without step as a ragged one.
 
         Memory is shared.
         """
@@ -187,16 +187,16 @@ class RaggedNDArray(NDArray):
         """Write all rows: ``array[:] = other``, a ragged array of this shape, whose rows may have other lengths."""
         if not (type(key) is slice and key == _ALL) or not isinstance(value, RaggedNDArray):
             raise ArgumentError(
-                "ragged arrays are written whole, as array[:] = nd.ragged_array(values, offsets), got "
+                "ragged arrays can only be written completely, as array[:] = nd.ragged_array(values, offsets), got "
                 f"[{key!r}] = {type(value).__name__}"
             )
         value.copyto(self)
 
     def rows(self, numbers: Tensor) -> RaggedNDArray:
-        """Return rows by number, in the order given, as a new array.
+        """Return rows by number, in this order, as a new array.
 
         Args:
-            numbers: which, (M,) int64, each within the array.
+            numbers: row numbers, (M,) int64, each within the array.
         """
         picked = self.stored.pick(numbers.to(self.stored.device))
         return RaggedNDArray.of_record(picked, self.context)
@@ -206,17 +206,17 @@ class RaggedNDArray(NDArray):
         return [values[first:last].tolist() for first, last in zip(offsets, offsets[1:])]
 
     def padded(self, value: float = 0, length: int | None = None) -> NDArray:
-        """Return the rows as a dense array, filled up at their ends.
+        """Return the rows as a dense array, padded at their ends.
 
         Args:
-            value: what rows are filled up with.
-            length: how long rows become, at least as long as the longest; None = that.
+            value: padding value.
+            length: length of the rows, at least that of the longest row; None means that.
 
         Returns:
             (N, length, ...).
 
         Raises:
-            ArgumentError: `length` is less than the longest row's.
+            ArgumentError: `length` is less than that of the longest row.
         """
         record = self.stored
         longest = int(record.lengths().max()) if len(self) else 0
@@ -231,14 +231,14 @@ class RaggedNDArray(NDArray):
 
     @staticmethod
     def joined(arrays: Sequence[NDArray], axis: int = 0) -> RaggedNDArray:
-        """Return the rows of several arrays, one behind the other.
+        """Return the concatenated rows of several arrays.
 
         Args:
             arrays: one ragged array or more, of equal types and trailing axes.
-            axis: 0, along which alone ragged arrays are joined.
+            axis: 0, the only axis along which ragged arrays can be joined.
 
         Raises:
-            ArgumentError: another axis, or an array that is not ragged.
+            ArgumentError: `axis` is not 0, or an array is not ragged.
             ShapeError: their trailing axes differ.
         """
         ragged = [array for array in arrays if isinstance(array, RaggedNDArray)]
@@ -257,7 +257,7 @@ class RaggedNDArray(NDArray):
         values = torch.cat([record.values for record in records])
         return RaggedNDArray(values, lengths.cumsum(0), ragged[0].context)
 
-    # --- copies, types and places
+    # --- copies, types and contexts
 
     def copy(self) -> RaggedNDArray:
         return RaggedNDArray.of_record(self.stored.clone(), self.context)
@@ -304,7 +304,7 @@ class RaggedNDArray(NDArray):
         self._refuse("asnumpy()")
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Refuse: rows of different lengths are no NumPy array."""
+        """Raise: rows of different lengths are not a NumPy array."""
         self._refuse("form for NumPy")
 
     def wait_to_read(self) -> None:
@@ -329,14 +329,14 @@ class RaggedNDArray(NDArray):
 
 
 def numbers_of(array: NDArray) -> Tensor:
-    """Return the numbers of a dense array, or those in all rows of a ragged one; memory is shared."""
+    """Return the values of a dense array, or of all rows of a ragged one; memory is shared."""
     return array.stored.values if isinstance(array, RaggedNDArray) else array.raw
 
 
 def _unpickle(
     values: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], dtype: str, ctx: Context
 ) -> RaggedNDArray:
-    """Make the array that was pickled; called by pickle."""
+    """Return an unpickled array; pickle calls it."""
     return RaggedNDArray(unpickled(values.copy(), dtype, ctx), unpickled(offsets.copy(), "int64", ctx), ctx)
 
 
@@ -346,20 +346,20 @@ def ragged_array(
     ctx: ContextLike | None = None,
     dtype: DTypeLike = None,
 ) -> RaggedNDArray:
-    """Make a ragged array of values and offsets, or of a list of rows.
+    """Create a ragged array from values and offsets, or from a list of rows.
 
     Args:
-        values: the elements of all rows, (T, ...), as anything that `nd.array` takes; tensors and NDArrays keep their
-            type and are not copied. Without `offsets`, a list of rows, each of them such an array.
-        offsets: where each row begins among them, and T at the end: N + 1 integers from 0 that never descend.
-        ctx: the context; None = that of the values if they are an NDArray, else the current one.
-        dtype: element type; None = that of the values if they are an array of NumPy's, torch's or ours; of Python
-            numbers int64 if all of them are whole, as numbers of words are, else float32.
+        values: elements of all rows, (T, ...), in any form that `nd.array` accepts; tensors and NDArrays keep their
+            type and are not copied. Without `offsets`, a list of rows in such forms.
+        offsets: position of each row among them, and T at the end: N + 1 non-descending integers from 0.
+        ctx: the context; None means that of the values if they are an NDArray, else the current one.
+        dtype: element type; None keeps that of an array of NumPy, torch or this package; Python numbers become int64
+            if all are integers, else float32.
 
     Raises:
         ArgumentError: the offsets do not begin at 0, end elsewhere than at T, or descend.
-        ShapeError: values and offsets are not of these shapes, or rows have different trailing axes.
-        DTypeError: the values are no numbers, or the offsets no integers.
+        ShapeError: values or offsets do not have these shapes, or rows have different trailing axes.
+        DTypeError: the values are not numbers, or the offsets are not integers.
 
     Example:
         >>> mx.nd.ragged_array([[1, 2], [], [3]]).tolist()
@@ -374,7 +374,7 @@ def ragged_array(
 
 
 def _tensor(values: ArrayLike, ctx: Context, dtype: DTypeLike) -> Tensor:
-    """Return values as a tensor on a context's device, sharing memory where it can be shared."""
+    """Return values as a tensor on a context's device, sharing memory if possible."""
     if isinstance(values, NDArray):
         tensor = values.raw
     elif isinstance(values, torch.Tensor):
@@ -386,7 +386,7 @@ def _tensor(values: ArrayLike, ctx: Context, dtype: DTypeLike) -> Tensor:
 
 
 def _kept_type(values: ArrayLike) -> Any:
-    """Return the type of NumPy's array, int64 for whole numbers of Python's, None for others."""
+    """Return the type of a NumPy array, int64 for Python integers, None for others."""
     if isinstance(values, np.ndarray):
         return values.dtype
     return np.int64 if np.size(values) and np.asarray(values).dtype.kind in "iub" else None
@@ -397,14 +397,14 @@ def _joined(rows: ArrayLike, ctx: Context, dtype: DTypeLike) -> tuple[Tensor, Te
     if not isinstance(rows, (list, tuple)) or not rows:
         given = "an empty list" if isinstance(rows, (list, tuple)) else type(rows).__name__
         raise ArgumentError(f"ragged_array: without offsets, values are {given}, expected a list of rows")
-    found = [_tensor(row, ctx, dtype) for row in rows]
-    full = [tensor for tensor in found if tensor.dim() > 1 or tensor.numel()]
+    tensors = [_tensor(row, ctx, dtype) for row in rows]
+    full = [tensor for tensor in tensors if tensor.dim() > 1 or tensor.numel()]
     trailing = full[0].shape[1:] if full else torch.Size()
-    if any(t.shape[1:] != trailing for t in full) or any(not t.dim() for t in found):
-        shapes = sorted({tuple(tensor.shape) for tensor in found})
+    if any(t.shape[1:] != trailing for t in full) or any(not t.dim() for t in tensors):
+        shapes = sorted({tuple(tensor.shape) for tensor in tensors})
         raise ShapeError(f"ragged_array: rows have the shapes {shapes}, expected equal axes after the first")
-    lengths = torch.tensor([0, *(t.shape[0] for t in found)], device=ctx.torch_device)
-    return torch.cat(full) if full else found[0].new_zeros(0), lengths.cumsum(0)
+    lengths = torch.tensor([0, *(t.shape[0] for t in tensors)], device=ctx.torch_device)
+    return torch.cat(full) if full else tensors[0].new_zeros(0), lengths.cumsum(0)
 
 
 def _offsets(offsets: ArrayLike, values: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Random arrays: ``nd.random.uniform`` and its kin.
+"""Random arrays: ``nd.random.uniform`` and similar functions.
 
-Parameters are numbers, or arrays with one set of parameters per element; then `shape` is what each set draws.
-The generator of the context is used, which `mx.random.seed` seeds.
+Parameters are numbers, or arrays with one set of parameters per element; then `shape` is the shape of the samples of
+each set. The functions use the generator of the context, which `mx.random.seed` seeds.
 
 Source: MXNet 1.9.1 `ndarray.random`.
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from .convert import is_number
 from .handle import Handle, Out
-from .op_functions import face, face_of, names_in
+from .op_functions import names_in, op_function, op_function_in
 
 if TYPE_CHECKING:
     from ..types import ContextLike, DTypeLike, Number, ShapeLike
@@ -43,18 +43,18 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     """Call ``_random_<name>`` on numbers or ``_sample_<name>`` on arrays.
 
     Args:
-        options: shape, dtype, ctx, out and whatever else was given.
+        options: shape, dtype, ctx, out and other keywords.
     """
-    given = {k: v for k, v in options.items() if v is not None}
+    passed = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
-        if "out" not in given:
-            given.setdefault("shape", (1,))
-        return face(f"_random_{name}")(**params, **given)
+        if "out" not in passed:
+            passed.setdefault("shape", (1,))
+        return op_function(f"_random_{name}")(**params, **passed)
     if samples and all(isinstance(p, Handle) for p in params.values()):
-        given.pop("ctx", None)
-        return face(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **given)
+        passed.pop("ctx", None)
+        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **passed)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
-    raise ArgumentError(f"random.{name} takes numbers or NDArrays, all of one kind; {kinds}")
+    raise ArgumentError(f"random.{name} takes numbers or NDArrays, not both; {kinds}")
 
 
 def _options(
@@ -77,7 +77,7 @@ def uniform(
     Args:
         low: lower bound, a number or an array.
         high: upper bound, of the same kind.
-        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        shape: shape of the result, (1,) if None; with array parameters, shape of the samples of each element.
         dtype: element type, float32 if None.
         ctx: where to put the result; with array parameters it goes where they are.
         out: array to write the result into.
@@ -117,7 +117,7 @@ def randn(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`.
+    """Draw from the normal distribution, with the axes as arguments; the rest as in `normal`.
 
     Args:
         *shape: lengths of the axes; none for the shape (1,).
@@ -191,11 +191,11 @@ def negative_binomial(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`.
+    """Draw the number of successes before the `k`-th failure of probability `p`; the rest as in `uniform`.
 
     Args:
         k: number of failures that end a trial, a number or an array.
-        p: chance of a failure, of the same kind; from 0 to 1.
+        p: probability of a failure, of the same kind; from 0 to 1.
     """
     return _draw("negative_binomial", {"k": k, "p": p}, ("k", "p"), _options(shape, dtype, ctx, out, kwargs))
 
@@ -231,7 +231,7 @@ def randint(
     """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`.
 
     Args:
-        high: the integer after the greatest.
+        high: upper bound, excluded.
         dtype: int32 (None) or int64.
     """
     return _draw("randint", {"low": low, "high": high}, (), _options(shape, dtype, ctx, out, kwargs))
@@ -249,27 +249,27 @@ def multinomial(
 
     Args:
         data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
-        shape: how many to draw for each row.
-        get_prob: also return the logarithm of the probability of what was drawn.
+        shape: number of values to draw for each row.
+        get_prob: True to also return the log probabilities of the samples.
         out: array to write the result into.
         dtype: element type of the class numbers.
         kwargs: `name`, ignored.
     """
     given = {"shape": shape, "out": out, **kwargs}
     given = {k: v for k, v in given.items() if v is not None}
-    return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given)
+    return op_function("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given)
 
 
 def shuffle(data: NDArray, **kwargs: Any) -> Any:
     """Return a copy with the rows in random order.
 
     Args:
-        data: (N, ...); stays as it is.
+        data: (N, ...); not modified.
         **kwargs: `out`, an array to write the result into, and `name`, ignored.
     """
-    return face("_shuffle")(data, **kwargs)
+    return op_function("_shuffle")(data, **kwargs)
 
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
+    __name__, __all__, otherwise=partial(op_function_in, "random"), operators=partial(names_in, "random")
 )

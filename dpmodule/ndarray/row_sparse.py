@@ -1,4 +1,4 @@
-"""`RowSparseNDArray`: an array of which some rows are stored."""
+"""`RowSparseNDArray`: an array that stores some of its rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.sparse import Rows, as_rows, rows_added
+from ..ops.sparse import RowSparse, add_rows, as_rows
 from .convert import pickled, to_numpy, unpickled
 from .execution import lazy_rules
 from .handle import Handle
@@ -26,20 +26,20 @@ Tensor = torch.Tensor
 
 
 class RowSparseNDArray(BaseSparseNDArray):
-    """An array of which some rows (slices along the first axis) are stored; the others are zero.
+    """An array that stores some of its rows (slices along the first axis); the others are zero.
 
-    It is what gradients of embeddings look like. Made by `nd.sparse.row_sparse_array`, or from a dense array
-    with ``tostype('row_sparse')``.
+    Gradients of embeddings have this form. Created by `nd.sparse.row_sparse_array`, or from a dense array with
+    ``tostype('row_sparse')``.
 
     Args:
         values: the stored rows, (R, ...); shared.
         rows: their numbers, (R,) int64 on the same device; shared.
         shape: lengths of all axes.
-        ctx: where the parts lie.
-        tidy: `rows` is known to be ascending, without repetition and within `shape`.
+        ctx: context of the arrays.
+        tidy: True if `rows` is known to be strictly ascending and within `shape`.
 
     Raises:
-        ShapeError: values, rows and shape do not fit each other.
+        ShapeError: values, rows and shape are inconsistent.
 
     Example:
         >>> a = mx.nd.sparse.row_sparse_array(([[1, 2], [3, 4]], [0, 2]), shape=(4, 2))
@@ -68,11 +68,11 @@ class RowSparseNDArray(BaseSparseNDArray):
                 f"row_sparse array of shape {tuple(shape)}: {tuple(rows.shape)} indices and data of shape "
                 f"{tuple(values.shape)}, expected data of shape {wanted}"
             )
-        self._hold(Rows(rows, values, shape), ctx, tidy)
+        self._hold(RowSparse(rows, values, shape), ctx, tidy)
 
     @classmethod
     def from_dense(cls, array: Handle) -> RowSparseNDArray:
-        """Return the array with those rows stored that are not all zero.
+        """Return an array that stores the rows that are not all zero.
 
         Args:
             array: (rows, ...), dense.
@@ -87,11 +87,11 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     @classmethod
     def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> RowSparseNDArray:
-        """Return an array that stores no row.
+        """Return an array without stored rows.
 
         Args:
             shape: (rows, ...).
-            ctx: where to put it.
+            ctx: context of the result.
         """
         device = ctx.torch_device
         values = torch.empty((0, *shape[1:]), dtype=dtype, device=device)
@@ -103,11 +103,11 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     @property
     def indices(self) -> NDArray:
-        """A copy of the stored rows' numbers, int64."""
+        """Numbers of the stored rows, int64; a copy."""
         return NDArray(self._record.rows.clone(), self.context)
 
     def parts(self) -> tuple[Tensor, Tensor]:
-        """Return the stored rows' numbers, ascending and all different, and the rows; shared, not copied.
+        """Return the strictly ascending numbers of the stored rows, and the rows; shared, not copied.
 
         Raises:
             BoundsError: a row is outside the array.
@@ -120,7 +120,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         record = self._record
         order = record.rows.argsort()
         sorted_rows, values = record.rows.index_select(0, order), record.values.index_select(0, order)
-        self._hold(Rows(sorted_rows, values, record.shape), self.context, False)
+        self._hold(RowSparse(sorted_rows, values, record.shape), self.context, False)
         self.check_format()
 
     def check_format(self, full_check: bool = True) -> None:
@@ -147,14 +147,14 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     def fill(self, number: float) -> None:
         values = self.values.new_full(self.shape, number)
-        self.take_over(Rows(torch.arange(self.shape[0], device=values.device), values, self.shape))
+        self.take_over(RowSparse(torch.arange(self.shape[0], device=values.device), values, self.shape))
 
     def retain(self, indices: ArrayLike) -> RowSparseNDArray:
-        """Return the array with only some rows stored.
+        """Return an array that stores only some rows.
 
         Args:
-            indices: row numbers in any order, as an NDArray or a list; those not stored here become rows of zeros
-                unless nothing is stored at all.
+            indices: row numbers in any order, as an NDArray or a list; rows that are not stored become zeros, unless
+                the array stores none.
 
         Raises:
             BoundsError: a row is outside the array.
@@ -165,14 +165,14 @@ class RowSparseNDArray(BaseSparseNDArray):
         return RowSparseNDArray(rows_of(self, wanted), wanted, self.shape, self.context, True)
 
     def row_numbers(self, indices: ArrayLike) -> Tensor:
-        """Return row numbers given by a user as ascending int64 without repetition, on this array's device.
+        """Return a user's row numbers as strictly ascending int64 on this array's device.
 
         Args:
             indices: numbers of rows, in any order.
 
         Raises:
             BoundsError: a row is outside the array.
-            DTypeError: `indices` holds no numbers.
+            DTypeError: `indices` does not hold numbers.
         """
         return row_numbers(indices, self.shape[0]).to(self.values.device)
 
@@ -184,14 +184,14 @@ class RowSparseNDArray(BaseSparseNDArray):
 def _unpickle(
     values: np.ndarray[Any, Any], dtype: str, rows: np.ndarray[Any, Any], shape: tuple[int, ...], ctx: Context
 ) -> RowSparseNDArray:
-    """Make the array that was pickled; called by pickle."""
+    """Return an unpickled array; pickle calls it."""
     return RowSparseNDArray(
         unpickled(values.copy(), dtype, ctx), unpickled(rows.copy(), "int64", ctx), shape, ctx
     )
 
 
 def row_numbers(indices: ArrayLike, count: int) -> Tensor:
-    """Return row numbers given by a user as ascending int64 without repetition.
+    """Return a user's row numbers as strictly ascending int64.
 
     Args:
         indices: an NDArray or a list, in any order and shape.
@@ -212,32 +212,32 @@ def rows_of(array: Handle, rows: Tensor) -> Tensor:
 
     Args:
         array: dense or row-sparse; rows that it does not store are zeros.
-        rows: which, int64 on its device, within its shape.
+        rows: row numbers, int64 on its device, within its shape.
     """
     return array.stored.pick(rows) if isinstance(array, RowSparseNDArray) else array.raw.index_select(0, rows)
 
 
 def sum_rows(arrays: Sequence[RowSparseNDArray], ctx: Context | None = None) -> RowSparseNDArray:
-    """Add row-sparse arrays of one shape and type; every row that one of them stores is stored.
+    """Return the sum of row-sparse arrays of one shape and type; it stores the rows that any of them stores.
 
     Args:
         arrays: at least one; added in this order.
-        ctx: where the sum goes; None = the first one's context.
+        ctx: context of the sum; None means that of the first array.
     """
     where = ctx or arrays[0].context
     records = [array.stored.to(where.torch_device) for array in arrays]
-    return RowSparseNDArray.of_record(rows_added(records), where)
+    return RowSparseNDArray.of_record(add_rows(records), where)
 
 
 Handle.casts["row_sparse"] = RowSparseNDArray.from_dense
 Handle.of_records["row_sparse"] = RowSparseNDArray.of_record
 
 
-# what update operators do with a row-sparse gradient: update the rows that it stores, and leave the others
+# update operators with a row-sparse gradient only update the rows that it stores
 
 
 def _write_rows(array: Handle, rows: Tensor, values: Tensor) -> None:
-    """Give rows of a dense or row-sparse array new values in place; the latter stores them from now on."""
+    """Write rows of a dense or row-sparse array in place; the latter stores them from now on."""
     if not isinstance(array, RowSparseNDArray):
         array.raw.index_copy_(0, rows, values)
         return
@@ -251,12 +251,12 @@ def _write_rows(array: Handle, rows: Tensor, values: Tensor) -> None:
 
 
 def _update_rows(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Handle | None) -> Any:
-    """Run an update on the rows that a row-sparse gradient stores; None where all rows take part.
+    """Run an update on the rows that a row-sparse gradient stores; return None if all rows must be updated.
 
-    All do for other gradients, under ``lazy_update=False``, and where states are stored otherwise than the weight.
+    That is so for other gradients, with ``lazy_update=False``, and if states and weight have different storage types.
 
     Args:
-        out: where the new weight goes, often the weight itself; None makes a new array.
+        out: array for the new weight, often the weight; None creates a new array.
     """
     weight, grad, *states = arrays
     is_lazy = getattr(a, "lazy_update", True) and all(each.stype == weight.stype for each in states)
@@ -275,7 +275,7 @@ def _update_rows(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out:
 
 
 def _update_sparse(a: Any, arrays: Sequence[Any], run: Callable[..., Tensor], out: Handle | None) -> Any:
-    """Run an update whose dense weights are updated in all rows."""
+    """Run an update that updates all rows of dense weights."""
     return _update_rows(a, arrays, run, out) if arrays[0].stype == "row_sparse" else None
 
 

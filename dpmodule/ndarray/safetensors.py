@@ -1,9 +1,9 @@
-"""Safetensors files: arrays by name, and texts beside them, in a format that other libraries read, too.
+"""Safetensors files: arrays and texts by name, in a format that other libraries also read.
 
-The package `safetensors` reads and checks them. The writing is our own: it keeps the order of the arrays, aligns all of
-them, and needs no second copy in memory. A file is the header's length (u64, little-endian), the header (JSON, padded
+The package `safetensors` reads and checks them. This module writes them: it keeps the order of the arrays, aligns them
+all, and needs no second copy in memory. A file is the header's length (u64, little-endian), the header (JSON, padded
 with blanks), and the bytes of all arrays. The header has an entry for each array, such as ``{"name": {"dtype": "F32",
-"shape": [2, 3], "data_offsets": [0, 24]}}``, with offsets from the header's end, and may have texts by name under
+"shape": [2, 3], "data_offsets": [0, 24]}}``, with offsets from the header's end, and can have texts by name under
 ``__metadata__``. Source: the format's description, https://github.com/huggingface/safetensors.
 """
 
@@ -17,9 +17,9 @@ from typing import IO
 
 import torch
 
+from .._files import finish_commit, likely_kind, regular_file
 from ..base import ArgumentError, FileError, FileFormatError
 from ..context import cpu
-from ..files import likely_kind, regular_file, settle
 from ..ops.shapes import prod
 from .convert import bytes_of
 from .handle import Handle
@@ -42,23 +42,23 @@ _NAMES = {
     torch.uint64: "U64",
     torch.float64: "F64",
 }
-"""The format's names of element types; it has further ones that MXNet has not."""
+"""The format's names of element types; it has some that MXNet lacks."""
 
 _MOST_BYTES = 100_000_000
-"""The longest header that the format allows."""
+"""Maximum length of the header."""
 _MOST_AXES = 64
-_MOST_ELEMENTS = 2**59  # beyond, strides would not fit into 64 bits
+_MOST_ELEMENTS = 2**59  # beyond this, strides would not fit into 64 bits
 _MAPPED_BYTES = 16 * 2**20
-"""From this size on a file is mapped instead of read, where the system lets a file be replaced that is in use."""
+"""Files of at least this size are memory-mapped, if the system allows replacing a file in use."""
 _ALIGNMENT = 64
-"""The data begin at a multiple of so many bytes, which the longest vector instructions like."""
+"""Alignment of the data in bytes, for the longest vector instructions."""
 
 
 def looks_like(head: bytes) -> bool:
-    """Say whether a file that begins like this is a safetensors file, whole or not.
+    """Return True if a file with this beginning is a safetensors file, complete or not.
 
     Args:
-        head: its first 9 bytes or more.
+        head: the first 9 bytes or more.
     """
     length = int.from_bytes(head[:_LENGTH_BYTES], "little")
     return head[_LENGTH_BYTES : _LENGTH_BYTES + 1] == b"{" and 2 <= length <= _MOST_BYTES
@@ -67,7 +67,7 @@ def looks_like(head: bytes) -> bool:
 def write(file: IO[bytes], arrays: Mapping[str, Handle], metadata: Mapping[str, str] | None = None) -> None:
     """Write arrays to an open file.
 
-    Larger elements come first, so that all of them are aligned; the header has the order of `arrays`.
+    Larger elements come first, so that all are aligned; the header keeps the order of `arrays`.
 
     Args:
         arrays: dense arrays by name.
@@ -96,9 +96,11 @@ def write(file: IO[bytes], arrays: Mapping[str, Handle], metadata: Mapping[str, 
 
 
 def _check(name: str, array: Handle) -> None:
-    """Check that the format has room for an array and its name."""
+    """Raise if the format cannot hold an array or its name."""
     if name == _METADATA:
-        raise ArgumentError(f"safetensors has no array {_METADATA!r}: that is where texts stand; rename it")
+        raise ArgumentError(
+            f"an array cannot be named {_METADATA!r}, which holds the texts of a safetensors file; rename it"
+        )
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -111,15 +113,21 @@ def _check(name: str, array: Handle) -> None:
 
 
 def read(path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
-    """Return the arrays of a file, on cpu(0), and the texts beside them.
+    """Return the arrays of a file, on cpu(0), and its texts.
 
-    A file of 16 MB or more is not read but mapped into memory, where writing changes the array alone, not the file:
-    its values come from the disk when they are first used. A file that is replaced meanwhile, as this package and
-    others do, does not matter; one that a program writes to in place shows through.
+    A file of 16 MB or more is memory-mapped: its values are read from the disk at their first use, and writing to an
+    array does not change the file. Replacing the file, as this package and others do, has no effect on the arrays;
+    writing to it in place does.
     """
+    with _opened(path) as file:
+        return read_file(file, path)
+
+
+def read_file(file: IO[bytes], path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
+    """Return what `read` does, of a file that is open at its start."""
     from safetensors import safe_open
 
-    with _opened(path) as file:
+    with _named_errors(path, file):
         size = os.fstat(file.fileno()).st_size
         if size < _MAPPED_BYTES or os.name != "posix":
             return _of_bytes(file.read(), path)
@@ -131,18 +139,18 @@ def read(path: str) -> tuple[dict[str, NDArray], dict[str, str]]:
 
 
 def read_metadata(path: str) -> dict[str, str]:
-    """Return the texts beside the arrays of a file; errors as in `read`."""
+    """Return the texts of a file; errors as in `read`."""
     from safetensors import safe_open
 
-    with _opened(path), safe_open(path, "pt") as file:
+    with _opened(path) as opened, _named_errors(path, opened), safe_open(path, "pt") as file:
         return file.metadata() or {}
 
 
 def read_bytes(data: bytes | bytearray | memoryview, name: str) -> dict[str, NDArray]:
-    """Return the arrays of a file whose bytes are given.
+    """Return the arrays from the bytes of a file.
 
     Args:
-        data: the bytes; the arrays have copies.
+        data: the bytes, which are copied.
     """
     with _named_errors(name):
         return _of_bytes(bytes(data), name)[0]
@@ -159,12 +167,10 @@ def _of_bytes(content: bytes, name: str) -> tuple[dict[str, NDArray], dict[str, 
 
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading, as the last valid save left it; errors name it."""
-    settle(path)
+    """Open a file for reading after finishing a killed save; errors name it."""
+    finish_commit(path)
     try:
-        with open(path, "rb", buffering=0, opener=regular_file) as file, _named_errors(path):
-            if not os.fstat(file.fileno()).st_size:
-                raise FileFormatError(f"{path}: byte 0: no safetensors file; {likely_kind(b'')}")
+        with open(path, "rb", buffering=0, opener=regular_file) as file:
             yield file
     except OSError as error:
         if isinstance(error, FileError):
@@ -173,10 +179,12 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Turn what the library says of a damaged file into an error that names it."""
+def _named_errors(name: str, file: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn the library's errors about a damaged file into errors that name it; raise for an empty file."""
     from safetensors import SafetensorError
 
+    if file is not None and not os.fstat(file.fileno()).st_size:
+        raise FileFormatError(f"{name}: byte 0: not a safetensors file; {likely_kind(b'')}")
     try:
         yield
     except SafetensorError as error:
@@ -187,7 +195,7 @@ def _named_errors(name: str) -> Iterator[None]:
 
 
 def _header(text: bytes, name: str) -> tuple[list[str], dict[str, str]]:
-    """Return what the library does not tell of a header that it has checked: the order of the arrays; and the texts."""
+    """Return the order of the arrays, which the library does not report, and the texts of a checked header."""
     content = json.loads(text, object_pairs_hook=list)
     names = [key for key, _ in content if key != _METADATA]
     if len(set(names)) < len(names):
@@ -202,7 +210,7 @@ def _arrays(tensors: Mapping[str, torch.Tensor], names: list[str], file: str) ->
 
 
 def _usable(tensor: torch.Tensor, name: str, file: str) -> torch.Tensor:
-    """Return a tensor as kernels take it: aligned, and with no bytes but 0 and 1 where it holds truth values."""
+    """Return a tensor that is aligned, and whose bools only have the bytes 0 and 1."""
     if tensor.dtype not in _NAMES:
         known = ", ".join(_NAMES.values())
         raise FileFormatError(f"{file}: array {name!r} is of {tensor.dtype}, expected one of {known}")

@@ -1,6 +1,6 @@
-"""Files of arrays, MXNet's binary ones (``.params``, ``.nd``) and safetensors: reading every layout, writing both.
+"""Files of arrays, in MXNet's binary format (``.params``, ``.nd``), in all its layouts, and in safetensors.
 
-In MXNet's all numbers are little-endian, nothing is padded::
+MXNet's format is little-endian without padding::
 
     file    u64 0x112, u64 0, u64 n, n arrays, u64 k, k x (u64 length, UTF-8 name)    k = n, or 0 for a list
     shape   i32 axes, axes x i64
@@ -25,10 +25,10 @@ from typing import IO, Any, cast
 
 import torch
 
-from .. import mode
+from .._core import mode
+from .._files import finish_commit, likely_kind, regular_file, write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..context import cpu
-from ..files import likely_kind, regular_file, settle, write_atomically
 from ..ops.dtypes import name_of
 from . import binary_reader, safetensors
 from .binary_reader import LIST_MAGIC, V2, V3
@@ -53,27 +53,27 @@ _FOREIGN = {
     **dict.fromkeys((".pb", ".tflite"), "TensorFlow writes it"),
     ".gguf": "llama.cpp writes it",
 }
-"""Endings that mean another system's format, and what writes it."""
+"""Extensions of other systems' formats, and how to write them."""
 
 _HEAD_BYTES = 64
 _CPU = struct.pack("<ii", 1, 0)
-"""The device in every record: files do not depend on the machine that wrote them."""
+"""Device in every record: files do not depend on the machine that wrote them."""
 
 
 def save(fname: str | os.PathLike[str], data: Handle | Sequence[Any] | Mapping[str, Any]) -> None:
-    """Save arrays, replacing the file in one step.
+    """Save arrays, replacing the file atomically.
 
-    A file that ends in ``.safetensors`` gets that format, which holds dense arrays by name; every other one MXNet's,
-    whatever its name is, unless that means a format of another system.
+    A file named ``*.safetensors`` gets that format, which holds dense arrays by name. Others get MXNet's format, unless
+    the extension belongs to the format of another system.
 
     Args:
         data: an NDArray, dense or sparse, a list of them, or a dict of them by name.
 
     Raises:
-        ArgumentError: `data` is none of these, an entry is ragged, the file cannot hold it, or its name says that it is
-            of another format.
-        DTypeError: an entry is not an NDArray, or a name not a string.
-        FileError: the file system refused; a former file is unchanged.
+        ArgumentError: `data` is not one of these, an entry is ragged, the format cannot hold it, or the file name has
+            the extension of another format.
+        DTypeError: an entry is not an NDArray, or a name is not a string.
+        FileError: the file cannot be written; an old file is unchanged.
 
     Example:
         >>> mx.nd.save("net.params", {"arg:weight": mx.nd.ones((2, 3))})
@@ -82,14 +82,14 @@ def save(fname: str | os.PathLike[str], data: Handle | Sequence[Any] | Mapping[s
     ending = os.path.splitext(os.fspath(fname))[1].lower()
     if ending in _FOREIGN:
         raise ArgumentError(
-            f"save: {os.fspath(fname)!r} means another format; {_FOREIGN[ending]}, and nd.save writes MXNet's format "
-            "(such as .params) and .safetensors"
+            f"save: {os.fspath(fname)!r} has the extension of another format; {_FOREIGN[ending]}, and "
+            "nd.save writes MXNet's format (such as .params) and .safetensors"
         )
     names, arrays = _entries(data)
     if ending != SAFETENSORS:
         write_atomically(fname, lambda file: _write(file, names, arrays))
     elif not isinstance(data, Mapping):
-        raise ArgumentError(f"save: {os.fspath(fname)!r} holds arrays by name; give a dict of them")
+        raise ArgumentError(f"save: {os.fspath(fname)!r} holds arrays by name; pass a dict of arrays")
     else:
         named = dict(zip(names, arrays, strict=True))
         write_atomically(fname, lambda file: safetensors.write(file, named))
@@ -102,7 +102,7 @@ def write(file: IO[bytes], data: Handle | Sequence[Any] | Mapping[str, Any]) -> 
 
 
 def _entries(data: Handle | Sequence[Any] | Mapping[str, Any]) -> tuple[list[str], list[Handle]]:
-    """Return names (none for a list) and arrays."""
+    """Return names (empty for a list) and arrays."""
     if isinstance(data, Handle):
         data = [data]
     if isinstance(data, Mapping):
@@ -119,7 +119,7 @@ def _entries(data: Handle | Sequence[Any] | Mapping[str, Any]) -> tuple[list[str
             raise DTypeError(f"save: entry {key!r} is {type(array).__name__}, expected NDArray")
         if array.stype == "ragged":
             raise ArgumentError(
-                f"save: entry {key!r} is ragged, which no format here knows; save its .values and .offsets"
+                f"save: entry {key!r} is ragged, which the file formats do not support; save its .values and .offsets"
             )
     return names, arrays
 
@@ -138,7 +138,7 @@ def _write(file: IO[bytes], names: list[str], arrays: list[Handle]) -> None:
 
 
 def _write_array(file: IO[bytes], tensor: torch.Tensor) -> None:
-    """Write one record: V2, or V3 where the shape needs it or `np_shape` asks for it."""
+    """Write one record: V2, or V3 if the shape or `np_shape` requires it."""
     shape = tuple(tensor.shape)
     magic = V3 if mode.is_np_shape() or not shape else V2
     head = struct.pack("<Ii", magic, 0) + _shape(shape)
@@ -176,7 +176,7 @@ def read(file: IO[bytes], size: int, name: str) -> Arrays:
 
 
 def _array(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> NDArray:
-    """Make an array of what its record holds, and check that no index leads out of it."""
+    """Return the array of a record after a bounds check of its indices."""
     if not indices:
         return NDArray(values, cpu(0))
     array: BaseSparseNDArray
@@ -189,10 +189,10 @@ def _array(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, 
 
 
 def load(fname: str | os.PathLike[str]) -> Arrays:
-    """Load the arrays of a file that MXNet, of any version, or `save` wrote, or of any safetensors file.
+    """Load the arrays of a file written by any version of MXNet or by `save`, or of any safetensors file.
 
-    Which format it is, its content tells. The arrays come on cpu(0), wherever they were saved. Nothing in the file is
-    executed. A safetensors file of 16 MB or more is mapped into memory, see `safetensors.read`.
+    The content determines the format. The arrays are on cpu(0), wherever they were saved. Nothing in the file is
+    executed. A safetensors file of 16 MB or more is memory-mapped, see `safetensors.read`.
 
     Args:
         fname: path of the file.
@@ -202,28 +202,28 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
 
     Raises:
         FileError: the file cannot be opened or read.
-        FileFormatError: it is damaged, truncated or of another kind; the text names file and byte.
+        FileFormatError: it is damaged, truncated or in another format; the message names file and byte.
         DTypeError: `fname` is not a path.
     """
     if not isinstance(fname, (str, os.PathLike)):
         raise DTypeError(f"load takes a file name, got {type(fname).__name__}")
     path = os.fspath(fname)
-    settle(path)
+    finish_commit(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
             head = file.read(_HEAD_BYTES)
-            if not _is_safetensors(head, path):
-                file.seek(0)
-                return read(file, os.fstat(file.fileno()).st_size, path)
+            file.seek(0)
+            if _is_safetensors(head, path):
+                return safetensors.read_file(file, path)[0]
+            return read(file, os.fstat(file.fileno()).st_size, path)
     except FileError:
         raise
     except OSError as error:
         raise FileError(error.errno or 0, f"cannot load: {error.strerror or error}", path) from error
-    return safetensors.read(path)[0]
 
 
 def _is_safetensors(head: bytes, path: str) -> bool:
-    """Say whether a file is to be read as safetensors: if it looks like one, or has its name and is not MXNet's."""
+    """Return True if a file is read as safetensors: it begins like one, or has the extension and is not MXNet's."""
     if safetensors.looks_like(head):
         return True
     is_ours = int.from_bytes(head[:8], "little") == LIST_MAGIC

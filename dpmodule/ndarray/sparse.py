@@ -1,12 +1,12 @@
-"""Sparse arrays, and the operators named ``_sparse_*`` as functions over arrays: ``nd.sparse.dot``."""
+"""Sparse arrays, and the operators named ``_sparse_*`` as functions of arrays: ``nd.sparse.dot``."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from ..compat import lazy
+from .._core import lazy
 from .csr import CSRNDArray
-from .op_functions import face_of, names_in
+from .op_functions import names_in, op_function_in
 from .ragged import RaggedNDArray
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
@@ -41,5 +41,5 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "sparse"), operators=partial(names_in, "sparse")
+    __name__, __all__, otherwise=partial(op_function_in, "sparse"), operators=partial(names_in, "sparse")
 )

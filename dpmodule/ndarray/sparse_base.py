@@ -1,4 +1,4 @@
-"""What sparse arrays share: they store some of their elements and behave as if they had all."""
+"""Base of sparse arrays, which store some of their elements and behave like full arrays."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ALL = slice(None)
 
 
 def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Operand, rhs: Operand) -> Any:
-    """Run an operator on two arrays of one shape; hand anything else to another function.
+    """Run an operator on two arrays of one shape; pass other operands to another function.
 
-    The operators that stretch arrays know fewer storage types.
+    The broadcasting operators support fewer storage types.
     """
     if isinstance(lhs, Handle) and isinstance(rhs, Handle) and lhs.shape == rhs.shape:
         return execute(plan_for(get(name), {}, 2), (lhs, rhs))
@@ -45,8 +45,8 @@ def alike(name: str, otherwise: Callable[[Any, Any], Any], lhs: Operand, rhs: Op
 class BaseSparseNDArray(NDArray):
     """An array that stores some of its elements; the others are zero.
 
-    Operators without a sparse form read a dense copy, made for the call, and return dense arrays. Nothing views a
-    sparse array: `data` and the index arrays are copies, reading takes ``[:]`` only, and so does writing.
+    Operators without a sparse form read a temporary dense copy and return dense arrays. Sparse arrays have no views:
+    `data` and the index arrays are copies, and ``[:]`` is the only key for reading and writing.
 
     Source: MXNet 1.9.1 `BaseSparseNDArray`.
     """
@@ -54,10 +54,10 @@ class BaseSparseNDArray(NDArray):
     __slots__ = ("_checked", "_record")
 
     def _hold(self, record: Any, ctx: Context, checked: bool) -> None:
-        """Begin as the array of a record, which is this array's from now on.
+        """Initialize the array with a record, which it owns from now on.
 
         Args:
-            checked: it is known to be in order, and no index leads out of the array.
+            checked: True if the record is known to be sorted and all indices are within the array.
         """
         self.context, self.pinned, self.trace = ctx, False, None
         self._record, self._checked = record, checked
@@ -65,28 +65,28 @@ class BaseSparseNDArray(NDArray):
 
     @classmethod
     def of_record(cls, record: Any, ctx: Context) -> Self:
-        """Return an array of what an operator made; parts are shared.
+        """Return an operator's result as an array; memory is shared.
 
         Args:
-            record: in order; it is the array's from now on.
-            ctx: on which its parts are.
+            record: sorted; the array owns it from now on.
+            ctx: context of the record.
         """
         found = cls.__new__(cls)
         found._hold(record, ctx, True)
         return found
 
     def take_over(self, record: Any) -> None:
-        """Take over what an operator made; shapes agree.
+        """Replace the content by an operator's result of the same shape.
 
         Args:
-            record: on this array's device; it is the array's from now on.
+            record: on this array's device; the array owns it from now on.
         """
         self._record, self._checked = record, True
         record.home = ref(self)
 
     @property
     def stored(self) -> Any:
-        """What operators read: the record of what is stored, in order; shared."""
+        """Value that operators read: the sorted record; shared."""
         if not self._checked:
             self._check()
             self._checked = True
@@ -94,27 +94,27 @@ class BaseSparseNDArray(NDArray):
 
     @property
     def values(self) -> torch.Tensor:
-        """The stored elements; library code only, others take `data`."""
+        """Stored elements, for library code; users read `data`."""
         found: torch.Tensor = self._record.values
         return found
 
     def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> Self:
-        """Return an array that stores other values in the same places.
+        """Return an array that stores other values at the same positions.
 
         Args:
             values: as many as are stored; shared.
-            ctx: the context they are on; None = this array's.
+            ctx: context of the values; None means this array's.
         """
         found = type(self).__new__(type(self))
         record = self._record.to(values.device).replaced(values)
         found._hold(record, ctx or self.context, self._checked)
         return found
 
-    # --- to be given by subclasses
+    # --- defined by subclasses
 
     @classmethod
     def from_dense(cls, array: Handle) -> BaseSparseNDArray:
-        """Return a dense array's elements that are not zero as an array of this storage type.
+        """Return a dense array in this storage type; it stores the elements that are not zero.
 
         Args:
             array: dense.
@@ -122,29 +122,29 @@ class BaseSparseNDArray(NDArray):
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Bring what is stored in order, and check that no index leads out of the array."""
+        """Sort the record, and check that all indices are within the array."""
         raise NotImplementedError
 
     def check_format(self, full_check: bool = True) -> None:
-        """Check that the index arrays make sense.
+        """Check the index arrays.
 
         Args:
-            full_check: look at every index; if False only at lengths.
+            full_check: True to check every index; False to check only lengths.
 
         Raises:
-            ArgumentError: they do not.
+            ArgumentError: they are invalid.
         """
         raise NotImplementedError
 
     def check_bounds(self) -> None:
-        """Check what must hold so that no index leads out of the array.
+        """Check that all indices are within the array.
 
         Raises:
-            ArgumentError: it does not.
+            ArgumentError: an index is not.
         """
         raise NotImplementedError
 
-    # --- what a handle has
+    # --- methods of `Handle`
 
     def dense(self) -> torch.Tensor:
         """Return all elements as a new dense tensor."""
@@ -152,13 +152,13 @@ class BaseSparseNDArray(NDArray):
         try:
             found: torch.Tensor = record.dense()
             return found.clone() if found is record.values else found
-        except RuntimeError as error:  # torch's, also of torch.cuda.OutOfMemoryError
+        except RuntimeError as error:  # includes torch.cuda.OutOfMemoryError
             size = self.size * self.values.itemsize
             what = f"a dense copy of a {self.stype} {self.shape} array, which needs {size} bytes"
             raise OutOfMemoryError.of(what, error) from None
 
     def assign(self, other: Handle) -> None:
-        """Take over another array's elements, converted to this one's type and device; shapes agree.
+        """Copy another array of the same shape, converted to this one's type and device.
 
         Args:
             other: an array of any storage type.
@@ -169,7 +169,7 @@ class BaseSparseNDArray(NDArray):
 
     @property
     def raw(self) -> torch.Tensor:
-        """All elements as a dense tensor, made anew each time; writing to it changes nothing here."""
+        """All elements as a new dense tensor; writing to it does not change the array."""
         return self.dense()
 
     @raw.setter
@@ -198,7 +198,7 @@ class BaseSparseNDArray(NDArray):
 
     @property
     def data(self) -> NDArray:
-        """A copy of the stored elements."""
+        """Stored elements; a copy."""
         return NDArray(self.values.clone(), self.context)
 
     def wait_to_read(self) -> None:
@@ -206,7 +206,7 @@ class BaseSparseNDArray(NDArray):
 
     wait_to_write = wait_to_read
 
-    # --- copies, types and places
+    # --- copies, types and contexts
 
     def copy(self) -> BaseSparseNDArray:
         return self.replaced(self.values.clone())
@@ -222,7 +222,9 @@ class BaseSparseNDArray(NDArray):
             raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
         if other is self:
             warnings.warn(
-                "copyto: an array is copied to itself; nothing is done", RuntimeWarning, stacklevel=2
+                "copyto: source and target are the same array; nothing is copied",
+                RuntimeWarning,
+                stacklevel=2,
             )
             return False
         if other.stype not in ("default", self.stype):
@@ -248,7 +250,7 @@ class BaseSparseNDArray(NDArray):
             return converted(self, stype, type(self).copy)
         if stype in self.casts:
             raise ArgumentError(
-                f"cast_storage from {self.stype} to {stype} is not supported; go by tostype('default')"
+                f"cast_storage from {self.stype} to {stype} is not supported; convert with tostype('default') first"
             )
         known = ", ".join(map(repr, ("default", *sorted(self.casts, reverse=True))))
         raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
@@ -261,7 +263,7 @@ class BaseSparseNDArray(NDArray):
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return all elements as a dense NumPy array, which is always a copy."""
         if copy is False:
-            raise ValueError(f"a {self.stype} array cannot be given to NumPy without a copy")
+            raise ValueError(f"a {self.stype} array cannot be converted to a NumPy array without a copy")
         array = self.asnumpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -283,7 +285,7 @@ class BaseSparseNDArray(NDArray):
         """Write all elements: ``array[:] = value``.
 
         Args:
-            key: ``[:]``; nothing else works on sparse arrays.
+            key: ``[:]``, the only key of sparse arrays.
             value: an array of the same shape, a NumPy array, or, for row-sparse arrays, a number.
         """
         if not (type(key) is slice and key == _ALL):
@@ -308,13 +310,13 @@ class BaseSparseNDArray(NDArray):
         self.assign(source)
 
     def fill(self, number: float) -> None:
-        """Store one number in all places.
+        """Set all elements to one number.
 
         Args:
-            number: what every element becomes.
+            number: new value of every element.
 
         Raises:
-            ArgumentError: the storage type has no use for it.
+            ArgumentError: the storage type cannot hold it.
         """
         raise ArgumentError(f"a number cannot be written into a {self.stype} array")
 
@@ -356,10 +358,10 @@ class BaseSparseNDArray(NDArray):
             return self
         return result
 
-    # --- what needs memory that can be shared
+    # --- operations that need shared memory
 
     def _refuse(self, name: str) -> NoReturn:
-        """Say what sparse arrays do not have."""
+        """Raise for an operation that sparse arrays lack."""
         raise NotSupportedForSparseNDArray(name)
 
     def _view(self, tensor: torch.Tensor) -> NoReturn:
@@ -384,7 +386,7 @@ class BaseSparseNDArray(NDArray):
 
 
 def clear(array: Handle) -> None:
-    """Set all elements to zero; a sparse array then stores nothing, so that optimizers update none."""
+    """Set all elements to zero; a sparse array then stores no elements, so that optimizers update none."""
     if array.stype == "default":
         array.raw.zero_()
     else:

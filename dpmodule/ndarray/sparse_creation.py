@@ -1,4 +1,4 @@
-"""Making sparse arrays, from their parts, from other arrays, and empty ones; and arithmetic that looks at storage.
+"""Creation of sparse arrays, and arithmetic that depends on storage types.
 
 Source: MXNet 1.9.1 `ndarray.sparse`.
 """
@@ -38,7 +38,7 @@ _KINDS: dict[str, type[RowSparseNDArray] | type[CSRNDArray]] = {
 
 
 def is_scipy(value: object) -> TypeGuard[Any]:
-    """Say whether `value` is a sparse matrix of SciPy, without importing SciPy."""
+    """Return True if `value` is a sparse matrix of SciPy, without importing SciPy."""
     return type(value).__module__.startswith("scipy.sparse") and hasattr(value, "tocsr")
 
 
@@ -53,7 +53,7 @@ def _tensor(source: Handle | ArrayLike, dtype: DTypeLike, where: Context) -> tor
 
 
 def _check_shape(found: Sequence[int], wanted: ShapeLike | None) -> None:
-    """Compare a shape with the one that was asked for, if any was."""
+    """Check a shape against the requested one, if any."""
     if wanted is not None and tuple(found) != wanted_shape(wanted):
         raise ShapeError(f"the values have shape {tuple(found)}, but shape is {wanted_shape(wanted)}")
 
@@ -64,15 +64,15 @@ def row_sparse_array(
     """Return a new row-sparse array.
 
     Args:
-        arg1: ``(data, indices)``, the rows and their numbers; or a row-sparse array; or anything that `nd.array`
-            takes, whose rows of zeros are left out; or a shape, for an array that stores nothing.
-        shape: lengths of the axes; None = as in `arg1`, and just enough rows for ``(data, indices)``.
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = that of an array, float32 for lists.
+        arg1: ``(data, indices)``, the rows and their numbers; or a row-sparse array; or any argument of `nd.array`,
+            whose zero rows are left out; or a shape, for an empty array.
+        shape: lengths of the axes; None keeps those of `arg1`, or as many rows as ``(data, indices)`` needs.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None keeps that of an array and means float32 for lists.
 
     Raises:
-        ShapeError: data, indices and shape do not fit, or the shape cannot be told.
-        ArgumentError: a CSR array, or a tuple of one.
+        ShapeError: data, indices and shape are inconsistent, or the shape is unknown.
+        ArgumentError: `arg1` is a CSR array, or a tuple of one.
 
     Example:
         >>> a = mx.nd.sparse.row_sparse_array(([[1, 2], [3, 4]], [1, 4]), shape=(6, 2))
@@ -88,10 +88,12 @@ def row_sparse_array(
         _check_shape(wanted_shape(arg1), shape)
         return RowSparseNDArray.zeros(wanted_shape(arg1), where, dtype_pair(dtype)[1])
     if isinstance(arg1, CSRNDArray) or is_scipy(arg1):
-        raise ArgumentError(f"row_sparse_array does not take a {type(arg1).__name__}; go by a dense array")
+        raise ArgumentError(
+            f"row_sparse_array does not accept a {type(arg1).__name__}; convert with tostype('default') first"
+        )
     if isinstance(arg1, RowSparseNDArray):
         _check_shape(arg1.shape, shape)
-        return _converted(arg1, where, dtype)  # type: ignore[return-value]  # of the class it came in
+        return _converted(arg1, where, dtype)  # type: ignore[return-value]  # of the same class
     dense = NDArray(_tensor(arg1, dtype, where), where)
     _check_shape(dense.shape, shape)
     return RowSparseNDArray.from_dense(dense)
@@ -100,15 +102,15 @@ def row_sparse_array(
 def _row_sparse_of_parts(
     data: ArrayLike, indices: ArrayLike, shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> RowSparseNDArray:
-    """Make an array of its rows and their numbers."""
+    """Create an array from rows and their numbers."""
     values, rows = _tensor(data, dtype, where), _tensor(indices, "int64", where)
     if shape is None:
         if not rows.numel():
-            raise ShapeError("row_sparse_array: the shape cannot be told without any row; give shape=")
+            raise ShapeError("row_sparse_array: the shape is unknown without any row; pass shape=")
         shape = (max(int(rows.max()), 0) + 1, *values.shape[1:])
     dims = wanted_shape(shape)
     if 0 in dims[1:]:
-        raise ShapeError(f"row_sparse_array: rows of shape {dims[1:]} hold nothing")
+        raise ShapeError(f"row_sparse_array: rows of shape {dims[1:]} have no elements")
     if not rows.numel() and not values.numel():
         values = values.reshape(0, *dims[1:])
     return RowSparseNDArray(values, rows, dims, where)
@@ -120,28 +122,30 @@ def csr_matrix(
     """Return a new matrix in compressed sparse row form.
 
     Args:
-        arg1: ``(data, indices, indptr)``; or ``(data, (rows, columns))``, where elements given twice add up; or a
-            CSR array or sparse matrix of SciPy; or anything that `nd.array` takes, whose zeros are left out; or
-            ``(rows, columns)``, for a matrix that stores nothing.
-        shape: (rows, columns); None = as in `arg1`, and just enough columns for parts.
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = that of an array, float32 for lists.
+        arg1: ``(data, indices, indptr)``; or ``(data, (rows, columns))``, where duplicates are added; or a CSR
+            array or sparse matrix of SciPy; or any argument of `nd.array`, whose zeros are left out; or
+            ``(rows, columns)``, for an empty matrix.
+        shape: (rows, columns); None keeps those of `arg1`, or as many columns as the parts need.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None keeps that of an array and means float32 for lists.
 
     Raises:
-        ShapeError: the parts do not fit, or the shape cannot be told.
-        ArgumentError: a row-sparse array, or a tuple of another length.
+        ShapeError: the parts are inconsistent, or the shape is unknown.
+        ArgumentError: `arg1` is a row-sparse array, or a tuple of another length.
     """
     where = as_context(ctx)
     if isinstance(arg1, tuple):
         return _csr_of_tuple(arg1, shape, where, dtype)
     if isinstance(arg1, RowSparseNDArray):
-        raise ArgumentError("csr_matrix does not take a RowSparseNDArray; go by a dense array")
+        raise ArgumentError(
+            "csr_matrix does not accept a RowSparseNDArray; convert with tostype('default') first"
+        )
     if is_scipy(arg1):
         _check_shape(arg1.shape, shape)
         return _csr_of_scipy(arg1, where, dtype)
     if isinstance(arg1, CSRNDArray):
         _check_shape(arg1.shape, shape)
-        return _converted(arg1, where, dtype)  # type: ignore[return-value]  # of the class it came in
+        return _converted(arg1, where, dtype)  # type: ignore[return-value]  # of the same class
     dense = NDArray(_tensor(arg1, dtype, where), where)
     _check_shape(dense.shape, shape)
     return CSRNDArray.from_dense(dense)
@@ -150,14 +154,14 @@ def csr_matrix(
 def _csr_of_tuple(
     parts: tuple[Any, ...], shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> CSRNDArray:
-    """Make a matrix of its definition, of coordinates, or of its shape."""
+    """Create a matrix from its parts, from coordinates, or from its shape."""
     if len(parts) == 3:
         data, indices, indptr = parts
         values = _tensor(data, dtype, where)
         columns, starts = _tensor(indices, "int64", where), _tensor(indptr, "int64", where)
         if shape is None:
             if not columns.numel():
-                raise ShapeError("csr_matrix: the shape cannot be told without any element; give shape=")
+                raise ShapeError("csr_matrix: the shape is unknown without any element; pass shape=")
             shape = (starts.numel() - 1, int(columns.max()) + 1)
         return CSRNDArray(values, columns, starts, wanted_shape(shape), where)
     if len(parts) != 2:
@@ -172,12 +176,12 @@ def _csr_of_tuple(
 def _csr_of_coordinates(
     data: ArrayLike, coordinates: tuple[Any, ...], shape: ShapeLike | None, where: Context, dtype: DTypeLike
 ) -> CSRNDArray:
-    """Make a matrix of elements and their places; what stands in one place adds up."""
+    """Create a matrix from elements and their coordinates; duplicates are added."""
     values = _tensor(data, dtype, where)
     row, column = (_tensor(numbers, "int64", where) for numbers in coordinates)
     if shape is None:
         if not row.numel():
-            raise ShapeError("csr_matrix: the shape cannot be told without any element; give shape=")
+            raise ShapeError("csr_matrix: the shape is unknown without any element; pass shape=")
         shape = (int(row.max()) + 1, int(column.max()) + 1)
     height, width = wanted_shape(shape)
     if row.numel() and (int(row.max()) >= height or int(column.max()) >= width):
@@ -191,7 +195,7 @@ def _csr_of_coordinates(
 
 def _csr_of_scipy(matrix: Any, where: Context, dtype: DTypeLike) -> CSRNDArray:
     csr = matrix.tocsr(copy=True)
-    csr.sum_duplicates()  # sorts too
+    csr.sum_duplicates()  # also sorts
     parts = (np.asarray(csr.data), np.asarray(csr.indices), np.asarray(csr.indptr))
     return _csr_of_tuple(parts, csr.shape, where, dtype)
 
@@ -208,12 +212,12 @@ def array(
     """Return a copy of a sparse array, or of a sparse matrix of SciPy.
 
     Args:
-        source_array: what to copy.
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = the source's.
+        source_array: array to copy.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means the source's.
 
     Raises:
-        ArgumentError: anything else; use `nd.array`, or `tostype`.
+        ArgumentError: it is neither; use `nd.array`, or `tostype`.
     """
     if is_scipy(source_array):
         return _csr_of_scipy(source_array, as_context(ctx), dtype)
@@ -228,17 +232,17 @@ def array(
 def zeros(
     stype: str, shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> NDArray:
-    """Return an array of zeros: a sparse one stores nothing.
+    """Return an array of zeros; a sparse one stores no elements.
 
     Args:
         stype: "row_sparse", "csr" or "default".
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = float32.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means float32.
         kwargs: `name`, ignored.
 
     Raises:
         ArgumentError: there is no such storage type.
-        ShapeError: a CSR array whose shape has not two axes, or an array without axes.
+        ShapeError: a CSR array does not have two axes, or a sparse array has none.
     """
     where, dims, wanted = as_context(ctx), wanted_shape(shape), dtype_pair(dtype)[1]
     if set(kwargs) - {"name"}:
@@ -253,12 +257,12 @@ def zeros(
 
 
 def empty(stype: str, shape: ShapeLike, ctx: ContextLike | None = None, dtype: DTypeLike = None) -> NDArray:
-    """Return a sparse array that stores nothing; arguments as in `zeros`, but for "default".
+    """Return a sparse array without stored elements; arguments as in `zeros`, except "default".
 
     Args:
         stype: "row_sparse" or "csr".
-        ctx: where to put it; None = the current context.
-        dtype: element type; None = float32.
+        ctx: context of the result; None means the current context.
+        dtype: element type; None means float32.
 
     Raises:
         ArgumentError: there is no such sparse storage type.
@@ -272,12 +276,12 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
     """Return an array in another storage type.
 
     Args:
-        stype: "default", "row_sparse" or "csr"; one sparse type does not become the other.
-        out: an array of that type and of the same shape to write into.
+        stype: "default", "row_sparse" or "csr"; sparse types cannot be converted to each other.
+        out: array of that type and of the same shape to write.
         name: accepted as in MXNet.
 
     Raises:
-        ArgumentError: there is no such type or no way to it, or `out` has another.
+        ArgumentError: there is no such type or conversion, or `out` has another type.
     """
     if stype not in ("default", *_KINDS):
         raise ArgumentError(f"stype is {stype!r}, expected 'row_sparse', 'csr' or 'default'")
@@ -287,11 +291,11 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
     return made
 
 
-# arithmetic: arrays of one shape meet element by element, others are stretched
+# arithmetic: elementwise for arrays of one shape, else with broadcasting
 
 
 def add(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs + rhs; either may be an array or a number. Two arrays stored alike give one stored alike.
+    """Return lhs + rhs; either may be an array or a number. Two arrays of one storage type give that type.
 
     Args:
         lhs: left operand, sparse or dense.
@@ -301,7 +305,7 @@ def add(lhs: Operand, rhs: Operand) -> Any:
 
 
 def subtract(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs - rhs; either may be an array or a number. Two arrays stored alike give one stored alike.
+    """Return lhs - rhs; either may be an array or a number. Two arrays of one storage type give that type.
 
     Args:
         lhs: left operand, sparse or dense.
@@ -311,7 +315,7 @@ def subtract(lhs: Operand, rhs: Operand) -> Any:
 
 
 def multiply(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs * rhs; either may be an array or a number. A sparse array gives a sparse product.
+    """Return lhs * rhs; either may be an array or a number. The product with a sparse array is sparse.
 
     Args:
         lhs: left operand, sparse or dense.
@@ -321,7 +325,7 @@ def multiply(lhs: Operand, rhs: Operand) -> Any:
 
 
 def divide(lhs: Operand, rhs: Operand) -> Any:
-    """Return lhs / rhs; either may be an array or a number. By a number, a sparse array stays sparse.
+    """Return lhs / rhs; either may be an array or a number. A sparse array divided by a number stays sparse.
 
     Args:
         lhs: left operand, sparse or dense.

@@ -1,22 +1,22 @@
-"""Recording operators for differentiation; `mx.autograd` is the face of this module.
+"""Recording of operators for differentiation; the public interface is `mx.autograd`.
 
-How it works. While a thread records (`mode.is_recording`), an operator with an input that is in a graph runs on
-*traced* tensors, which torch differentiates. The result is an array like any other, whose `tensor` never requires
-grad, with a `trace` beside it: the traced tensor, which shares the array's memory, and a `TapeNode`. Nodes are a
-history of our own, since torch's knows neither the inputs that a gradient does not reach, for which MXNet writes
-zeros, nor the operators' names. An array that goes takes its trace along.
+While a thread records (`mode.is_recording`), an operator with an input in a graph runs on *traced* tensors, which
+torch differentiates. The result is an ordinary array, whose `tensor` never requires grad, with a `trace`: the traced
+tensor, which shares the array's memory, and a `TapeNode`. The nodes form a separate history, since torch's does not
+contain the operators' names, nor the inputs that no gradient reaches, for which MXNet writes zeros. The trace is freed
+with its array.
 
-Traced tensors are made by ``.data``, not `detach`: torch then does not see writes to the arrays, so that a weight
-or an intermediate result may be changed between forward and backward. Backward reads what the memory then holds,
-as MXNet's does.
+Traced tensors are created by ``.data``, not `detach`: torch then does not notice writes to the arrays, so that a
+weight or an intermediate result may be changed between forward and backward. Backward reads the current memory, as in
+MXNet.
 
-For operators that run users' Python code: ``run`` may be (or call) a `torch.autograd.Function` that makes arrays.
-The tensors it gets are detached with ``tensor.data``, wrapped as ``NDArray(tensor.data, ctx)``, and user code runs
-inside ``mode.scope(recording=False)``, forward and backward. `record_function` does all that for a computation that
-was made on arrays. Exceptions of backward reach the caller of `backward` unchanged; those of ``run`` do so inside
-`ops.user_code.user_code`. Control flow needs nothing: a loop in Python records what its body calls.
+For operators that run users' Python code, ``run`` may be (or call) a `torch.autograd.Function` that creates arrays.
+Its tensors are detached with ``tensor.data`` and wrapped as ``NDArray(tensor.data, ctx)``, and user code runs inside
+``mode.scope(recording=False)``, forward and backward. `record_function` does this for a computation on arrays.
+Exceptions of backward reach the caller of `backward` unchanged; those of ``run`` do so inside
+`ops.user_code.user_code`. Control flow needs no support: a Python loop records the operators of its body.
 
-Source: MXNet 1.9.1 `autograd`, for what may be written when, and what backward then reads.
+Source: MXNet 1.9.1 `autograd`, for the rules about writes and the values that backward reads.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 
-from .. import mode
+from .._core import mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..context import Context
-from ..ops.exposure import expose
 from ..ops.sparse import Sparse, as_rows, densify
-from ..ops.sparse.records import anchor_for
+from ..ops.sparse.storage import anchor_for
+from ..ops.write_tracking import expose
 from .handle import Handle
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ Tensor = torch.Tensor
 Trace = tuple[Tensor, "TapeNode"]
 
 IN_PLACE = "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd"
-"""What tests written for MXNet look for in the error."""
+"""Text that MXNet's tests expect in the error."""
 
 REQUESTS = ("null", "write", "add")
 _counter = itertools.count()
 
 
 class TapeStep(NamedTuple):
-    """What a node ran if that is no operator: a name, and the function of tensors where there is one."""
+    """Name of a computation that is not an operator, and its function of tensors if it has one."""
 
     name: str
     function: Callable[..., Tensor] | None = None
@@ -61,7 +61,7 @@ class States(NamedTuple):
     """New values of auxiliary states, which backward writes, as MXNet does.
 
     Attributes:
-        again: makes the new values from what the states hold now, for states written since.
+        again: computes the new values from the current states, if they were written since.
     """
 
     arrays: tuple[Handle, ...]
@@ -79,7 +79,7 @@ class States(NamedTuple):
 
 
 class TapeNode:
-    """One application of an operator, or one output of an operator that has several.
+    """One application of an operator, or one of several outputs of an operator.
 
     Attributes:
         plan: the operator with its attributes (a `op_dispatch.PreparedOp`), or a `TapeStep`; None for an output.
@@ -100,24 +100,24 @@ class TapeNode:
         self.states: States | None = None
 
     def free(self) -> None:
-        """Forget the history; arrays made here are in no graph any more."""
+        """Free the history; its arrays are no longer in a graph."""
         self.live = False
         self.inputs = ()
         self.states = None
 
 
 class TapeVariable(TapeNode):
-    """An array whose gradient is wanted.
+    """A variable: an array whose gradient is computed.
 
     Attributes:
-        alias: the tensor that torch differentiates with respect to; it shares the array's memory, but for arrays
-            of integers: torch has no gradients of these, so it is a float64 copy.
+        alias: the tensor that torch differentiates with respect to; it shares the array's memory. For integers, which
+            have no gradients in torch, it is a float64 copy.
     """
 
     __slots__ = ("_source", "alias", "dtype", "fresh", "grad", "name", "request")
 
     any_copies: ClassVar[bool] = False
-    """Whether a variable of integers was ever made; where not, no array needs to be asked."""
+    """True if any integer variable was ever made; otherwise arrays need not be checked."""
 
     def __init__(self, array: Handle, grad: Handle, request: str) -> None:
         super().__init__(None, ())
@@ -141,7 +141,7 @@ class TapeVariable(TapeNode):
             self.alias.requires_grad_()
 
     def follow(self, array: Handle) -> None:
-        """Move the alias to the memory that the array has now; copy integers anew."""
+        """Move the alias to the array's current memory; copy integers again."""
         if self.dtype is not self.alias.dtype:
             self.alias.data = array.raw.double()
         elif self._source is not None and array.raw is not self._source:
@@ -149,10 +149,10 @@ class TapeVariable(TapeNode):
             self.alias.data = self._source.data
 
     def free(self) -> None:
-        """Stay: a variable outlives the graphs it is in."""
+        """Do nothing: a variable outlives its graphs."""
 
     def write(self, value: Tensor | None) -> None:
-        """Write a gradient as requested; None means that nothing depends on the variable."""
+        """Write a gradient as requested; None if nothing depends on the variable."""
         self.fresh = True
         grad: Any = self.grad
         if grad.stype == "ragged":
@@ -168,7 +168,7 @@ class TapeVariable(TapeNode):
             grad.overwrite(grad.raw + dense.to(grad.raw) if self.request == "add" else dense)
 
     def _write_ragged(self, grad: Any, value: Tensor | None) -> None:
-        """Write the gradient of a ragged array, which has the rows of its array."""
+        """Write the gradient of a ragged array, which has the same rows."""
         found = torch.zeros_like(self.alias, requires_grad=False) if value is None else value
         if self.request == "add":
             found = found + grad.stored.values
@@ -181,23 +181,23 @@ def rows_array(value: Tensor, ctx: Context) -> Handle:
     return Handle.of_records["row_sparse"](as_rows(value), ctx)
 
 
-# --- what is in a graph
+# --- arrays in a graph
 
 
 def in_graph(array: Handle) -> bool:
-    """Say whether an array is a variable or the result of a recorded operator."""
+    """Return True if an array is a variable or the result of a recorded operator."""
     trace = array.trace
     return trace is not None and trace[1].live
 
 
 def variable_of(array: Handle) -> TapeVariable | None:
-    """Return what `mark` made of an array, None if it is not marked."""
+    """Return the variable that `mark` created for an array, or None."""
     trace = array.trace
     return trace[1] if trace is not None and isinstance(trace[1], TapeVariable) else None
 
 
 def mark(array: Handle, grad: Handle, request: str) -> None:
-    """Make an array a variable with a place for its gradient; it leaves the graph it is in."""
+    """Make an array a variable with an array for its gradient; it leaves its graph."""
     if request not in REQUESTS:
         raise ArgumentError(f"grad_req is {request!r}, expected one of {', '.join(REQUESTS)}")
     if (grad.stype == "ragged") is not (array.stype == "ragged"):
@@ -211,7 +211,7 @@ def mark(array: Handle, grad: Handle, request: str) -> None:
 
 
 def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[TapeNode | None]]:
-    """Return the tensors to compute with and the nodes they come from, None for arrays outside any graph.
+    """Return the tensors to compute with and their nodes, None for arrays outside a graph.
 
     Sparse arrays are read as dense copies.
     """
@@ -235,7 +235,7 @@ def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[TapeNode | N
 
 
 def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[TapeNode | None]]:
-    """Return the values to compute with, tensors or records of sparse arrays, and the nodes they come from."""
+    """Return the values to compute with, tensors or records of sparse arrays, and their nodes."""
     values: list[Any] = []
     nodes: list[TapeNode | None] = []
     for array in arrays:
@@ -250,17 +250,17 @@ def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[TapeNode | None
 
 
 def _record(array: Any, anchor: Tensor | None) -> Sparse:
-    """Return the parts of a sparse array, with the tensor that its gradient flows through."""
+    """Return the record of a sparse array, with the tensor through which its gradient flows."""
     record: Sparse = array.stored
     if record.stype == "ragged":
         return record if anchor is None else record.replaced(anchor)
-    record = record.detach()  # the array's own has no history
+    record = record.detach()  # the array's record has no history
     record.anchor = anchor
     return record
 
 
 def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
-    """Refuse to write, while recording, to an array that a graph is made of."""
+    """Raise if a recording thread would write to an array in a graph."""
     if in_graph(target):
         raise StateError(
             "Assigning to NDArrays that are already in a computational graph would spoil the gradients. Call "
@@ -288,12 +288,12 @@ def apply(
     pinned: bool = False,
     ctx: Context | None = None,
 ) -> A:
-    """Return an array made by a function of one tensor, recorded if this thread records.
+    """Return the result of a function of one tensor as an array, recorded if this thread records.
 
     Args:
-        function: makes a tensor that views the input's memory, or one with memory of its own.
-        pinned: the result views the input, and is pinned as well as it.
-        ctx: the result's context; None = the input's.
+        function: returns a view of the input's memory, or a tensor with its own memory.
+        pinned: True if the result is a view, so that it and the input are pinned.
+        ctx: context of the result; None means the input's.
     """
     where = ctx or array.context
     array.pinned |= pinned
@@ -305,13 +305,13 @@ def apply(
     copies = traced.dtype is not array.raw.dtype
     made = Handle.result_type(function(array.raw) if copies else result.data, where, pinned)
     if pinned and not copies:
-        expose(made.raw)  # writes to it count apart from those to the array
+        expose(made.raw)  # writes to it are counted separately
     made.trace = result, TapeNode(TapeStep(name, function), nodes)
     return cast("A", made)
 
 
-class _Into(torch.autograd.Function):
-    """Copies into an array's memory, and traces that."""
+class _CopyInto(torch.autograd.Function):
+    """Traced copy into an array's memory."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, target: Handle) -> Tensor:
@@ -325,17 +325,17 @@ class _Into(torch.autograd.Function):
         return grads[0].to(device, dtype), None
 
 
-_into: Callable[..., Tensor] = _Into.apply
+_into: Callable[..., Tensor] = _CopyInto.apply
 
 
 def copy_into(traced: Tensor, target: Handle) -> Tensor:
-    """Write a traced tensor into an array's memory; return the traced tensor over that memory."""
+    """Write a traced tensor into an array's memory; return the traced tensor of that memory."""
     with torch.enable_grad():
         return _into(traced, target)
 
 
-class _Given(torch.autograd.Function):
-    """Traces tensors that were computed elsewhere."""
+class _CustomFunction(torch.autograd.Function):
+    """Traced tensors that were computed elsewhere."""
 
     @staticmethod
     def forward(
@@ -352,7 +352,7 @@ class _Given(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        # GPU gradients are computed in torch's threads, which know nothing of the flags here
+        # torch's threads compute GPU gradients and do not have the flags of this one
         here = threading.get_ident() == ctx.thread
         training = mode.is_training() if here else ctx.training
         with mode.scope(recording=False, training=training):
@@ -362,9 +362,9 @@ class _Given(torch.autograd.Function):
 def record_function(
     name: str, inputs: Sequence[Handle], outputs: Sequence[Handle], backward: Callable[..., Sequence[Any]]
 ) -> None:
-    """Put arrays that were computed from others into the graph, with a gradient of the caller's.
+    """Put computed arrays into the graph, with a custom gradient.
 
-    Does nothing if no input is in a graph.
+    It does nothing if no input is in a graph.
 
     Args:
         backward: takes the gradient of each output, returns that of each input, an array or None.
@@ -376,7 +376,7 @@ def record_function(
     traced, nodes = inputs_of(inputs)
 
     def grads_of(grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return the gradients of the inputs, by the caller's function."""
+        """Return the gradients of the inputs from the caller's function."""
         arrays = [o(g.contiguous()) for o, g in zip(wrap, grads, strict=True)]
         returned = backward(*arrays)
         if len(returned) != len(shapes):
@@ -388,7 +388,7 @@ def record_function(
 
     wrap = [_wrapper(o.context) for o in outputs]
     shapes = [(t.shape, t.dtype, t.device) for t in traced]
-    run: Callable[..., tuple[Tensor, ...]] = _Given.apply
+    run: Callable[..., tuple[Tensor, ...]] = _CustomFunction.apply
     with torch.enable_grad():
         results = run([o.raw.data for o in outputs], grads_of, *traced)
     attach(outputs, results, TapeNode(TapeStep(name), nodes))
@@ -401,7 +401,7 @@ def _wrapper(ctx: Context) -> Callable[[Tensor], Handle]:
 def _as_gradient(
     name: str, value: object, like: tuple[torch.Size, torch.dtype, torch.device]
 ) -> Tensor | None:
-    """Return what a user's backward gave for an input as its gradient."""
+    """Return the result of a user's backward for one input as a gradient."""
     shape, dtype, device = like
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""MXNet's import path of the functions that make arrays of any storage type, and of files (`mx.nd.utils`).
+"""MXNet's import path of functions that create arrays of any storage type, load and save them (`mx.nd.utils`).
 
 Source: MXNet 1.9.1 `ndarray.utils`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..compat import lazy
+from .._core import lazy
 from . import creation, sparse_creation
 from .creation import empty as empty
 from .creation import zeros as zeros
@@ -30,7 +30,7 @@ def array(source_array: ArrayLike, ctx: ContextLike | None = None, dtype: DTypeL
 
     Args:
         source_array: an NDArray, SciPy matrix, NumPy array or nested list.
-        ctx: where to put it; None = the current context.
+        ctx: context of the result; None means the current context.
         dtype: element type; None as in `nd.array`.
     """
     sparse = isinstance(source_array, BaseSparseNDArray) or type(source_array).__module__.startswith("scipy.")

@@ -1,8 +1,8 @@
-"""ONNX files: symbols and their parameters go out as such files, and come in."""
+"""Exporting symbols and parameters to ONNX files, and importing them."""
 
 from __future__ import annotations
 
-from ..compat import lazy
+from .._core import lazy
 
 _LATER = {
     "export": "export_model",

@@ -1,4 +1,4 @@
-"""`export_model`: a symbol and its parameters as an ONNX file."""
+"""`export_model`: writes a symbol and its parameters as an ONNX file."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._files import write_set
 from ..base import ArgumentError
-from ..files import write_set
 from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .prediction import ModelInputs, described_inputs, prediction_graph
+from .prediction import ModelInputs, describe_inputs, prediction_graph
 
 if TYPE_CHECKING:
     import onnx
 
 OPSETS = range(13, 22)
-"""Versions of ONNX's operators that can be written."""
+"""Supported versions of ONNX's operators."""
 
 EXTERNAL_BYTES = 2**31 - 2**20
-"""From this size on, parameters go into a file beside the model: protobuf holds no more than 2 GiB."""
+"""Parameters of at least this size are stored in a separate file, since protobuf is limited to 2 GiB."""
 
 
 def export_model(
@@ -47,33 +47,32 @@ def export_model(
 ) -> str:
     """Write a network as an ONNX file, for prediction, and return the file's path.
 
-    Losses become their predictions; labels go, and outputs beside the predictions that are computed from them; dropout
-    goes; BatchNorm uses its moving statistics. Variables and outputs keep their names. The file appears whole or not at
-    all.
+    Losses become their predictions. Labels, outputs computed from labels, and dropout are removed; BatchNorm uses its
+    moving statistics. Variables and outputs keep their names. The file is written atomically.
 
     Args:
         sym: the network, or the name of its ``-symbol.json`` file.
-        params: parameters and auxiliary states by name, with or without "arg:" and "aux:" in front; or both apart,
-            as ``[arg_params, aux_params]``; or the name of a file of them.
-        in_shapes: a shape for each input, that is each argument that is neither in `params` nor a loss's label, in the
-            order of `Symbol.list_arguments`; or shapes by name. A name, or None, in place of a length makes it dynamic.
-            A ragged variable x becomes two inputs: x, with all elements one after the other, and x_lengths, with the
-            number of each row's.
+        params: parameters and auxiliary states by name, with or without the prefixes "arg:" and "aux:"; or a list
+            ``[arg_params, aux_params]``; or the name of a file of them.
+        in_shapes: a shape for each input, in the order of `Symbol.list_arguments`, or shapes by name. Inputs are the
+            arguments that are neither in `params` nor labels. A name, or None, in place of a length makes it dynamic. A
+            ragged variable x becomes two inputs: x, with the elements of all rows, and x_lengths, with the length of
+            each row.
         in_types: dtype of all inputs, or one for each.
-        onnx_file_path: where to write.
-        verbose: log what is written.
-        dynamic: which lengths are dynamic, as ``{"data": {0: "batch"}}``; True makes it those that
-            `dynamic_input_shapes` says, or axis 0 of every input, named "batch".
-        dynamic_input_shapes: shapes as `in_shapes`, with names or None where a length is dynamic.
-        run_shape_inference: check the model and write the shapes of all values into it.
-        input_type: the old name of `in_types`.
-        input_shape: the old name of `in_shapes`.
-        large_model: put parameters into a file of their own, ``<onnx_file_path>.data``, whatever their size.
+        onnx_file_path: path of the new file.
+        verbose: log a summary of the file.
+        dynamic: dynamic lengths, as ``{"data": {0: "batch"}}``; True means those in `dynamic_input_shapes`, or else
+            axis 0 of every input, named "batch".
+        dynamic_input_shapes: shapes like `in_shapes`, with names or None for dynamic lengths.
+        run_shape_inference: check the model, and store the shapes of all values in it.
+        input_type: old name of `in_types`.
+        input_shape: old name of `in_shapes`.
+        large_model: store parameters of any size in a separate file, ``<onnx_file_path>.data``.
         opset: version of ONNX's operators, 13 to 21.
-        fold_batchnorm: multiply BatchNorm into the layer before it, where that is a convolution or dense layer.
+        fold_batchnorm: fold BatchNorm into a preceding convolution or dense layer.
 
     Raises:
-        ArgumentError: lists everything that ONNX has nothing for, or what does not fit; nothing is written.
+        ArgumentError: something is not supported by ONNX, or does not fit; lists every problem. Nothing is written.
         FileError: a file cannot be read or written.
 
     Example:
@@ -83,14 +82,14 @@ def export_model(
         >>> mx.onnx.export_model(net, params, [("batch", 3)], onnx_file_path="net.onnx")
         'net.onnx'
 
-    Source: MXNet 1.9.1 `mx.onnx.export_model`. With ``dynamic=True`` alone that makes every length dynamic.
+    Source: MXNet 1.9.1 `mx.onnx.export_model`. MXNet's ``dynamic=True`` alone makes every length dynamic.
     """
     path = os.fspath(onnx_file_path)
     if os.path.isdir(path) or not os.path.basename(path):
         raise ArgumentError(f"onnx_file_path is {path!r}, expected the name of a file")
     symbol = _symbol(sym)
     arrays = _named(params)
-    inputs = described_inputs(
+    inputs = describe_inputs(
         symbol,
         arrays,
         input_shape if in_shapes is None else in_shapes,
@@ -129,34 +128,34 @@ def make_model(
     """Return a network as an ONNX model in memory; see `export_model`."""
     if opset not in OPSETS:
         raise ArgumentError(f"opset is {opset!r}, expected one from {OPSETS[0]} to {OPSETS[-1]}")
-    from .to_onnx.model import translated
+    from .to_onnx.model import to_model
 
     graph = prediction_graph(symbol.graph)
-    gone = [name for name in symbol.list_outputs() if name not in graph.output_names]
-    if gone:
-        logging.warning("left out, as computed from labels: %s", ", ".join(gone))
-    return translated(graph, arrays, inputs, opset, fold_batchnorm)
+    dropped = [name for name in symbol.list_outputs() if name not in graph.output_names]
+    if dropped:
+        logging.warning("outputs computed from labels are not exported: %s", ", ".join(dropped))
+    return to_model(graph, arrays, inputs, opset, fold_batchnorm)
 
 
 def _named(params: Any) -> dict[str, NDArray]:
-    """Return parameters by name, without MXNet's marks of their kind."""
+    """Return parameters by name, without the prefixes "arg:" and "aux:"."""
     if isinstance(params, (str, os.PathLike)):
         params = load_arrays(params)
     parts = params if isinstance(params, (list, tuple)) else [params]
     if not all(isinstance(part, Mapping) for part in parts):
         raise ArgumentError(
-            f"params is {type(params).__name__}, expected arrays by name, or the name of a file of them as "
-            "Module.save_params saves it"
+            f"params is {type(params).__name__}, expected arrays by name, or the name of a file written by "
+            "Module.save_params"
         )
-    found = {name.removeprefix("arg:").removeprefix("aux:"): x for part in parts for name, x in part.items()}
+    arrays = {name.removeprefix("arg:").removeprefix("aux:"): x for part in parts for name, x in part.items()}
     wrong = [
         f"params has {name!r} of {type(x).__name__}"
-        for name, x in found.items()
+        for name, x in arrays.items()
         if not isinstance(x, NDArray)
     ]
     if wrong:
-        raise ArgumentError("\n".join([*wrong, "expected NDArrays; mx.nd.array makes them of others"]))
-    return found
+        raise ArgumentError("\n".join([*wrong, "expected NDArrays; convert other arrays with mx.nd.array"]))
+    return arrays
 
 
 def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -166,16 +165,20 @@ def _checked(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
 
 
-def write_models(models: Mapping[str, onnx.ModelProto], apart: bool = False) -> None:
+def write_models(models: Mapping[str, onnx.ModelProto], external: bool = False) -> None:
     """Write models in one step, all or none.
 
     Args:
-        apart: put parameters into a file beside each; so they are if they are too many for one file.
+        external: store the parameters of each model in a separate file; done in any case if they exceed the limit of
+            one file.
     """
     files: dict[str, Any] = {}
     for path, model in models.items():
-        if apart or sum(len(each.raw_data) for each in model.graph.initializer) >= EXTERNAL_BYTES:
-            contents = _take_out(model, os.path.basename(path) + ".data")
+        if (
+            external
+            or sum(len(initializer.raw_data) for initializer in model.graph.initializer) >= EXTERNAL_BYTES
+        ):
+            contents = _externalize(model, os.path.basename(path) + ".data")
             files[path + ".data"] = partial(_write_lines, contents)
         files[path] = model.SerializeToString()
     write_set(files, os.path.basename(next(iter(models))))
@@ -185,19 +188,21 @@ def _write_lines(contents: Sequence[bytes], file: Any) -> None:
     file.writelines(contents)
 
 
-def _take_out(model: onnx.ModelProto, location: str) -> list[bytes]:
-    """Move the parameters' bytes out of a model, which names the file that will hold them."""
+def _externalize(model: onnx.ModelProto, location: str) -> list[bytes]:
+    """Move the parameters' bytes out of a model, leaving references to an external file."""
     import onnx
 
     contents: list[bytes] = []
     offset = 0
-    for each in model.graph.initializer:
-        if len(each.raw_data) < 1024:
+    for initializer in model.graph.initializer:
+        if len(initializer.raw_data) < 1024:
             continue
-        contents.append(each.raw_data)
-        place = {"location": location, "offset": str(offset), "length": str(len(each.raw_data))}
-        offset += len(each.raw_data)
-        each.ClearField("raw_data")
-        each.data_location = onnx.TensorProto.EXTERNAL
-        each.external_data.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in place.items())
+        contents.append(initializer.raw_data)
+        reference = {"location": location, "offset": str(offset), "length": str(len(initializer.raw_data))}
+        offset += len(initializer.raw_data)
+        initializer.ClearField("raw_data")
+        initializer.data_location = onnx.TensorProto.EXTERNAL
+        initializer.external_data.extend(
+            onnx.StringStringEntryProto(key=k, value=v) for k, v in reference.items()
+        )
     return contents

@@ -1,4 +1,4 @@
-"""What our own ONNX files say beside the network, so that it trains as before when it comes back."""
+"""Metadata in exported ONNX files, with which an imported network trains as before."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _KEY = "dpmodule"
 
 @dataclass(frozen=True)
 class Hints:
-    """What ONNX has no words for.
+    """Properties of a network that ONNX cannot express.
 
     Attributes:
-        fix_gamma: scales of BatchNorm that stay 1.
-        use_global_stats: means of BatchNorm that training neither changes nor replaces by those of the batch.
-        packed: vectors of parameters of RNN, and the number of their layers. The file has the weights of a layer i as
+        fix_gamma: names of BatchNorm gammas that stay 1.
+        use_global_stats: names of BatchNorm means that training neither updates nor replaces by those of the batch.
+        packed: parameter vectors of RNN, and their numbers of layers. The file stores the weights of layer i as
             "NAME/i/W", "NAME/i/R" and "NAME/i/B".
     """
 
@@ -32,7 +32,7 @@ def hints_of(graph: Graph, initializers: Mapping[str, Any]) -> Hints:
     """Return the hints for a network.
 
     Args:
-        initializers: the arrays of its file that are none of its variables, by name.
+        initializers: the arrays of the file that are not variables, by name.
     """
     rnns = [n for n in graph.nodes if n.op is not None and n.op.name == "RNN"]
     packed = {
@@ -46,42 +46,42 @@ def hints_of(graph: Graph, initializers: Mapping[str, Any]) -> Hints:
 
 
 def _norm(node: Node) -> Any:
-    """Return the attributes of a BatchNorm, None for other nodes."""
+    """Return the attributes of a BatchNorm; None for other nodes."""
     is_norm = node.op is not None and "fix_gamma" in node.op.attrs and len(node.inputs) == 5
     return node.a if is_norm else None
 
 
 def fixed_gammas(graph: Graph) -> list[str]:
-    """Return the variables that are nothing but scales of BatchNorm that stay 1."""
-    found = []
+    """Return the names of variables that are only used as BatchNorm gammas which stay 1."""
+    names = []
     for node in graph.inputs:
         readers = graph.readers.get(node, [])
         if readers and all(getattr(_norm(r), "fix_gamma", False) and r.inputs[1][0] is node for r in readers):
-            found.append(node.name)
-    return found
+            names.append(node.name)
+    return names
 
 
 def write_hints(hints: Hints, put: Callable[[str, str], Any]) -> None:
     """Write hints, if there are any.
 
     Args:
-        put: takes a key and a text, which the file keeps.
+        put: stores a key and a text in the file.
     """
-    found = {
+    values = {
         "fix_gamma": sorted(hints.fix_gamma),
         "use_global_stats": sorted(hints.use_global_stats),
         "packed": dict(hints.packed),
     }
-    if any(found.values()):
-        put(_KEY, json.dumps({key: value for key, value in found.items() if value}))
+    if any(values.values()):
+        put(_KEY, json.dumps({key: value for key, value in values.items() if value}))
 
 
 def read_hints(texts: Mapping[str, str]) -> Hints:
-    """Return the hints of a file; what cannot be understood is no hint."""
+    """Return the hints of a file; invalid ones are ignored."""
     try:
-        found = json.loads(texts.get(_KEY, "{}"))
-        fixed, frozen = (frozenset(map(str, found.get(k, ()))) for k in ("fix_gamma", "use_global_stats"))
-        packed = tuple((str(name), int(count)) for name, count in found.get("packed", {}).items())
+        values = json.loads(texts.get(_KEY, "{}"))
+        fixed, frozen = (frozenset(map(str, values.get(k, ()))) for k in ("fix_gamma", "use_global_stats"))
+        packed = tuple((str(name), int(count)) for name, count in values.get("packed", {}).items())
     except (AttributeError, RecursionError, TypeError, ValueError):
         return Hints()
     return Hints(fixed, frozen, packed)

@@ -1,4 +1,4 @@
-"""ONNX files as symbols and parameters."""
+"""Importing ONNX files as symbols and parameters."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .._devices.single_thread import single_thread
 from ..base import FileFormatError, ShapeError, dtype_from_code
 from ..context import cpu
-from ..devices.single_thread import single_thread
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from .from_onnx.build import GraphBuilder
-from .from_onnx.check import Checker, Problems, Refused, TooLarge, upgraded
+from .from_onnx.check import Checker, Problems, TooLarge, Unsupported, upgrade_model
 from .from_onnx.control import graph_of
 from .from_onnx.read import DTYPES, UNSIGNED, read_model
-from .from_onnx.translate import TRANSLATORS, GraphNames, Walk
+from .from_onnx.translate import TRANSLATORS, GraphNames, GraphTranslator
 from .from_onnx.types import of_type
 from .from_onnx.value import ATTEMPTS, sizes_of
 from .hints import read_hints
 
-_USUAL_SIZES = (1, 8, 32, 224)
+_DEFAULT_SIZES = (1, 8, 32, 224)
 
 Params = dict[str, NDArray]
 Path = str | os.PathLike[str]
 
 
 def _dims(value: Any) -> tuple[int | str, ...] | None:
-    """Return a declared shape, a name for each open dimension; None for one of open rank."""
+    """Return a declared shape, with a name for each open dimension; None if the rank is open."""
     kind = value.type.tensor_type
     if not kind.HasField("shape"):
         return None
@@ -41,36 +41,43 @@ def _dims(value: Any) -> tuple[int | str, ...] | None:
 
 
 def _inputs(graph: Any) -> list[Any]:
-    """Return the inputs of a graph that are no parameters."""
-    held = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
-    return [each for each in graph.input if each.name not in held]
+    """Return the inputs of a graph that are not parameters."""
+    held = {initializer.name for initializer in graph.initializer} | {
+        initializer.values.name for initializer in graph.sparse_initializer
+    }
+    return [graph_input for graph_input in graph.input if graph_input.name not in held]
 
 
 def _given_shapes(
     graph: Any, given: Mapping[str, Sequence[int]], problems: Problems
 ) -> dict[str, tuple[int | str, ...]]:
-    """Return the shape of each input, as the file or the caller says."""
+    """Return the shape of each input, from the caller or the file."""
     shapes: dict[str, tuple[int | str, ...]] = {}
-    names = [each.name for each in _inputs(graph)]
+    names = [graph_input.name for graph_input in _inputs(graph)]
     for name in given:
         if name not in names:
             problems.add(
                 f"shapes[{name!r}]", f"there is no such input; the file has {', '.join(names) or 'none'}"
             )
-    for each in _inputs(graph):
-        shape = tuple(given[each.name]) if each.name in given else _dims(each)
-        where = f"input {each.name!r}"
-        if not each.type.HasField("tensor_type"):
-            problems.add(where, "it is no array")
-        elif each.type.tensor_type.elem_type not in DTYPES or each.type.tensor_type.elem_type == 8:
-            problems.add(where, f"its elements are of type {each.type.tensor_type.elem_type}")
+    for graph_input in _inputs(graph):
+        shape = tuple(given[graph_input.name]) if graph_input.name in given else _dims(graph_input)
+        where = f"input {graph_input.name!r}"
+        if not graph_input.type.HasField("tensor_type"):
+            problems.add(where, "it is not an array")
+        elif (
+            graph_input.type.tensor_type.elem_type not in DTYPES
+            or graph_input.type.tensor_type.elem_type == 8
+        ):
+            problems.add(where, f"its elements are of type {graph_input.type.tensor_type.elem_type}")
         elif shape is None:
-            problems.add(where, f"the file does not say its shape; give shapes={{{each.name!r}: (...)}}")
+            problems.add(
+                where, f"the file does not declare its shape; give shapes={{{graph_input.name!r}: (...)}}"
+            )
         elif len(shape) > 16 or any(isinstance(d, int) and d >= 2**31 for d in shape):
             problems.add(where, f"its shape is {shape[:16]}")
         else:
-            shapes[each.name] = tuple(
-                f"{each.name}.{i}" if isinstance(d, int) and d <= 0 else d for i, d in enumerate(shape)
+            shapes[graph_input.name] = tuple(
+                f"{graph_input.name}.{i}" if isinstance(d, int) and d <= 0 else d for i, d in enumerate(shape)
             )
     return shapes
 
@@ -80,20 +87,19 @@ def import_model(
 ) -> tuple[Symbol, Params, Params]:
     """Read an ONNX file as a symbol and its parameters.
 
-    Variables keep the names of the file; operators are called as their results are. Sizes that the file leaves open,
-    such as the batch, stay open. What is constant in the file is computed once; integers and single numbers in it are
-    not trained.
+    Variables keep the names of the file; operators get the names of their results. Open sizes in the file, such as the
+    batch, stay open. Constant expressions are computed once; integer and scalar constants are not trained.
 
     Args:
-        model_file: the file; arrays that it keeps elsewhere have to lie in its own folder.
-        shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
+        model_file: the file; its external data must be in the same folder.
+        shapes: shapes of inputs, to override the file's or if the file does not declare them.
 
     Returns:
         The symbol, the parameters by name, and the auxiliary states by name.
 
     Raises:
         FileError: the file cannot be opened.
-        FileFormatError: it is no ONNX file, or holds what cannot be translated; the text lists all of it.
+        FileFormatError: it is not an ONNX file, or it cannot be translated; the message lists every problem.
         MissingPackageError: the package onnx is not installed.
 
     Example:
@@ -109,7 +115,7 @@ def import_model(
     Source: MXNet 1.9.1 `contrib.onnx.import_model`.
     """
     path = os.fspath(model_file)
-    model = upgraded(read_model(model_file), path)
+    model = upgrade_model(read_model(model_file), path)
     problems = Problems(path)
     functions = {(f.domain, f.name): f for f in model.functions}
     checker = Checker(problems, functions, lambda domain, name: (domain, name) in TRANSLATORS)
@@ -121,64 +127,66 @@ def import_model(
     problems.check()
     try:
         checker.expansion(model.graph)
-        return _attempted(model, versions, wanted, path, (checker, functions))
+        return _try_sizes(model, versions, wanted, path, (checker, functions))
     except TooLarge as error:
         raise FileFormatError(f"{path}: {error}") from None
 
 
-def _attempted(
+def _try_sizes(
     model: Any,
     versions: Mapping[str, int],
     wanted: Mapping[str, tuple[int | str, ...]],
     path: str,
     checked: tuple[Checker, Mapping[tuple[str, str], Any]],
 ) -> tuple[Symbol, Params, Params]:
-    """Translate a model with one set of sizes after the other for those that it leaves open, until one fits."""
+    """Translate a model, trying sets of sizes for its open dimensions until one fits."""
     first: Problems | None = None
     is_open = any(isinstance(d, str) for shape in wanted.values() for d in shape[1:])
     for attempt in range(len(ATTEMPTS) if is_open else 1):
-        found = Problems(path)
-        walk_of = (*checked, os.path.dirname(os.path.abspath(path)))
+        problems = Problems(path)
+        context = (*checked, os.path.dirname(os.path.abspath(path)))
         with single_thread():
-            made = _translated(model, versions, wanted, attempt, found, walk_of)
-        if made is not None:
-            return made
-        first = first or found
+            result = _translate(model, versions, wanted, attempt, problems, context)
+        if result is not None:
+            return result
+        first = first or problems
     if first is not None:
         first.check()
-    raise FileFormatError(f"{path}: nothing could be made of this file")
+    raise FileFormatError(f"{path}: the file could not be translated")
 
 
-def _translated(
+def _translate(
     model: Any,
     versions: Mapping[str, int],
     wanted: Mapping[str, tuple[int | str, ...]],
     attempt: int,
     problems: Problems,
-    walk_of: tuple[Checker, Mapping[tuple[str, str], Any], str],
+    context: tuple[Checker, Mapping[tuple[str, str], Any], str],
 ) -> tuple[Symbol, Params, Params] | None:
-    """Translate a model for some sizes of what is open; None if there are problems."""
-    checker, functions, folder = walk_of
+    """Translate a model with given sizes of open dimensions; None if there are problems."""
+    checker, functions, folder = context
     graph = model.graph
-    worlds, held = sizes_of(wanted, attempt)
-    texts = {each.key: each.value for each in model.metadata_props}
-    builder, names = GraphBuilder(worlds, read_hints(texts)), GraphNames()
-    for each in (*graph.initializer, *_inputs(graph)):
-        builder.reserve(each.name)
-    for each in _inputs(graph):
-        code = each.type.tensor_type.elem_type
-        value = builder.variable(each.name, held[each.name], UNSIGNED.get(code, DTYPES[code]), is_open=True)
-        builder.label = each.name
-        names.put(each.name, of_type(value.cast(DTYPES[code]), code))
-    walk = Walk(builder, checker, problems, TRANSLATORS, functions, folder)
-    walk.initializers(graph, names, True)
-    walk.nodes(graph, names, versions)
-    values = walk.outputs(graph, names)
+    trials, held = sizes_of(wanted, attempt)
+    texts = {prop.key: prop.value for prop in model.metadata_props}
+    builder, names = GraphBuilder(trials, read_hints(texts)), GraphNames()
+    for value_info in (*graph.initializer, *_inputs(graph)):
+        builder.reserve(value_info.name)
+    for graph_input in _inputs(graph):
+        code = graph_input.type.tensor_type.elem_type
+        value = builder.variable(
+            graph_input.name, held[graph_input.name], UNSIGNED.get(code, DTYPES[code]), is_open=True
+        )
+        builder.label = graph_input.name
+        names.put(graph_input.name, of_type(value.cast(DTYPES[code]), code))
+    translator = GraphTranslator(builder, checker, problems, TRANSLATORS, functions, folder)
+    translator.initializers(graph, names, True)
+    translator.nodes(graph, names, versions)
+    values = translator.outputs(graph, names)
     if problems.found or values is None:
         return None
     try:
-        symbol = Symbol(graph_of(builder, values, [each.name for each in graph.output], True).heads)
-    except Refused as error:
+        symbol = Symbol(graph_of(builder, values, [output.name for output in graph.output], True).heads)
+    except Unsupported as error:
         problems.add("outputs", str(error))
         return None
     args, states = set(symbol.list_arguments()), set(symbol.list_auxiliary_states())
@@ -192,30 +200,32 @@ def _translated(
     )
 
 
-def described_inputs(model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]) -> list[DataDesc]:
-    """Return descriptions of a symbol's inputs with which it can be bound.
+def input_descriptions(
+    model_file: Path, symbol: Symbol, shapes: Mapping[str, Sequence[int]]
+) -> list[DataDesc]:
+    """Return descriptions of a symbol's inputs for binding it.
 
     Args:
-        shapes: shapes of inputs that are to be others than the file says.
+        shapes: shapes of inputs that override the file's.
     """
     declared = dict(get_model_metadata(model_file)["input_tensor_data"])
     names = [name for name in declared if name in symbol.list_arguments()]
     wanted = {name: tuple(shapes.get(name, declared[name])) for name in names}
-    for size in _USUAL_SIZES:
-        found = {
+    for size in _DEFAULT_SIZES:
+        bound_shapes = {
             name: tuple(d if d > 0 else 1 if axis == 0 else size for axis, d in enumerate(shape))
             for name, shape in wanted.items()
         }
         try:
-            symbol.infer_shape(**found)
+            symbol.infer_shape(**bound_shapes)
         except ShapeError:
-            if size == _USUAL_SIZES[-1]:
+            if size == _DEFAULT_SIZES[-1]:
                 raise
         else:
             break
     attributes = symbol.attr_dict()
     types = {name: attributes.get(name, {}).get("__dtype__", "0") for name in names}
-    return [DataDesc(name, shape, dtype_from_code(int(types[name]))) for name, shape in found.items()]
+    return [DataDesc(name, shape, dtype_from_code(int(types[name]))) for name, shape in bound_shapes.items()]
 
 
 def get_model_metadata(model_file: Path) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
@@ -225,12 +235,12 @@ def get_model_metadata(model_file: Path) -> dict[str, list[tuple[str, tuple[int,
         model_file: path of the ONNX file.
 
     Returns:
-        Under "input_tensor_data" the inputs that are no parameters and under "output_tensor_data" the outputs, each a
-        list of (name, shape); 0 in a shape is a size that the file leaves open, and () a shape it does not give.
+        "input_tensor_data", the inputs that are not parameters, and "output_tensor_data", the outputs, each a list of
+        (name, shape); 0 in a shape is an open size, and () an undeclared shape.
 
     Raises:
         FileError: the file cannot be opened.
-        FileFormatError: it is no ONNX file.
+        FileFormatError: it is not an ONNX file.
 
     Source: MXNet 1.9.1 `contrib.onnx.get_model_metadata`.
     """
@@ -238,7 +248,8 @@ def get_model_metadata(model_file: Path) -> dict[str, list[tuple[str, tuple[int,
 
     def rows(values: Sequence[Any]) -> list[tuple[str, tuple[int, ...]]]:
         return [
-            (each.name, tuple(0 if isinstance(d, str) else d for d in _dims(each) or ())) for each in values
+            (value.name, tuple(0 if isinstance(d, str) else d for d in _dims(value) or ()))
+            for value in values
         ]
 
     return {"input_tensor_data": rows(_inputs(graph)), "output_tensor_data": rows(graph.output)}

@@ -1,10 +1,10 @@
-"""What MXNet keeps under ``mx.onnx.mx2onnx``."""
+"""MXNet's namespace ``mx.onnx.mx2onnx``."""
 
 from __future__ import annotations
 
 from .. import ops
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from .export import OPSETS, export_model
 
 __all__ = ["export_model", "get_operator_support"]
@@ -13,13 +13,13 @@ lazy.publish(__name__, __all__)
 
 
 def get_operator_support(opset_version: int | None = None) -> list[str]:
-    """Return the names of the operators that `export_model` writes.
+    """Return the names of the operators that `export_model` supports.
 
     Args:
-        opset_version: version of ONNX's operators, 13 to 21; all of them are written for each.
+        opset_version: version of ONNX's operators, 13 to 21; each supports the same operators.
 
     Raises:
-        ArgumentError: another version.
+        ArgumentError: the version is not supported.
 
     Example:
         >>> "Convolution" in mx.onnx.get_operator_support()

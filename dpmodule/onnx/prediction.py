@@ -1,4 +1,4 @@
-"""What of a network is left for prediction: no labels, nothing computed from them, dense inputs; and what goes in."""
+"""The prediction part of a network: no labels, nothing computed from them, dense inputs; and its inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import ArgumentError, did_you_mean, dtype_name
-from ..executor.storage import declared_storage
+from ..executor.storage_types import declared_storage_types
 from ..graph import Entry, Graph, Node
 from ..ndarray import NDArray
 from ..ops import get as get_op
@@ -19,16 +19,16 @@ from ..symbol import Symbol
 def prediction_graph(graph: Graph) -> Graph:
     """Return a network without its labels, and without outputs that are computed from them.
 
-    What feeds a loss as its label becomes a variable of the loss, which nobody reads. Outputs such as CTCLoss, the
-    targets of a detector or the share of right answers go if there are others: those are what the network predicts.
-    Ragged variables become dense ones; see `without_ragged`.
+    The label of a loss becomes a variable that prediction does not read. Outputs computed from labels, such as CTCLoss,
+    targets of a detector or an accuracy, are removed if there are others. Ragged variables become dense ones; see
+    `without_ragged`.
     """
     heads = _predictions(graph)
     if len(heads) < len(graph.heads):
         graph = Graph(heads)
     replaced: dict[Node, Node] = {}
     for node in graph.nodes:
-        labels = _label_places(node)
+        labels = _label_indices(node)
         inputs = tuple(
             (_own_label(node, k, graph), 0) if k in labels else (replaced[child], i)
             for k, (child, i) in enumerate(node.inputs)
@@ -41,16 +41,16 @@ def prediction_graph(graph: Graph) -> Graph:
     return without_ragged(Graph(tuple((replaced[node], i) for node, i in graph.heads)))
 
 
-def _label_places(node: Node, losses: bool = True) -> set[int]:
-    """Return which inputs of a loss are labels that prediction does not read; of other operators if not `losses`."""
+def _label_indices(node: Node, losses: bool = True) -> set[int]:
+    """Return the indices of the label inputs of a loss; of other operators if not `losses`."""
     if node.op is None or (node.op.loss is not None) != losses or node.op.variadic is not None:
         return set()
-    declared = node.op.wanted(node.a, len(node.inputs))
+    declared = node.op.active_inputs(node.a, len(node.inputs))
     return {k for k, one in enumerate(declared) if one.kind == LABEL}
 
 
 def _own_label(node: Node, k: int, graph: Graph) -> Node:
-    """Return the variable that becomes the label `k` of a loss: the one that it has, if nobody else reads that."""
+    """Return the variable for the label `k` of a loss: the current one, if it has no other reader."""
     child = node.inputs[k][0]
     alone = child.op is None and graph.readers[child] == [node] and (child, 0) not in graph.heads
     return child if alone else Node(None, f"{node.name}/label{k}")
@@ -58,37 +58,40 @@ def _own_label(node: Node, k: int, graph: Graph) -> Node:
 
 def _read(node: Node) -> list[Node]:
     """Return the nodes whose outputs a node reads in prediction."""
-    labels = _label_places(node)
+    labels = _label_indices(node)
     return [child for k, (child, _) in enumerate(node.inputs) if k not in labels]
 
 
 def _predictions(graph: Graph) -> tuple[Entry, ...]:
-    """Return the heads that are not computed from labels; all of them if there are no others."""
+    """Return the heads that are not computed from labels; all heads if there are none."""
     labels = _labels(graph)
     computed: set[Node] = set()
     for node in graph.nodes:
-        if node in labels or _label_places(node, losses=False) or any(c in computed for c in _read(node)):
+        if node in labels or _label_indices(node, losses=False) or any(c in computed for c in _read(node)):
             computed.add(node)
     kept = tuple(head for head in graph.heads if head[0] not in computed)
     return kept or graph.heads
 
 
 def _labels(graph: Graph) -> set[Node]:
-    """Return the variables that are labels of losses, and that what the losses predict does not depend on."""
-    found = {
-        node.inputs[k][0] for node in graph.nodes for k in _label_places(node) if node.inputs[k][0].op is None
+    """Return the labels of losses on which no prediction depends."""
+    labels = {
+        node.inputs[k][0]
+        for node in graph.nodes
+        for k in _label_indices(node)
+        if node.inputs[k][0].op is None
     }
     needed: set[Node] = set()
-    waiting = [node for node, _ in graph.heads if _label_places(node)]
+    waiting = [node for node, _ in graph.heads if _label_indices(node)]
     while waiting:
         node = waiting.pop()
         if node not in needed:
             needed.add(node)
             waiting.extend(_read(node))
-    return found - needed
+    return labels - needed
 
 
-# rows of different lengths, which ONNX lacks: as all elements one after the other, and the length of each row
+# ragged values, which ONNX lacks, as the elements of all rows and the length of each row
 
 _ELEMENTWISE = frozenset({"elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "Embedding"})
 
@@ -96,9 +99,9 @@ _ELEMENTWISE = frozenset({"elemwise_add", "elemwise_sub", "elemwise_mul", "elemw
 def without_ragged(graph: Graph) -> Graph:
     """Return a network in which each ragged variable x is two dense ones: x, all elements, and x_lengths.
 
-    Between such a variable and `sequence_pool`, which makes dense rows of it, may stand what works element by element.
+    Only elementwise operators may come between such a variable and `sequence_pool`, whose result is dense.
     """
-    stored = declared_storage(graph)
+    stored = declared_storage_types(graph)
     ragged = {node for node in graph.inputs if stored.get(node.name) == "ragged"}
     if not ragged:
         return graph
@@ -132,14 +135,14 @@ def _is_pool(node: Node) -> bool:
 
 
 def _keeps_rows(node: Node) -> bool:
-    """Say whether an operator works element by element."""
+    """Return True if an operator works element by element."""
     if node.op is None or node.op.onnx is None or node.op.onnx.missing:
         return False
     return node.op.name in _ELEMENTWISE or (node.op.infer is same and len(node.inputs) == 1)
 
 
 _DIVISORS = {"sum": "", "mean": "_copy", "sqrt": "sqrt"}
-"""What of a row's length its sum is divided by, for each kind of pool."""
+"""Operator on a row's length that gives the divisor of its sum, for each kind of pool."""
 
 
 def _made(name: str, operator: str, *inputs: Node, **params: Any) -> Node:
@@ -152,7 +155,7 @@ def _made(name: str, operator: str, *inputs: Node, **params: Any) -> Node:
 
 
 def _pooled(node: Node, values: Entry, lengths: Node) -> Node:
-    """Return sums of rows as the product of a matrix, ones where an element belongs to a row, with the elements."""
+    """Return the pooled rows: the product of the elements with a 0/1 matrix that assigns elements to rows."""
 
     def step(operator: str, *inputs: Node, **params: Any) -> Node:
         return _made(f"{node.name}/{operator}{next(numbers)}", operator, *inputs, **params)
@@ -160,11 +163,11 @@ def _pooled(node: Node, values: Entry, lengths: Node) -> Node:
     numbers = iter(range(100))
     counts = step("Cast", lengths, dtype="float32")
     ends = step("cumsum", counts, axis=0)
-    places = Node(get_op("_contrib_arange_like"), f"{node.name}/places", {"axis": "0"}, inputs=(values,))
-    places = step("expand_dims", places, axis=0)
-    before_end = step("broadcast_lesser", places, step("expand_dims", ends, axis=1))
+    indices = Node(get_op("_contrib_arange_like"), f"{node.name}/places", {"axis": "0"}, inputs=(values,))
+    indices = step("expand_dims", indices, axis=0)
+    before_end = step("broadcast_lesser", indices, step("expand_dims", ends, axis=1))
     starts = step("expand_dims", step("elemwise_sub", ends, counts), axis=1)
-    inside = step("broadcast_mul", before_end, step("broadcast_greater_equal", places, starts))
+    inside = step("broadcast_mul", before_end, step("broadcast_greater_equal", indices, starts))
     divisor = _DIVISORS[node.a.pool_type]
     name = f"{node.name}/sum" if divisor else node.name
     total = Node(get_op("dot"), name, inputs=((inside, 0), values), source=node.source)
@@ -174,7 +177,7 @@ def _pooled(node: Node, values: Entry, lengths: Node) -> Node:
     return _made(node.name, "broadcast_div", total, step("expand_dims", step(divisor, known), axis=1))
 
 
-# what goes into an exported model: names, shapes and types, as a user says them
+# inputs of an exported model: names, shapes and types
 
 Dims = tuple[int | str, ...]
 
@@ -184,9 +187,9 @@ class ModelInputs:
     """The inputs of a model.
 
     Attributes:
-        shapes: of each input, by name; a name in place of a length stands for any.
+        shapes: shape of each input by name; a name in place of a length makes it dynamic.
         dtypes: type names by name.
-        sizes: a length that each of the names stood for.
+        sizes: an example length for each name of a dynamic length.
     """
 
     shapes: Mapping[str, Dims]
@@ -194,7 +197,7 @@ class ModelInputs:
     sizes: Mapping[str, int]
 
 
-def described_inputs(
+def describe_inputs(
     symbol: Symbol,
     params: Mapping[str, NDArray],
     shapes: Any,
@@ -202,16 +205,16 @@ def described_inputs(
     dynamic: Any = False,
     dynamic_shapes: Any = None,
 ) -> ModelInputs:
-    """Return the inputs of a symbol as the arguments of `export_model` describe them."""
+    """Return the inputs of a symbol from the arguments of `export_model`."""
     names = input_names(symbol, params)
-    given = _by_name("in_shapes", names, shapes)
+    shape_of = _by_name("in_shapes", names, shapes)
     dtypes = types if isinstance(types, (list, tuple)) else [types] * len(names)
     if len(dtypes) != len(names):
         raise ArgumentError(f"in_types has {len(dtypes)} types, expected one for each of the inputs {names}")
     sizes: dict[str, int] = {}
-    marked = _marks(names, given, dynamic, dynamic_shapes)
-    found = {name: _dims(name, given[name], marked[name], sizes) for name in names}
-    return ModelInputs(found, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
+    marked = _dynamic_axes(names, shape_of, dynamic, dynamic_shapes)
+    dims = {name: _dims(name, shape_of[name], marked[name], sizes) for name in names}
+    return ModelInputs(dims, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
 
 
 def input_names(symbol: Symbol, params: Mapping[str, NDArray]) -> list[str]:
@@ -232,26 +235,28 @@ def _by_name(what: str, names: Sequence[str], shapes: Any) -> dict[str, Sequence
     if shapes is None or len(shapes) != len(names) or None in shapes:
         count = "none" if shapes is None else len([s for s in shapes if s is not None])
         raise ArgumentError(
-            f"{what}: got {count}, expected a shape for each of the inputs {names}; inputs are the arguments that are "
-            "not in params (is one of them missing there?)"
+            f"{what}: got {count}, expected a shape for each of the inputs {names}; inputs are the "
+            "arguments that are not in params (is one of them missing there?)"
         )
     if names and not isinstance(shapes[0], (list, tuple)):
         raise ArgumentError(f"{what} is {shapes!r}, expected a list of shapes, one for each of {names}")
     return dict(zip(names, shapes))
 
 
-Marks = dict[str, dict[int, str]]
+DynamicAxes = dict[str, dict[int, str]]
 
 
-def _marks(names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic_shapes: Any) -> Marks:
+def _dynamic_axes(
+    names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic_shapes: Any
+) -> DynamicAxes:
     """Return the names of dynamic lengths, by input and axis."""
     if isinstance(dynamic, Mapping):
-        return _marks_by_name(names, given, dynamic)
+        return _dynamic_axes_by_name(names, given, dynamic)
     if dynamic not in (True, False, None):
         raise ArgumentError(
             f"dynamic is {dynamic!r}, expected True, False, or axes by input as {{'data': {{0: 'batch'}}}}"
         )
-    marked: Marks = {name: {} for name in names}
+    marked: DynamicAxes = {name: {} for name in names}
     for name in names:
         marked[name].update(_names_in(name, given[name]))
     if dynamic and dynamic_shapes is None:
@@ -268,8 +273,10 @@ def _marks(names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic
     return marked
 
 
-def _marks_by_name(names: Sequence[str], given: Mapping[str, Any], dynamic: Mapping[Any, Any]) -> Marks:
-    marked: Marks = {name: _names_in(name, given[name]) for name in names}
+def _dynamic_axes_by_name(
+    names: Sequence[str], given: Mapping[str, Any], dynamic: Mapping[Any, Any]
+) -> DynamicAxes:
+    marked: DynamicAxes = {name: _names_in(name, given[name]) for name in names}
     for name, axes in dynamic.items():
         if name not in marked:
             raise ArgumentError(
@@ -297,8 +304,8 @@ def _names_in(name: str, shape: Sequence[Any]) -> dict[int, str]:
 
 
 def _dims(name: str, shape: Sequence[Any], marks: Mapping[int, str], sizes: dict[str, int]) -> Dims:
-    """Return a shape with names in it, and note which lengths they stood for."""
-    found: list[int | str] = []
+    """Return a shape with names for dynamic lengths, and record an example length of each."""
+    dims: list[int | str] = []
     for axis, dim in enumerate(shape):
         mark = marks.get(axis)
         if mark is None:
@@ -306,14 +313,14 @@ def _dims(name: str, shape: Sequence[Any], marks: Mapping[int, str], sizes: dict
                 raise ArgumentError(
                     f"in_shapes has {tuple(shape)} for {name!r}, expected lengths of at least 1"
                 )
-            found.append(dim)
+            dims.append(dim)
             continue
-        # lengths that differ for different names cannot be taken for each other
+        # different lengths for different names, so that inference can distinguish them
         size = dim if isinstance(dim, int) and dim > 0 else 2 + 2 * len(sizes)
         if isinstance(dim, int) and sizes.get(mark, size) != size:
             raise ArgumentError(
-                f"the name {mark!r} stands for {sizes[mark]} and for {size} (axis {axis} of {name!r})"
+                f"the name {mark!r} is used for lengths {sizes[mark]} and {size} (axis {axis} of {name!r})"
             )
         sizes.setdefault(mark, size)
-        found.append(mark)
-    return tuple(found)
+        dims.append(mark)
+    return tuple(dims)

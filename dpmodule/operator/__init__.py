@@ -4,7 +4,7 @@ A class derived from `CustomOpProp`, registered under a name, describes an opera
 ``mx.sym.Custom(..., op_type=name)`` and ``mx.nd.Custom`` apply it.
 """
 
-from ..compat import lazy
+from .._core import lazy
 from .base import CustomOp as CustomOp
 from .base import CustomOpProp as CustomOpProp
 from .python_op import NDArrayOp as NDArrayOp
@@ -15,6 +15,6 @@ from .register import get_all_registered_operators as get_all_registered_operato
 from .register import get_operator_arguments as get_operator_arguments
 from .register import register as register
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

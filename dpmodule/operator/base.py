@@ -384,7 +384,9 @@ class PropCall:
 
     # making the operator
 
-    def create(self, ctx: Context, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> CreatedOperator:
+    def create(
+        self, ctx: Context, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
+    ) -> CreatedOperator:
         """Make an operator for inputs and states of certain shapes and types.
 
         Each operator has a property object of its own, so that what that remembers of its shapes stays true.

@@ -7,15 +7,24 @@ from typing import Any
 
 import torch
 
-from .. import mode
+from .._core import mode
 from ..context import Context
 from ..ndarray import NDArray, sparse
 from ..ndarray.handle import Handle
 from ..ops.dtypes import name_of, torch_dtype
-from ..ops.exposure import expose
-from ..ops.sparse import Sparse, SparseRule, anchor_for, as_rows, fitting, leaf_of, stored_as, with_history
+from ..ops.sparse import (
+    Sparse,
+    SparseRule,
+    anchor_for,
+    as_rows,
+    attach_gradient,
+    fit_gradient,
+    leaf_of,
+    stored_as,
+)
 from ..ops.spec import Env
 from ..ops.user_code import user_code
+from ..ops.write_tracking import expose
 from .base import CreatedOperator, PropCall
 
 Tensor = torch.Tensor
@@ -42,7 +51,7 @@ def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> A
         made: list[Value] = []
         leaves = [leaf_of(value) for value in arguments]
         tensors = _CustomFunction.apply(job, tuple(takes_rows), made, *leaves)  # type: ignore[no-untyped-call]
-        outputs = [with_history(one, tensor) for one, tensor in zip(made, tensors, strict=True)]
+        outputs = [attach_gradient(one, tensor) for one, tensor in zip(made, tensors, strict=True)]
     else:
         outputs = job.forward()
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -181,7 +190,7 @@ class _CustomFunction(torch.autograd.Function):
             for grad, (shape, dtype, device) in zip(grads, ctx.like)
         ]
         wanted = ctx.needs_input_grad[3:]
-        return None, None, None, *map(fitting, ctx.job.backward(given, wanted), ctx.takes_rows, wanted)
+        return None, None, None, *map(fit_gradient, ctx.job.backward(given, wanted), ctx.takes_rows, wanted)
 
 
 def _storage(a: PropCall, stypes: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -204,6 +213,6 @@ SPARSE = SparseRule(
     run,
     grad_storage=_grad_storage,
     recorded=_run,
-    wanted=lambda a, stypes: a.required_storage(stypes)[0],
+    variable_storage=lambda a, stypes: a.required_storage(stypes)[0],
 )
 """What `Custom` does with sparse arrays: it asks the user's class which there are, and hands them over."""

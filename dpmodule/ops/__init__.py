@@ -1,10 +1,10 @@
-"""Operators: one declaration each, read by arrays, symbols, executors and (later) automatic batching and ONNX.
+"""Operators: one declaration each, used by arrays, symbols, executors, automatic batching and ONNX export.
 
-A module declares its operators when one of them is first asked for; `lazy_operators` says which module that is.
+A module is imported when one of its operators is first used; `lazy_operators` lists the operators of each module.
 """
 
 from . import sparse as sparse
-from .registry import add_later as add_later
+from .registry import add_lazy_operators as add_lazy_operators
 from .registry import find as find
 from .registry import get as get
 from .registry import names as names

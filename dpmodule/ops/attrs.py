@@ -1,4 +1,4 @@
-"""Attribute types: each reads a value given in Python or as the text of a saved graph."""
+"""Attribute types, which parse Python values and the text of saved graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..base import dtype_name, plain
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttrType:
-    """How to read an attribute: `parse` raises ValueError or TypeError; `expects` ends the message."""
+    """Type of an attribute: `parse` raises ValueError or TypeError; `expects` completes the error message."""
 
     parse: Callable[[Any], Any]
     expects: str
@@ -23,7 +23,7 @@ class AttrType:
 
 
 def to_text(value: Any) -> str:
-    """Write a value as attribute text, the way Python prints plain numbers and tuples."""
+    """Return a value as attribute text, as Python prints plain numbers and tuples."""
     # the digits that NumPy shows: a float32 of 0.1 is "0.1"
     return str(value) if isinstance(value, np.floating) else str(plain(value))
 
@@ -33,18 +33,18 @@ _UNICODE = re.compile(r"""u(['"])(.*)\1""", re.DOTALL)
 
 
 def literal(text: str) -> Any:
-    """Read a Python literal, as ``ast.literal_eval`` does, whatever other threads do."""
+    """Parse a Python literal like ``ast.literal_eval``, but thread-safe."""
     if text.isdecimal() and text.isascii() and not text.startswith("0"):
         return int(text)
     try:
         return ast.literal_eval(text)
     except SystemError:
-        # threads share a counter of Python's parser, which fails while two of them parse (gh-106905)
+        # Python's parser shares a counter between threads and fails if two of them parse (gh-106905)
         return literal(text)
 
 
 def as_python3(text: str) -> str:
-    """Return attribute text without the marks of Python 2: its long integers end in L, its words may be ``u'word'``.
+    """Return attribute text without Python 2 syntax: long integers such as 8L, and ``u'word'``.
 
     Example:
         >>> from dpmodule.ops.attrs import as_python3
@@ -58,7 +58,7 @@ def as_python3(text: str) -> str:
 
 
 def _literal(value: Any) -> Any:
-    """Read text as a Python literal; MXNet also writes lists and the bare words true and false."""
+    """Parse text as a Python literal; MXNet also writes lists and the bare words true and false."""
     if not isinstance(value, str):
         return plain(value)
     text = as_python3(value.strip())
@@ -66,21 +66,21 @@ def _literal(value: Any) -> Any:
 
 
 def _to_int(value: Any) -> int:
-    found = _literal(value)
-    if isinstance(found, bool) and isinstance(value, str) or not isinstance(found, int):
-        if isinstance(found, float) and not isinstance(value, str) and found.is_integer():
-            return int(found)
+    number = _literal(value)
+    if isinstance(number, bool) and isinstance(value, str) or not isinstance(number, int):
+        if isinstance(number, float) and not isinstance(value, str) and number.is_integer():
+            return int(number)
         raise ValueError(value)
-    return int(found)
+    return int(number)
 
 
 def _to_real(value: Any) -> float:
     if isinstance(value, str):
         return float(as_python3(value.strip()))
-    found = plain(value)
-    if not isinstance(found, (int, float)):
+    number = plain(value)
+    if not isinstance(number, (int, float)):
         raise TypeError(value)
-    return float(found)
+    return float(number)
 
 
 def _to_fraction(value: Any) -> float:
@@ -91,19 +91,19 @@ def _to_fraction(value: Any) -> float:
 
 
 def _to_bool(value: Any) -> bool:
-    found = _literal(value)
-    if found in (True, False, 0, 1):
-        return bool(found)
+    flag = _literal(value)
+    if flag in (True, False, 0, 1):
+        return bool(flag)
     raise ValueError(value)
 
 
 def _to_tuple(value: Any) -> tuple[Any, ...]:
-    found = _literal(value)
-    if found is None and isinstance(value, str) and value.strip() != "()":
+    values = _literal(value)
+    if values is None and isinstance(value, str) and value.strip() != "()":
         raise ValueError(value)
-    if isinstance(found, (tuple, list)):
-        return tuple(found)
-    return (found,)
+    if isinstance(values, (tuple, list)):
+        return tuple(values)
+    return (values,)
 
 
 def _to_shape(value: Any) -> tuple[int, ...]:
@@ -165,7 +165,7 @@ def choice(*names: str) -> AttrType:
 
 
 def optional(inner: AttrType) -> AttrType:
-    """What `inner` reads, or None."""
+    """A value of type `inner`, or None."""
 
     def parse(value: Any) -> Any:
         return None if value is None or value == "None" else inner.parse(value)

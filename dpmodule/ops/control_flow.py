@@ -1,8 +1,8 @@
 """Loops and branches over subgraphs: `_foreach`, `_while_loop` and `_cond`.
 
-A node carries its subgraphs; they come as ``a.bodies``, in inference as objects with `shapes` and `types`, in a run
-as functions ``body(env, tensors, step) -> outputs`` besides. The ``*_locs`` attributes tell which input of the node
-is which input of a subgraph. Users call ``sym.contrib.foreach``, ``while_loop`` and ``cond``, which make the nodes.
+A node contains its subgraphs, which are passed as ``a.bodies``: objects with `shapes` and `types` for inference, which
+are also functions ``body(env, tensors, step) -> outputs`` when the graph runs. The ``*_locs`` attributes map inputs of
+the node to inputs of the subgraphs. Users call ``sym.contrib.foreach``, ``while_loop`` and ``cond``.
 """
 
 from __future__ import annotations
@@ -34,44 +34,46 @@ def _result(outputs: Sequence[torch.Tensor]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _picked(values: Sequence[Any], positions: Sequence[int]) -> list[Any]:
+def _pick(values: Sequence[Any], positions: Sequence[int]) -> list[Any]:
     return [values[i] for i in positions]
 
 
-def _merged(old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shape], what: str) -> list[Shape]:
-    """Return shapes of which those at `positions` are merged with what was found about them."""
+def _merge_shapes(
+    old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shape], what: str
+) -> list[Shape]:
+    """Return `old` with the shapes at `positions` merged with `found`."""
     merged = list(old)
-    for position, one in zip(positions, found):
-        merged[position] = unify(merged[position], one, what)
+    for position, dims in zip(positions, found):
+        merged[position] = unify(merged[position], dims, what)
     return merged
 
 
-def _merged_types(
+def _merge_types(
     old: Sequence[str | None], positions: Sequence[int], found: Sequence[str | None]
 ) -> list[str | None]:
     merged = list(old)
-    for position, one in zip(positions, found):
-        merged[position] = merged[position] or one
+    for position, dtype in zip(positions, found):
+        merged[position] = merged[position] or dtype
     return merged
 
 
-def _fit(a: Any, is_right: bool, locs: Sequence[int], count: int) -> None:
-    """Refuse attributes of a damaged file."""
+def _check_attrs(a: Any, is_right: bool, locs: Sequence[int], count: int) -> None:
+    """Raise an error for inconsistent attributes, as in a damaged file."""
     if not is_right or any(not 0 <= i < count for i in locs):
-        given = ", ".join(f"{key}={value}" for key, value in zip(a._fields, a) if key != "bodies")
-        raise ShapeError(f"the attributes do not fit {count} inputs and the subgraphs: {given}")
+        attributes = ", ".join(f"{key}={value}" for key, value in zip(a._fields, a) if key != "bodies")
+        raise ShapeError(f"the attributes do not match {count} inputs and the subgraphs: {attributes}")
 
 
 # foreach
 
 
-def _element(whole: Shape) -> Shape:
-    """Return the shape of one element along axis 0; that of a vector is (1,), as MXNet has no arrays without axes."""
+def _element_shape(whole: Shape) -> Shape:
+    """Return the shape of one element along axis 0; (1,) for a vector, since MXNet has no arrays without axes."""
     return None if whole is None else whole[1:] or (1,)
 
 
-def _whole(element: Shape, length: int, known: Shape) -> Shape:
-    """Return the shape of `length` elements, 0 for unknown."""
+def _stacked_shape(element: Shape, length: int, known: Shape) -> Shape:
+    """Return the shape of `length` stacked elements; 0 is unknown."""
     if element is None:
         return known
     if known is not None and len(known) == 1 and element == (1,):
@@ -80,15 +82,15 @@ def _whole(element: Shape, length: int, known: Shape) -> Shape:
 
 
 def _foreach_order(a: Any) -> tuple[int, ...]:
-    """Return which input of the subgraph each input of the node is."""
+    """Return the subgraph's input index of each input of the node."""
     return (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
 
 
 def _length(shapes: Sequence[Shape]) -> int:
-    """Return the common length of axis 0, 0 for unknown."""
+    """Return the common length of axis 0, or 0 if unknown."""
     known = {s[0] for s in shapes if s} - {0}
     if len(known) > 1:
-        raise ShapeError(f"foreach runs over axis 0 of its data, whose lengths differ: {sorted(known)}")
+        raise ShapeError(f"foreach iterates over axis 0 of its data, but the lengths differ: {sorted(known)}")
     return known.pop() if known else 0
 
 
@@ -96,35 +98,35 @@ def _infer_foreach(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     num_data, num_out = len(a.in_data_locs), a.num_out_data
     order = _foreach_order(a)
     counts = num_data >= 1 and num_out + len(a.in_state_locs) == a.num_outputs
-    _fit(a, counts and sorted(order) == list(range(a.bodies[0].num_inputs)), order, len(ins))
+    _check_attrs(a, counts and sorted(order) == list(range(a.bodies[0].num_inputs)), order, len(ins))
     length = _length([*ins[:num_data], *outs[:num_out]])
     states = range(num_data, num_data + len(a.in_state_locs))
-    given: list[Shape] = [None] * len(ins)
+    body_ins: list[Shape] = [None] * len(ins)
     for i, position in enumerate(order):
-        given[position] = _element(ins[i]) if i < num_data else ins[i]
-    given = _merged(given, a.in_state_locs, outs[num_out:], "state before and after the loop")
-    steps = [*map(_element, outs[:num_out]), *outs[num_out:]]
-    inner, made = a.bodies[0].shapes(given, steps)
-    inner = _merged(inner, a.in_state_locs, made[num_out:], "state before and after one step")
-    found = _picked(inner, order)
-    found[:num_data] = [_whole(e, length, known) for e, known in zip(found, ins[:num_data])]
-    results = [_whole(e, length, None) for e in made[:num_out]] + [found[i] for i in states]
+        body_ins[position] = _element_shape(ins[i]) if i < num_data else ins[i]
+    body_ins = _merge_shapes(body_ins, a.in_state_locs, outs[num_out:], "state before and after the loop")
+    steps = [*map(_element_shape, outs[:num_out]), *outs[num_out:]]
+    inner, body_outs = a.bodies[0].shapes(body_ins, steps)
+    inner = _merge_shapes(inner, a.in_state_locs, body_outs[num_out:], "state before and after one step")
+    node_ins = _pick(inner, order)
+    node_ins[:num_data] = [_stacked_shape(e, length, known) for e, known in zip(node_ins, ins[:num_data])]
+    results = [_stacked_shape(e, length, None) for e in body_outs[:num_out]] + [node_ins[i] for i in states]
     return (
-        [unify(x, y, "input of foreach") for x, y in zip(ins, found)],
+        [unify(x, y, "input of foreach") for x, y in zip(ins, node_ins)],
         [unify(x, y, "output of foreach") for x, y in zip(outs, results)],
     )
 
 
 def _infer_foreach_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     order, num_out = _foreach_order(a), a.num_out_data
-    given: list[str | None] = [None] * len(ins)
+    body_ins: list[str | None] = [None] * len(ins)
     for i, position in enumerate(order):
-        given[position] = ins[i]
-    given = _merged_types(given, a.in_state_locs, outs[num_out:])
-    inner, made = a.bodies[0].types(given)
-    inner = _merged_types(inner, a.in_state_locs, made[num_out:])
-    states = _picked(inner, a.in_state_locs)
-    return _picked(inner, order), [o or m for o, m in zip(outs, [*made[:num_out], *states])]
+        body_ins[position] = ins[i]
+    body_ins = _merge_types(body_ins, a.in_state_locs, outs[num_out:])
+    inner, body_outs = a.bodies[0].types(body_ins)
+    inner = _merge_types(inner, a.in_state_locs, body_outs[num_out:])
+    states = _pick(inner, a.in_state_locs)
+    return _pick(inner, order), [o or m for o, m in zip(outs, [*body_outs[:num_out], *states])]
 
 
 @op(
@@ -132,9 +134,9 @@ def _infer_foreach_type(a: Any, ins: list[str | None], outs: list[str | None]) -
     attrs={
         **_COUNTS,
         "num_out_data": _NUM_OUT_DATA,
-        "in_state_locs": Attr(shape, "which inputs of the body the states are"),
-        "in_data_locs": Attr(shape, "which inputs of the body the elements of the data are"),
-        "remain_locs": Attr(shape, "which inputs of the body all other inputs are"),
+        "in_state_locs": Attr(shape, "indices of the states among the body's inputs"),
+        "in_data_locs": Attr(shape, "indices of the data's elements among the body's inputs"),
+        "remain_locs": Attr(shape, "indices of all other inputs among the body's inputs"),
     },
     variadic=Variadic("data", count=None),
     outputs=_outputs,
@@ -146,10 +148,10 @@ def _infer_foreach_type(a: Any, ins: list[str | None], outs: list[str | None]) -
     onnx=Onnx("Scan", builder="foreach"),
 )
 def foreach(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
-    """Run a subgraph on every element along axis 0 of the data, handing states from one to the next.
+    """Run a subgraph on each element along axis 0 of the data, passing states from one step to the next.
 
     Shape:
-        data0, ...: (length, ...) for the data, then the states, then whatever else the body reads.
+        data0, ...: the data (length, ...), the states, and all other inputs of the body.
         returns: (length, ...) for each output of the body, then the last states.
 
     Source: MXNet 1.9.1 `_foreach`.
@@ -168,7 +170,7 @@ def foreach(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
             column.append(result)
         for position, state in zip(a.in_state_locs, results[num_out:]):
             values[position] = state
-    return _result([*map(torch.stack, collected), *_picked(values, a.in_state_locs)])
+    return _result([*map(torch.stack, collected), *_pick(values, a.in_state_locs)])
 
 
 def _elements(data: torch.Tensor) -> Sequence[torch.Tensor]:
@@ -179,37 +181,37 @@ def _elements(data: torch.Tensor) -> Sequence[torch.Tensor]:
 
 
 def _loop_var_sources(a: Any) -> list[int]:
-    """Return which input of the node each loop variable is."""
+    """Return the node's input index of each loop variable."""
     return [a.func_input_locs[i] for i in a.func_var_locs]
 
 
 def _infer_while(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    test, body = a.bodies
+    condition, body = a.bodies
     counts = [len(a.cond_input_locs), len(a.func_input_locs), a.num_out_data + len(a.func_var_locs)]
-    is_right = counts == [test.num_inputs, body.num_inputs, a.num_outputs]
-    _fit(a, is_right, (*a.cond_input_locs, *a.func_input_locs), len(ins))
-    _fit(a, True, a.func_var_locs, body.num_inputs)
+    is_right = counts == [condition.num_inputs, body.num_inputs, a.num_outputs]
+    _check_attrs(a, is_right, (*a.cond_input_locs, *a.func_input_locs), len(ins))
+    _check_attrs(a, True, a.func_var_locs, body.num_inputs)
     num_out, sources = a.num_out_data, _loop_var_sources(a)
-    found = _merged(ins, sources, outs[num_out:], "loop variable before and after the loop")
-    inner, _ = test.shapes(_picked(found, a.cond_input_locs))
-    found = _merged(found, a.cond_input_locs, inner, "input of while_loop")
+    merged = _merge_shapes(ins, sources, outs[num_out:], "loop variable before and after the loop")
+    inner, _ = condition.shapes(_pick(merged, a.cond_input_locs))
+    merged = _merge_shapes(merged, a.cond_input_locs, inner, "input of while_loop")
     steps = [*(None if s is None else s[1:] or None for s in outs[:num_out]), *outs[num_out:]]
-    inner, made = body.shapes(_picked(found, a.func_input_locs), steps)
-    found = _merged(found, a.func_input_locs, inner, "input of while_loop")
-    found = _merged(found, sources, made[num_out:], "loop variable before and after one step")
-    stacked = [None if s is None else (a.max_iterations, *s) for s in made[:num_out]]
-    results = [*stacked, *_picked(found, sources)]
-    return found, [unify(o, r, "output of while_loop") for o, r in zip(outs, results)]
+    inner, body_outs = body.shapes(_pick(merged, a.func_input_locs), steps)
+    merged = _merge_shapes(merged, a.func_input_locs, inner, "input of while_loop")
+    merged = _merge_shapes(merged, sources, body_outs[num_out:], "loop variable before and after one step")
+    stacked = [None if s is None else (a.max_iterations, *s) for s in body_outs[:num_out]]
+    results = [*stacked, *_pick(merged, sources)]
+    return merged, [unify(o, r, "output of while_loop") for o, r in zip(outs, results)]
 
 
 def _infer_while_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    test, body = a.bodies
+    condition, body = a.bodies
     num_out, sources = a.num_out_data, _loop_var_sources(a)
-    found = _merged_types(ins, sources, outs[num_out:])
-    found = _merged_types(found, a.cond_input_locs, test.types(_picked(found, a.cond_input_locs))[0])
-    inner, made = body.types(_picked(found, a.func_input_locs))
-    found = _merged_types(found, a.func_input_locs, inner)
-    return found, [o or m for o, m in zip(outs, [*made[:num_out], *_picked(found, sources)])]
+    merged = _merge_types(ins, sources, outs[num_out:])
+    merged = _merge_types(merged, a.cond_input_locs, condition.types(_pick(merged, a.cond_input_locs))[0])
+    inner, body_outs = body.types(_pick(merged, a.func_input_locs))
+    merged = _merge_types(merged, a.func_input_locs, inner)
+    return merged, [o or m for o, m in zip(outs, [*body_outs[:num_out], *_pick(merged, sources)])]
 
 
 @op(
@@ -217,10 +219,10 @@ def _infer_while_type(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     attrs={
         **_COUNTS,
         "num_out_data": _NUM_OUT_DATA,
-        "max_iterations": Attr(integer(low=0), "largest number of steps, and length of the stacked outputs"),
-        "cond_input_locs": Attr(shape, "which inputs the test reads"),
-        "func_input_locs": Attr(shape, "which inputs the body reads"),
-        "func_var_locs": Attr(shape, "which inputs of the body the loop variables are"),
+        "max_iterations": Attr(integer(low=0), "maximum number of steps, and length of the stacked outputs"),
+        "cond_input_locs": Attr(shape, "indices of the inputs of the condition"),
+        "func_input_locs": Attr(shape, "indices of the inputs of the body"),
+        "func_var_locs": Attr(shape, "indices of the loop variables among the body's inputs"),
     },
     variadic=Variadic("data", count=None),
     outputs=_outputs,
@@ -233,22 +235,24 @@ def _infer_while_type(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     onnx=Onnx("Loop", builder="while_loop"),
 )
 def while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
-    """Run a subgraph as long as another one gives a number other than 0, and at most `max_iterations` times.
+    """Run a subgraph while another one returns a nonzero number, at most `max_iterations` times.
 
     Shape:
-        data0, ...: loop variables and whatever else the test and the body read.
-        returns: (max_iterations, ...) for each output of the body, zeros behind the last step; then the last
-            values of the loop variables.
+        data0, ...: loop variables and all other inputs of condition and body.
+        returns: each output of the body (max_iterations, ...), zeros after the last step; then the final values of the
+            loop variables.
 
     Source: MXNet 1.9.1 `_while_loop`.
     """
-    test, body = a.bodies
+    condition, body = a.bodies
     num_out = a.num_out_data
-    outer, values = list(tensors), _picked(tensors, a.func_input_locs)
+    outer, values = list(tensors), _pick(tensors, a.func_input_locs)
     sources = _loop_var_sources(a)
     collected: list[list[torch.Tensor]] = [[] for _ in range(num_out)]
     for step in range(a.max_iterations):
-        if not _truth(test(env, _picked(outer, a.cond_input_locs), step), "while_loop's test"):
+        if not _read_condition(
+            condition(env, _pick(outer, a.cond_input_locs), step), "the condition of while_loop"
+        ):
             break
         results = body(env, values, step)
         for column, result in zip(collected, results):
@@ -257,16 +261,16 @@ def while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
             outer[source] = values[position] = state
     types = [] if all(collected) else body.types([name_of(v.dtype) for v in values])[1]
     stacked = [
-        _padded(column, size, torch_dtype(types[i] or "float32") if types else None, env)
+        _stack_padded(column, size, torch_dtype(types[i] or "float32") if types else None, env)
         for i, (column, size) in enumerate(zip(collected, env.out_shapes))
     ]
-    return _result([*stacked, *_picked(values, a.func_var_locs)])
+    return _result([*stacked, *_pick(values, a.func_var_locs)])
 
 
-def _padded(
+def _stack_padded(
     column: list[torch.Tensor], size: tuple[int, ...], dtype: torch.dtype | None, env: Env
 ) -> torch.Tensor:
-    """Stack the outputs of all steps and fill up with zeros."""
+    """Stack the outputs of all steps and pad with zeros."""
     if not column:
         return torch.zeros(size, dtype=dtype, device=env.device)
     rows = torch.stack(column)
@@ -274,45 +278,45 @@ def _padded(
     return torch.cat([rows, rows.new_zeros((missing, *rows.shape[1:]))]) if missing else rows
 
 
-def _truth(outputs: Sequence[torch.Tensor], what: str) -> bool:
-    """Read the one number that a test gives."""
-    (found,) = outputs
-    if found.numel() != 1:
-        raise ShapeError(f"{what} gives an array of shape {tuple(found.shape)}, expected one number")
-    return bool(found.detach().reshape(()))
+def _read_condition(outputs: Sequence[torch.Tensor], what: str) -> bool:
+    """Return the truth value of a condition's output."""
+    (value,) = outputs
+    if value.numel() != 1:
+        raise ShapeError(f"{what} returned an array of shape {tuple(value.shape)}, expected one number")
+    return bool(value.detach().reshape(()))
 
 
 # cond
 
 
 def _infer_cond(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    found, results = list(ins), list(outs)
+    merged, results = list(ins), list(outs)
     for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
-        _fit(a, len(positions) == body.num_inputs, positions, len(ins))
-        inner, made = body.shapes(_picked(found, positions), () if body is a.bodies[0] else results)
-        found = _merged(found, positions, inner, "input of cond")
+        _check_attrs(a, len(positions) == body.num_inputs, positions, len(ins))
+        inner, body_outs = body.shapes(_pick(merged, positions), () if body is a.bodies[0] else results)
+        merged = _merge_shapes(merged, positions, inner, "input of cond")
         if body is not a.bodies[0]:
-            results = [unify(r, m, "outputs of the two branches of cond") for r, m in zip(results, made)]
-    return found, results
+            results = [unify(r, m, "outputs of the two branches of cond") for r, m in zip(results, body_outs)]
+    return merged, results
 
 
 def _infer_cond_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found, results = list(ins), list(outs)
+    merged, results = list(ins), list(outs)
     for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
-        inner, made = body.types(_picked(found, positions))
-        found = _merged_types(found, positions, inner)
+        inner, body_outs = body.types(_pick(merged, positions))
+        merged = _merge_types(merged, positions, inner)
         if body is not a.bodies[0]:
-            results = [r or m for r, m in zip(results, made)]
-    return found, results
+            results = [r or m for r, m in zip(results, body_outs)]
+    return merged, results
 
 
 @op(
     "_cond",
     attrs={
         **_COUNTS,
-        "cond_input_locs": Attr(shape, "which inputs the test reads"),
-        "then_input_locs": Attr(shape, "which inputs the first branch reads"),
-        "else_input_locs": Attr(shape, "which inputs the second branch reads"),
+        "cond_input_locs": Attr(shape, "indices of the inputs of the condition"),
+        "then_input_locs": Attr(shape, "indices of the inputs of the first branch"),
+        "else_input_locs": Attr(shape, "indices of the inputs of the second branch"),
     },
     variadic=Variadic("data", count=None),
     outputs=_outputs,
@@ -324,15 +328,15 @@ def _infer_cond_type(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     onnx=Onnx("If", builder="cond"),
 )
 def cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
-    """Run one of two subgraphs, the first if a third one gives a number other than 0.
+    """Run one of two subgraphs: the first if a third one returns a nonzero number.
 
     Shape:
-        data0, ...: whatever the test and the branches read.
-        returns: the outputs of the branch; those of the other one have the same shapes.
+        data0, ...: all inputs of the condition and the branches.
+        returns: the outputs of the branch; both branches have the same output shapes.
 
     Source: MXNet 1.9.1 `_cond`.
     """
-    test, yes, no = a.bodies
-    if _truth(test(env, _picked(tensors, a.cond_input_locs)), "cond's test"):
-        return _result(yes(env, _picked(tensors, a.then_input_locs)))
-    return _result(no(env, _picked(tensors, a.else_input_locs)))
+    condition, then_branch, else_branch = a.bodies
+    if _read_condition(condition(env, _pick(tensors, a.cond_input_locs)), "the condition of cond"):
+        return _result(then_branch(env, _pick(tensors, a.then_input_locs)))
+    return _result(else_branch(env, _pick(tensors, a.else_input_locs)))

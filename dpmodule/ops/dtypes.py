@@ -1,4 +1,4 @@
-"""Element types: our names and torch's, and numbers in single precision."""
+"""Element types by name, and rounding to single precision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from ..base import DTypeError
 
 HALF = (torch.float16, torch.bfloat16)
-"""The 16-bit floating types, for which torch lacks some kernels."""
+"""16-bit floating types, for which torch lacks some kernels."""
 
 _TORCH = {
     "float32": torch.float32,
@@ -29,20 +29,20 @@ _NAMES = {value: key for key, value in _TORCH.items()}
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """Return torch's dtype of a name that `base.dtype_name` gave."""
+    """Return the torch dtype of a name from `base.dtype_name`."""
     return _TORCH[name]
 
 
 def name_of(dtype: torch.dtype) -> str:
     """Return the name of a torch dtype."""
-    found = _NAMES.get(dtype)
-    if found is None:
+    name = _NAMES.get(dtype)
+    if name is None:
         raise DTypeError(
             f"{dtype} has no counterpart in MXNet; convert the tensor to one of {', '.join(_TORCH)}"
         )
-    return found
+    return name
 
 
-def single(value: float) -> float:
-    """Round a number to single precision, in which MXNet keeps attributes: 1 - 0.999 differs by 1e-5 then."""
+def as_float32(value: float) -> float:
+    """Round to single precision, in which MXNet stores attributes: 1 - 0.999 then differs by 1e-5."""
     return float(np.float32(value))

@@ -1,7 +1,7 @@
-"""Random numbers, all drawn from the generator of the context they are made on.
+"""Random number operators, which use the generator of their context.
 
-Each distribution is one row of a table; `_random_x` (numbers as parameters), `_random_x_like` (shape and type
-of an array) and `_sample_x` (an array of parameters, one draw or block of draws for each) are made from it.
+A table of distributions defines `_random_x` (numbers as parameters), `_random_x_like` (shape and type of an array) and
+`_sample_x` (arrays of parameters, with one sample or block of samples for each).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
 
 @dataclass(frozen=True, slots=True)
 class _Distribution:
-    """A row of the table.
+    """Distribution of the table.
 
     Attributes:
-        draw: ``(out, generator, *parameters) -> tensor``; `out` has the wanted shape and type.
+        draw: ``(out, generator, *parameters) -> tensor``; `out` has the shape and type of the result.
         attrs: parameters as attributes of `_random_x`.
         inputs: names of the parameters as inputs of `_sample_x`.
-        does: what is drawn, for the docstring.
+        does: description for the docstring.
     """
 
     draw: distributions.Draw
@@ -70,8 +70,8 @@ _TABLE = {
     "negative_binomial": _Distribution(
         distributions.negative_binomial,
         {
-            "k": Attr(integer(low=0), "number of failures to wait for", 1),
-            "p": Attr(real, "chance of a failure", 1.0),
+            "k": Attr(integer(low=0), "number of failures to stop at", 1),
+            "p": Attr(real, "probability of a failure", 1.0),
         },
         ("k", "p"),
         "the negative binomial distribution: successes before the k-th failure",
@@ -80,39 +80,39 @@ _TABLE = {
         distributions.generalized_negative_binomial,
         {"mu": Attr(real, "mean", 1.0), "alpha": Attr(real, "dispersion; 0 is Poisson", 1.0)},
         ("mu", "alpha"),
-        "the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2",
+        "the negative binomial distribution with mean mu and variance mu + alpha * mu ** 2",
     ),
 }
 _MAY_BE_NEGATIVE = frozenset({"low", "high", "loc"})
 
 
-def _empty(dims: tuple[int, ...], name: str, env: Env) -> torch.Tensor:
-    """Return memory to draw into; half precision is drawn as float32 and converted."""
+def _empty_samples(dims: tuple[int, ...], name: str, env: Env) -> torch.Tensor:
+    """Return an empty tensor for samples; half precision is sampled in float32 and converted."""
     wide = torch.float32 if name in ("float16", "bfloat16") else torch_dtype(name)
     return torch.empty(dims, dtype=wide, device=env.device)
 
 
-def _wanted_shape(a: Any, env: Env, name: str) -> tuple[int, ...]:
-    found = (env.out_shapes[0] if env.out_shapes else None) or a.shape
-    if found is None or 0 in found:
+def _output_shape(a: Any, env: Env, name: str) -> tuple[int, ...]:
+    dims = (env.out_shapes[0] if env.out_shapes else None) or a.shape
+    if dims is None or 0 in dims:
         raise OpError(f"{name}: shape is {a.shape}, expected known positive dimensions")
-    return tuple(found)
+    return tuple(dims)
 
 
 def _infer_from_attribute(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """The output has the attribute's shape; what is 0 there, or all, may come from the output's readers."""
+    """Infer the output's shape from the attribute; its zeros, or all of it, may follow from consumers."""
     return ins, [unify(a.shape, outs[0], "shape and required output shape")]
 
 
-_PLACE = {
-    "shape": Attr(optional(ints), "shape of the output; 0 = found by inference", None),
-    "ctx": Attr(string, "device; executors use their own", ""),
+_OUTPUT_ATTRS = {
+    "shape": Attr(optional(ints), "shape of the output; 0 is inferred", None),
+    "ctx": Attr(string, "device; ignored by executors", ""),
 }
 _FLOAT = Attr(optional(dtype), "type of the output; None for float32", None)
 
 
-def _checked(name: str, attrs: Mapping[str, Attr]) -> Callable[[Any], None]:
-    """Return a check of parameters given as numbers."""
+def _parameter_check(name: str, attrs: Mapping[str, Attr]) -> Callable[[Any], None]:
+    """Return a function that checks parameters given as numbers."""
 
     def check(a: Any) -> None:
         for key in attrs:
@@ -121,26 +121,30 @@ def _checked(name: str, attrs: Mapping[str, Attr]) -> Callable[[Any], None]:
         if name.endswith("uniform") and a.low > a.high:
             raise OpError(f"{name}: low is {a.low}, expected at most high {a.high}")
         if name.endswith("_negative_binomial") and "p" in attrs and not 0 < a.p <= 1:
-            raise OpError(f"{name}: p is {a.p}, expected a chance above 0, at most 1")
+            raise OpError(f"{name}: p is {a.p}, expected a probability in (0, 1]")
 
     return check
 
 
-def _declare_random(short: str, one: _Distribution) -> None:
+def _declare_random(short: str, distribution: _Distribution) -> None:
     """Declare `_random_x`."""
     name = f"_random_{short}"
-    check, keys = _checked(name, one.attrs), tuple(one.attrs)
+    check, keys = _parameter_check(name, distribution.attrs), tuple(distribution.attrs)
 
     def run(a: Any, env: Env) -> torch.Tensor:
         check(a)
-        kind = a.dtype or "float32"
-        out = _empty(_wanted_shape(a, env, name), kind, env)
-        return one.draw(out, env.generator, *(getattr(a, k) for k in keys)).to(torch_dtype(kind))
+        dtype_name = a.dtype or "float32"
+        out = _empty_samples(_output_shape(a, env, name), dtype_name, env)
+        return distribution.draw(out, env.generator, *(getattr(a, k) for k in keys)).to(
+            torch_dtype(dtype_name)
+        )
 
-    run.__doc__ = f"Draw from {one.does}.\n\nShape:\n    output: `shape`.\n\nSource: MXNet 1.9.1 `{name}`.\n"
+    run.__doc__ = (
+        f"Draw from {distribution.does}.\n\nShape:\n    output: `shape`.\n\nSource: MXNet 1.9.1 `{name}`.\n"
+    )
     op(
         name,
-        attrs={**one.attrs, **_PLACE, "dtype": _FLOAT},
+        attrs={**distribution.attrs, **_OUTPUT_ATTRS, "dtype": _FLOAT},
         aliases=[f"random_{short}", short] if short in ("uniform", "normal") else [f"random_{short}"],
         infer=_infer_from_attribute,
         infer_type=typed(lambda a: a.dtype or "float32"),
@@ -151,53 +155,61 @@ def _declare_random(short: str, one: _Distribution) -> None:
     )(run)
 
 
-def _declare_like(short: str, one: _Distribution) -> None:
+def _declare_like(short: str, distribution: _Distribution) -> None:
     """Declare `_random_x_like`."""
     name = f"_random_{short}_like"
-    check, keys = _checked(f"_random_{short}", one.attrs), tuple(one.attrs)
+    check, keys = _parameter_check(f"_random_{short}", distribution.attrs), tuple(distribution.attrs)
 
     def run(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
         check(a)
         wide = torch.promote_types(data.dtype, torch.float32)
         out = torch.empty(data.shape, dtype=wide, device=data.device)
-        return one.draw(out, env.generator, *(getattr(a, k) for k in keys)).to(data.dtype)
+        return distribution.draw(out, env.generator, *(getattr(a, k) for k in keys)).to(data.dtype)
 
     run.__doc__ = (
-        f"Draw from {one.does}, as many numbers as the data has.\n\n"
+        f"Draw from {distribution.does}, in the shape and type of the data.\n\n"
         f"Shape:\n    data, output: any.\n\nSource: MXNet 1.9.1 `{name}`.\n"
     )
-    op(name, [arg("data")], one.attrs, infer=same, random=True, batch=NEVER, onnx=Onnx(builder="draw"))(run)
+    op(
+        name,
+        [arg("data")],
+        distribution.attrs,
+        infer=same,
+        random=True,
+        batch=NEVER,
+        onnx=Onnx(builder="draw"),
+    )(run)
 
 
 def _sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Parameters have one shape; the output adds the attribute's."""
+    """Infer one shape for the parameters; the output's is followed by the attribute's."""
     first: Shape = None
-    for each in ins:
-        first = unify(first, each, "parameters")
+    for parameter in ins:
+        first = unify(first, parameter, "parameters")
     out = None if first is None else (*first, *a.shape)
     return [first] * len(ins), [unify(outs[0], out, "output"), *outs[1:]]
 
 
-def _declare_sample(short: str, one: _Distribution) -> None:
+def _declare_sample(short: str, distribution: _Distribution) -> None:
     """Declare `_sample_x`."""
     name = f"_sample_{short}"
 
     def run(a: Any, env: Env, *parameters: torch.Tensor) -> torch.Tensor:
-        kind = a.dtype or "float32"
+        dtype_name = a.dtype or "float32"
         first = parameters[0]
-        out = _empty((*first.shape, *a.shape), kind, env)
-        spread = [p.to(out.dtype).reshape(*p.shape, *[1] * len(a.shape)) for p in parameters]
-        return one.draw(out, env.generator, *spread).to(torch_dtype(kind))
+        out = _empty_samples((*first.shape, *a.shape), dtype_name, env)
+        expanded = [p.to(out.dtype).reshape(*p.shape, *[1] * len(a.shape)) for p in parameters]
+        return distribution.draw(out, env.generator, *expanded).to(torch_dtype(dtype_name))
 
     run.__doc__ = (
-        f"Draw from {one.does}, a block of numbers for each set of parameters.\n\n"
-        f"Shape:\n    {', '.join(one.inputs)}: any, the same.\n    output: that shape, then `shape`.\n\n"
+        f"Draw from {distribution.does}, with a block of numbers for each set of parameters.\n\n"
+        f"Shape:\n    {', '.join(distribution.inputs)}: any, all the same.\n    output: that shape, then `shape`.\n\n"
         f"Source: MXNet 1.9.1 `{name}`.\n"
     )
     op(
         name,
-        [arg(key) for key in one.inputs],
-        {"shape": Attr(ints, "shape of the block drawn for each", ()), "dtype": _FLOAT},
+        [arg(key) for key in distribution.inputs],
+        {"shape": Attr(ints, "shape of the block for each set of parameters", ()), "dtype": _FLOAT},
         aliases=[f"sample_{short}"],
         infer=_sample_infer,
         infer_type=typed(lambda a: a.dtype or "float32"),
@@ -216,9 +228,9 @@ for _short, _one in _TABLE.items():
 @op(
     "_random_randint",
     attrs={
-        "low": Attr(integer(), "least number"),
-        "high": Attr(integer(), "one more than the greatest number"),
-        **_PLACE,
+        "low": Attr(integer(), "minimum"),
+        "high": Attr(integer(), "maximum + 1"),
+        **_OUTPUT_ATTRS,
         "dtype": Attr(
             AttrType(optional(choice("int32", "int64")).parse, "int32 or int64, or None", "Any"),
             "type of the output; None for int32",
@@ -234,7 +246,7 @@ for _short, _one in _TABLE.items():
     onnx=Onnx(builder="randint"),
 )
 def randint(a: Any, env: Env) -> torch.Tensor:
-    """Draw integers from [low, high), each as likely.
+    """Draw uniform integers from [low, high).
 
     Shape:
         output: `shape`.
@@ -243,9 +255,9 @@ def randint(a: Any, env: Env) -> torch.Tensor:
     """
     if a.low >= a.high:
         raise OpError(f"_random_randint: low is {a.low}, expected less than high {a.high}")
-    dims = _wanted_shape(a, env, "_random_randint")
-    kind = torch_dtype(a.dtype or "int32")
-    return torch.randint(a.low, a.high, dims, generator=env.generator, dtype=kind, device=env.device)
+    dims = _output_shape(a, env, "_random_randint")
+    target = torch_dtype(a.dtype or "int32")
+    return torch.randint(a.low, a.high, dims, generator=env.generator, dtype=target, device=env.device)
 
 
 def _multinomial_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -253,7 +265,7 @@ def _multinomial_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return ins, outs
     if len(data) not in (1, 2):
-        raise ShapeError(f"data has shape {data}, expected one row of probabilities or several")
+        raise ShapeError(f"data has shape {data}, expected one or several rows of probabilities")
     out = (*data[:-1], *a.shape) or (1,)
     return ins, [unify(o, out, "output") for o in outs]
 
@@ -266,8 +278,8 @@ def _multinomial_type(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     "_sample_multinomial",
     [arg("data")],
     {
-        "shape": Attr(ints, "shape of the block drawn for each row", ()),
-        "get_prob": Attr(boolean, "also return the logarithm of the probability of what was drawn", False),
+        "shape": Attr(ints, "shape of the block for each row", ()),
+        "get_prob": Attr(boolean, "also return the log probabilities of the samples", False),
         "dtype": Attr(dtype, "type of the output", "int32"),
     },
     aliases=["sample_multinomial"],
@@ -281,12 +293,12 @@ def _multinomial_type(a: Any, ins: list[str | None], outs: list[str | None]) -> 
 def sample_multinomial(
     a: Any, env: Env, data: torch.Tensor
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Draw class numbers by their probabilities.
+    """Draw class indices by their probabilities.
 
     Shape:
-        data: (K,) or (N, K), probabilities; here they need not sum to one.
+        data: (K,) or (N, K), probabilities, which need not sum to one here.
         output: `shape`, or (N, *shape); (1,) for one row and no shape.
-        output1: as output, if get_prob: log probabilities, differentiable.
+        output1: like output, if get_prob: log probabilities, differentiable.
 
     Source: MXNet 1.9.1 `_sample_multinomial`.
     """
@@ -311,7 +323,7 @@ def sample_multinomial(
     batch=NEVER,
 )
 def shuffle(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
-    """Put the rows into random order.
+    """Shuffle the rows.
 
     Shape:
         data, output: (N, ...); shuffled along axis 0.
@@ -328,25 +340,25 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _draw(rows: int, count: int, high: int, env: Env) -> torch.Tensor:
-    """Draw numbers below `high`, k with a chance of log((k + 2) / (k + 1)) / log(high + 1)."""
+    """Draw integers below `high`, with probability log((k + 2) / (k + 1)) / log(high + 1) of k."""
     uniform = torch.rand(rows, count, dtype=torch.float64, generator=env.generator, device=env.device)
     return torch.exp(uniform * math.log(high + 1.0)).round().long().sub(1).remainder(high)
 
 
-def _first_seen(drawn: torch.Tensor) -> torch.Tensor:
-    """Say of each number of each row whether it comes for the first time."""
-    ordered, places = drawn.sort(dim=1, stable=True)
+def _first_occurrence(drawn: torch.Tensor) -> torch.Tensor:
+    """Return a mask of the first occurrence of each number in its row."""
+    ordered, positions = drawn.sort(dim=1, stable=True)
     new = torch.ones_like(ordered, dtype=torch.bool)
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    return torch.zeros_like(new).scatter(1, places, new)
+    return torch.zeros_like(new).scatter(1, positions, new)
 
 
 @op(
     "_sample_unique_zipfian",
     (),
     {
-        "range_max": Attr(integer(low=1), "one more than the greatest number"),
-        "shape": Attr(optional(shape), "(rows, numbers in each row)", None),
+        "range_max": Attr(integer(low=1), "maximum + 1"),
+        "shape": Attr(optional(shape), "(rows, numbers per row)", None),
     },
     outputs=("output0", "output1"),
     infer=_infer,
@@ -361,10 +373,10 @@ def sample_unique_zipfian(a: Any, env: Env) -> tuple[torch.Tensor, torch.Tensor]
 
     Shape:
         output0: `shape`, (N, K) int64: distinct numbers within each row, from 0 to range_max - 1.
-        output1: (N,) int64: how many draws that took.
+        output1: (N,) int64: number of draws needed.
 
     Raises:
-        OpError: there are not K numbers to choose from, or the shape has not two axes.
+        OpError: there are fewer than K numbers, or the shape does not have two axes.
 
     Source: MXNet 1.9.1 `_sample_unique_zipfian`.
     """
@@ -373,14 +385,14 @@ def sample_unique_zipfian(a: Any, env: Env) -> tuple[torch.Tensor, torch.Tensor]
         raise OpError(
             f"_sample_unique_zipfian: shape is {dims}, expected (rows, numbers) with at most {a.range_max} numbers"
         )
-    rows, wanted = dims
-    drawn = _draw(rows, 2 * wanted, a.range_max, env)
+    rows, per_row = dims
+    drawn = _draw(rows, 2 * per_row, a.range_max, env)
     while True:
-        new = _first_seen(drawn)
+        new = _first_occurrence(drawn)
         seen = new.cumsum(1)
-        if drawn.numel() == 0 or int(seen[:, -1].min()) >= wanted:
+        if drawn.numel() == 0 or int(seen[:, -1].min()) >= per_row:
             break
         drawn = torch.cat([drawn, _draw(rows, drawn.shape[1], a.range_max, env)], 1)
-    taken = new & (seen <= wanted)
-    tries = (seen < wanted).sum(1) + 1
-    return drawn[taken].reshape(rows, wanted), tries
+    taken = new & (seen <= per_row)
+    tries = (seen < per_row).sum(1) + 1
+    return drawn[taken].reshape(rows, per_row), tries

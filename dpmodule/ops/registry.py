@@ -1,4 +1,4 @@
-"""Declaring operators and finding them."""
+"""Declaration and lookup of operators."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from .._core.lazy import modules_of
 from ..base import OpError, did_you_mean
-from ..compat.lazy import modules_of
 from .spec import REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
@@ -30,7 +30,7 @@ _NAMESPACES = (
 
 
 class _LossHead(torch.autograd.Function):
-    """Runs a loss operator under autograd where its output is read by others: the incoming gradient is dropped."""
+    """Loss operator under autograd, for outputs with other consumers; backward ignores the incoming gradient."""
 
     @staticmethod
     def forward(ctx: Any, record: Op, a: Any, env: Env, *tensors: torch.Tensor) -> torch.Tensor:
@@ -48,24 +48,24 @@ class _LossHead(torch.autograd.Function):
     def backward(ctx: Any, *heads: torch.Tensor) -> tuple[Any, ...]:
         out, *tensors = ctx.saved_tensors
         grad, a, env = ctx.call
-        found = grad(a, env, out, *tensors)
+        data_grad = grad(a, env, out, *tensors)
         if env.counted is not None:
-            found = found.masked_fill(~env.counted.view(-1, *[1] * (found.dim() - 1)), 0)
-        return (None, None, None, found, *[None] * (len(tensors) - 1))
+            data_grad = data_grad.masked_fill(~env.counted.view(-1, *[1] * (data_grad.dim() - 1)), 0)
+        return (None, None, None, data_grad, *[None] * (len(tensors) - 1))
 
 
 _record_classes: dict[tuple[str, tuple[str, ...]], Callable[..., Any]] = {}
 
 
 def _make_record(kind: tuple[str, tuple[str, ...]], *values: Any) -> Any:
-    """Return an attribute record; its class is made at the first call.
+    """Return an attribute record; its class is created at the first call.
 
-    Most operators are never used in one process, and all their classes take 2 MB.
+    A process uses few of the operators, and the classes of all of them take 2 MB.
     """
-    found = _record_classes.get(kind)
-    if found is None:
-        found = _record_classes[kind] = namedtuple(*kind)
-    return found(*values)
+    record_class = _record_classes.get(kind)
+    if record_class is None:
+        record_class = _record_classes[kind] = namedtuple(*kind)
+    return record_class(*values)
 
 
 _apply: Callable[..., torch.Tensor] = _LossHead.apply
@@ -85,32 +85,30 @@ def op(
     """Declare an operator; the decorated function is its implementation.
 
     The function is ``run(a, env, *tensors)``: attributes as a record, an `Env`, and torch tensors; it returns one
-    tensor, or a tuple of the visible outputs followed by the new values of `mutates`. It is pure: it changes no
-    argument. An operator that is one torch call declares ``bind=lambda a: torch_function`` as well or instead
-    (see `declare`): the executor then calls that function directly.
+    tensor, or a tuple of the visible outputs followed by the new values of `mutates`. It is pure: it does not
+    modify its arguments. An operator that is a single torch call also declares ``bind=lambda a: torch_function`` (see
+    `declare`), which the executor then calls directly.
 
     Args:
-        name: MXNet's registry name, written to saved graphs.
-        inputs: in MXNet's order; or a function of the attributes.
+        name: MXNet's registry name, used in saved graphs.
+        inputs: in MXNet's order, or a function of the attributes.
         attrs: in MXNet's order.
-        aliases: further names; prefixes such as ``_contrib_`` put an alias into a namespace.
-        loss_grad: makes it a loss: ``(a, env, out, *tensors) -> gradient of the first input``.
-        loss_when: from the attributes, whether the head gradient is ignored (default: always).
-        loss_probe: ``(a, output) -> part`` that is finite only if the whole output is (default: none smaller).
+        aliases: other names; prefixes such as ``_contrib_`` determine the namespace.
+        loss_grad: for a loss: ``(a, env, out, *tensors) -> gradient of the first input``.
+        loss_when: function of the attributes, True if the head gradient is ignored (default: always).
+        loss_probe: ``(a, output) -> part`` that is finite only if the whole output is (default: the output).
         fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden
             (outputs counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the
-            outputs; None in such a place leaves the input as it is), commit_now (those of them that forward writes
-            at once; backward commits the others), infer, infer_type, view (the result may share memory with the
-            first input), random (draws from the generator), needs_shapes (wants
-            ``env.out_shapes``), stateful (keeps things in ``env.memo`` from one call of an executor to the next),
-            num_subgraphs (how many graphs a node carries; they are the last field, ``bodies``, of the attributes),
-            read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
-            attributes, whether backward needs the outputs' gradients), differentiable (False: binding a graph for
-            gradients that would flow through it is an error, as in MXNet), batch (NEVER), keeps_any (it has
-            attributes, but takes and keeps any other keyword too), onnx (default: the builder in
-            `dpmodule.onnx.to_onnx` that has the operator's name, without ``_`` and ``_contrib_``), classes
-            (``(a, *shapes of the inputs) -> ClassLabels`` of the second input; None where it holds no class
-            numbers).
+            outputs, with None for an unchanged input), commit_in_forward (those that forward writes immediately;
+            backward commits the others), infer, infer_type, view (the result may share memory with the first input),
+            random (draws from the generator), needs_shapes (requires ``env.out_shapes``), stateful (keeps state in
+            ``env.memo`` between calls of an executor), num_subgraphs (number of subgraphs of a node, stored in the
+            last field, ``bodies``, of the attributes), read_attrs (custom parser of the attributes, which then may
+            have any name), needs_head (function of the attributes, True if backward needs the outputs' gradients),
+            differentiable (False: binding a graph with gradients through it is an error, as in MXNet), batch (NEVER),
+            accepts_any (it has attributes, but accepts and stores any other keyword, too), onnx (default: the builder
+            in `dpmodule.onnx.to_onnx` with the operator's name, without ``_`` and ``_contrib_``), classes (``(a,
+            *shapes of the inputs) -> ClassLabels`` of the second input; None if it contains no class numbers).
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,7 +149,7 @@ def declare(
     doc: str,
     **fields: Any,
 ) -> None:
-    """Declare an operator that is one torch function of its tensors and has no use for attributes.
+    """Declare an operator that is a torch function of its tensors and does not depend on attributes.
 
     Args:
         function: ``(*tensors) -> tensor``.
@@ -165,57 +163,57 @@ def declare(
 
 
 def get(name: str) -> Op:
-    """Return the operator of a name or alias."""
-    found = find(name)
-    if found is None:
+    """Return the operator with a name or alias."""
+    op = find(name)
+    if op is None:
         raise OpError(f"there is no operator {name!r}{did_you_mean(name, names())}")
-    return found
+    return op
 
 
 def find(name: str) -> Op | None:
-    """Return the operator of a name or alias, or None; it may be declared only now (see `lazy_operators`)."""
-    found = _OPS.get(name)
-    if found is None and (module := _later().get(name)) is not None:
+    """Return the operator with a name or alias, or None; imports its module if needed (see `lazy_operators`)."""
+    op = _OPS.get(name)
+    if op is None and (module := _lazy_modules().get(name)) is not None:
         import_module(module)
-        found = _OPS.get(name)
-    return found
+        op = _OPS.get(name)
+    return op
 
 
 @cache
-def _later() -> dict[str, str]:
-    """Return the module of every operator that is declared when it is first asked for."""
+def _lazy_modules() -> dict[str, str]:
+    """Return the modules of all lazily imported operators by name."""
     return {name: f"{__package__}.{module}" for name, module in modules_of(lazy_operators()).items()}
 
 
 def lazy_operators() -> dict[str, str]:
-    """Return the names of operators, with blanks between, by the module of this package that declares them.
+    """Return operator names, separated by spaces, by the module of this package that declares them.
 
-    The file is written by .ci/stubs.py from the declarations.
+    tools/stubs.py generates the file from the declarations.
     """
     text = Path(__file__).with_name("lazy_operators.json").read_text(encoding="utf-8")
-    found: dict[str, str] = json.loads(text)
-    return found
+    table: dict[str, str] = json.loads(text)
+    return table
 
 
-def add_later(module: str, names: str) -> None:
-    """Name operators that a module outside this package declares: when one of them is first asked for."""
-    _later().update(dict.fromkeys(names.split(), module))
+def add_lazy_operators(module: str, names: str) -> None:
+    """Register operators that a module outside this package declares; it is imported on first use."""
+    _lazy_modules().update(dict.fromkeys(names.split(), module))
 
 
 def names() -> tuple[str, ...]:
-    """Return every name and alias, also of operators that are not declared yet."""
-    return tuple(dict.fromkeys((*_OPS, *_later())))
+    """Return all names and aliases, including operators that are not imported yet."""
+    return tuple(dict.fromkeys((*_OPS, *_lazy_modules())))
 
 
 def declared() -> tuple[str, ...]:
-    """Return every name and alias of the operators that are declared so far."""
+    """Return all names and aliases of the imported operators."""
     return tuple(_OPS)
 
 
 def namespace_of(name: str) -> tuple[str, str]:
     """Split a name into (namespace, public name): ``_contrib_box_nms`` gives ("contrib", "box_nms").
 
-    Names without underscore live in the main namespace "", others that start with one in "_internal".
+    Names without leading underscore belong to the main namespace "", other names with one to "_internal".
     """
     for prefix, space in _NAMESPACES:
         if name.startswith(prefix):
@@ -234,7 +232,7 @@ def bound(
 ) -> Callable[[Bind], Bind]:
     """Declare an operator; the decorated function turns attributes into a function of tensors.
 
-    The executor calls what it returns directly; work that depends on attributes alone is done once, at bind.
+    The executor calls the returned function; work that depends only on attributes is done once, at bind.
 
     Args:
         fields: as in `registry.op`, without `bind`.
@@ -257,7 +255,7 @@ def pure(
     attrs: Mapping[str, Attr] | None = None,
     **fields: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare an operator; the decorated function ``(a, *tensors)`` needs its attributes and tensors alone.
+    """Declare an operator; the decorated function ``(a, *tensors)`` only needs attributes and tensors.
 
     Args:
         fields: as in `registry.op`, without `bind`.
@@ -275,26 +273,26 @@ def pure(
 
 
 def names_in(space: str) -> dict[str, str]:
-    """Return the public names of a namespace and the operator names they stand for.
+    """Return the public names of a namespace and their operator names.
 
-    "" is the main one. "_internal" holds every name with a leading underscore, those of other namespaces too,
-    as code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its
-    functions choose between those and the ``_random_`` ones by their arguments.
+    "" is the main namespace. "_internal" contains all names with a leading underscore, including those of other
+    namespaces, since code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its
+    functions choose between ``_sample_`` and ``_random_`` operators by their arguments.
     """
     return _names_in(space, len(names()))
 
 
 @cache
 def _names_in(space: str, count: int) -> dict[str, str]:
-    """Do the work of `names_in` once, and again when the number of operators has grown."""
+    """Implement `names_in`, cached until the number of operators changes."""
     if space == "_internal":
         return {n: n for n in names() if n.startswith("_")}
     pairs = ((n, *namespace_of(n)) for n in names() if not n.startswith("_sample_"))
     return {public: name for name, where, public in pairs if where == space}
 
 
-def named_in(face: str, space: str, name: str) -> str:
-    """Return the operator of a public name in a namespace of `face`, which is "nd" or "sym"."""
+def find_operator_name(face: str, space: str, name: str) -> str:
+    """Return the operator name of a public name in a namespace of `face`, "nd" or "sym"."""
     known = names_in(space)
     if name not in known:
         where = f"{face}.{space}" if space else face
@@ -303,8 +301,8 @@ def named_in(face: str, space: str, name: str) -> str:
     return known[name]
 
 
-def _declared(op: Op) -> tuple[Input, ...]:
-    """Return every input an operator may have, for operators whose inputs depend on attributes too."""
+def _possible_inputs(op: Op) -> tuple[Input, ...]:
+    """Return all possible inputs of an operator; () if they depend on the attributes."""
     return op.inputs if isinstance(op.inputs, tuple) else ()
 
 
@@ -312,7 +310,7 @@ Split = tuple[list[Any], dict[str, Any], dict[str, Any]]
 
 
 def _split_variadic(variadic: Variadic, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
-    """Sort the arguments of an operator that takes any number of inputs; they may come as one list too."""
+    """Sort the arguments of a variadic operator, whose inputs may also be given as one list."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = tuple(args[0])
     named = {k: v for k, v in kwargs.items() if variadic.is_input(k)}
@@ -328,7 +326,7 @@ def _split_variadic(variadic: Variadic, args: tuple[Any, ...], kwargs: dict[str,
 def _split_by_kind(
     op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], is_input: Callable[[Any], bool]
 ) -> Split:
-    """Sort the arguments of an operator whose inputs depend on its attributes: inputs are known by what they are."""
+    """Sort the arguments of an operator whose inputs depend on its attributes; inputs are recognized by type."""
     leading = next((i for i, x in enumerate(args) if x is not None and not is_input(x)), len(args))
     named = {k: v for k, v in kwargs.items() if is_input(v)}
     attributes = dict(zip(op.attrs, args[leading:], strict=False))
@@ -345,18 +343,18 @@ def split_call(
     """Sort a call's arguments into positional inputs, inputs by name and attributes.
 
     Args:
-        args: inputs in order, then attributes in order, as MXNet accepts; all of them inputs if variadic.
+        args: inputs in order, then attributes in order, as in MXNet; only inputs if variadic.
         kwargs: inputs and attributes by name.
-        is_input: tells inputs from attributes where the operator's inputs depend on its attributes.
+        is_input: distinguishes inputs from attributes if the operator's inputs depend on its attributes.
 
     Returns:
-        The positional inputs, the named inputs (values of None left out), the raw attributes.
+        The positional inputs, the named inputs (without None values), the raw attributes.
     """
     if op.variadic is not None:
         return _split_variadic(op.variadic, args, kwargs)
     if callable(op.inputs) and is_input is not None:
         return _split_by_kind(op, args, kwargs, is_input)
-    input_names = [i.name for i in _declared(op)]
+    input_names = [i.name for i in _possible_inputs(op)]
     positional, rest = list(args[: len(input_names)]), args[len(input_names) :]
     if len(rest) > len(op.attrs):
         total = len(input_names) + len(op.attrs)
@@ -371,25 +369,25 @@ def split_call(
 
 
 def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
-    """Return the true signature of a face: inputs, attributes, then `extra` keywords such as name and out."""
+    """Return the signature of a function of `nd` or `sym`: inputs, attributes, then `extra` keywords such as name."""
     either, only = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     any_number = op.variadic is not None or callable(op.inputs)
     kind = only if any_number else either
     if any_number:
         parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
     else:
-        parameters = [inspect.Parameter(i.name, either, default=None) for i in _declared(op)]
+        parameters = [inspect.Parameter(i.name, either, default=None) for i in _possible_inputs(op)]
     for key, attr in op.attrs.items():
         default = None if attr.default is REQUIRED else attr.default
         parameters.append(inspect.Parameter(key, kind, default=default))
     parameters += [inspect.Parameter(key, only, default=None) for key in extra]
-    if op.read_attrs is not None or op.takes_any:
+    if op.read_attrs is not None or op.accepts_any_keyword:
         parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
     return inspect.Signature(parameters)
 
 
 def docstring(op: Op) -> str:
-    """Return the operator's docstring followed by its attributes with types, defaults and meaning."""
+    """Return the operator's docstring followed by its attributes with descriptions, types and defaults."""
     lines = [op.doc.rstrip()]
     if op.attrs:
         lines += ["", "Attributes:"]

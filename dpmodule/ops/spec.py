@@ -1,4 +1,4 @@
-"""Records that declare an operator: `Op` and its parts. Pure data; no operator is made here."""
+"""Records that declare an operator: `Op` and its parts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from ..base import OpError, Shape
 from .attrs import AttrType
 
 DATA, PARAM, AUX, LABEL = "data", "param", "aux", "label"
-"""Kinds of input: values that flow, parameters, auxiliary states (not differentiated), labels."""
+"""Kinds of input: data, parameters, auxiliary states (not differentiated), labels."""
 
 ROWS, STACK, SHARE, NEVER = "rows", "stack", "share", "never"
-"""How inputs of several calls become one: joined along axis 0 (the operator works row by row, unless an attribute
-such as the axis of `softmax` names that very axis), stacked on a new axis through `torch.vmap`, the same object for
-all, or not at all."""
+"""How inputs of several calls are batched: joined along axis 0 (the operator works row by row, unless an attribute
+such as the axis of `softmax` selects that axis), stacked on a new axis by `torch.vmap`, shared, or not batched."""
 
 
 class _Required:
@@ -31,7 +30,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attr:
-    """One attribute: how to read it, what it means, and its default (none = required)."""
+    """Attribute of an operator: type, description and default (without one it is required)."""
 
     type: AttrType
     doc: str = ""
@@ -40,14 +39,14 @@ class Attr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
-    """One input.
+    """Input of an operator.
 
     Attributes:
-        name: as in MXNet; a missing one becomes the variable ``<node>_<name>``.
+        name: as in MXNet; a missing input becomes the variable ``<node>_<name>``.
         kind: DATA, PARAM, AUX or LABEL.
-        batch: ROWS, STACK or SHARE; how automatic batching joins it.
-        when: tells from the attributes whether the input exists; None = always.
-        init: initializer of a variable made for it, as the JSON text ``["name", {arguments}]``.
+        batch: ROWS, STACK, SHARE or NEVER, for automatic batching.
+        when: function of the attributes, True if the input exists; None = always.
+        init: initializer of a variable created for it, as JSON text ``["name", {arguments}]``.
     """
 
     name: str
@@ -78,7 +77,7 @@ def label(name: str = "label", batch: str = ROWS) -> Input:
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """Return the names of outputs that are counted: output0, output1, ...; a single one is just output."""
+    """Return numbered output names: output0, output1, ...; a single output is named output."""
     return ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
 
 
@@ -87,13 +86,13 @@ class Variadic:
     """Any number of inputs ``<name>0, <name>1, ...``, or of groups of inputs ``weight_0, grad_0, weight_1, ...``.
 
     Attributes:
-        name: what each input's name starts with; unused if there is a group.
-        count: the attribute that stores how many inputs, or groups, there are.
-        batch: how automatic batching joins each input; unused if there is a group.
-        group: the inputs of one group; their names get a number.
-        tail: inputs after the last group, under their own names.
-        instead: inputs that the operator takes in place of these when `fixed` says so.
-        fixed: tells from the attributes whether it takes `instead`; None = never.
+        name: prefix of each input's name; unused with a group.
+        count: name of the attribute with the number of inputs or groups.
+        batch: `Input.batch` of each input; unused with a group.
+        group: inputs of one group, whose names are numbered.
+        tail: inputs after the last group.
+        instead: inputs that replace these if `fixed` returns True.
+        fixed: function of the attributes, True if the operator takes `instead`; None = never.
     """
 
     name: str = "arg"
@@ -105,28 +104,28 @@ class Variadic:
     fixed: Callable[[Any], bool] | None = None
 
     def is_fixed(self, a: Any) -> bool:
-        """Say whether the operator takes `instead` under the attributes `a`."""
+        """Return True if the operator takes `instead` with the attributes `a`."""
         return self.fixed is not None and self.fixed(a)
 
     def units(self, inputs: int) -> int:
-        """Return what `count` stores for a number of inputs; of groups, as many as they begin."""
+        """Return the value of `count` for a number of inputs; an incomplete group counts."""
         if not self.group:
             return inputs
         return -(-max(inputs - len(self.tail), 0) // len(self.group))
 
     def total(self, units: int) -> int:
-        """Return the number of inputs where `count` stores `units`."""
+        """Return the number of inputs if `count` is `units`."""
         return units * len(self.group) + len(self.tail) if self.group else units
 
     def inputs(self, units: int) -> tuple[Input, ...]:
-        """Return all inputs where `count` stores `units`."""
+        """Return all inputs if `count` is `units`."""
         if not self.group:
             return tuple(Input(f"{self.name}{i}", DATA, self.batch) for i in range(units))
-        numbered = (replace(each, name=f"{each.name}_{i}") for i in range(units) for each in self.group)
+        numbered = (replace(member, name=f"{member.name}_{i}") for i in range(units) for member in self.group)
         return (*numbered, *self.tail)
 
     def is_input(self, key: str) -> bool:
-        """Say whether a keyword names an input."""
+        """Return True if `key` is the name of an input."""
         if not self.group:
             return key.startswith(self.name) and key[len(self.name) :].isdigit()
         member, _, number = key.rpartition("_")
@@ -139,19 +138,19 @@ class Variadic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Onnx:
-    """What becomes of an operator in ONNX: one operator there, or what a builder makes; or why nothing does.
+    """ONNX counterpart of an operator: an ONNX operator or a builder, or the reason why there is none.
 
-    One operator takes the inputs in their order, without labels, and gives the visible outputs; hidden ones have no
-    counterpart. What it has no type for is computed in a type that it has.
+    An ONNX operator takes the inputs in order, without labels, and returns the visible outputs. Types that it does not
+    support are computed in a supported type.
 
     Attributes:
-        type: the ONNX operator, or the one that the builder makes most of it from.
-        rename: attributes, ours to theirs.
-        const: further attributes of theirs.
-        drop: attributes of ours that say nothing there: they concern training or storage.
-        scalar: which operand the attribute ``scalar`` becomes, "first" or "last"; "" = it has none.
+        type: the ONNX operator, or the main one of the builder.
+        rename: ONNX attribute names by ours.
+        const: additional ONNX attributes.
+        drop: our attributes without meaning in ONNX, which concern training or storage.
+        scalar: operand given by the attribute ``scalar``, "first" or "last"; "" = none.
         builder: name of a function in `dpmodule.onnx.to_onnx`.
-        missing: why ONNX has nothing for it, as half a sentence: "updates a weight in place".
+        missing: why there is no counterpart, as half a sentence: "updates a weight in place".
     """
 
     type: str = ""
@@ -165,18 +164,17 @@ class Onnx:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Env:
-    """What an operator may know besides attributes and tensors.
+    """Environment of an operator call, in addition to attributes and tensors.
 
     Attributes:
-        device: where new tensors go.
-        generator: the context's random generator.
-        is_train: training mode.
-        out_shapes: inferred output shapes, only for operators declared with ``needs_shapes``.
-        context: the `Context` it runs on; None means that of the device.
-        memo: what a ``stateful`` operator keeps from one call to the next; None where nothing is kept.
-        memory: a tensor that nobody reads any more, in which a step that says so may put its result; it takes the
-            tensor away.
-        counted: (examples,) of bool, which examples' losses have gradients; None means all.
+        device: device of new tensors.
+        generator: random generator of the context.
+        is_train: True in training mode.
+        out_shapes: inferred output shapes, for operators declared with ``needs_shapes``.
+        context: the `Context`; None means the device's.
+        memo: state of a ``stateful`` operator between calls; None if no state is kept.
+        memory: unused tensor in which some steps may write their result; they then set this to None.
+        counted: (examples,) bool, mask of examples whose losses have gradients; None means all.
     """
 
     device: torch.device
@@ -191,13 +189,13 @@ class Env:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossOutput:
-    """An output that is its own loss: its gradient ignores the head gradient.
+    """Output that is its own loss: its gradient ignores the head gradient.
 
     Attributes:
         forward: ``(a, env, data, *rest) -> output``, not differentiated.
         grad: ``(a, env, output, data, *rest) -> gradient of data``.
-        when: tells from the attributes whether the head gradient is indeed ignored; None = always.
-        probe: ``(a, output) -> a part of it`` that is finite only if all of it is; None = no smaller part tells.
+        when: function of the attributes, True if the head gradient is ignored; None = always.
+        probe: ``(a, output) -> part`` that is finite only if the whole output is; None = the output itself.
     """
 
     forward: Callable[..., torch.Tensor]
@@ -208,11 +206,11 @@ class LossOutput:
 
 @dataclass(frozen=True, slots=True)
 class ClassLabels:
-    """What the labels of an operator may be.
+    """Class labels of an operator.
 
     Attributes:
-        count: how many classes there are; a label is a whole number from 0 to ``count - 1``.
-        reads: ``(labels) -> mask`` of the labels that count, of their shape; None = all of them.
+        count: number of classes; labels are integers from 0 to ``count - 1``.
+        reads: ``(labels) -> mask`` of the labels that are used, of their shape; None = all.
     """
 
     count: int
@@ -221,7 +219,7 @@ class ClassLabels:
 
 Shapes = tuple[list[Shape], list[Shape]]
 Types = tuple[list[str | None], list[str | None]]
-"""What rules of shapes and types return: those of the inputs, and those of the outputs."""
+"""Results of shape and type rules: inputs, then outputs."""
 
 Infer = Callable[[Any, list[Shape], list[Shape]], Shapes]
 InferType = Callable[[Any, list[str | None], list[str | None]], Types]
@@ -229,9 +227,9 @@ InferType = Callable[[Any, list[str | None], list[str | None]], Types]
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """An operator. Made by `registry.op`; see there for the meaning of each field.
+    """Operator, created by `registry.op`, which documents the fields.
 
-    One that is in no registry, since it runs an object of the user's, has that object's `TorchCall` as `owner`.
+    An operator that runs a user's object is not registered, and has that object's `TorchCall` as `owner`.
     """
 
     name: str
@@ -246,7 +244,7 @@ class Op:
     bind: Callable[[Any], Callable[..., Any]] | None = None
     loss: LossOutput | None = None
     mutates: tuple[str, ...] = ()
-    commit_now: tuple[str, ...] = ()
+    commit_in_forward: tuple[str, ...] = ()
     infer: Infer | None = None
     infer_type: InferType | None = None
     view: bool = False
@@ -258,26 +256,26 @@ class Op:
     needs_head: Callable[[Any], bool] | None = None
     differentiable: bool = True
     batch: str = ""
-    keeps_any: bool = False
+    accepts_any: bool = False
     onnx: Onnx | None = None
     classes: Callable[..., ClassLabels | None] | None = None
     doc: str = field(default="", repr=False)
     owner: Any = field(default=None, repr=False)
 
     def owns(self, key: str) -> bool:
-        """Say whether an attribute of this name is the operator's own, and not a free one of the form ``__x__``."""
+        """Return True if `key` is an attribute of the operator, not a free attribute of the form ``__x__``."""
         return key in self.attrs or (self.read_attrs is not None and not is_free(key))
 
     @property
-    def takes_any(self) -> bool:
-        """Whether it takes any keyword: MXNet checks those of operators with parameters only."""
-        return self.keeps_any or not (self.attrs or self.read_attrs or self.owner)
+    def accepts_any_keyword(self) -> bool:
+        """True if any keyword is accepted: MXNet only checks keywords of operators with parameters."""
+        return self.accepts_any or not (self.attrs or self.read_attrs or self.owner)
 
     def parse(self, given: Mapping[str, Any], bodies: tuple[Any, ...] = ()) -> Any:
-        """Return the attributes as an immutable record, from values or from the strings of a saved graph.
+        """Return the attributes as an immutable record, from values or strings of a saved graph.
 
         Args:
-            bodies: the subgraphs of an operator that has some; they become the record's last field.
+            bodies: subgraphs of the operator, stored in the record's last field.
         """
         if self.read_attrs is not None:
             return self.read_attrs(given)
@@ -309,8 +307,8 @@ class Op:
                 values.append(attr.default)
         return self.parse_record(*values, bodies) if self.num_subgraphs else self.parse_record(*values)
 
-    def wanted(self, a: Any, count: int = 0) -> tuple[Input, ...]:
-        """Return the inputs that exist under the attributes `a`; `count` is the number of variadic ones."""
+    def active_inputs(self, a: Any, count: int = 0) -> tuple[Input, ...]:
+        """Return the inputs that exist with the attributes `a`; `count` is the number of variadic inputs."""
         if self.variadic is not None:
             if self.variadic.is_fixed(a):
                 return self.variadic.instead
@@ -318,26 +316,26 @@ class Op:
         inputs = self.inputs(a) if callable(self.inputs) else self.inputs
         return tuple(i for i in inputs if i.when is None or i.when(a))
 
-    def written(self, declared: Sequence[Input]) -> list[tuple[int, bool]]:
-        """Return the positions of the inputs that `run` gives new values to, and whether forward writes them."""
+    def mutated_inputs(self, declared: Sequence[Input]) -> list[tuple[int, bool]]:
+        """Return the positions of inputs that `run` updates, and whether forward writes them."""
         if self.variadic is not None:
             names = [i.name.rpartition("_")[0] for i in declared]
-            return [(p, n in self.commit_now) for p, n in enumerate(names) if n in self.mutates]
+            return [(p, n in self.commit_in_forward) for p, n in enumerate(names) if n in self.mutates]
         names = [i.name for i in declared]
-        return [(names.index(m), m in self.commit_now) for m in self.mutates if m in names]
+        return [(names.index(m), m in self.commit_in_forward) for m in self.mutates if m in names]
 
     def output_names(self, a: Any) -> tuple[str, ...]:
         """Return the names of the visible outputs."""
         return self.outputs(a) if callable(self.outputs) else self.outputs
 
     def num_hidden(self, a: Any) -> int:
-        """Return how many further outputs MXNet counts in saved graphs but never shows."""
+        """Return the number of hidden outputs that MXNet counts in saved graphs."""
         return self.hidden(a) if callable(self.hidden) else self.hidden
 
     def is_loss(self, a: Any) -> bool:
-        """Say whether the output ignores its head gradient."""
+        """Return True if the output ignores its head gradient."""
         return self.loss is not None and (self.loss.when is None or self.loss.when(a))
 
-    def wants_head(self, a: Any) -> bool:
-        """Say whether backward needs the gradient of the output from outside."""
+    def needs_head_gradient(self, a: Any) -> bool:
+        """Return True if backward needs the head gradient."""
         return not self.is_loss(a) if self.needs_head is None else self.needs_head(a)

@@ -1,4 +1,4 @@
-"""`TorchCall`: a `torch.nn.Module` as an operator of its own, run on parameters that it is handed."""
+"""`TorchCall`: a `torch.nn.Module` as an operator with its parameters as inputs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .spec import AUX, DATA, NEVER, PARAM, SHARE, Env, Input, Op, Shapes, Types
 
 @dataclass(frozen=True, slots=True)
 class TorchSlot:
-    """One parameter or buffer of a torch module.
+    """Parameter or buffer of a torch module.
 
     Attributes:
-        path: torch's name, such as "layers.0.weight".
+        path: name in torch, such as "layers.0.weight".
         name: name of the operator's input, such as "layers_0_weight".
-        shape: torch's shape.
+        shape: shape in torch.
         dtype: dtype name.
-        trained: whether it wants a gradient.
-        is_buffer: whether it is a buffer.
+        trained: True if it requires a gradient.
+        is_buffer: True for a buffer.
     """
 
     path: str
@@ -42,28 +42,28 @@ class TorchSlot:
     is_buffer: bool
 
     @property
-    def held_shape(self) -> tuple[int, ...]:
-        """Shape of the array that holds it; MXNet knows no arrays without axes."""
+    def array_shape(self) -> tuple[int, ...]:
+        """Shape of its array; MXNet has no arrays without axes."""
         return self.shape or (1,)
 
-    def as_held(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return an array's tensor as the module expects the parameter."""
+    def as_parameter(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return an array's tensor in the parameter's shape, detached if it is not trained."""
         shaped = tensor if self.shape else tensor.view(())
         return shaped if self.trained else shaped.detach()
 
 
 def slots_of(module: torch.nn.Module) -> tuple[tuple[TorchSlot, ...], tuple[TorchSlot, ...]]:
-    """Describe a module's parameters and its buffers; a tied one counts once, as in torch."""
-    parameters = _described(module, module.named_parameters(), False)
-    buffers = _described(module, module.named_buffers(), True)
+    """Return the slots of a module's parameters and buffers; tied ones occur once, as in torch."""
+    parameters = _slots(module, module.named_parameters(), False)
+    buffers = _slots(module, module.named_buffers(), True)
     _check_names((*parameters, *buffers))
     return parameters, buffers
 
 
-def _described(
+def _slots(
     module: torch.nn.Module, named: Iterator[tuple[str, torch.Tensor]], is_buffer: bool
 ) -> tuple[TorchSlot, ...]:
-    found = []
+    slots = []
     for path, tensor in named:
         if torch.nn.parameter.is_lazy(tensor):
             raise ArgumentError(
@@ -71,16 +71,16 @@ def _described(
             )
         if 0 in tensor.shape:
             raise ArgumentError(
-                f"torch_module: {path} of {type(module).__name__} is empty, of shape {tuple(tensor.shape)}; "
-                "a symbol's arguments have at least one element"
+                f"torch_module: {path} of {type(module).__name__} is empty, with shape {tuple(tensor.shape)}; "
+                "a symbol's arguments need at least one element"
             )
         name, shape, dtype = path.replace(".", "_"), tuple(tensor.shape), name_of(tensor.dtype)
-        found.append(TorchSlot(path, name, shape, dtype, tensor.requires_grad and not is_buffer, is_buffer))
-    return tuple(found)
+        slots.append(TorchSlot(path, name, shape, dtype, tensor.requires_grad and not is_buffer, is_buffer))
+    return tuple(slots)
 
 
 def _check_names(slots: Sequence[TorchSlot]) -> None:
-    """Refuse a module in which two paths give one name."""
+    """Raise an error if two paths give the same name."""
     seen: dict[str, TorchSlot] = {}
     for slot in slots:
         other = seen.setdefault(slot.name, slot)
@@ -91,7 +91,7 @@ def _check_names(slots: Sequence[TorchSlot]) -> None:
 
 
 def has_ties(module: torch.nn.Module) -> bool:
-    """Say whether a parameter or buffer has two names."""
+    """Return True if a parameter or buffer is tied, that is, has two names."""
     names = [
         len([*module.named_parameters(remove_duplicate=once), *module.named_buffers(remove_duplicate=once)])
         for once in (True, False)
@@ -102,14 +102,14 @@ def has_ties(module: torch.nn.Module) -> bool:
 _random_lock = threading.RLock()
 
 
-class Instances:
-    """A torch module and as many copies of it as run at the same time.
+class TorchModulePool:
+    """Pool of a torch module and copies of it for concurrent calls.
 
-    `torch.func.functional_call` puts tensors into a module for the time of a call, so that no two threads may use
-    one module. A copy shares all parameters and buffers.
+    `torch.func.functional_call` sets a module's tensors during a call, so two threads must not share a module. Copies
+    share all parameters and buffers.
 
     Args:
-        module: the module; it is used itself whenever it is free.
+        module: the module, which is used itself when it is free.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -120,20 +120,20 @@ class Instances:
 
     @contextmanager
     def borrowed(self) -> Iterator[torch.nn.Module]:
-        """Lend the module, or a copy of it in the same modes, for the length of the block."""
+        """Provide the module, or a copy of it in the same modes, inside the block."""
         with self._lock:
             is_own, self._is_free = self._is_free, False
-            found = self._module if is_own else self._copies.pop() if self._copies else self._copied()
-            for own, part in zip(self._module.modules(), () if is_own else found.modules()):
-                part.training = own.training
+            module = self._module if is_own else self._copies.pop() if self._copies else self._copied()
+            for own, submodule in zip(self._module.modules(), () if is_own else module.modules()):
+                submodule.training = own.training
         try:
-            yield found
+            yield module
         finally:
             with self._lock:
                 if is_own:
                     self._is_free = True
                 else:
-                    self._copies.append(found)
+                    self._copies.append(module)
 
     def _copied(self) -> torch.nn.Module:
         shared = {id(t): t for t in (*self._module.parameters(), *self._module.buffers())}
@@ -142,35 +142,35 @@ class Instances:
 
 @contextmanager
 def in_mode(module: torch.nn.Module, is_train: bool) -> Iterator[None]:
-    """Put a module into training or prediction mode for the length of the block.
+    """Set a module to training or prediction mode inside the block.
 
-    A module that is in the mode already stays as it is, parts that its owner has switched apart included.
+    A module already in this mode is not changed, including submodules that its owner has switched.
 
     Args:
         module: the module.
-        is_train: the mode.
+        is_train: True for training mode.
     """
     if module.training is is_train:
         yield
         return
-    before = [(part, part.training) for part in module.modules()]
+    before = [(submodule, submodule.training) for submodule in module.modules()]
     module.train(is_train)
     try:
         yield
     finally:
-        for part, flag in before:
-            part.training = flag
+        for submodule, flag in before:
+            submodule.training = flag
 
 
 @contextmanager
 def drawing_from(generator: torch.Generator | None, device: torch.device) -> Iterator[None]:
-    """Let torch's global random functions draw from a generator for the length of the block.
+    """Let torch's global random functions draw from a generator inside the block.
 
-    One thread at a time: torch has one global generator per device.
+    Blocks exclude each other between threads, since torch has one global generator per device.
 
     Args:
-        generator: the generator, which moves on; None leaves torch's own.
-        device: where the numbers are drawn.
+        generator: the generator, whose state advances; None keeps torch's own.
+        device: device of the random numbers.
     """
     if generator is None:
         yield
@@ -201,8 +201,8 @@ _live: weakref.WeakValueDictionary[int, TorchCall] = weakref.WeakValueDictionary
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    """One way to call a module for the sake of its output shapes."""
+class _TrialCall:
+    """Settings of a trial call of a module that determines its output shapes."""
 
     device: torch.device
     dtypes: tuple[torch.dtype, ...]
@@ -210,11 +210,11 @@ class _Trial:
 
 
 class TorchCall:
-    """A torch module with what an operator needs to know about it.
+    """Operator that calls a torch module.
 
     Args:
-        module: the module; it stays the user's own and in its modes.
-        dtypes: type of each input; None finds out: the module's own floating type, or int64 if that fails.
+        module: the module, which is not modified.
+        dtypes: type of each input; None tries the module's floating type, then int64.
     """
 
     def __init__(
@@ -227,26 +227,28 @@ class TorchCall:
         if not isinstance(module, torch.nn.Module):
             raise ArgumentError(f"torch_module: got {module!r}, expected a torch.nn.Module")
         scripted = [
-            n or "module" for n, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)
+            n or "module"
+            for n, submodule in module.named_modules()
+            if isinstance(submodule, torch.jit.ScriptModule)
         ]
         if scripted:
             raise ArgumentError(
-                f"torch_module: {scripted[0]} is a torch.jit.ScriptModule, whose parameters cannot be replaced; give "
+                f"torch_module: {scripted[0]} is a torch.jit.ScriptModule, whose parameters cannot be replaced; pass "
                 "the module that it was scripted or traced from"
             )
         if dtypes is not None and len(dtypes) != num_inputs:
             raise ArgumentError(f"torch_module: dtypes has {len(dtypes)} entries for {num_inputs} inputs")
         self.module = module
-        self.kind = module._get_name()  # type: ignore[no-untyped-call]  # so it is in torch
+        self.kind = module._get_name()  # type: ignore[no-untyped-call]  # untyped in torch
         self.number = next(_numbers)
         self.parameters, self.buffers = slots_of(module)
         self._num_inputs, self._num_outputs = num_inputs, num_outputs
         types = [*(s.dtype for s in self.parameters), *(dtypes or ())]
         self._floating = next((t for t in types if torch_dtype(t).is_floating_point), "float32")
         self._declared = None if dtypes is None else tuple(torch_dtype(d) for d in dtypes)
-        self._is_tied = has_ties(module)  # looking for it in each call takes long
-        self._instances = Instances(module)
-        self._trial: _Trial | None = None
+        self._is_tied = has_ties(module)  # checking in each call would be slow
+        self._instances = TorchModulePool(module)
+        self._trial: _TrialCall | None = None
         self._shapes: dict[Any, list[tuple[int, ...]]] = {}
         self.op = self._declare()
         _live[self.number] = self
@@ -256,13 +258,13 @@ class TorchCall:
         """Names of the operator's data inputs."""
         return ("data",) if self._num_inputs == 1 else tuple(f"data{i}" for i in range(self._num_inputs))
 
-    def owner_of(self, slot: TorchSlot) -> torch.Tensor:
+    def module_tensor(self, slot: TorchSlot) -> torch.Tensor:
         """Return the module's own parameter or buffer."""
         return self.module.get_buffer(slot.path) if slot.is_buffer else self.module.get_parameter(slot.path)
 
     def value(self, slot: TorchSlot) -> torch.Tensor:
-        """Return the memory of a parameter or buffer, in the shape that arrays hold."""
-        return self.owner_of(slot).data.view(slot.held_shape)
+        """Return the tensor of a parameter or buffer in its array's shape; it shares memory."""
+        return self.module_tensor(slot).data.view(slot.array_shape)
 
     def _declare(self) -> Op:
         inputs = [Input(name, DATA) for name in self.input_names]
@@ -290,77 +292,83 @@ class TorchCall:
     # running
 
     def run(self, a: Any, env: Env, *tensors: torch.Tensor) -> Any:
-        """Call the module with other tensors in place of its parameters and buffers.
+        """Call the module with other tensors as its parameters and buffers.
 
         Args:
-            env: device, generator and mode; in training the module's random numbers come from the generator.
+            env: device, generator and mode; the generator provides the module's random numbers in training.
 
         Returns:
-            The outputs, followed by new values of the buffers (None in prediction).
+            The outputs, followed by the new values of the buffers (None in prediction).
         """
         data, rest = tensors[: self._num_inputs], tensors[self._num_inputs :]
         slots = (*self.parameters, *self.buffers)
-        given = {s.path: s.as_held(t) for s, t in zip(slots, rest)}
+        tensors_by_path = {s.path: s.as_parameter(t) for s, t in zip(slots, rest)}
         if env.is_train:
-            given.update({s.path: given[s.path].clone() for s in self.buffers})
+            tensors_by_path.update({s.path: tensors_by_path[s.path].clone() for s in self.buffers})
         trial = self._trial
         if trial is not None:
-            data = tuple(_converted(t, dtype, trial.copies) for t, dtype in zip(data, trial.dtypes))
+            data = tuple(_convert_input(t, dtype, trial.copies) for t, dtype in zip(data, trial.dtypes))
         generator = env.generator if env.is_train else None
         with (
             self._instances.borrowed() as module,
             in_mode(module, env.is_train),
             drawing_from(generator, env.device),
         ):
-            result = self._call(module, given, data)
-        outputs = _fresh(self._checked(result), tensors)
-        states = [given[s.path].detach().view(s.held_shape) if env.is_train else None for s in self.buffers]
+            result = self._call(module, tensors_by_path, data)
+        outputs = _copy_shared(self._checked(result), tensors)
+        states = [
+            tensors_by_path[s.path].detach().view(s.array_shape) if env.is_train else None
+            for s in self.buffers
+        ]
         return outputs[0] if len(outputs) == 1 and not states else (*outputs, *states)
 
     def _call(
-        self, module: torch.nn.Module, given: dict[str, torch.Tensor], data: tuple[torch.Tensor, ...]
+        self, module: torch.nn.Module, tensors: dict[str, torch.Tensor], data: tuple[torch.Tensor, ...]
     ) -> Any:
-        """Call a module with other parameters; new values of buffers are written to `given`."""
-        return torch.func.functional_call(module, given, data, tie_weights=self._is_tied)
+        """Call a module with other parameters; new values of buffers are written to `tensors`."""
+        return torch.func.functional_call(module, tensors, data, tie_weights=self._is_tied)
 
     def _checked(self, result: Any) -> list[torch.Tensor]:
         """Return a module's result as a list of tensors."""
-        found = list(result) if isinstance(result, (tuple, list)) else [result]
-        if len(found) != self._num_outputs or not all(isinstance(t, torch.Tensor) for t in found):
-            kinds = ", ".join(type(t).__name__ for t in found)
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(outputs) != self._num_outputs or not all(isinstance(t, torch.Tensor) for t in outputs):
+            kinds = ", ".join(type(t).__name__ for t in outputs)
             raise OpError(
                 f"torch module {self.kind} returned {kinds or 'nothing'}, expected {self._num_outputs} tensor(s); "
-                "say num_outputs=N, or wrap it in a module that returns tensors only"
+                "pass num_outputs=N, or wrap it in a module that only returns tensors"
             )
-        return [t if t.dim() else t.view(1) for t in found]
+        return [t if t.dim() else t.view(1) for t in outputs]
 
     # inference
 
     def _infer(self, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-        """Tell parameter shapes at once, and output shapes by calling the module on the meta device."""
+        """Infer parameter shapes from the module, and output shapes by calling it on the meta device."""
         count = self._num_inputs
-        held: list[Shape] = [slot.held_shape for slot in (*self.parameters, *self.buffers)]
-        own = [unify(given, shape, "given shape and the module's") for given, shape in zip(ins[count:], held)]
-        found = [*ins[:count], *own]
+        held: list[Shape] = [slot.array_shape for slot in (*self.parameters, *self.buffers)]
+        own = [
+            unify(declared, shape, "given shape and the module's")
+            for declared, shape in zip(ins[count:], held)
+        ]
+        in_shapes = [*ins[:count], *own]
         data = tuple(ins[:count])
         if not all(known(shape) for shape in data):
-            return found, outs
+            return in_shapes, outs
         if data not in self._shapes:
             self._shapes[data] = self._try_all([shape or () for shape in data])
-        return found, [output_shape(o, s) for o, s in zip(outs, self._shapes[data])]
+        return in_shapes, [output_shape(o, s) for o, s in zip(outs, self._shapes[data])]
 
     def _infer_type(self, a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-        """Tell the types of parameters; outputs are taken to be of the module's floating type."""
+        """Infer the types of parameters; outputs are assumed to have the module's floating type."""
         declared = [
             self._floating if d is None else name_of(d) for d in self._declared or [None] * self._num_inputs
         ]
-        data = [given or own for given, own in zip(ins, declared)]
+        data = [known_type or default for known_type, default in zip(ins, declared)]
         return [*data, *(s.dtype for s in (*self.parameters, *self.buffers))], [
             o or self._floating for o in outs
         ]
 
-    def _trials(self) -> Iterator[_Trial]:
-        """Yield ways to call the module, what worked last time first."""
+    def _trials(self) -> Iterator[_TrialCall]:
+        """Yield trial calls, starting with the last successful one."""
         if self._trial is not None:
             yield self._trial
         homes = {t.device for t in (*self.module.parameters(), *self.module.buffers())} or {
@@ -373,7 +381,7 @@ class TorchCall:
         for device in (torch.device("meta"), homes.pop()):
             for dtypes in types:
                 for copies in (False, True):
-                    yield _Trial(device, dtypes, copies)
+                    yield _TrialCall(device, dtypes, copies)
 
     def _try_all(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the output shapes for input shapes."""
@@ -384,12 +392,16 @@ class TorchCall:
                 self._trial = trial
                 return result
             failed.setdefault(trial.device.type == "meta", result)
-        reason = failed.get(False, failed[True])  # the first try on real memory tells most
-        given = ", ".join(map(str, shapes))
-        raise ShapeError(f"torch module {self.kind} fails on inputs of shape {given}: {reason}") from reason
+        reason = failed.get(False, failed[True])  # the first trial on real memory is the most informative
+        described = ", ".join(map(str, shapes))
+        raise ShapeError(
+            f"torch module {self.kind} fails on inputs of shape {described}: {reason}"
+        ) from reason
 
-    def _attempt(self, trial: _Trial, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]] | Exception:
-        """Return the output shapes, or what the module raised."""
+    def _attempt(
+        self, trial: _TrialCall, shapes: Sequence[tuple[int, ...]]
+    ) -> list[tuple[int, ...]] | Exception:
+        """Return the output shapes, or the module's exception."""
         try:
             return self._try(trial, shapes)
         except OpError:
@@ -397,18 +409,18 @@ class TorchCall:
         except Exception as error:  # a user's module may raise anything
             return error
 
-    def _try(self, trial: _Trial, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Call the module once, in prediction mode, and return the shapes of its outputs.
+    def _try(self, trial: _TrialCall, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Call the module once in prediction mode and return the shapes of its outputs.
 
-        Inputs want a gradient, so that a module which changes them in place fails and is tried on copies.
+        Inputs require a gradient, so that a module that modifies them in place fails and is tried on copies.
         """
-        own = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        originals = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
         with torch.no_grad():
-            given = {
+            tensors = {
                 path: torch.empty_like(t, device=trial.device)
                 if trial.device.type == "meta"
                 else t.detach().clone()
-                for path, t in own.items()
+                for path, t in originals.items()
             }
         data = [
             torch.zeros(s, dtype=d, device=trial.device, requires_grad=d.is_floating_point)
@@ -416,32 +428,32 @@ class TorchCall:
         ]
         with torch.enable_grad(), self._instances.borrowed() as module, in_mode(module, False):
             inputs = tuple(t.clone() if trial.copies else t for t in data)
-            return [tuple(t.shape) for t in self._checked(self._call(module, given, inputs))]
+            return [tuple(t.shape) for t in self._checked(self._call(module, tensors, inputs))]
 
 
-def _converted(tensor: torch.Tensor, dtype: torch.dtype, copies: bool) -> torch.Tensor:
-    """Return an input as the module takes it: whole numbers where it wants them, a copy if it changes its input."""
+def _convert_input(tensor: torch.Tensor, dtype: torch.dtype, copies: bool) -> torch.Tensor:
+    """Convert an input to the module's type, and copy it if the module modifies its inputs."""
     if tensor.is_floating_point() and not dtype.is_floating_point:
         return tensor.to(dtype)
     return tensor.clone() if copies else tensor
 
 
-def _fresh(outputs: list[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _copy_shared(outputs: list[torch.Tensor], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copy outputs that share memory with an input or with each other."""
     taken = {t.untyped_storage().data_ptr() for t in inputs}
-    found = []
+    copies = []
     for out in outputs:
         memory = out.untyped_storage().data_ptr()
-        found.append(out.clone() if memory in taken else out)
+        copies.append(out.clone() if memory in taken else out)
         taken.add(memory)
-    return found
+    return copies
 
 
 def torch_value(number: int, path: str) -> torch.Tensor:
-    """Return the present value of a torch module's parameter or buffer, in the shape that arrays hold.
+    """Return the current value of a torch module's parameter or buffer, in its array's shape.
 
     Args:
-        number: the number of its `TorchCall`.
+        number: number of its `TorchCall`.
     """
     call = _live.get(number)
     slot = (
@@ -451,6 +463,6 @@ def torch_value(number: int, path: str) -> torch.Tensor:
     )
     if call is None or slot is None:
         raise ArgumentError(
-            f"the torch module that held {path!r} is gone; make the symbol again, or give values in arg_params"
+            f"the torch module with {path!r} no longer exists; create the symbol again, or pass values in arg_params"
         )
     return call.value(slot)

@@ -1,4 +1,4 @@
-"""Errors of users' own code inside operators: they keep their type and traceback, and are MXNetErrors besides."""
+"""Errors of user code inside operators, which keep type and traceback and are MXNetErrors, too."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TEXT = "_dpmodule_text"
 _KINDS: dict[tuple[type[Exception], type[MXNetError]], Any] = {}
 
 
-def _both(kind: type[Exception], other: type[MXNetError] = MXNetError) -> Any:
-    """Return the class of errors that are of the user's type and of ours, None if Python cannot join them."""
+def _joined_class(kind: type[Exception], other: type[MXNetError] = MXNetError) -> Any:
+    """Return an error class that inherits from the user's type and ours, or None if Python cannot combine them."""
     if (kind, other) not in _KINDS:
         body: dict[str, Any] = {
             "__module__": kind.__module__,
             "__doc__": kind.__doc__,
-            "__reduce__": _reduced,
+            "__reduce__": _reduce,
         }
         if other is not MXNetError:
             body["__str__"] = _text
@@ -34,43 +34,43 @@ def _text(error: Exception) -> str:
     return str(getattr(error, _TEXT))
 
 
-def _joined(error: Exception) -> Exception:
-    """Return an MXNetError that is like `error`, which may be `error` itself."""
-    kind = None if isinstance(error, MXNetError) else _both(type(error))
+def _as_mxnet_error(error: Exception) -> Exception:
+    """Return `error` as an MXNetError, or unchanged if it is one or cannot become one."""
+    kind = None if isinstance(error, MXNetError) else _joined_class(type(error))
     if kind is None:
         return error
-    return _remade(kind, error.args, error.__dict__)
+    return _rebuild_error(kind, error.args, error.__dict__)
 
 
-def _remade(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
-    """Return an error without calling its constructor, which may take other things than it passed on."""
-    made: Exception = kind.__new__(kind, *args)
-    made.args = args
-    made.__dict__.update(attributes)
-    return made
+def _rebuild_error(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
+    """Return an error without calling its constructor, which may have other parameters."""
+    copy: Exception = kind.__new__(kind, *args)
+    copy.args = args
+    copy.__dict__.update(attributes)
+    return copy
 
 
-def _unpickled(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
-    return _joined(_remade(kind, args, attributes))
+def _unpickle(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
+    return _as_mxnet_error(_rebuild_error(kind, args, attributes))
 
 
-def _reduced(error: Exception) -> tuple[Any, ...]:
-    """Let an error of a joined class be pickled by the name of the user's class, which alone can be looked up."""
-    return _unpickled, (type(error).__bases__[0], error.args, error.__dict__)
+def _reduce(error: Exception) -> tuple[Any, ...]:
+    """Pickle an error of a combined class by the name of the user's class, the only one that can be imported."""
+    return _unpickle, (type(error).__bases__[0], error.args, error.__dict__)
 
 
-def explained(error: Exception, kind: type[MXNetError], text: str) -> Exception:
-    """Return an error of the type of `error`, with what it carries, that is of `kind` too and shows another text."""
-    both = None if isinstance(error, kind) else _both(type(error), kind)
+def with_message(error: Exception, kind: type[MXNetError], text: str) -> Exception:
+    """Return an error with the type and attributes of `error` that is also of `kind` and shows `text`."""
+    both = None if isinstance(error, kind) else _joined_class(type(error), kind)
     if both is None:
         return kind(text)
-    made = _remade(both, error.args, error.__dict__)
-    setattr(made, _TEXT, text)
-    return made
+    copy = _rebuild_error(both, error.args, error.__dict__)
+    setattr(copy, _TEXT, text)
+    return copy
 
 
 class _UserCode:
-    """The block of `user_code`; no generator, through which a StopIteration of the user's would not get."""
+    """Context manager of `user_code`; not a generator, which would not let a user's StopIteration through."""
 
     def __enter__(self) -> None:
         pass
@@ -78,24 +78,24 @@ class _UserCode:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None:
             return
-        made = _joined(error) if isinstance(error, Exception) else error
-        setattr(made, _MARK, True)
-        if made is not error:
-            raise made.with_traceback(error.__traceback__) from error
+        raised = _as_mxnet_error(error) if isinstance(error, Exception) else error
+        setattr(raised, _MARK, True)
+        if raised is not error:
+            raise raised.with_traceback(error.__traceback__) from error
 
 
 _BLOCK = _UserCode()
 
 
 def user_code() -> AbstractContextManager[None]:
-    """Mark what is raised inside the block, so that nobody above wraps it in an error of this package.
+    """Mark errors raised inside the block, so that callers do not wrap them in an error of this package.
 
-    Programs written for MXNet catch MXNetError around operators that call users' code, others catch what their code
-    raises: what leaves the block is both, and its cause is what was raised.
+    Programs written for MXNet catch MXNetError around operators that call user code, others catch the errors of their
+    own code: an error that leaves the block is both, and its cause is the original error.
     """
     return _BLOCK
 
 
-def is_users(error: BaseException | None) -> bool:
-    """Say whether an error was raised by users' code."""
+def is_user_error(error: BaseException | None) -> bool:
+    """Return True if an error was raised by user code."""
     return getattr(error, _MARK, False)

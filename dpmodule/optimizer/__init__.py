@@ -2,7 +2,7 @@
 
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import base
 from .base import Optimizer as Optimizer
 from .base import create as create
@@ -39,9 +39,9 @@ _LATER = {
     "layerwise": "LAMB LARS LBSGD",
     "torch_optimizer": "TorchOptimizer",
 }
-"""Optimizers that few programs need, by the module that is imported when one of them is asked for."""
+"""Optimizers that are imported on first access, by their module."""
 
-__all__ = [*lazy.handed_on(vars()), *lazy.modules_of(_LATER), "contrib", "optimizer"]
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER), "contrib", "optimizer"]
 
 base.registry.add_later(__name__, {**_LATER, "contrib": "GroupAdaGrad"})
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, {**_LATER, "contrib": "", "optimizer": ""})

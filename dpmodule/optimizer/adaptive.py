@@ -1,4 +1,4 @@
-"""Optimizers whose step size follows the size of past gradients: Adam, AdaGrad and RMSProp."""
+"""Adaptive optimizers: Adam, AdaGrad, RMSProp, AdaDelta, Adamax and Nadam."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
+from .._core import torch_private
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
@@ -18,7 +18,7 @@ from .sgd import zeros_like
 Tensor = torch.Tensor
 
 _SMALLEST = torch.finfo(torch.float32).smallest_normal
-"""What native code, whose numbers are float32, adds to a root at the least; see `Group.visible`."""
+"""Smallest epsilon of native code, which uses float32; see `Group.representable`."""
 
 
 @register
@@ -32,12 +32,12 @@ class Adam(GroupedOptimizer):
         w = w - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)
 
     Args:
-        beta1: how slowly the mean m forgets.
-        beta2: how slowly the mean square v forgets.
-        lazy_update: a row-sparse gradient updates its own rows and their means only.
+        beta1: decay rate of the mean m.
+        beta2: decay rate of the mean square v.
+        lazy_update: update only the rows of a row-sparse gradient, and their means.
         **kwargs: see `Optimizer`.
-    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, in the form of MXNet 1.9.1, whose
-        epsilon stands beside the uncorrected root.
+    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, as in MXNet 1.9.1, where epsilon is added
+    to the uncorrected root.
     """
 
     uses_count = True
@@ -82,12 +82,12 @@ class Adam(GroupedOptimizer):
             beta2=self.beta2,
             weight_decay=wd,
             eps=self.epsilon
-            / math.sqrt(1.0 - self.beta2**count),  # torch divides the root by the same number
+            / math.sqrt(1.0 - self.beta2**count),  # torch divides the root by the same factor
             amsgrad=False,
             maximize=False,
         )
         if group.fused:
-            written(group.weights)
+            count_write(group.weights)
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
         lr *= math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count)
@@ -97,10 +97,10 @@ class Adam(GroupedOptimizer):
 
 
 def _steps(group: Group, count: int) -> list[Tensor]:
-    """Return the count as torch wants it: one tensor per parameter, here the same one."""
-    if group.kept is None:
-        group.kept = [torch.zeros((), device=group.weights[0].device)] * len(group.weights)
-    steps: list[Tensor] = group.kept
+    """Return the step tensors for torch: the same tensor for every parameter."""
+    if group.cache is None:
+        group.cache = [torch.zeros((), device=group.weights[0].device)] * len(group.weights)
+    steps: list[Tensor] = group.cache
     steps[0].fill_(count)
     return steps
 
@@ -117,7 +117,7 @@ class AdaGrad(GroupedOptimizer):
     Args:
         **kwargs: see `Optimizer`.
     Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization",
-        2011, in the form of MXNet 1.9.1.
+        2011, as in MXNet 1.9.1.
     """
 
     def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
@@ -135,7 +135,7 @@ class AdaGrad(GroupedOptimizer):
         moves, roots = self.gradients(group, grads), group.scratch(1)
         torch.mul(moves.flat, moves.flat, out=roots.flat)
         group.add(history, roots.views, 1.0)
-        roots.fill(history).add_(group.visible(self.float_stable_eps)).sqrt_()
+        roots.fill(history).add_(group.representable(self.float_stable_eps)).sqrt_()
         moves.flat.div_(roots.flat)
         group.descend(moves.views, lr, wd)
 
@@ -161,14 +161,14 @@ class RMSProp(GroupedOptimizer):
         w = w + d
 
     Args:
-        gamma1: how slowly the means forget.
-        gamma2: share of the last step that is repeated when centered.
-        centered: which of the two.
-        clip_weights: parameters are cut to [-clip_weights, clip_weights] after the step; None, 0 or a negative
-            number leaves them.
+        gamma1: decay rate of the means.
+        gamma2: momentum of the centered form.
+        centered: True for the centered form.
+        clip_weights: clip parameters to [-clip_weights, clip_weights] after the step; None, 0 or a negative number
+            disables it.
         **kwargs: see `Optimizer`.
     Source: Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012; centered: Graves,
-        "Generating Sequences With Recurrent Neural Networks", 2013, eq. 38-45; both in the form of MXNet 1.9.1.
+        "Generating Sequences With Recurrent Neural Networks", 2013, eq. 38-45; both as in MXNet 1.9.1.
     """
 
     def __init__(
@@ -195,16 +195,18 @@ class RMSProp(GroupedOptimizer):
         moves, roots = self.gradients(group, grads, wd), group.scratch(1)
         squares = group.states[0]
         torch.mul(moves.flat, moves.flat, out=roots.flat)
-        group.mix(squares, roots.views, 1.0 - self.gamma1)
+        group.interpolate(squares, roots.views, 1.0 - self.gamma1)
         if self.centered:
             _, means, last = group.states
-            group.mix(means, moves.views, 1.0 - self.gamma1)
+            group.interpolate(means, moves.views, 1.0 - self.gamma1)
             mean = group.scratch(2).fill(means)
-            roots.fill(squares).addcmul_(mean, mean, value=-1.0).add_(group.visible(self.epsilon)).sqrt_()
+            roots.fill(squares).addcmul_(mean, mean, value=-1.0).add_(
+                group.representable(self.epsilon)
+            ).sqrt_()
             moves.flat.div_(roots.flat)
-            group.roll(moves.views, last, self.gamma2, lr, 0.0)
+            group.momentum_step(moves.views, last, self.gamma2, lr, 0.0)
         else:
-            roots.fill(squares).add_(group.visible(self.epsilon)).sqrt_()
+            roots.fill(squares).add_(group.representable(self.epsilon)).sqrt_()
             moves.flat.div_(roots.flat)
             group.descend(moves.views, lr)
         limit = self.clip_weights
@@ -218,11 +220,11 @@ class RMSProp(GroupedOptimizer):
         return {**common, **own, "kind": "centered" if self.centered else "rmsprop"}
 
 
-# optimizers over running means of gradients and their sizes: AdaDelta, Adamax and Nadam
+# AdaDelta, Adamax and Nadam
 
 
 class _TwoSlots(GroupedOptimizer):
-    """What the three share: two arrays per parameter."""
+    """Base of optimizers with two state arrays per parameter."""
 
     def create_state(self, index: Key, weight: NDArray) -> tuple[NDArray, NDArray]:
         return zeros_like(weight), zeros_like(weight)
@@ -240,10 +242,10 @@ class AdaDelta(_TwoSlots):
         w = w - s - wd * w
 
     Args:
-        rho: how slowly the means of squares forget.
-        epsilon: keeps the quotient finite, and starts the first steps.
+        rho: decay rate of the means of squares.
+        epsilon: avoids division by zero, and determines the first steps.
         **kwargs: see `Optimizer`; `learning_rate` has no effect.
-    Source: Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012, in the form of MXNet 1.9.1.
+    Source: Zeiler, "ADADELTA: An Adaptive Learning Rate Method", 2012, as in MXNet 1.9.1.
     """
 
     def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any) -> None:
@@ -255,12 +257,12 @@ class AdaDelta(_TwoSlots):
         history, travel = group.states
         moves, roots, work = self.gradients(group, grads), group.scratch(1), group.scratch(2)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(history, work.views, 1.0 - self.rho)
+        group.interpolate(history, work.views, 1.0 - self.rho)
         roots.fill(travel).add_(self.epsilon)
         roots.flat.div_(work.fill(history).add_(self.epsilon)).sqrt_()
         moves.flat.mul_(roots.flat)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(travel, work.views, 1.0 - self.rho)
+        group.interpolate(travel, work.views, 1.0 - self.rho)
         group.descend(moves.views, 1.0, wd)
 
 
@@ -275,10 +277,10 @@ class Adamax(_TwoSlots):
         w = w - lr / (1 - beta1 ** t) * m / (u + 1e-8)
 
     Args:
-        beta1: how slowly the mean m forgets.
-        beta2: how slowly the maximum u shrinks.
+        beta1: decay rate of the mean m.
+        beta2: decay rate of the maximum u.
         **kwargs: see `Optimizer`.
-    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, section 7.1, in the form of MXNet 1.9.1.
+    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, section 7.1, as in MXNet 1.9.1.
     """
 
     uses_count = True
@@ -293,11 +295,11 @@ class Adamax(_TwoSlots):
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         means, tops = group.states
         moves, sizes = self.gradients(group, grads, wd), group.scratch(1)
-        group.mix(means, moves.views, 1.0 - self.beta1)
+        group.interpolate(means, moves.views, 1.0 - self.beta1)
         sizes.fill(tops).mul_(self.beta2)
         torch.maximum(sizes.flat, moves.flat.abs_(), out=sizes.flat)
         sizes.write(tops)
-        moves.fill(means).div_(sizes.flat.add_(group.visible(1e-8)))
+        moves.fill(means).div_(sizes.flat.add_(group.representable(1e-8)))
         group.descend(moves.views, lr / (1.0 - self.beta1**count))
 
 
@@ -315,16 +317,16 @@ class Nadam(_TwoSlots):
         w = w - lr * b / (sqrt(v / (1 - beta2 ** t)) + epsilon)
 
     Args:
-        beta1: how slowly the mean m forgets.
-        beta2: how slowly the mean square v forgets.
-        schedule_decay: how fast the momentum grows.
+        beta1: decay rate of the mean m.
+        beta2: decay rate of the mean square v.
+        schedule_decay: growth rate of the momentum.
         **kwargs: see `Optimizer`.
 
     Attributes:
         m_schedule: the product p.
 
-    Source: Dozat, "Incorporating Nesterov Momentum into Adam", 2016, in the form of MXNet 1.9.1, whose product p
-        advances with every parameter, not with every batch; their order therefore matters.
+    Source: Dozat, "Incorporating Nesterov Momentum into Adam", 2016, as in MXNet 1.9.1, where the product p is updated
+    for every parameter, not for every batch, so that their order matters.
     """
 
     uses_count = True
@@ -347,19 +349,19 @@ class Nadam(_TwoSlots):
         self.m_schedule = 1.0
 
     def unshared(self) -> str:
-        return "it remembers m_schedule, the product over all updates"
+        return "it stores m_schedule, the product over all updates"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         here, ahead = self._momentum(count), self._momentum(count + 1)
         self.m_schedule *= here
         means, squares = group.states
         moves, work = self.gradients(group, grads, wd), group.scratch(1)
-        group.mix(means, moves.views, 1.0 - self.beta1)
+        group.interpolate(means, moves.views, 1.0 - self.beta1)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(squares, work.views, 1.0 - self.beta2)
+        group.interpolate(squares, work.views, 1.0 - self.beta2)
         moves.flat.mul_((1.0 - here) / (1.0 - self.m_schedule))
         moves.flat.add_(work.fill(means), alpha=ahead / (1.0 - self.m_schedule * ahead))
-        work.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.visible(self.epsilon))
+        work.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.representable(self.epsilon))
         moves.flat.div_(work.flat)
         group.descend(moves.views, lr)
 

@@ -1,4 +1,4 @@
-"""The base of all optimizers: rates and decays per parameter, update counts, creation by name."""
+"""The base of all optimizers: learning rates, weight decays, update counts, and creation by name."""
 
 from __future__ import annotations
 
@@ -14,46 +14,45 @@ from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
-from .group import HALF, CommonCounts, Key
+from .group import HALF, Key, SharedCounts
 
 if TYPE_CHECKING:
     from ..symbol import Symbol
 
 
-class _SchedulerInCharge(StateError, UserWarning):
-    """The learning rate cannot be set beside a scheduler; also what MXNet raises there."""
+class _SchedulerError(StateError, UserWarning):
+    """The learning rate cannot be set with a scheduler; also a UserWarning, as in MXNet."""
 
 
 class Optimizer:
-    """How parameters follow their gradients.
+    """Base of optimizers, which update parameters from their gradients.
 
-    A subclass gives `create_state` and `update`. Those of this package are rules over whole lists of tensors (see
-    `grouped.GroupedOptimizer`), which `Updater.update_all` calls for all parameters at once.
+    A subclass defines `create_state` and `update`. The optimizers of this package update whole lists of tensors (see
+    `grouped.GroupedOptimizer`), so that `Updater.update_all` updates all parameters together.
 
     Args:
-        rescale_grad: every gradient is multiplied by this first, often 1 / batch size.
+        rescale_grad: factor of every gradient, often 1 / batch size.
         param_idx2name: names by index, for the multipliers below.
-        wd: weight decay (L2) of parameters whose name ends in ``_weight`` or ``_gamma``; others get none.
-        clip_gradient: gradients are cut to [-clip_gradient, clip_gradient] after rescaling; None, 0 or a negative
-            number leaves them.
-        learning_rate: the rate; None takes the scheduler's, or 0.01. Beside a scheduler it replaces the
+        wd: weight decay (L2) of parameters whose name ends in ``_weight`` or ``_gamma``.
+        clip_gradient: clip gradients to [-clip_gradient, clip_gradient] after rescaling; None, 0 or a negative number
+            disables it.
+        learning_rate: the learning rate, by default the scheduler's or 0.01. With a scheduler, it replaces the
             scheduler's `base_lr`.
-        lr_scheduler: a schedule called with `num_update`.
+        lr_scheduler: learning rate schedule, called with `num_update`.
         sym: a Symbol whose variables may carry ``lr_mult`` and ``wd_mult``.
-        begin_num_update: count of updates to start from, when training is taken up again.
-        multi_precision: keep float32 copies of 16-bit parameters and update those.
-        param_dict: objects with `lr_mult` and `wd_mult` by index, which go before the multipliers by name.
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        begin_num_update: initial update count, for resumed training.
+        multi_precision: keep and update float32 copies of 16-bit parameters.
+        param_dict: objects with `lr_mult` and `wd_mult` by index, which take precedence over multipliers by name.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
 
     Attributes:
-        num_update: the largest number of updates that any parameter has received; on a shared store from all
-            processes.
+        num_update: largest number of updates of any parameter; in a shared store, by all processes.
         lr_mult: learning-rate multipliers by name or index.
         wd_mult: weight-decay multipliers by name or index.
 
     Raises:
-        ArgumentError: `param_idx2name` is no dict, or `lr_scheduler` no schedule.
-        SignatureError: there is an argument beside these; the text names what may have been meant.
+        ArgumentError: `param_idx2name` is not a dict, or `lr_scheduler` is not a schedule.
+        SignatureError: an argument is unknown; the message suggests similar ones.
 
     Source: MXNet 1.9.1 `Optimizer`.
     """
@@ -62,7 +61,7 @@ class Optimizer:
     """All registered classes by lower-case name."""
 
     decayed: ClassVar[tuple[str, ...]] = ("_weight", "_gamma")
-    """Endings of the names that get weight decay unless told otherwise."""
+    """Endings of the names of parameters with weight decay by default."""
 
     def __init__(
         self,
@@ -84,13 +83,13 @@ class Optimizer:
             raise ArgumentError(f"param_idx2name is {param_idx2name!r}, expected a dict from index to name")
         self.rescale_grad = rescale_grad
         self.lr_scheduler = lr_scheduler
-        self.lr: Any = _starting_rate(learning_rate, lr_scheduler)  # None beside a scheduler, as in MXNet
+        self.lr: Any = _starting_rate(learning_rate, lr_scheduler)  # None with a scheduler, as in MXNet
         self.wd = wd
         self.lr_mult: dict[Key, float] = {}
         self.wd_mult: dict[Key, float] = {}
         self.begin_num_update = begin_num_update
-        self.num_update = begin_num_update  # (a property, which looks into shared counts)
-        # one table of counts per device number, as each device updates its own copy of a parameter
+        self.num_update = begin_num_update  # (a property that includes shared counts)
+        # one table of counts per device, since each device updates its own copy of a parameter
         self._all_index_update_counts: dict[int, MutableMapping[Key, int]] = {0: {}}
         self._index_update_count = self._all_index_update_counts[0]
         self.clip_gradient = clip_gradient
@@ -114,24 +113,24 @@ class Optimizer:
 
     @staticmethod
     def create_optimizer(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
-        """Make an optimizer by name; see `create`.
+        """Create an optimizer by name; see `create`.
 
         Args:
-            name: name of a registered class, in any case of letters, or an optimizer, which is returned.
+            name: case-insensitive name of a registered class, or an optimizer, which is returned.
 
         Raises:
-            ArgumentError: nothing has this name.
+            ArgumentError: the name is not registered.
         """
         return create(name, **kwargs)
 
-    # to be given by subclasses
+    # defined by subclasses
 
     def create_state(self, index: Key, weight: NDArray) -> Any:
-        """Return what the rule remembers about a parameter: None, an NDArray or a tuple of them.
+        """Return the optimizer state of a parameter: None, an NDArray or a tuple of NDArrays.
 
         Args:
-            index: the parameter's key.
-            weight: the parameter, by whose shape, dtype and context the state is made.
+            index: key of the parameter.
+            weight: the parameter, which determines shape, dtype and context of the state.
         """
         return None
 
@@ -139,19 +138,19 @@ class Optimizer:
         """Update a parameter in place.
 
         Args:
-            index: the parameter's key.
-            weight: the parameter, or several, written to.
+            index: key of the parameter.
+            weight: the parameter or parameters, updated in place.
             grad: its gradient, of the same shape and type.
-            state: what `create_state` returned.
+            state: result of `create_state`.
         """
-        raise NotImplementedError(f"{type(self).__name__} gives no update rule")
+        raise NotImplementedError(f"{type(self).__name__} does not define an update rule")
 
     def create_state_multi_precision(self, index: Key, weight: NDArray) -> Any:
-        """Return the state, with a float32 copy of a 16-bit parameter in front under `multi_precision`.
+        """Return the state, preceded by a float32 copy of a 16-bit parameter if `multi_precision` is set.
 
         Args:
-            index: the parameter's key.
-            weight: the parameter, by whose shape, dtype and context the state is made.
+            index: key of the parameter.
+            weight: the parameter, which determines shape, dtype and context of the state.
         """
         if is_half(weight):
             if self.multi_precision:
@@ -165,12 +164,12 @@ class Optimizer:
         return self.create_state(index, weight)
 
     def update_multi_precision(self, index: Key, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Update a parameter in place, through its float32 copy where `create_state_multi_precision` made one.
+        """Update a parameter in place, using its float32 copy if it has one.
 
         Args:
-            index: the parameter's key.
+            index: key of the parameter.
             grad: its gradient, of the same shape and type.
-            state: what `create_state_multi_precision` returned.
+            state: result of `create_state_multi_precision`.
         """
         if not (self.multi_precision and is_half(weight)):
             self.update(index, weight, grad, state)
@@ -179,11 +178,11 @@ class Optimizer:
         self.update(index, master, NDArray(grad.raw.float(), grad.context), inner)
         weight.raw.copy_(master.raw)
 
-    # rates
+    # learning rates and weight decays
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate now, before multipliers."""
+        """The current learning rate, before multipliers."""
         if self.lr_scheduler is not None:
             return self.lr_scheduler(self.num_update)
         return float(self.lr)
@@ -192,23 +191,23 @@ class Optimizer:
         """Set the learning rate.
 
         Args:
-            lr: the rate of updates from now on.
+            lr: the new learning rate.
 
         Raises:
-            StateError: a scheduler decides.
+            StateError: a scheduler sets the learning rate.
         """
         if self.lr_scheduler is not None:
-            raise _SchedulerInCharge(
-                f"set_learning_rate({lr}): {type(self.lr_scheduler).__name__} decides the rate; "
-                "change its base_lr, or make the optimizer without a scheduler"
+            raise _SchedulerError(
+                f"set_learning_rate({lr}): {type(self.lr_scheduler).__name__} sets the learning rate; "
+                "change its base_lr, or create the optimizer without a scheduler"
             )
         self.lr = lr
 
     def set_lr_scale(self, args_lrscale: object) -> None:
-        """Refuse: MXNet dropped this in favour of `set_lr_mult`.
+        """Raise a DeprecationWarning; replaced by `set_lr_mult` in MXNet.
 
         Args:
-            args_lrscale: not read.
+            args_lrscale: ignored.
 
         Raises:
             DeprecationWarning: always.
@@ -216,30 +215,30 @@ class Optimizer:
         raise DeprecationWarning("set_lr_scale is gone; use set_lr_mult")
 
     def set_lr_mult(self, args_lr_mult: Mapping[Key, float]) -> None:
-        """Set learning-rate multipliers by name or index; unnamed parameters fall back to their Symbol's, or 1.
+        """Set learning-rate multipliers by name or index; others default to those of the Symbol, or 1.
 
         Args:
-            args_lr_mult: multipliers; "*" in a name stands for any text, as in ``{"conv*": 0.1}``.
-        Source: MXNet 1.9.1 `Optimizer.set_lr_mult`, which knows no patterns.
+            args_lr_mult: multipliers; "*" in a name matches any text, as in ``{"conv*": 0.1}``.
+        Source: MXNet 1.9.1 `Optimizer.set_lr_mult`, which does not support patterns.
         """
         self.lr_mult = {**self._symbol_multipliers("__lr_mult__"), **self._spread(args_lr_mult)}
 
     def set_wd_mult(self, args_wd_mult: Mapping[Key, float]) -> None:
         """Set weight-decay multipliers by name or index.
 
-        Unnamed parameters fall back to their Symbol's, then to 0 if the name ends neither in ``_weight`` nor in
-        ``_gamma`` (see `decayed`), else 1.
+        Others default to those of the Symbol, else to 1 for names that end in ``_weight`` or ``_gamma`` (see `decayed`)
+        and 0 for all other names.
 
         Source: MXNet 1.9.1 `Optimizer.set_wd_mult`.
 
         Args:
-            args_wd_mult: what `wd` is multiplied by, for each parameter that is named.
+            args_wd_mult: factors of `wd`, as in `set_lr_mult`.
         """
         bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self.decayed)}
         self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **self._spread(args_wd_mult)}
 
     def _spread(self, given: Mapping[Key, float]) -> dict[Key, float]:
-        """Return multipliers with patterns replaced by the names that match them; full names go before patterns."""
+        """Expand patterns in multipliers to matching names; full names take precedence."""
         patterns = [key for key in given if isinstance(key, str) and "*" in key]
         names = list(self.idx2name.values()) if patterns else []
         found: dict[Key, float] = {
@@ -294,7 +293,7 @@ class Optimizer:
 
     @property
     def limit(self) -> float | None:
-        """What gradients are clipped to, None if they are not."""
+        """Limit of gradient clipping, None without clipping."""
         limit = self.clip_gradient
         return limit if limit is not None and limit > 0.0 else None
 
@@ -302,17 +301,17 @@ class Optimizer:
 
     @property
     def num_update(self) -> int:
-        """The largest number of updates that any parameter has received; on a shared store from all processes."""
+        """The largest number of updates of any parameter; in a shared store, by all processes."""
         own: int = self.__dict__["num_update"]
         table = self._index_update_count
-        return max(own, table.largest()) if isinstance(table, CommonCounts) else own
+        return max(own, table.largest()) if isinstance(table, SharedCounts) else own
 
     @num_update.setter
     def num_update(self, count: int) -> None:
         self.__dict__["num_update"] = count
 
     def count_of(self, index: Key) -> int:
-        """Return how many updates a parameter has received.
+        """Return the number of updates of a parameter.
 
         Args:
             index: number or name of the parameter.
@@ -320,22 +319,22 @@ class Optimizer:
         tables = self._all_index_update_counts.values()
         return next((table[index] for table in tables if index in table), self.begin_num_update)
 
-    def count_in(self, table: CommonCounts, devices: Iterable[int]) -> None:
-        """Count the following updates in a table that other processes count in, too.
+    def count_in(self, table: SharedCounts, devices: Iterable[int]) -> None:
+        """Use a table of counts shared with other processes.
 
         Args:
-            table: counts in memory that processes share.
-            devices: numbers of the devices whose updates it counts.
+            table: counts in shared memory.
+            devices: numbers of the devices to which it applies.
         """
         self._all_index_update_counts = dict.fromkeys(devices, table)
         self._index_update_count = table
 
     def unshared(self) -> str | None:
-        """Say what the rule remembers beside its states and counts; None if nothing, so that processes can share it."""
+        """Return a description of state that processes cannot share, None if there is none."""
         return None
 
     def use_device(self, device_id: int) -> None:
-        """Count the following updates for a device.
+        """Count subsequent updates for a device.
 
         Args:
             device_id: position of the device among the contexts.
@@ -343,7 +342,7 @@ class Optimizer:
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
 
     def _set_current_context(self, device_id: int) -> None:
-        """Count the following updates for a device (MXNet's name for it)."""
+        """Count subsequent updates for a device (MXNet's name for `use_device`)."""
         self.use_device(device_id)
 
     def _update_count(self, index: Key | list[Key]) -> None:
@@ -357,12 +356,12 @@ class Optimizer:
             indices: numbers or names of parameters.
         """
         table = self._index_update_count
-        if isinstance(table, CommonCounts):
+        if isinstance(table, SharedCounts):
             counts = table.advance(indices)
         else:
             before = list(map(table.get, indices))
             first, begin = before[0], self.begin_num_update
-            if before.count(first) == len(before):  # the usual case: all parameters move together
+            if before.count(first) == len(before):  # usual case: all parameters have equal counts
                 counts = [(begin if first is None else first) + 1] * len(before)
             else:
                 counts = [(begin if count is None else count) + 1 for count in before]
@@ -372,10 +371,10 @@ class Optimizer:
         return counts
 
     def add_updates(self, indices: Sequence[Key], number: int) -> None:
-        """Count updates that native code has made.
+        """Count updates made by native code.
 
         Args:
-            number: how many updates each of them has received, at least one.
+            number: number of updates of each parameter, at least one.
         """
         table = self._index_update_count
         counts = [count + number - 1 for count in self.advance(indices)]
@@ -383,7 +382,7 @@ class Optimizer:
         self.num_update = max(self.num_update, max(counts))
 
     def take_counts(self, other: Optimizer, indices: Iterable[Key]) -> None:
-        """Go on from the counts of another optimizer, such as one that was saved."""
+        """Copy the update counts of another optimizer, such as a loaded one."""
         self._index_update_count.update((index, other.count_of(index)) for index in indices)
         self.num_update = other.num_update
 
@@ -391,23 +390,23 @@ class Optimizer:
         """Return a float32 copy of a parameter, on its context.
 
         Args:
-            weight: a parameter of 16 bits.
+            weight: a 16-bit parameter.
         """
         return NDArray(weight.raw.to(torch.float32, copy=True), weight.context)
 
     def master_of(self, state: Any) -> tuple[NDArray, Any]:
-        """Take a `multi_precision` state apart into the float32 copy and the state proper.
+        """Split a `multi_precision` state into the float32 copy and the inner state.
 
         Args:
-            state: what `create_state_multi_precision` returned.
+            state: result of `create_state_multi_precision`.
         """
         master, inner = state
         return master, inner
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without `param_dict`, which belongs to the caller; shared counts as plain numbers."""
+        """Return the attributes without `param_dict`, which belongs to the caller, and with copies of shared counts."""
         found = {key: value for key, value in self.__dict__.items() if key != "param_dict"}
-        if isinstance(self._index_update_count, CommonCounts):
+        if isinstance(self._index_update_count, SharedCounts):
             tables = {number: dict(table) for number, table in self._all_index_update_counts.items()}
             own = next(iter(tables.values()))
             found |= {"_all_index_update_counts": tables, "_index_update_count": own}
@@ -417,7 +416,7 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.param_dict = {}
-        self.use_device(0)  # the table of counts in use and its entry among all of them are one again
+        self.use_device(0)  # restores the identity of the active table and its entry
 
 
 OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
@@ -446,7 +445,7 @@ def register(klass: type[OptimizerT]) -> type[OptimizerT]:
 
 
 def create(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimizer:
-    """Make an optimizer by name (in any case) or from a torch class, or pass one through.
+    """Create an optimizer by case-insensitive name or from a torch class; return an Optimizer unchanged.
 
     Args:
         name: "sgd", "adam", "lamb" or the name of another registered class; an Optimizer; a class of `torch.optim`,
@@ -454,25 +453,25 @@ def create(name: str | Optimizer | Callable[..., Any], **kwargs: Any) -> Optimiz
         **kwargs: the constructor's arguments.
 
     Raises:
-        ArgumentError: nothing has this name, or it is a class of this package.
+        ArgumentError: the name is not registered, or `name` is an Optimizer class.
 
     Example:
         >>> create("sgd", learning_rate=0.1, momentum=0.9).momentum
         0.9
     """
     if isinstance(name, type) and issubclass(name, Optimizer):
-        raise ArgumentError(f"optimizer is the class {name.__name__}; give its name, or an instance of it")
+        raise ArgumentError(f"optimizer is the class {name.__name__}; pass its name or an instance")
     if isinstance(name, torch.optim.Optimizer) or (callable(name) and not isinstance(name, Optimizer)):
         return registry.create("torchoptimizer", name, **kwargs)
     return registry.create(name, **kwargs)
 
 
 _TORCH = {"lr": "learning_rate", "weight_decay": "wd", "betas": "beta1 and beta2", "eps": "epsilon"}
-"""What arguments of `torch.optim` are called here."""
+"""Names of `torch.optim` arguments in this package."""
 
 
 def _unknown(cls: type[Optimizer], unknown: Sequence[str]) -> str:
-    """Say which arguments an optimizer does not have, and which it has."""
+    """Return the error message for unknown arguments of an optimizer."""
     kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     constructors = [vars(each)["__init__"] for each in cls.__mro__[:-1] if "__init__" in vars(each)]
     parameters = [each for one in constructors for each in inspect.signature(one).parameters.values()]
@@ -484,12 +483,12 @@ def _unknown(cls: type[Optimizer], unknown: Sequence[str]) -> str:
 
 
 def is_half(weight: NDArray) -> bool:
-    """Say whether a parameter is of a 16-bit floating type."""
+    """Return True if a parameter has a 16-bit floating point dtype."""
     return weight.raw.dtype in HALF
 
 
 def momentum_of(optimizer: Optimizer, momentum: Any) -> float:
-    """Return the momentum that an optimizer was given."""
+    """Convert the momentum of an optimizer to a float."""
     try:
         return float(momentum)
     except (TypeError, ValueError):
@@ -498,7 +497,7 @@ def momentum_of(optimizer: Optimizer, momentum: Any) -> float:
 
 
 def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:
-    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler."""
+    """Return the initial learning rate; with a scheduler, it replaces the scheduler's `base_lr`."""
     if scheduler is None:
         return 0.01 if rate is None else rate
     if isinstance(scheduler, type) or not callable(scheduler):
@@ -507,7 +506,7 @@ def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float |
         )
     if rate is not None and not hasattr(scheduler, "base_lr"):
         raise ArgumentError(
-            f"lr_scheduler {scheduler!r} has no base_lr that learning_rate could replace; give one of the two"
+            f"lr_scheduler {scheduler!r} has no base_lr that learning_rate could replace; pass only one of them"
         )
     if rate is not None and scheduler.base_lr != rate:
         warnings.warn(

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from .._core import lazy
 from ..base import ArgumentError, ShapeError
-from ..compat import lazy
 from ..ndarray import NDArray
 from .base import register
 from .group import Group, Key
@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 @register
 class GroupAdaGrad(GroupedOptimizer):
-    """AdaGrad with one rate for each row, such as a word's vector in an embedding.
+    """AdaGrad with one learning rate per row, such as a word's embedding.
 
     With g = clip(rescale_grad * gradient) and the mean over all axes but the first::
 
@@ -30,7 +30,7 @@ class GroupAdaGrad(GroupedOptimizer):
         w = w - lr * g / sqrt(h + eps)
 
     Args:
-        **kwargs: see `Optimizer`; `wd` has to be 0.
+        **kwargs: see `Optimizer`; `wd` must be 0.
     """
 
     def __init__(self, eps: float = 1e-5, **kwargs: Any) -> None:
@@ -52,5 +52,5 @@ class GroupAdaGrad(GroupedOptimizer):
         (history,) = group.states
         for rows, move in zip(history, moves.views, strict=True):
             rows.add_(move.square().mean(1, keepdim=True))
-            move.div_((rows + group.visible(self.float_stable_eps)).sqrt_())
+            move.div_((rows + group.representable(self.float_stable_eps)).sqrt_())
         group.descend(moves.views, lr)

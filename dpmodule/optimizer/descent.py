@@ -1,4 +1,4 @@
-"""Descendants of gradient descent: by sign, with noise, with compensation for delay. Signum, SGLD and DCASGD."""
+"""Variants of gradient descent: Signum, SGLD, DCASGD, Ftrl and FTML."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..compat import torch_private
-from ..devices import generators
+from .._core import torch_private
+from .._devices import generators
 from ..ndarray import NDArray
 from ..ops import distributions
 from .base import momentum_of, register
@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 
 @register
 class Signum(GroupedOptimizer):
-    """Step by the sign of the momentum; without momentum by the sign of the gradient (SignSGD).
+    """Signum: steps by the sign of the momentum, or of the gradient without momentum (SignSGD).
 
     With g = clip(rescale_grad * gradient)::
 
@@ -33,9 +33,8 @@ class Signum(GroupedOptimizer):
         w = (1 - lr * wd) * w - lr * sign(gradient)
 
     Args:
-        momentum: share of the last momentum that is kept; 0 gives SignSGD, which keeps no state.
-        wd_lh: weight decay apart from the gradient, as Loshchilov and Hutter do it; without momentum it has no effect,
-            where MXNet refuses it.
+        momentum: momentum factor; 0 for SignSGD, which has no state.
+        wd_lh: decoupled weight decay (Loshchilov and Hutter); ignored without momentum, where MXNet raises an error.
         **kwargs: see `Optimizer`.
     Source: Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", 2018, in the form of MXNet
         1.9.1 (`signum_update`, `signsgd_update`; the latter ignores `rescale_grad`, even a negative one).
@@ -62,24 +61,24 @@ class Signum(GroupedOptimizer):
         if wd != 0.0:
             group.add(moves.views, group.weights, wd)
         moves.flat.neg_()
-        group.mix(momenta, moves.views, 1.0 - self.momentum)
+        group.interpolate(momenta, moves.views, 1.0 - self.momentum)
         moves.fill(momenta).sign_()
         group.descend(moves.views, -lr, -self.wd_lh)
 
 
 @register
 class SGLD(GroupedOptimizer):
-    """Stochastic gradient Langevin dynamics: half a step of gradient descent, and noise.
+    """Stochastic gradient Langevin dynamics: half a step of gradient descent plus noise.
 
-    With g = clip(rescale_grad * gradient) and e drawn from the normal distribution of deviation sqrt(lr)::
+    With g = clip(rescale_grad * gradient) and e normally distributed with standard deviation sqrt(lr)::
 
         w = w - lr / 2 * (g + wd * w) + e
 
-    The noise comes from the generator of the parameter's context, one draw per parameter in the order of update,
-    the numbers being those of ``mx.nd.random.normal(0, sqrt(lr), shape, dtype, ctx)``.
+    The noise of each parameter, in the order of updates, equals ``mx.nd.random.normal(0, sqrt(lr), shape, dtype,
+    ctx)``.
 
     Args:
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
         **kwargs: see `Optimizer`.
     Source: Welling and Teh, "Bayesian Learning via Stochastic Gradient Langevin Dynamics", 2011, in the form of MXNet
         1.9.1.
@@ -98,7 +97,7 @@ class SGLD(GroupedOptimizer):
 
 @register
 class DCASGD(GroupedOptimizer):
-    """Gradient descent that makes up for gradients which were computed at an older parameter.
+    """Gradient descent with compensation for delayed gradients.
 
     With g = clip(rescale_grad * gradient) and w' the parameter before the last update::
 
@@ -107,10 +106,10 @@ class DCASGD(GroupedOptimizer):
         w = w + m
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no such state.
+        momentum: momentum factor; 0 keeps no momentum.
         **kwargs: see `Optimizer`.
-    Source: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2016, in the form of
-        MXNet 1.9.1, which itself fails with a momentum.
+    Source: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2016, in the form of MXNet
+        1.9.1, which fails with a momentum.
     """
 
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
@@ -132,17 +131,17 @@ class DCASGD(GroupedOptimizer):
         moves.flat.add_(drift.flat, alpha=self.lamda)
         torch_private.foreach_copy(before, group.weights)
         if momenta:
-            group.roll(moves.views, momenta[0], self.momentum, lr, wd)
+            group.momentum_step(moves.views, momenta[0], self.momentum, lr, wd)
         else:
             group.descend(moves.views, lr, wd)
 
 
-# optimizers that follow the leader: the point that was best for all gradients so far. Ftrl and FTML
+# Ftrl and FTML
 
 
 @register
 class Ftrl(GroupedOptimizer):
-    """Follow the regularized leader; small parameters become 0.
+    """Follow the regularized leader, with sparse parameters.
 
     With g = clip(rescale_grad * gradient)::
 
@@ -153,18 +152,18 @@ class Ftrl(GroupedOptimizer):
 
     Args:
         lamda1: strength of the absolute penalty (L1).
-        learning_rate: the rate. At 0 parameter and state stay as they are, where MXNet makes NaN. With an
-            `lr_scheduler` it has no effect: the schedule begins with its own `base_lr`.
-        beta: the larger, the more the rates of rarely and often used parameters are alike.
+        learning_rate: the learning rate. At 0, parameter and state are unchanged, where MXNet returns NaN. Ignored with
+            an `lr_scheduler`, which starts from its own `base_lr`.
+        beta: larger values reduce the difference between the rates of frequent and rare parameters.
         **kwargs: see `Optimizer`.
-    Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013, in the form of MXNet 1.9.1.
+    Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013, as in MXNet 1.9.1.
     """
 
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float | None = 0.1, beta: float = 1, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.lr = learning_rate  # a schedule keeps its own
+        self.lr = learning_rate  # a schedule keeps its own `base_lr`
         self.lamda1 = lamda1
         self.beta = beta
 
@@ -209,10 +208,10 @@ class FTML(GroupedOptimizer):
         w = -z / d
 
     Args:
-        beta1: how slowly the leader z forgets.
-        beta2: how slowly the mean square v forgets.
-        **kwargs: see `Optimizer`. At learning rate 0 parameter and state stay as they are, where MXNet makes NaN.
-    Source: Zheng and Kwok, "Follow the Moving Leader in Deep Learning", 2017, in the form of MXNet 1.9.1.
+        beta1: decay rate of the leader z.
+        beta2: decay rate of the mean square v.
+        **kwargs: see `Optimizer`. At learning rate 0, parameter and state are unchanged, where MXNet returns NaN.
+    Source: Zheng and Kwok, "Follow the Moving Leader in Deep Learning", 2017, as in MXNet 1.9.1.
     """
 
     uses_count = True
@@ -234,8 +233,8 @@ class FTML(GroupedOptimizer):
         curves, squares, leaders = group.states
         moves, scales, work = self.gradients(group, grads, wd), group.scratch(1), group.scratch(2)
         torch.mul(moves.flat, moves.flat, out=work.flat)
-        group.mix(squares, work.views, 1.0 - self.beta2)
-        scales.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.visible(self.epsilon))
+        group.interpolate(squares, work.views, 1.0 - self.beta2)
+        scales.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.representable(self.epsilon))
         scales.flat.mul_((1.0 - self.beta1**count) / lr)
         work.fill(curves).mul_(-self.beta1).add_(scales.flat)
         scales.write(curves)

@@ -1,4 +1,4 @@
-"""Parameters that are updated together: the lists of tensors that one call of a rule works on, and who is in which."""
+"""Groups of parameters that one call of a rule updates, and the plan that forms them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from .. import native
+from .._core import torch_private
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
-from ..compat import torch_private
 from ..context import Context, cpu
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 
 if TYPE_CHECKING:
     from ..ndarray import NDArray
@@ -29,14 +29,14 @@ HALF = (torch.float16, torch.bfloat16)
 """The 16-bit floating types."""
 
 _FUSED_TYPES = (torch.float32, torch.float64)
-"""Types for fused calls: torch 2.13's fused SGD skips most of a 16-bit tensor on the CPU."""
+"""Dtypes of fused calls; torch 2.13's fused SGD skips most of a 16-bit tensor on the CPU."""
 
 _FIXED = {"nesterov": False, "maximize": False, "is_first_step": False}
-"""Arguments of torch's SGD kernel that no move below chooses."""
+"""Arguments of torch's SGD kernel that are always the same."""
 
 
 def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
-    """Say whether a parameter and its states may go into a fused call, which ignores strides and types on the CPU."""
+    """Return True if a parameter and its states may use fused calls, which ignore strides and dtypes on the CPU."""
     return weight.dtype in _FUSED_TYPES and all(
         t.is_contiguous()
         and t.dtype == weight.dtype
@@ -47,12 +47,12 @@ def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
 
 
 class Scratch:
-    """One flat buffer, and views of it in the shapes of the parameters.
+    """A flat buffer, and views of it in the shapes of the parameters.
 
-    Elementwise steps run on `flat` in one call, whatever the number of parameters.
+    Elementwise steps run on `flat` in one call for all parameters.
 
     Args:
-        likes: tensors that give shapes, type and device.
+        likes: tensors with the shapes, dtype and device of the views.
     """
 
     __slots__ = ("flat", "views")
@@ -63,25 +63,25 @@ class Scratch:
         self.views = [self.flat[end - like.numel() : end].view(like.shape) for end, like in zip(ends, likes)]
 
     def fill(self, sources: Sequence[Tensor]) -> Tensor:
-        """Copy tensors of the same shapes in, converting their type, and return the flat buffer."""
+        """Copy tensors into the views, converting their dtype, and return the flat buffer."""
         torch_private.foreach_copy(self.views, sources)
         return self.flat
 
     def write(self, targets: Sequence[Tensor]) -> None:
-        """Copy the buffer out to tensors of the same shapes, converting its type."""
+        """Copy the views to tensors, converting their dtype."""
         torch_private.foreach_copy(targets, self.views)
 
 
 class Group:
-    """Parameters of one type and device, with their states, that share learning rate and weight decay.
+    """Parameters of one dtype, device, learning rate and weight decay, with their states.
 
     Args:
-        weights: what the rule writes: the parameters, or their float32 copies.
-        states: for each parameter the tensors that the rule remembers, equally many for each.
-        halves: the 16-bit parameters that `weights` are copies of; None without such copies.
+        weights: the parameters, or their float32 copies.
+        states: state tensors of each parameter, the same number for each.
+        halves: the 16-bit parameters of which `weights` are copies; None without copies.
 
     Attributes:
-        kept: whatever a rule wants to find again at the next batch; None at first.
+        cache: data that a rule keeps for the next batch; None initially.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Group:
         "context",
         "fused",
         "halves",
-        "kept",
+        "cache",
         "keys",
         "records",
         "states",
@@ -114,28 +114,28 @@ class Group:
         self.keys = tuple(keys)
         self.context = cpu() if context is None else context
         self.records = list(records)
-        self.kept: Any = None
+        self.cache: Any = None
         self._shapes = [w.shape for w in weights]
         self._scratch: dict[int, Scratch] = {}
 
-    def part(self, positions: Sequence[int]) -> Group:
-        """Return some of the parameters as a group of their own, over the same memory."""
+    def subset(self, positions: Sequence[int]) -> Group:
+        """Return a group of some of the parameters, which shares their memory."""
         halves = None if self.halves is None else [self.halves[p] for p in positions]
         states = [[slot[p] for slot in self.states] for p in positions]
         keys = [self.keys[p] for p in positions]
         return Group([self.weights[p] for p in positions], states, halves, self.fused, keys, self.context)
 
     def scratch(self, number: int = 0) -> Scratch:
-        """Return a buffer of this group, kept for the next batch; its values do not survive a call of the rule."""
+        """Return a reusable buffer of this group, whose values are lost between calls of the rule."""
         found = self._scratch.get(number)
         if found is None:
             found = self._scratch[number] = Scratch(self.weights)
         return found
 
     def prepare(self, grads: list[Tensor]) -> list[Tensor]:
-        """Return the gradients in the form that a rule may use: right shape and type, contiguous.
+        """Return contiguous gradients after checking their shapes, dtypes and devices.
 
-        The arrays themselves are left alone; what is strided or 16-bit is copied.
+        Strided and 16-bit gradients are copied; the originals are not changed.
         """
         stored = self.weights if self.halves is None else self.halves
         dtype, device = stored[0].dtype, stored[0].device
@@ -155,7 +155,7 @@ class Group:
         return grads if plain else [grad.contiguous() for grad in grads]
 
     def scaled(self, grads: Sequence[Tensor], scale: float) -> Scratch:
-        """Return the gradients times a number, in a buffer that the rule may write."""
+        """Return the scaled gradients in a buffer that the rule may modify."""
         buffer = self.scratch(0)
         if grads is not buffer.views:
             buffer.fill(grads)
@@ -164,12 +164,12 @@ class Group:
         return buffer
 
     def norms(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Return the Euclidean norms of tensors of this group's type, as one vector; 16-bit ones in float32."""
-        dtype = torch.float32 if self.weights[0].dtype in HALF else None  # squares leave their range
+        """Return the Euclidean norms of tensors as one vector, in float32 for 16-bit tensors."""
+        dtype = torch.float32 if self.weights[0].dtype in HALF else None  # squares could overflow
         return torch.stack(list(torch_private.foreach_norm(tensors, 2, dtype=dtype)))
 
-    def visible(self, smallest: float) -> float:
-        """Return a number meant to keep a quotient finite, enlarged if the parameters' type would make it 0."""
+    def representable(self, smallest: float) -> float:
+        """Return an epsilon of at least the smallest normal number of the parameters' dtype."""
         return max(smallest, torch.finfo(self.weights[0].dtype).smallest_normal)
 
     def finish(self) -> None:
@@ -177,31 +177,31 @@ class Group:
         if self.halves is not None:
             torch_private.foreach_copy(self.halves, self.weights)
 
-    # The three moves below are torch's SGD kernel with chosen numbers. It reads and writes each element once, and on
-    # small tensors costs a quarter of a `_foreach_` call.
+    # The methods below use torch's SGD kernel, which reads and writes each element once, and on small tensors costs a
+    # quarter of a `_foreach_` call.
 
     def descend(self, grads: Sequence[Tensor], rate: float, decay: float = 0.0) -> None:
-        """Do ``w -= rate * (grad + decay * w)``."""
+        """Compute ``w -= rate * (grad + decay * w)``."""
         _sgd(self.fused, self.weights, grads, (), rate, decay, 0.0, 0.0)
 
-    def roll(
+    def momentum_step(
         self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float
     ) -> None:
-        """Do ``m = keep * m - rate * (grad + decay * w)``, then ``w += m``."""
+        """Compute ``m = keep * m - rate * (grad + decay * w)``, then ``w += m``."""
         _sgd(self.fused and keep != 0.0, self.weights, grads, momenta, -1.0, decay, keep, 1.0 + rate)
 
-    def remember(
+    def update_momentum(
         self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float
     ) -> None:
-        """Do ``m = keep * m - rate * (grad + decay * w)`` and leave w."""
+        """Compute ``m = keep * m - rate * (grad + decay * w)`` without changing w."""
         _sgd(self.fused and keep != 0.0, self.weights, grads, momenta, 0.0, decay, keep, 1.0 + rate)
 
     def add(self, targets: list[Tensor], sources: Sequence[Tensor], factor: float) -> None:
-        """Do ``target += factor * source`` on states."""
+        """Compute ``target += factor * source`` on states."""
         _sgd(self.fused, targets, sources, (), -factor, 0.0, 0.0, 0.0)
 
-    def mix(self, targets: list[Tensor], sources: Sequence[Tensor], share: float) -> None:
-        """Do ``target = (1 - share) * target + share * source`` on states."""
+    def interpolate(self, targets: list[Tensor], sources: Sequence[Tensor], share: float) -> None:
+        """Compute ``target = (1 - share) * target + share * source`` on states."""
         _sgd(self.fused, targets, sources, (), -share, -1.0, 0.0, 0.0)
 
 
@@ -217,26 +217,26 @@ def _sgd(
 ) -> None:
     call = (
         torch_private.fused_sgd if fused else torch_private.plain_sgd
-    )  # the kernel skips its buffers at momentum 0
+    )  # the fused kernel ignores buffers at momentum 0
     call(params, grads, momenta, weight_decay=decay, momentum=keep, lr=lr, dampening=dampening, **_FIXED)
     if fused:
-        written(params)
+        count_write(params)
 
 
 def are_dense(arrays: Iterable[NDArray]) -> bool:
-    """Say whether no array is sparse."""
+    """Return True if no array is sparse."""
     return set(map(_STYPE, arrays)) <= {"default"}
 
 
 def slots_of(state: Any) -> tuple[NDArray, ...]:
-    """Return the arrays of one parameter's state: None holds none, an NDArray one, a tuple several."""
-    if state is None or isinstance(state, dict):  # arrays by name are the rule's own business
+    """Return the arrays of one parameter's state, which may be None, an NDArray or a tuple."""
+    if state is None or isinstance(state, dict):  # the rule handles arrays by name
         return ()
     return (state,) if isinstance(state, NDArray) else tuple(slot for slot in state if slot is not None)
 
 
 class UpdateRule(Protocol):
-    """What a plan asks of an optimizer; `GroupedOptimizer` says what the members are."""
+    """Interface of optimizers used by a plan; see `GroupedOptimizer`."""
 
     idx2name: dict[Any, str]
     in_order: ClassVar[bool]
@@ -249,23 +249,23 @@ class UpdateRule(Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next update."""
+        """The learning rate of the next update."""
 
     def advance(self, indices: Sequence[Any]) -> list[int]:
         """Count an update of each parameter and return the new counts."""
 
     def multipliers(self, index: Key) -> tuple[float, float]:
-        """Return what a parameter's rate and decay are multiplied by."""
+        """Return the multipliers of a parameter's learning rate and weight decay."""
 
     def master_of(self, state: Any) -> tuple[NDArray, Any]:
-        """Return the float32 copy of a 16-bit parameter and its own state."""
+        """Return the float32 copy of a 16-bit parameter and the inner state."""
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""
 
 
-class _Member(NamedTuple):
-    """A parameter on its way into a group: its place in the call, what is written, its state's tensors, its state."""
+class _GroupMember(NamedTuple):
+    """A member of a group: position in the call, updated tensor, state tensors, and state."""
 
     position: int
     target: Tensor
@@ -274,10 +274,10 @@ class _Member(NamedTuple):
 
 
 class UpdatePlan:
-    """Which parameters are updated together, kept from batch to batch.
+    """The grouping of parameters, reused from batch to batch.
 
     Args:
-        halves: whether 16-bit parameters have float32 copies.
+        halves: True if 16-bit parameters have float32 copies.
     """
 
     __slots__ = (
@@ -316,8 +316,10 @@ class UpdatePlan:
         self._names = optimizer.idx2name
         self._groups = self._sort(weights)
 
-    def holds(self, optimizer: UpdateRule, weights: Sequence[NDArray], states: Mapping[Any, Any]) -> bool:
-        """Say whether the plan still fits: same tensors, states, multipliers and precision."""
+    def is_current(
+        self, optimizer: UpdateRule, weights: Sequence[NDArray], states: Mapping[Any, Any]
+    ) -> bool:
+        """Return True if tensors, states, multipliers and precision are unchanged."""
         if (
             optimizer is not self._optimizer
             or optimizer.param_dict
@@ -350,7 +352,7 @@ class UpdatePlan:
             group.finish()
 
     def run_one(self, grad: NDArray, lr: float, wd: float, count: int) -> None:
-        """Apply the rule to the only parameter, at rates found elsewhere, without counting."""
+        """Apply the rule to the only parameter with given rates, without counting."""
         ((_, _, _, group),) = self._groups
         self._optimizer.step(group, group.prepare([grad.raw]), lr, wd, count)
         group.finish()
@@ -358,26 +360,26 @@ class UpdatePlan:
     def _run_parts(
         self, group: Group, grads: list[Tensor], rates: tuple[float, float], counts: list[int]
     ) -> None:
-        """Apply the rule to the parts of a group whose counts agree."""
+        """Apply the rule to subsets of a group with equal counts."""
         for count in sorted(set(counts)):
             chosen = [p for p, c in enumerate(counts) if c == count]
-            self._optimizer.step(group.part(chosen), [grads[p] for p in chosen], *rates, count)
+            self._optimizer.step(group.subset(chosen), [grads[p] for p in chosen], *rates, count)
 
     def _sort(self, weights: Sequence[NDArray]) -> list[tuple[list[int], float, float, Group]]:
-        """Sort the parameters by everything that must agree inside a group."""
-        sorted_by: dict[Any, list[_Member]] = {}
+        """Group the parameters by all properties that must agree within a group."""
+        sorted_by: dict[Any, list[_GroupMember]] = {}
         for position, (index, weight, state) in enumerate(zip(self._indices, weights, self._states)):
             half = self._halves and weight.raw.dtype in HALF
             master, inner = self._optimizer.master_of(state) if half else (weight, state)
             slots = slots_of(inner)
             for array in (*slots, *((master,) if half else ())):
-                array.pinned = True  # the groups keep its tensor, so nobody may put another in its place
+                array.pinned = True  # the groups keep its tensor, which must not be replaced
             target, kept = master.raw, [slot.raw for slot in slots]
             fits = is_fusable(target, kept) and (not half or weight.raw.is_contiguous())
             lr_mult, wd_mult = self._optimizer.multipliers(index)
             key = (
                 lr_mult,
-                wd_mult if self._decays else 1.0,  # without decay, weights and biases go together
+                wd_mult if self._decays else 1.0,  # without decay, weights and biases share a group
                 weight.raw.dtype,
                 target.dtype,
                 weight.context,
@@ -385,10 +387,12 @@ class UpdatePlan:
                 position if self._optimizer.in_order else None,
                 fits,
             )
-            sorted_by.setdefault(key, []).append(_Member(position, target, kept, inner))
+            sorted_by.setdefault(key, []).append(_GroupMember(position, target, kept, inner))
         return [self._group(key, members) for key, members in sorted_by.items()]
 
-    def _group(self, key: tuple[Any, ...], members: list[_Member]) -> tuple[list[int], float, float, Group]:
+    def _group(
+        self, key: tuple[Any, ...], members: list[_GroupMember]
+    ) -> tuple[list[int], float, float, Group]:
         positions = [member.position for member in members]
         targets = [member.target for member in members]
         stored = [self._tensors[p] for p in positions]
@@ -404,32 +408,32 @@ class UpdatePlan:
         return positions, key[0], key[1], group
 
 
-# counts of updates in shared memory, so that the workers of one parameter store count together
+# update counts in shared memory, for the workers of one parameter store
 
 Key: TypeAlias = Any
-"""What tells parameters apart: a position (Module), or a name (kvstore)."""
+"""Key of a parameter: a position (Module) or a name (kvstore)."""
 
 KeyOrList: TypeAlias = "Key | Sequence[Key]"
-"""A parameter's key, or those of several."""
+"""A key, or several."""
 
 ArrayOrList: TypeAlias = "NDArray | Sequence[NDArray]"
-"""An array of one parameter, or those of several."""
+"""An array, or several."""
 
 
-class CommonCounts(MutableMapping[Any, int]):
-    """How many updates each parameter has received from all processes; `Optimizer` counts in it instead of a dict.
+class SharedCounts(MutableMapping[Any, int]):
+    """Update counts of parameters, shared by processes; replaces the dict of `Optimizer`.
 
     Shape:
-        memory: (P,), int64, one count for each parameter on each context.
+        memory: (P,), int64, one count per parameter and context.
 
     Args:
-        positions: for the key of each parameter, where its count is.
+        positions: index of the count of each key.
     """
 
     __slots__ = ("_address", "_counts", "_memory", "_positions")
 
     def __init__(self, memory: torch.Tensor, positions: Mapping[Any, int]) -> None:
-        self._memory = memory  # keeps the memory mapped that the address below is of
+        self._memory = memory  # keeps the memory of `_address` mapped
         self._counts: np.ndarray[Any, np.dtype[np.int64]] = memory.numpy()
         self._address = memory.data_ptr()
         self._positions = dict(positions)
@@ -441,7 +445,9 @@ class CommonCounts(MutableMapping[Any, int]):
         self._counts[self._position(key)] = count
 
     def __delitem__(self, key: Key) -> None:
-        raise StateError(f"the count of parameter {key!r} is other processes' too and cannot be removed")
+        raise StateError(
+            f"the count of parameter {key!r} is shared with other processes and cannot be removed"
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._positions)
@@ -458,8 +464,7 @@ class CommonCounts(MutableMapping[Any, int]):
     def advance(self, keys: Sequence[Any]) -> list[int]:
         """Count an update of each parameter and return the new counts.
 
-        With the extension no update is lost, however many processes count at the same instant. Without it, one of two
-        that count within the same microsecond may be.
+        With the extension, counting is atomic. Without it, one of two simultaneous updates may be lost.
         """
         positions = [self._position(key) for key in keys]
         if native.core is not None:
@@ -469,7 +474,7 @@ class CommonCounts(MutableMapping[Any, int]):
         return [int(count) for count in self._counts[positions]]
 
     def largest(self) -> int:
-        """Return the largest count of all parameters."""
+        """Return the largest count."""
         found: int = self._counts.max(initial=0).item()
         return found
 

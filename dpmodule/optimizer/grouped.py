@@ -14,7 +14,7 @@ from .. import native
 from ..base import ShapeError
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import Optimizer, is_half
 from .group import ArrayOrList, Group, Key, KeyOrList, Scratch, UpdatePlan, are_dense, is_fusable, slots_of
 
@@ -34,46 +34,46 @@ _HOOKS = (
 )
 
 _RULE = ("step", "gradients", "limit", "scale")
-"""What a subclass may override to change the rule itself."""
+"""Members that define the rule."""
 
 
 class GroupedOptimizer(Optimizer):
-    """Base of the optimizers of this package: a subclass gives `create_state` and `step`.
+    """Base of the optimizers of this package; subclasses define `create_state` and `step`.
 
-    A further subclass that overrides `update`, or how rates are found, is called parameter by parameter instead.
+    Subclasses that override `update` or the computation of rates are called for each parameter separately.
 
     Args:
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
     """
 
     uses_count: ClassVar[bool] = False
-    """Whether `step` reads `count`; if not, parameters with different counts share a call."""
+    """True if `step` uses `count`; otherwise parameters with different counts share a call."""
 
     in_order: ClassVar[bool] = False
-    """Whether the order of the parameters matters, so that each is a group of its own."""
+    """True if the order of the parameters matters, so that each forms its own group."""
 
     lazy_halves: ClassVar[bool] = True
-    """Whether a lazy update of a 16-bit parameter's float32 copy leaves rows alone, too."""
+    """True if lazy updates also apply to float32 copies of 16-bit parameters."""
 
     is_grouped: ClassVar[bool] = True
-    """Whether the stock update is in place, so that `Updater.update_all` may hand over all parameters at once."""
+    """True if `update` is not overridden, so that `Updater.update_all` may update all parameters together."""
 
     is_native: ClassVar[bool] = False
-    """Whether `native_rule` says what `step` does."""
+    """True if `native_rule` is equivalent to `step`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "native_rule" in vars(cls):
             cls.is_native = True
-        elif not vars(cls).keys().isdisjoint(_RULE):  # another rule than the one that was described
+        elif not vars(cls).keys().isdisjoint(_RULE):  # the rule differs from the inherited `native_rule`
             cls.is_native = False
         cls.is_grouped = all(getattr(cls, hook) is getattr(GroupedOptimizer, hook) for hook in _HOOKS)
 
     def is_lazy(self, weight: NDArray) -> bool:
-        """Say whether a row-sparse gradient updates its own rows only; else the rows it lacks count as zeros.
+        """Return True if a row-sparse gradient updates only its own rows; otherwise missing rows count as zeros.
 
         Args:
-            weight: a parameter, by whose storage type it may depend.
+            weight: the parameter, whose storage type may matter.
         """
         return False
 
@@ -81,30 +81,30 @@ class GroupedOptimizer(Optimizer):
         """Update one group in place.
 
         Args:
-            grads: gradients, contiguous and of the parameters' shapes and types; not to be written, as they are the
-                arrays that users see.
-            lr: learning rate of all of them.
-            wd: weight decay of all of them.
-            count: how many updates they have received, this one included.
+            grads: contiguous gradients with the parameters' shapes and dtypes; must not be modified, since users see
+                them.
+            lr: learning rate of the group.
+            wd: weight decay of the group.
+            count: number of updates, including this one.
         """
         raise NotImplementedError(f"{type(self).__name__} gives no update rule")
 
     def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
-        """Return the fields of native code's `UpdateRule` in which this rule differs from plain descent.
+        """Return the fields of the native `UpdateRule` that differ from plain gradient descent.
 
         Args:
-            count: how many updates it has received, this one included.
-            slots: how many arrays its state has.
+            count: number of updates, including this one.
+            slots: number of arrays in the state.
         """
         return {"lr": lr, "wd": wd, "rescale_grad": self.rescale_grad, "clip_gradient": self.limit or 0.0}
 
     def gradients(self, group: Group, grads: list[Tensor], wd: float = 0.0) -> Scratch:
-        """Return clip(rescale_grad * gradient + wd * w) in a buffer that the rule may write.
+        """Return clip(rescale_grad * gradient + wd * w) in a buffer that the rule may modify.
 
         Args:
-            group: parameters of one type, device, rate and weight decay.
-            grads: their gradients, of the same shapes.
-            wd: weight decay that is added; 0 where the rule adds it itself.
+            group: the parameters.
+            grads: their gradients.
+            wd: weight decay to add; 0 if the rule adds it itself.
         """
         buffer = group.scaled(grads, float(self.rescale_grad))
         if wd != 0.0:
@@ -146,7 +146,7 @@ class GroupedOptimizer(Optimizer):
         return self._get_lr(index), self._get_wd(index), self._index_update_count[index]
 
     def _update_sparse(self, index: Key, weight: NDArray, grad: NDArray, state: Any, halves: bool) -> None:
-        """Update one parameter when it or its gradient is row-sparse."""
+        """Update one parameter if it or its gradient is row-sparse."""
         with written_back(weight) as target:
             half = halves and is_half(target)
             by_rows = self.is_lazy(weight) and half <= self.lazy_halves
@@ -167,7 +167,7 @@ class GroupedOptimizer(Optimizer):
     def _update_rows(
         self, index: Key, weight: NDArray, grad: RowSparseNDArray, state: Any, all_rows: bool = False
     ) -> None:
-        """Update the rows of a dense parameter that a gradient is about, or natively all of them."""
+        """Update the rows of a row-sparse gradient in a dense parameter, or all rows in native code."""
         if grad.shape != weight.shape:
             raise ShapeError(f"gradient has shape {grad.shape}, its parameter {weight.shape}")
         rates, slots = self._next_rates(index), slots_of(state)
@@ -181,21 +181,21 @@ class GroupedOptimizer(Optimizer):
 
 
 def _listed(index: Any, *columns: Any) -> tuple[Any, ...]:
-    """Return the arguments of an update as lists, one parameter in lists of one."""
+    """Return the arguments of an update as lists."""
     return (index, *columns) if isinstance(index, (list, tuple)) else tuple([x] for x in (index, *columns))
 
 
-# gradients of some rows only: lazy updates of those rows, and dense gradients for rules that need all
+# row-sparse gradients: lazy updates of their rows, or dense gradients
 
 _RAW = attrgetter("raw")
 
 
 @contextmanager
 def written_back(weight: NDArray) -> Iterator[NDArray]:
-    """Give a dense array in place of a parameter; what is written to it ends up in the parameter.
+    """Yield a dense array for a parameter, and write it back afterwards.
 
     Args:
-        weight: the parameter. Of a row-sparse one that stores all its rows, the array is these rows themselves.
+        weight: the parameter. If a row-sparse parameter stores all rows, the array shares their memory.
     """
     if weight.stype == "default":
         yield weight
@@ -211,12 +211,12 @@ def written_back(weight: NDArray) -> Iterator[NDArray]:
 
 
 def densified(grad: NDArray) -> NDArray:
-    """Return a gradient with zeros in place of what it does not store; a dense one as it is."""
+    """Convert a gradient to a dense array."""
     return grad if grad.stype == "default" else NDArray(grad.raw, grad.context)
 
 
 class RowUpdate:
-    """The rows of one parameter and of its states that a gradient is about, gathered into a group."""
+    """A group of the rows of one parameter, and of its states, that a row-sparse gradient updates."""
 
     def __init__(self, index: Key, weight: NDArray, slots: Iterable[NDArray], grad: RowSparseNDArray) -> None:
         self._rows, values = grad.parts()
@@ -229,14 +229,14 @@ class RowUpdate:
         self.grads = self.group.prepare([values])
 
     def finish(self) -> None:
-        """Add to the rows what has changed; another process may have updated them meanwhile."""
+        """Add the changes to the rows, which another process may have updated meanwhile."""
         after = [self.group.weights[0], *(slot[0] for slot in self.group.states)]
         for source, old, new in zip(self._sources, self._before, after, strict=True):
             source.index_add_(0, self._rows, new.sub_(old))
 
 
 def fits_native(weight: NDArray, slots: Sequence[NDArray], grad: RowSparseNDArray) -> bool:
-    """Say whether native code can update a parameter in place: float32 numbers on the CPU, one after the other."""
+    """Return True if native code supports a parameter: contiguous float32 on the CPU."""
     target, rows = weight.raw, grad.values
     shape = target.shape
     return (
@@ -254,10 +254,10 @@ def update_in_place(
     grad: RowSparseNDArray,
     all_rows: bool,
 ) -> None:
-    """Update rows natively, each number read, changed and written back at once.
+    """Update rows in native code, in one pass over the elements.
 
     Args:
-        all_rows: update the other rows, too, as if their gradient were 0.
+        all_rows: also update the other rows, with a gradient of 0.
     """
     core, target = native.core, weight.raw
     if core is None or not target.numel():
@@ -269,7 +269,7 @@ def update_in_place(
     tensors = [target, *map(_RAW, slots)]
     where, *states = map(Tensor.data_ptr, tensors)
     core.update_rows(rule, where, *table, *changes, all_rows, *states)
-    written(tensors)
+    count_write(tensors)
 
 
 def _is_plain(tensor: Tensor, shape: Sequence[int]) -> bool:

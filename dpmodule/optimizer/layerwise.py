@@ -1,4 +1,4 @@
-"""Optimizers for large batches, whose rate follows the size of each parameter: LARS, LAMB and LBSGD."""
+"""Optimizers for large batches with layer-wise learning rates: LARS, LAMB and LBSGD."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
+from .._devices.device_transfer import tensor_like
 from ..base import ArgumentError
-from ..devices.device_transfer import beside
 from ..ndarray import NDArray
 from .base import momentum_of, register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
-from .sgd import Momentum, zeros_like
+from .sgd import MomentumOptimizer, zeros_like
 
 Tensor = torch.Tensor
 
@@ -26,7 +26,7 @@ def _scale_each(views: list[Tensor], factors: Tensor) -> None:
 
 
 @register
-class LARS(Momentum):
+class LARS(MomentumOptimizer):
     """Layer-wise adaptive rate scaling.
 
     With g = rescale_grad * gradient, and norms over a whole parameter::
@@ -35,23 +35,23 @@ class LARS(Momentum):
         m = momentum * m - lr * r * (clip(g) + wd * w)
         w = w + m
 
-    r is 1 where w or g is all zero, and for parameters whose name ends in gamma, beta or bias. Names that do not end in
-    ``_weight`` get no weight decay by default.
+    r is 1 if w or g is zero, and for names that end in gamma, beta or bias. By default, only names that end in
+    ``_weight`` have weight decay.
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
-        lazy_update: accepted as in MXNet.
-        momentum_correction: multiply the momentum by the rate now over the rate of the parameter's last update, as
-            the state holds steps and not gradients.
+        momentum: momentum factor; 0 keeps no state.
+        lazy_update: accepted for compatibility with MXNet.
+        momentum_correction: multiply the momentum by the ratio of the current and the last learning rate, since the
+            state contains steps, not gradients.
         **kwargs: see `Optimizer`.
 
     Attributes:
-        cur_lr: the learning rate of the last update, before multipliers.
-        last_lr: that of the update before.
+        cur_lr: learning rate of the last update, before multipliers.
+        last_lr: learning rate of the update before that.
 
     Source: You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017, in the form of MXNet
-        1.9.1. There a change of rate corrects the momentum of the first call's parameters only (one, or four at
-        once); here that of every parameter.
+        1.9.1. There, a change of the learning rate corrects the momentum only of the parameters in the first call;
+        here, of every parameter.
     """
 
     decayed = ("_weight",)
@@ -77,12 +77,12 @@ class LARS(Momentum):
         self.rates: dict[Any, float] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"rates": {}, **state})  # MXNet's has no such table
+        super().__setstate__({"rates": {}, **state})  # not in MXNet's states
 
     def unshared(self) -> str | None:
         if not (self.momentum and self.momentum_correction):
             return None
-        return "with momentum_correction=True it remembers the rates of the last updates"
+        return "with momentum_correction=True it stores the learning rates of the last updates"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         trust = self._trust(group, group.norms(grads), wd)
@@ -94,23 +94,23 @@ class LARS(Momentum):
         if not group.states:
             group.descend(moves.views, lr)
         elif keeps.count(keeps[0]) == len(keeps):
-            group.roll(moves.views, group.states[0], keeps[0], lr, 0.0)
+            group.momentum_step(moves.views, group.states[0], keeps[0], lr, 0.0)
         else:
-            _scale_each(group.states[0], beside(moves.flat, keeps))
-            group.roll(moves.views, group.states[0], 1.0, lr, 0.0)
+            _scale_each(group.states[0], tensor_like(moves.flat, keeps))
+            group.momentum_step(moves.views, group.states[0], 1.0, lr, 0.0)
 
     def _trust(self, group: Group, slopes: Tensor, wd: float) -> Tensor:
-        """Return the factor of each parameter's rate."""
+        """Return the factor of each parameter's learning rate."""
         sizes = group.norms(group.weights)
         bottom = slopes * abs(float(self.rescale_grad)) + sizes * wd + self.eps
         plain = (sizes == 0.0) | (slopes == 0.0) | (bottom == 0.0)
-        if group.kept is None:
+        if group.cache is None:
             names = [str(self.idx2name.get(key, key)) for key in group.keys]
-            group.kept = beside(plain, [name.endswith(_LARS_SKIPS) for name in names], torch.bool)
-        return (sizes * self.eta / bottom).masked_fill_(plain.logical_or_(group.kept), 1.0)
+            group.cache = tensor_like(plain, [name.endswith(_LARS_SKIPS) for name in names], torch.bool)
+        return (sizes * self.eta / bottom).masked_fill_(plain.logical_or_(group.cache), 1.0)
 
     def _keeps(self, group: Group) -> list[float]:
-        """Return what is kept of each parameter's momentum, and take note of the rate."""
+        """Return the momentum factor of each parameter, and record the learning rate."""
         rate = self.learning_rate
         before = [self.rates.get(key, self.cur_lr) for key in group.keys]
         self.last_lr = rate if self.cur_lr is None else self.cur_lr
@@ -132,14 +132,14 @@ class LAMB(GroupedOptimizer):
         r = clip(norm(w), lower_bound, upper_bound) / norm(s)
         w = w - lr * r * s
 
-    r is 1 where one of the norms is 0; without `bias_correction`, m' and v' are m and v.
+    r is 1 if one of the norms is 0; without `bias_correction`, m' and v' are m and v.
 
     Args:
-        beta1: how slowly the mean m forgets.
-        beta2: how slowly the mean square v forgets.
-        lower_bound: least norm of w that counts; None sets no bound.
-        upper_bound: greatest norm of w that counts; None sets no bound.
-        bias_correction: make up for m and v starting at zero.
+        beta1: decay rate of the mean m.
+        beta2: decay rate of the mean square v.
+        lower_bound: lower bound of the norm of w, or None.
+        upper_bound: upper bound of the norm of w, or None.
+        bias_correction: correct m and v for their zero initialization.
         **kwargs: see `Optimizer`.
     Source: You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", 2019, in the form of
         MXNet 1.9.1.
@@ -173,22 +173,22 @@ class LAMB(GroupedOptimizer):
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         means, squares = group.states
         moves, roots = self.gradients(group, grads), group.scratch(1)
-        group.mix(means, moves.views, 1.0 - self.beta1)
+        group.interpolate(means, moves.views, 1.0 - self.beta1)
         torch.mul(moves.flat, moves.flat, out=roots.flat)
-        group.mix(squares, roots.views, 1.0 - self.beta2)
+        group.interpolate(squares, roots.views, 1.0 - self.beta2)
         moves.fill(means)
         roots.fill(squares)
         if self.bias_correction:
             moves.flat.div_(1.0 - self.beta1**count)
             roots.flat.div_(1.0 - self.beta2**count)
-        moves.flat.div_(roots.flat.sqrt_().add_(group.visible(self.epsilon)))
+        moves.flat.div_(roots.flat.sqrt_().add_(group.representable(self.epsilon)))
         if wd != 0.0:
             group.add(moves.views, group.weights, wd)
         _scale_each(moves.views, self._trust(group, moves.views))
         group.descend(moves.views, lr)
 
     def _trust(self, group: Group, moves: list[Tensor]) -> Tensor:
-        """Return the factor of each parameter's rate."""
+        """Return the factor of each parameter's learning rate."""
         sizes, slopes = group.norms(group.weights), group.norms(moves)
         if self.lower_bound is not None or self.upper_bound is not None:
             sizes = sizes.clamp(self.lower_bound, self.upper_bound)
@@ -200,31 +200,31 @@ _WARMUPS = {"linear": 1.0, "power2": 2.0, "sqrt": 0.5}
 
 @register
 class LBSGD(GroupedOptimizer):
-    """Gradient descent as if batches were `batch_scale` times larger, with a warm-up of the rate.
+    """Gradient descent with batches accumulated `batch_scale` times, and a warm-up of the learning rate.
 
-    Only every `batch_scale`-th update of a parameter moves it; with g the mean of the gradients since then::
+    Every `batch_scale`-th update changes the parameter, where g is the mean of the gradients since the last change::
 
         m = momentum * m - f * lr * (clip(rescale_grad * g) + wd * w)
         w = w + m
 
-    The factor f climbs from 1 to `batch_scale` within `warmup_epochs * updates_per_epoch` updates: evenly ("linear"),
-    with the square ("power2") or the root ("sqrt") of their share. For "lars" it is the square root of
-    sum(w ** 2) / (sum(g ** 2) + wd * sum(w ** 2)), kept between 0.01 and 100.
+    The factor f increases from 1 to `batch_scale` within `warmup_epochs * updates_per_epoch` updates: linearly
+    ("linear"), or with the square ("power2") or the square root ("sqrt") of the progress. For "lars" it is the square
+    root of sum(w ** 2) / (sum(g ** 2) + wd * sum(w ** 2)), clipped to [0.01, 100].
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
+        momentum: momentum factor; 0 keeps no state.
         multi_precision: see `Optimizer`.
-        warmup_strategy: "linear", "power2", "sqrt" or "lars"; any other word leaves f at 1.
+        warmup_strategy: "linear", "power2", "sqrt" or "lars"; any other value means f = 1.
         warmup_epochs: length of the warm-up in epochs.
-        batch_scale: how many batches make a large one.
+        batch_scale: number of batches to accumulate.
         updates_per_epoch: number of updates in an epoch.
-        begin_epoch: epochs that have been trained before, which count for the warm-up.
-        num_epochs: accepted as in MXNet.
+        begin_epoch: number of previous epochs, which count for the warm-up.
+        num_epochs: accepted for compatibility with MXNet.
         **kwargs: see `Optimizer`.
 
     Attributes:
-        cumgrads: by index, the sum of the gradients waiting (0 for none) as "cum_grad", and how many there have been
-            as "num_cums".
+        cumgrads: by index, the sum of the accumulated gradients (0 for none) as "cum_grad", and their number as
+            "num_cums".
 
     Raises:
         ArgumentError: `batch_scale` is below 1.
@@ -271,7 +271,7 @@ class LBSGD(GroupedOptimizer):
         return (
             None
             if self.batch_scale == 1
-            else f"with batch_scale={self.batch_scale} gradients wait in it (cumgrads)"
+            else f"with batch_scale={self.batch_scale} it accumulates gradients (cumgrads)"
         )
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
@@ -284,12 +284,12 @@ class LBSGD(GroupedOptimizer):
             group.add(moves.views, group.weights, wd)
         moves.flat.mul_(factor)
         if group.states:
-            group.roll(moves.views, group.states[0], self.momentum, lr, 0.0)
+            group.momentum_step(moves.views, group.states[0], self.momentum, lr, 0.0)
         else:
             group.descend(moves.views, lr)
 
     def _collect(self, group: Group, grad: Tensor) -> Tensor | None:
-        """Add a gradient to those waiting; return their mean if it completes a large batch."""
+        """Accumulate a gradient; return the mean of a complete large batch, else None."""
         waiting = self.cumgrads.setdefault(group.keys[0], {"cum_grad": 0, "num_cums": 0})
         waiting["num_cums"] += 1
         if self.batch_scale == 1:
@@ -301,7 +301,7 @@ class LBSGD(GroupedOptimizer):
         return total.div_(self.batch_scale) if complete else None
 
     def _warmup(self) -> float:
-        """Return the factor of the rate from the share of the warm-up that is done."""
+        """Return the factor of the learning rate during warm-up."""
         if self.warmup_strategy not in _WARMUPS:
             return 1.0
         length = self.warmup_epochs * self.updates_per_epoch
@@ -310,6 +310,6 @@ class LBSGD(GroupedOptimizer):
         return 1.0 + (self.batch_scale - 1.0) * math.pow(share, _WARMUPS[self.warmup_strategy])
 
     def _adapted(self, group: Group, mean: Tensor, wd: float) -> Tensor:
-        """Return the factor of the rate from the sizes of parameter and gradient."""
+        """Return the factor of the learning rate from the norms of parameter and gradient."""
         size, slope = group.norms([*group.weights, mean]).square().unbind()
         return (size / (slope + wd * size + 1e-18)).sqrt().clamp(0.01, 100.0)

@@ -1,4 +1,4 @@
-"""Gradient descent: with momentum, with Nesterov's momentum, and an optimizer for tests."""
+"""Gradient descent with momentum (SGD, NAG), and an optimizer for tests."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .grouped import GroupedOptimizer
 Tensor = torch.Tensor
 
 _LARGE = 2**25
-"""Bytes of a state beyond which the C library takes memory from the system anyway."""
+"""Size in bytes from which states get untouched memory from the system."""
 
 _SMALLEST_SCALE = 1e-12
-"""Below this, `wd / rescale_grad` could leave float32's range, so gradients are rescaled on their own."""
+"""Smallest `rescale_grad` for which `wd / rescale_grad` cannot overflow; below it, gradients are rescaled
+separately."""
 
 
 def zeros_like(weight: NDArray) -> NDArray:
     """Return a dense array of zeros with a parameter's shape, type and context.
 
-    They are written now, into memory that the last backward has left if there is some, since all of them are read and
-    written next: pages that the system hands out untouched cost a fault for either. Large tables are left untouched:
-    of those it may be a few rows.
+    The zeros are written immediately, which reuses cached memory and avoids page faults in the first update. Large
+    arrays are allocated lazily, since possibly only a few rows are used.
     """
     context, dtype = weight.context, dtype_name(weight.dtype)
     kind = torch_dtype(dtype)
@@ -37,11 +37,11 @@ def zeros_like(weight: NDArray) -> NDArray:
     return NDArray(torch.zeros(weight.shape, dtype=kind, device=context.torch_device), context)
 
 
-class Momentum(GroupedOptimizer):
-    """What SGD, NAG and LARS share: the momentum as state, and where their float32 copy stands.
+class MomentumOptimizer(GroupedOptimizer):
+    """Base of SGD, NAG and LARS: momentum as state, followed by the float32 copy.
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
+        momentum: momentum factor; 0 keeps no state.
     """
 
     lazy_halves = False
@@ -64,7 +64,7 @@ class Momentum(GroupedOptimizer):
         return master, inner
 
     def scale(self, group: Group, grads: list[Tensor]) -> tuple[list[Tensor], float]:
-        """Return gradients and the factor still to be applied to them; clipping needs it applied at once."""
+        """Return gradients and their remaining factor; with clipping, the factor is applied here."""
         factor = float(self.rescale_grad)
         if self.limit is None and abs(factor) > _SMALLEST_SCALE:
             return grads, factor
@@ -72,7 +72,7 @@ class Momentum(GroupedOptimizer):
 
 
 @register
-class SGD(Momentum):
+class SGD(MomentumOptimizer):
     """Stochastic gradient descent with momentum.
 
     With g = clip(rescale_grad * gradient)::
@@ -81,8 +81,8 @@ class SGD(Momentum):
         w = w + m
 
     Args:
-        momentum: share of the last step that is repeated; 0 keeps no state.
-        lazy_update: a row-sparse gradient updates its own rows and their momentum only.
+        momentum: momentum factor; 0 keeps no state.
+        lazy_update: update only the rows of a row-sparse gradient, and their momentum.
         **kwargs: see `Optimizer`.
     Source: MXNet 1.9.1 `sgd_update` and `sgd_mom_update`, equal to a float64 rule to 2e-7 at any learning rate.
     """
@@ -98,7 +98,7 @@ class SGD(Momentum):
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         grads, factor = self.scale(group, grads)
         if group.states:
-            group.roll(grads, group.states[0], self.momentum, lr * factor, wd / factor)
+            group.momentum_step(grads, group.states[0], self.momentum, lr * factor, wd / factor)
         else:
             group.descend(grads, lr * factor, wd / factor)
 
@@ -108,7 +108,7 @@ class SGD(Momentum):
 
 
 @register
-class NAG(Momentum):
+class NAG(MomentumOptimizer):
     """Stochastic gradient descent with Nesterov's momentum.
 
     With g = clip(rescale_grad * gradient), and w' the new parameter::
@@ -117,9 +117,9 @@ class NAG(Momentum):
         m  = momentum * m - lr * (g + wd * w')
 
     Args:
-        momentum: share of the last step that is repeated; 0 gives plain gradient descent.
+        momentum: momentum factor; 0 for plain gradient descent.
         **kwargs: see `Optimizer`.
-    Source: MXNet 1.9.1 `nag_mom_update`, where the momentum sees the decay of the parameter already updated.
+    Source: MXNet 1.9.1 `nag_mom_update`, where the momentum includes the decay of the updated parameter.
     """
 
     def is_lazy(self, weight: NDArray) -> bool:
@@ -134,23 +134,23 @@ class NAG(Momentum):
         keep = self.momentum
         group.descend(grads, (1.0 + keep) * lr * factor, wd / factor)
         group.add(group.weights, momenta, keep * keep)
-        group.remember(grads, momenta, keep, lr * factor, wd / factor)
+        group.update_momentum(grads, momenta, keep, lr * factor, wd / factor)
 
 
 @register
 class ccSGD(SGD):
-    """`SGD` under the name that it had in old releases of MXNet."""
+    """`SGD` under its name in old releases of MXNet."""
 
 
 @register
 class Test(GroupedOptimizer):
-    """Add the rescaled gradient to the parameter and keep a copy of it; for tests of what surrounds optimizers.
+    """Add the rescaled gradient to the parameter and keep a copy of the parameter, for tests.
 
     Args:
-        **unknown: nothing else is taken; what is given raises, with the names there are.
+        **unknown: unknown arguments; any of them raises an error that lists the valid names.
     """
 
-    __test__ = False  # not a test class, whatever pytest makes of the name
+    __test__ = False  # not a pytest class
 
     def create_state(self, index: Key, weight: NDArray) -> NDArray:
         return zeros_like(weight)

@@ -1,7 +1,7 @@
-"""Optimizer states as bytes: pickles that MXNet 1.9.1 and this package both read, without running what is in them.
+"""Optimizer states as pickles that are compatible with MXNet 1.9.1 and safe to load.
 
-Reading never calls anything the bytes name. Every object in them is first kept as an inert `_Record` of the name,
-arguments and attributes; only names on a short list are then turned into arrays, optimizers and schedules.
+Loading never calls anything named in the bytes. Every object is first loaded as an inert `_Record` of its name,
+arguments and attributes; only known names are then converted to arrays, optimizers and schedules.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .._files import likely_kind
 from ..base import ArgumentError, FileFormatError
-from ..files import likely_kind
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..ndarray.serial import read, write
@@ -29,19 +29,18 @@ _FOREIGN_CONTRIB = "mxnet.optimizer.contrib"
 _FOREIGN_SCHEDULES = "mxnet.lr_scheduler"
 _HOME = __name__.partition(".")[0]
 
-# an array is stored as its record alone; a `.params` file of one array has this around it
-_BEFORE = struct.pack("<QQQ", 0x112, 0, 1)
-_BEHIND = bytes(8)
+# header and trailer of a `.params` file around the record of one array
+_PREFIX = struct.pack("<QQQ", 0x112, 0, 1)
+_SUFFIX = bytes(8)
 
 
 # --- writing
 
 
 def dump_states(states: dict[Any, Any], optimizer: Optimizer | None = None) -> bytes:
-    """Return states, and the optimizer if given, as a pickle.
+    """Return the pickle of states and, if given, the optimizer.
 
-    Arrays are written under the name of MXNet's own class, optimizers and schedules of this package under the names
-    of MXNet's, so that MXNet 1.9.1 reads the bytes.
+    Classes are written under their names in MXNet, so that MXNet 1.9.1 can read the bytes.
     """
     out = bytearray(b"\x80\x04")
     _write(states if optimizer is None else (states, optimizer), out)
@@ -67,17 +66,17 @@ def _write(value: Any, out: bytearray) -> None:
         out += b"t" if type(value) is tuple else b"l"
     elif callable(value):
         raise ArgumentError(
-            f"optimizer states: {value!r} is code, which is not stored; save without the optimizer"
+            f"optimizer states: {value!r} is code, which cannot be stored; save without the optimizer"
         )
     else:
-        out += pickle.dumps(value, protocol=3)[2:-1]  # its operations, without the header and the final stop
+        out += pickle.dumps(value, protocol=3)[2:-1]  # its opcodes without header and stop
 
 
 def _write_array(array: NDArray, out: bytearray) -> None:
     """Write ``NDArray(None)`` and its state, a dict with the bytes of the array."""
     file = io.BytesIO()
     write(file, [array])
-    payload = file.getbuffer()[len(_BEFORE) : -len(_BEHIND)]
+    payload = file.getbuffer()[len(_PREFIX) : -len(_SUFFIX)]
     out += _global(_ARRAY) + b"(Nt" + b"R}" + pickle.dumps("handle", protocol=3)[2:-1]
     out += _global("builtins bytearray") + b"(\x8e" + struct.pack("<Q", len(payload))
     out += payload
@@ -110,15 +109,15 @@ def _global(origin: str) -> bytes:
 
 
 def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
-    """Return the states, and the optimizer if it was dumped with them."""
+    """Return the states, and the optimizer if it was included."""
     try:
-        _check_places(data)
+        _check_memo(data)
         found = _Builder().build(_InertUnpickler(io.BytesIO(data), encoding="latin1").load())
     except FileFormatError:
         raise
-    except Exception as error:  # a damaged pickle raises almost anything
+    except Exception as error:  # damaged pickles raise many errors
         kind = "" if data[:1] == b"\x80" else likely_kind(data[:64])
-        raise FileFormatError(f"these {len(data)} bytes are no optimizer states: {kind or error}") from error
+        raise FileFormatError(f"these {len(data)} bytes are not optimizer states: {kind or error}") from error
     optimizer = None
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Optimizer):
         found, optimizer = found
@@ -129,17 +128,17 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
     return found, optimizer
 
 
-def _check_places(data: bytes) -> None:
-    """Refuse a pickle that stores under a number no writer reaches: Python would allocate room for all below it."""
+def _check_memo(data: bytes) -> None:
+    """Check memo indices of a pickle, since Python allocates memory up to the largest index."""
     for count, (op, value, position) in enumerate(pickletools.genops(data)):
         if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > count:
             raise FileFormatError(
-                f"optimizer states are damaged at byte {position}: place {value} of {count}"
+                f"optimizer states are damaged at byte {position}: memo index {value} after {count} opcodes"
             )
 
 
 class _Record:
-    """An object named in a pickle: its origin, its arguments and its attributes; nothing is called to make it."""
+    """An inert object of a pickle: its origin, arguments and attributes."""
 
     origin: ClassVar[str] = ""
     args: tuple[Any, ...]
@@ -155,30 +154,30 @@ class _Record:
 
 
 class _InertUnpickler(pickle.Unpickler):
-    """Turns every name into a class of records, or refuses it."""
+    """Unpickler that returns a class of records for known names, and an error for others."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """Return what stands for a name, which is never what it names."""
+        """Return the record class for a name, never the named object."""
         origin = f"{module_name} {global_name}"
         if origin == "collections OrderedDict":
             return dict
         if origin not in _MAKERS and _class_of(origin) is None:
             raise FileFormatError(
                 f"optimizer states name {module_name}.{global_name}, which is neither an array nor a registered "
-                "optimizer or schedule; if it is your own class, import its module first, else do not trust the file"
+                "optimizer or schedule; if it is your own class, import its module; otherwise do not trust the file"
             )
         return type("_Record", (_Record,), {"origin": origin})
 
 
 class _Builder:
-    """Turns records into arrays, optimizers and schedules; whatever the pickle shares stays shared."""
+    """Converts records to arrays, optimizers and schedules, preserving shared objects."""
 
     def __init__(self) -> None:
         self._made: dict[int, Any] = {}
         self._open: set[int] = set()
 
     def build(self, value: Any) -> Any:
-        """Return a value with every record in it made into what it describes."""
+        """Return a value with all its records converted."""
         if isinstance(value, type):
             return self._build_name(value)
         if not isinstance(value, (dict, list, tuple, _Record)):
@@ -193,7 +192,7 @@ class _Builder:
         return self._made[key]
 
     def _build_name(self, kind: type[Any]) -> None:
-        """Accept a bare name only where NumPy writes one, as an argument that says nothing new."""
+        """Accept a bare name only as NumPy writes it, as an argument without information."""
         if getattr(kind, "origin", None) != "numpy ndarray":
             raise FileFormatError("optimizer states hold a class, expected arrays and numbers")
 
@@ -206,7 +205,7 @@ class _Builder:
         maker = _MAKERS.get(value.origin)
         if maker is not None:
             return maker(args, state)
-        made = object.__new__(_class_of(value.origin))  # type: ignore[arg-type]  # find_class let no other name pass
+        made = object.__new__(_class_of(value.origin))  # type: ignore[arg-type]  # find_class rejects other names
         attributes = _attributes(value.origin, state)
         if isinstance(made, Optimizer):
             made.__setstate__(attributes)
@@ -223,19 +222,19 @@ def _attributes(origin: str, state: object) -> dict[str, Any]:
 
 
 def _check_attributes(origin: str, found: dict[str, Any]) -> None:
-    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place."""
+    """Check that an optimizer has all common attributes, with the usual types."""
     for key, usual in vars(Optimizer()).items():
         kind = (
             (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
         )
-        if key == "lr" and found.get("lr_scheduler") is not None:  # the schedule says it
+        if key == "lr" and found.get("lr_scheduler") is not None:  # the schedule sets it
             continue
         if not isinstance(found.get(key, None if kind is object else _Record), kind):
-            raise FileFormatError(f"{origin} among the optimizer states has no {key} such as {usual!r}")
+            raise FileFormatError(f"{origin} in the optimizer states has no valid {key}, such as {usual!r}")
 
 
 def _class_of(origin: str) -> type[Any] | None:
-    """Return the optimizer or schedule class of a name, if one is known here; nothing is imported to find it."""
+    """Return the optimizer or schedule class of a name if it is known; nothing is imported."""
     module, name = origin.rsplit(" ", 1)
     if (
         module in (_FOREIGN_OPTIMIZERS, _FOREIGN_CONTRIB, "mxnet.optimizer")
@@ -260,21 +259,21 @@ def _make_array(args: tuple[Any, ...], state: object) -> NDArray:
     if isinstance(payload, str):  # written by Python 2
         payload = payload.encode("latin1")
     if not isinstance(payload, (bytes, bytearray)):
-        raise FileFormatError("an array among the optimizer states has no values")
-    content = _BEFORE + payload + _BEHIND
+        raise FileFormatError("an array in the optimizer states has no values")
+    content = _PREFIX + payload + _SUFFIX
     (array,) = read(io.BytesIO(content), len(content), "optimizer states")
     if not isinstance(array, NDArray):
-        raise FileFormatError("an array among the optimizer states has a name")
+        raise FileFormatError("an array in the optimizer states has a name")
     return densified(array)
 
 
 def _make_bytes(args: tuple[Any, ...], state: object) -> bytes:
-    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``."""
+    """Return the bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``."""
     content = args[0] if args else b""
     if isinstance(content, str):
         return content.encode("latin1")
     if not isinstance(content, (bytes, bytearray)):
-        raise FileFormatError(f"bytes among the optimizer states are made of {type(content).__name__}")
+        raise FileFormatError(f"bytes in the optimizer states are made of {type(content).__name__}")
     return bytes(content)
 
 
@@ -282,22 +281,22 @@ def _make_dtype(args: tuple[Any, ...], state: object) -> np.dtype[Any]:
     dtype = np.dtype(str(args[0]))
     if dtype.kind not in "biufcSU":
         raise FileFormatError(
-            f"NumPy values among the optimizer states have type {args[0]!r}, expected numbers or text"
+            f"NumPy values in the optimizer states have type {args[0]!r}, expected numbers or text"
         )
     return dtype.newbyteorder(">" if isinstance(state, tuple) and ">" in state else "<")
 
 
 def _make_numpy(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
-    """Make an array of NumPy's own pickle state: version, shape, type, order, values."""
+    """Return an array from NumPy's pickle state: version, shape, dtype, order, values."""
     if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], np.dtype)):
-        raise FileFormatError("a NumPy array among the optimizer states is damaged")
+        raise FileFormatError("a NumPy array in the optimizer states is damaged")
     _, shape, dtype, is_fortran, content = state
     raw = content.encode("latin1") if isinstance(content, str) else content
     return np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C").copy()
 
 
 def _make_from_buffer(args: tuple[Any, ...], state: object) -> np.ndarray[Any, Any]:
-    """Make an array of the arguments that NumPy writes with protocol 5."""
+    """Return an array from NumPy's arguments in protocol 5."""
     content, dtype, shape, order = args
     return np.frombuffer(content, dtype).reshape(shape, order=order).copy()
 

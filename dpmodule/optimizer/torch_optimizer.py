@@ -1,4 +1,4 @@
-"""Any `torch.optim.Optimizer` as an optimizer of this package."""
+"""`TorchOptimizer`: a `torch.optim` optimizer as an optimizer of this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context, cpu
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.write_tracking import count_write
 from .base import Optimizer, register
 from .group import Group, Key
 from .grouped import GroupedOptimizer
@@ -25,28 +25,27 @@ _OURS = frozenset(inspect.signature(Optimizer.__init__).parameters) - {"self"}
 
 @register
 class TorchOptimizer(GroupedOptimizer):
-    """Let a `torch.optim` class update the parameters.
+    """Update parameters with a `torch.optim` optimizer.
 
-    Parameters are handed to torch when they are first updated, those of equal rate, decay and type together. Around
-    torch's own rule everything of `Optimizer` holds: gradients are rescaled and clipped before; the learning rate is
-    the scheduler's times `lr_mult`; the weight decay is torch's ``weight_decay`` times `wd_mult`, so that parameters
-    whose names end neither in ``_weight`` nor in ``_gamma`` get none; `multi_precision` keeps float32 copies. States
-    are saved and loaded through `Updater` as usual; a file without the optimizer in it can be loaded by any torch class
-    that keeps states of these names.
+    Parameters are passed to torch on their first update, grouped by learning rate, weight decay and dtype. All features
+    of `Optimizer` apply: gradients are rescaled and clipped; the learning rate is the scheduler's times `lr_mult`; the
+    weight decay is torch's ``weight_decay`` times `wd_mult`, so that only names that end in ``_weight`` or ``_gamma``
+    have weight decay; `multi_precision` keeps float32 copies. `Updater` saves and loads the states; a file without the
+    optimizer can be loaded by any torch class with the same state names.
 
     Args:
-        factory: a class such as `torch.optim.AdamW`; or a function that takes a list of tensors and returns an
-            optimizer for them. Its parameter groups keep the relation of their rates.
-        **kwargs: arguments of `Optimizer` by their names; all others go to `factory`. ``lr`` and ``weight_decay`` mean
-            the same as `learning_rate` and `wd`; what is not given is torch's default.
+        factory: a class such as `torch.optim.AdamW`, or a function from a list of tensors to an optimizer. The ratios
+            of the rates of its parameter groups are preserved.
+        **kwargs: arguments of `Optimizer`; all others are passed to `factory`. ``lr`` and ``weight_decay`` are
+            equivalent to `learning_rate` and `wd`; the defaults are torch's.
 
     Attributes:
         factory: the class or function.
-        options: the arguments that went to it.
+        options: the arguments of `factory`.
 
     Raises:
-        ArgumentError: `factory` is something else, does not accept the arguments, needs a closure (LBFGS), or has no
-            weight decay though one is given.
+        ArgumentError: `factory` is invalid, does not accept the arguments, needs a closure (LBFGS), or does not support
+            a given weight decay.
 
     Example:
         >>> import torch
@@ -71,35 +70,35 @@ class TorchOptimizer(GroupedOptimizer):
             ours.setdefault("learning_rate", self.defaults.get("lr"))
         ours.setdefault("wd", self.defaults.get("weight_decay", 0.0))
         super().__init__(**ours)
-        self._owners: dict[Any, _Engine] = {}
+        self._groups_by_key: dict[Any, _TorchGroup] = {}
 
     def create_state(self, index: Key, weight: NDArray) -> State:
         return {}
 
     def unshared(self) -> str:
-        return "torch keeps its states in objects of its own"
+        return "torch keeps its states in its own objects"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        engine = group.kept
-        if engine is None:
-            engine = group.kept = _Engine(self._make(group.weights), group, self.defaults)
+        torch_group = group.cache
+        if torch_group is None:
+            torch_group = group.cache = _TorchGroup(self._make(group.weights), group, self.defaults)
         if self.rescale_grad != 1.0 or self.limit is not None:
             grads = self.gradients(group, grads).views
         rates = {"lr": lr, "weight_decay": wd}
-        if all(self._owners.get(key) is engine for key in group.keys):
-            engine.step(grads, rates)
-        else:  # another engine, for another choice of parameters, may have been here, or states were loaded
-            engine.start(group.records, grads, rates)
-            self._owners.update(dict.fromkeys(group.keys, engine))
-        engine.save(group.records)
+        if all(self._groups_by_key.get(key) is torch_group for key in group.keys):
+            torch_group.step(grads, rates)
+        else:  # another group may have updated the parameters, or states were loaded
+            torch_group.start(group.records, grads, rates)
+            self._groups_by_key.update(dict.fromkeys(group.keys, torch_group))
+        torch_group.save(group.records)
 
     def _make(self, params: list[Tensor]) -> torch.optim.Optimizer:
-        made: torch.optim.Optimizer = self.factory(params, **self.options)
-        return made
+        optimizer: torch.optim.Optimizer = self.factory(params, **self.options)
+        return optimizer
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without torch's objects; a class of `torch.optim` becomes its name."""
-        state = {**super().__getstate__(), "_owners": {}}
+        """Return the attributes without torch's objects, with the name of a `torch.optim` class."""
+        state = {**super().__getstate__(), "_groups_by_key": {}}
         name = getattr(self.factory, "__name__", "")
         if getattr(torch.optim, name, None) is self.factory:
             state["factory"] = name
@@ -115,20 +114,24 @@ class TorchOptimizer(GroupedOptimizer):
         super().__setstate__(state)
 
 
-class _Engine:
-    """One torch optimizer over the parameters of a group."""
+class _TorchGroup:
+    """A torch optimizer for the parameters of a group."""
 
-    def __init__(self, made: torch.optim.Optimizer, group: Group, defaults: Mapping[str, float]) -> None:
-        self._made = made
+    def __init__(self, optimizer: torch.optim.Optimizer, group: Group, defaults: Mapping[str, float]) -> None:
+        self._torch_optimizer = optimizer
         self._params = group.weights
         self._context = group.context
         self._shares = [
-            {key: float(one[key]) / base if base else 1.0 for key, base in defaults.items() if key in one}
-            for one in made.param_groups
+            {
+                key: float(options[key]) / base if base else 1.0
+                for key, base in defaults.items()
+                if key in options
+            }
+            for options in optimizer.param_groups
         ]
 
     def start(self, records: list[State], grads: list[Tensor], rates: Mapping[str, float]) -> None:
-        """Take over states and update the parameters."""
+        """Load states and update the parameters."""
         try:
             self._load(records)
             self.step(grads, rates)
@@ -136,50 +139,51 @@ class _Engine:
             if not any(records):
                 raise
             raise StateError(
-                f"{type(self._made).__name__} cannot go on from states {sorted(set().union(*records))}: {error!r}; "
-                "were they saved by another optimizer, or for another network?"
+                f"{type(self._torch_optimizer).__name__} cannot continue from states "
+                f"{sorted(set().union(*records))}: {error!r}; were they saved "
+                "by another optimizer, or for another network?"
             ) from error
 
     def _load(self, records: list[State]) -> None:
-        """Take over states by name; arrays that fit are shared, others brought to type and device."""
-        numbers = {id(param): i for i, param in enumerate(_flat(self._made))}
+        """Load states by name, sharing arrays of the right dtype and device and converting others."""
+        numbers = {id(param): i for i, param in enumerate(_flat(self._torch_optimizer))}
         states = {
             numbers[id(param)]: {key: _to_torch(value) for key, value in record.items()}
             for param, record in zip(self._params, records)
             if record
         }
         if states:
-            content = self._made.state_dict()
-            self._made.load_state_dict({**content, "state": {**content["state"], **states}})
+            content = self._torch_optimizer.state_dict()
+            self._torch_optimizer.load_state_dict({**content, "state": {**content["state"], **states}})
 
     def step(self, grads: list[Tensor], rates: Mapping[str, float]) -> None:
         """Update the parameters."""
-        for one, shares in zip(self._made.param_groups, self._shares):
-            one.update({key: rates[key] * share for key, share in shares.items()})
+        for param_group, shares in zip(self._torch_optimizer.param_groups, self._shares):
+            param_group.update({key: rates[key] * share for key, share in shares.items()})
         for param, grad in zip(self._params, grads):
             param.grad = grad
         try:
-            self._made.step()
+            self._torch_optimizer.step()
         finally:
-            written(self._params)  # torch does not count what its fused optimizers write
+            count_write(self._params)  # fused optimizers do not increment tensor versions
             for param in self._params:
                 param.grad = None
 
     def save(self, records: list[State]) -> None:
-        """Put what is new among the states into the records."""
+        """Store new states in the records."""
         for param, record in zip(self._params, records):
-            for key, value in self._made.state[param].items():
+            for key, value in self._torch_optimizer.state[param].items():
                 held = record.get(key)
                 if not (isinstance(held, NDArray) and held.raw is value):
                     record[key] = _from_torch(value, self._context)
 
 
-def _flat(made: torch.optim.Optimizer) -> list[Tensor]:
-    return [param for one in made.param_groups for param in one["params"]]
+def _flat(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [param for param_group in optimizer.param_groups for param in param_group["params"]]
 
 
 def _to_torch(value: Any) -> Any:
-    """Return a state's value with tensors in place of NDArrays."""
+    """Replace NDArrays in a state by tensors."""
     if isinstance(value, NDArray):
         value.pinned = True
         return value.raw
@@ -187,30 +191,30 @@ def _to_torch(value: Any) -> Any:
 
 
 def _from_torch(value: Any, context: Context) -> Any:
-    """Return a state's value with NDArrays in place of tensors."""
+    """Replace tensors in a state by NDArrays."""
     if isinstance(value, Tensor):
-        made = NDArray(value, context if value.device == context.torch_device else cpu())
-        made.pinned = True
-        return made
+        optimizer = NDArray(value, context if value.device == context.torch_device else cpu())
+        optimizer.pinned = True
+        return optimizer
     return type(value)(_from_torch(v, context) for v in value) if isinstance(value, (list, tuple)) else value
 
 
 def _split(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of `Optimizer` and those of torch; the two rates under both names if given at all."""
+    """Split the arguments into those of `Optimizer` and those of torch; rates are passed to both."""
     ours = {key: value for key, value in kwargs.items() if key in _OURS}
     options = {key: value for key, value in kwargs.items() if key not in _OURS}
     for mine, theirs in (("learning_rate", "lr"), ("wd", "weight_decay")):
         if theirs in options:
             if ours.get(mine, options[theirs]) != options[theirs]:
                 raise ArgumentError(
-                    f"{mine} is {ours[mine]} and {theirs} is {options[theirs]}; give one of them"
+                    f"{mine} is {ours[mine]} and {theirs} is {options[theirs]}; pass only one of them"
                 )
             ours[mine] = float(options[theirs])
     return {key: value for key, value in ours.items() if value is not None}, options
 
 
 def _probe(factory: Any, options: dict[str, Any], ours: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """Make an optimizer of a parameter that nobody needs, to check the arguments and to learn the defaults."""
+    """Create an optimizer of a dummy parameter, to check the arguments and get the defaults."""
     name = getattr(factory, "__name__", repr(factory))
     if isinstance(factory, torch.optim.Optimizer) or not callable(factory):
         raise ArgumentError(
@@ -218,16 +222,14 @@ def _probe(factory: Any, options: dict[str, Any], ours: Mapping[str, Any]) -> to
             "tensors to a torch optimizer; the tensors are known only later"
         )
     if isinstance(factory, type) and "lr" not in options and "learning_rate" in ours:
-        options["lr"] = ours["learning_rate"]  # some classes demand one
+        options["lr"] = ours["learning_rate"]  # some classes require it
     try:
-        made = factory([torch.zeros(1, 1)], **options)
+        optimizer = factory([torch.zeros(1, 1)], **options)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name} does not accept {options}: {error}") from error
-    if not isinstance(made, torch.optim.Optimizer):
-        raise ArgumentError(f"{name} made a {type(made).__name__}, expected a torch.optim.Optimizer")
-    closure = inspect.signature(made.step).parameters.get("closure")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ArgumentError(f"{name} returned a {type(optimizer).__name__}, expected a torch.optim.Optimizer")
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
-        raise ArgumentError(
-            f"{name} calls a closure for new gradients, but an update is given only one gradient"
-        )
-    return made
+        raise ArgumentError(f"{name} calls a closure for new gradients, but an update has only one gradient")
+    return optimizer

@@ -1,4 +1,4 @@
-"""Apply an optimizer to parameters by index, keeping the states."""
+"""`Updater`, which applies an optimizer to parameters by index, and states shared by processes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 
 import torch
 
+from .._devices.shared_memory import Segment
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
-from ..devices.shared_memory import Segment
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .base import Optimizer
-from .group import CommonCounts, Key, KeyOrList, UpdatePlan, are_dense
+from .group import Key, KeyOrList, SharedCounts, UpdatePlan, are_dense
 from .grouped import GroupedOptimizer
 
 _MOST_PLANS = 64
 
 
 class Updater:
-    """An optimizer with the states of the parameters it has updated.
+    """An optimizer with the states of its parameters.
 
     Attributes:
         optimizer: the rule.
-        states: state by index: None, an NDArray or a tuple of them, as the optimizer's `create_state` made it.
-        states_synced: by index, whether a loaded state has been brought to its parameter's context.
-        shared: where the states lie that other processes update, too; None if they are this updater's own.
+        states: state by index: None, an NDArray or a tuple, as returned by `create_state`.
+        states_synced: by index, False if a loaded state has yet to be copied to its parameter's context.
+        shared: states shared with other processes, or None.
 
     Example:
         >>> update = mx.optimizer.get_updater(mx.optimizer.create("sgd", learning_rate=0.1))
@@ -46,14 +46,14 @@ class Updater:
         self.aggregate_updates = optimizer.aggregate_num > 0
         self._plans: dict[tuple[Any, ...], UpdatePlan] = {}
         self.shared: SharedStates | None = None
-        self._retired: Any = None
+        self._replaced: Any = None
 
     def __call__(self, index: KeyOrList, grad: Any, weight: Any) -> None:
         """Update one parameter, or a list of them, in place."""
         if isinstance(index, (list, tuple)):
             self.update_all(index, grad, weight)
             return
-        self._check_retired()
+        self._check_replaced()
         self.optimizer.use_device(weight.context.device_id)
         state = self.state_of(index, weight)
         self.optimizer.update_multi_precision(index, weight, grad, state)
@@ -61,22 +61,22 @@ class Updater:
     def update_all(
         self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]
     ) -> None:
-        """Update many parameters of one device in place, those of equal rate and type in one call.
+        """Update parameters of one device in place, grouped by learning rate and dtype.
 
-        The sorting is kept for the next batch and checked against what may have changed meanwhile: arrays, states,
-        multipliers. The gradients may be other tensors each time.
+        The grouping is reused for the next batch unless arrays, states or multipliers have changed. The gradients may
+        be different tensors each time.
 
         Raises:
-            ArgumentError: lists of different lengths.
-            ShapeError: a gradient has not its parameter's shape.
-            DTypeError: a gradient has not its parameter's type or device.
-            StateError: the shared states were replaced, or lack those of a parameter.
+            ArgumentError: the lists have different lengths.
+            ShapeError: the shapes of a gradient and its parameter differ.
+            DTypeError: the dtypes or devices of a gradient and its parameter differ.
+            StateError: the shared states were replaced, or a parameter has none.
         """
         if not indices:
             return
         optimizer = self.optimizer
-        if self._retired is not None:
-            self._check_retired()
+        if self._replaced is not None:
+            self._check_replaced()
         optimizer.use_device(weights[0].context.device_id)
         if not isinstance(optimizer, GroupedOptimizer) or not optimizer.is_grouped:
             self._update_each(indices, grads, weights)
@@ -87,16 +87,16 @@ class Updater:
                 return
         key = tuple(indices)
         plan = self._plans.get(key)
-        if plan is None or not plan.holds(optimizer, weights, self.states):
+        if plan is None or not plan.is_current(optimizer, weights, self.states):
             plan = self._plan(optimizer, key, weights)
         plan.run(grads)
 
-    def _check_retired(self) -> None:
-        """Complain if other shared states have taken the place of these."""
-        if self._retired is not None and self._retired[0]:
+    def _check_replaced(self) -> None:
+        """Raise an error if the shared states were replaced."""
+        if self._replaced is not None and self._replaced[0]:
             raise StateError(
                 "the store's shared optimizer states were replaced by init_optimizer(force_init=True) in the process "
-                "that shared it; send the store anew, bind to it and call init_optimizer()"
+                "that shared it; send the store again, bind to it and call init_optimizer()"
             )
 
     def _plan(
@@ -116,10 +116,10 @@ class Updater:
         grads: Sequence[NDArray],
         weights: Sequence[NDArray],
     ) -> tuple[list[Any], ...]:
-        """Update the parameters that are sparse, or whose gradients are, and return the others.
+        """Update parameters that are sparse or have sparse gradients, and return the others.
 
         Returns:
-            Their indices, gradients and weights; none where the order of all parameters matters.
+            Indices, gradients and weights of the others; empty if the order of parameters matters.
         """
         _check_lengths(indices, weights, "weights")
         _check_lengths(indices, grads, "gradients")
@@ -133,7 +133,7 @@ class Updater:
     def _update_each(
         self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]
     ) -> None:
-        """Call an optimizer that has its own `update`, with lists if it asks for them as MXNet's do."""
+        """Call an optimizer with its own `update`, with lists if `aggregate_num` is positive, as in MXNet."""
         _check_lengths(indices, weights, "weights")
         _check_lengths(indices, grads, "gradients")
         states = [self.state_of(index, weight) for index, weight in zip(indices, weights)]
@@ -155,20 +155,20 @@ class Updater:
                     update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
 
     def state_of(self, index: Key, weight: NDArray) -> Any:
-        """Return a parameter's state, made on first use, and brought to its context after loading.
+        """Return the state of a parameter, created on first use, and copied to its context after loading.
 
         Args:
             index: number or name of the parameter.
-            weight: the parameter itself, by whose shape, type and context the state is made.
+            weight: the parameter, which determines shape, dtype and context of the state.
 
         Raises:
-            StateError: there is no state in the shared store, or the loaded one is another optimizer's.
+            StateError: the shared store has no state, or the loaded state belongs to another optimizer.
         """
         if index not in self.states:
             if self.shared is not None:
                 raise StateError(
-                    f"parameter {index!r} has no state in the shared store, and one made here would be this process's "
-                    "alone"
+                    f"parameter {index!r} has no state in the shared store, and a new state would not be "
+                    "shared"
                 )
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
             self.states_synced[index] = True
@@ -180,26 +180,26 @@ class Updater:
         return self.states[index]
 
     def share(self, shared: SharedStates, keys: Mapping[Any, StateKey], devices: Iterable[int]) -> None:
-        """Go on with states and counts that other processes have, too, instead of its own.
+        """Use states and counts shared with other processes.
 
         Args:
-            shared: the states; they must fit the optimizer, see `SharedStates.check`.
-            keys: which of them is whose, by index.
-            devices: numbers of the devices that the parameters live on.
+            shared: the states, which must match the optimizer, see `SharedStates.check`.
+            keys: key of the state, by index.
+            devices: numbers of the parameters' devices.
         """
         found = shared.states()
         self.states = {index: found[key] for index, key in keys.items()}
         self.states_synced = dict.fromkeys(self.states, True)
         self.optimizer.count_in(shared.table(keys), devices)
-        self.shared, self._retired = shared, shared.retired.numpy()
+        self.shared, self._replaced = shared, shared.replaced.numpy()
         self._plans.clear()
 
     def sync_state_context(self, state: Any, context: Context) -> Any:
-        """Return a state with its arrays on a context.
+        """Copy the arrays of a state to a context.
 
         Args:
             state: None, an NDArray, or lists, tuples and dicts of them.
-            context: where the parameter lives.
+            context: context of the parameter.
         """
         if isinstance(state, NDArray):
             return state.as_in_context(context)
@@ -210,30 +210,30 @@ class Updater:
         return state
 
     def _sync_named(self, part: Any, context: Context) -> Any:
-        """Return a part of a state kept by name; single numbers, such as counts, stay on the host, but as a copy."""
+        """Copy a named part of a state to a context; scalars, such as counts, stay on the host."""
         if isinstance(part, NDArray) and part.ndim == 0:
             return part.copy()
         return self.sync_state_context(part, context)
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
-        """Return the states as bytes that MXNet 1.9.1 reads too.
+        """Return the states as bytes that MXNet 1.9.1 can read.
 
         Args:
-            dump_optimizer: add the optimizer itself, with its rates and counts.
+            dump_optimizer: include the optimizer, with its rates and counts.
         """
         from .states import dump_states
 
         return dump_states(self.states, self.optimizer if dump_optimizer else None)
 
     def set_states(self, states: bytes) -> None:
-        """Replace the states, and the optimizer if it was dumped with them; shared ones are written in place.
+        """Replace the states, and the optimizer if included; shared states are overwritten in place.
 
         Args:
-            states: what `get_states` returned, here or in MXNet. Nothing in it is executed.
+            states: result of `get_states`, here or in MXNet; nothing in it is executed.
 
         Raises:
-            FileFormatError: damaged bytes, or anything else than states.
-            StateError: the states are shared, and these do not fit them.
+            FileFormatError: the bytes are not valid states.
+            StateError: the states do not match the shared ones.
         """
         from .states import load_states
 
@@ -249,12 +249,12 @@ class Updater:
         self._plans.clear()
 
     def _overwrite(self, states: Mapping[Any, Any], optimizer: Optimizer | None) -> None:
-        """Write states, and the counts of an optimizer, into the shared memory."""
+        """Write states, and the counts of an optimizer, to the shared memory."""
         for index, state in states.items():
-            here, given = outline(self.states.get(index)), outline(state)
+            here, given = describe_state(self.states.get(index)), describe_state(state)
             if here != given:
                 raise StateError(
-                    f"the loaded state of parameter {index!r} is {given}, that in the shared store {here}: it was "
+                    f"the loaded state of parameter {index!r} is {given}, but the shared state is {here}: it was "
                     "saved by another optimizer, with other options, or for another network"
                 )
         for index, state in states.items():
@@ -264,30 +264,30 @@ class Updater:
                 table[index] = optimizer.count_of(index)
 
     def load_states(self, fname: str | os.PathLike[str]) -> None:
-        """Replace the states by those of a file; otherwise like `set_states`.
+        """Replace the states by those in a file; see `set_states`.
 
         Args:
             fname: path of the file.
 
         Raises:
             FileError: the file cannot be read.
-            FileFormatError: it is damaged, or another kind of file; the text names it.
-            StateError: the states are those of another optimizer or network than the shared ones.
+            FileFormatError: the file is damaged or has another format.
+            StateError: the states do not match the shared ones.
         """
-        from ..files import read_settled
+        from .._files import read_committed
 
         try:
-            self.set_states(read_settled(fname))
+            self.set_states(read_committed(fname))
         except FileFormatError as error:
             raise FileFormatError(f"{os.fspath(fname)}: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without the plans, which are made again when needed; a copy's states are its own."""
-        return {**self.__dict__, "_plans": {}, "shared": None, "_retired": None}
+        """Return the attributes without cached plans; a copy does not share its states."""
+        return {**self.__dict__, "_plans": {}, "shared": None, "_replaced": None}
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
-    """Return an `Updater` of an optimizer.
+    """Return an `Updater` for an optimizer.
 
     Source: MXNet 1.9.1 `optimizer.get_updater`.
     """
@@ -300,17 +300,17 @@ def _check_lengths(indices: Sequence[Any], arrays: Sequence[NDArray], what: str)
 
 
 def _check_kind(index: Key, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
-    """Compare a loaded state with one that the optimizer would make."""
-    here, fresh = outline(state), outline(optimizer.create_state_multi_precision(index, weight))
+    """Check that a loaded state has the structure of the optimizer's states."""
+    here, fresh = describe_state(state), describe_state(optimizer.create_state_multi_precision(index, weight))
     if here != fresh:
         raise StateError(
-            f"the loaded state of parameter {index!r} is {here}, but {type(optimizer).__name__} keeps {fresh}: it was "
-            "saved by another optimizer, with other options such as momentum or multi_precision, or for another network"
+            f"the loaded state of parameter {index!r} is {here}, but {type(optimizer).__name__} expects {fresh}: it "
+            "was saved by another optimizer, with other options such as momentum, or for another network"
         )
 
 
 def _copy(source: Any, target: Any) -> None:
-    """Copy the arrays of a state into those of another one like it."""
+    """Copy the arrays of a state to another state of the same structure."""
     if isinstance(source, NDArray):
         target.raw.copy_(source.raw)
     elif source is not None:
@@ -318,22 +318,22 @@ def _copy(source: Any, target: Any) -> None:
             _copy(part, own)
 
 
-# `SharedStates`: what an optimizer remembers of its parameters, in memory that several processes have
+# `SharedStates`: optimizer states in shared memory
 
 StateKey = tuple[str, int]
-"""A parameter's name and the position of the context."""
+"""A parameter's name and the index of the context."""
 
 
 class SharedStates:
-    """States of one optimizer for all parameters of a store, and the counts of their updates.
+    """States and update counts of one optimizer for all parameters of a store.
 
-    Sent through `torch.multiprocessing`, or inherited by a fork, they are the same memory.
+    The memory remains shared when sent through `torch.multiprocessing` or inherited by a fork.
 
     Attributes:
-        keys: whose states they are; the counts are in this order.
+        keys: keys of the states, in the order of the counts.
     """
 
-    __slots__ = ("_counts", "_forms", "_places", "_segments", "keys", "rule")
+    __slots__ = ("_counts", "_templates", "_places", "_segments", "keys", "rule")
 
     def __init__(
         self, optimizer: Optimizer, states: Mapping[StateKey, Any], counts: Mapping[StateKey, int]
@@ -342,7 +342,7 @@ class SharedStates:
         self.rule = type(optimizer).__name__
         self.keys = tuple(states)
         arrays: list[NDArray] = []
-        self._forms = [_form(state, arrays, self.rule, key[0]) for key, state in states.items()]
+        self._templates = [_template(state, arrays, self.rule, key[0]) for key, state in states.items()]
         by_device: dict[torch.device, list[int]] = {}
         for number, array in enumerate(arrays):
             by_device.setdefault(array.raw.device, []).append(number)
@@ -356,37 +356,39 @@ class SharedStates:
 
     @property
     def counts(self) -> torch.Tensor:
-        """How many updates each of `keys` has received.
+        """Number of updates of each of `keys`.
 
         Shape:
-            returns: (P,), int64, the shared memory itself; other processes add to it atomically.
+            returns: (P,), int64, the shared memory, to which other processes add atomically.
         """
         return self._counts.tensors()[0]
 
     @property
-    def retired(self) -> torch.Tensor:
-        """Whether other states have taken the place of these: (1,), int64, the shared memory itself."""
+    def replaced(self) -> torch.Tensor:
+        """Non-zero if the states were replaced: (1,), int64, the shared memory."""
         return self._counts.tensors()[1]
 
     def states(self) -> dict[StateKey, Any]:
-        """Return the states by key, as arrays that are the shared memory."""
+        """Return the states by key, as arrays in shared memory."""
         tensors = [segment.tensors() for segment in self._segments]
         arrays = [NDArray(tensors[which][position], ctx, True) for which, position, ctx in self._places]
-        return {key: _filled(form, arrays) for key, form in zip(self.keys, self._forms, strict=True)}
+        return {
+            key: _fill_template(form, arrays) for key, form in zip(self.keys, self._templates, strict=True)
+        }
 
-    def table(self, keys: Mapping[Any, StateKey]) -> CommonCounts:
-        """Return the counts by an optimizer's own numbers of the parameters."""
+    def table(self, keys: Mapping[Any, StateKey]) -> SharedCounts:
+        """Return the counts by an optimizer's indices of the parameters."""
         position = {key: i for i, key in enumerate(self.keys)}
-        return CommonCounts(self.counts, {index: position[key] for index, key in keys.items()})
+        return SharedCounts(self.counts, {index: position[key] for index, key in keys.items()})
 
     def check(self, optimizer: Optimizer, weights: Mapping[StateKey, NDArray]) -> None:
-        """Complain unless an optimizer can go on from these states."""
+        """Raise an error if an optimizer cannot use these states."""
         check_shareable(optimizer)
         missing = [name for name, _ in weights if name not in {name for name, _ in self.keys}]
         if missing:
             raise StateError(
-                f"the shared store has no optimizer state of {', '.join(map(repr, missing))}: they were not trained "
-                "where init_optimizer() was called before the store was sent"
+                f"the shared store has no optimizer state of {', '.join(map(repr, missing))}: they were not "
+                "initialized by init_optimizer() before the store was sent"
             )
         if type(optimizer).__name__ != self.rule:
             raise StateError(
@@ -394,45 +396,45 @@ class SharedStates:
                 "must use one optimizer"
             )
         states = self.states()
-        smallest: dict[Any, StateKey] = {}  # states of one type are alike, and large ones take long to make
+        smallest: dict[Any, StateKey] = {}  # one state per dtype suffices, and small ones are fast to create
         for key in sorted(weights, key=lambda key: weights[key].size):
             smallest.setdefault(weights[key].dtype, key)
         for key in smallest.values():
-            fresh = outline(optimizer.create_state_multi_precision(key[0], weights[key]))
-            if fresh != outline(states[key]):
+            fresh = describe_state(optimizer.create_state_multi_precision(key[0], weights[key]))
+            if fresh != describe_state(states[key]):
                 raise StateError(
-                    f"the shared state of {key[0]!r} is {outline(states[key])}, but this {self.rule} keeps {fresh}: "
-                    "give all processes the same options, such as momentum and multi_precision"
+                    f"the shared state of {key[0]!r} is {describe_state(states[key])}, but this {self.rule} keeps "
+                    f"{fresh}: give all processes the same options, such as momentum and multi_precision"
                 )
 
 
 def check_shareable(optimizer: Optimizer) -> None:
-    """Complain about an optimizer that remembers what cannot be shared."""
+    """Raise an error for an optimizer with data that cannot be shared."""
     reason = optimizer.unshared()
     if reason is not None:
         raise StateError(
-            f"{type(optimizer).__name__} cannot update a shared store: {reason}, which no other process would see"
+            f"{type(optimizer).__name__} cannot update a shared store: {reason}, which other processes cannot see"
         )
 
 
-def outline(state: object) -> str:
-    """Describe the arrays of a state in words."""
+def describe_state(state: object) -> str:
+    """Describe the structure of a state in words."""
     if isinstance(state, NDArray):
         return f"an array {state.shape}"
     if isinstance(state, (tuple, list)):
-        return f"({', '.join(map(outline, state))})"
+        return f"({', '.join(map(describe_state, state))})"
     return "a dict" if isinstance(state, dict) else "nothing"
 
 
-def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
-    """Return a state with numbers in the place of its arrays, which are added to a list."""
+def _template(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
+    """Replace the arrays of a state by their indices in a list, to which they are added."""
     if state is None:
         return None
     if isinstance(state, NDArray) and not is_sparse(state):
         arrays.append(state)
         return len(arrays) - 1
     if isinstance(state, (tuple, list)):
-        return type(state)(_form(part, arrays, rule, name) for part in state)
+        return type(state)(_template(part, arrays, rule, name) for part in state)
     kind = f"{state.stype} array" if isinstance(state, NDArray) else type(state).__name__
     raise StateError(
         f"{rule} cannot update a shared store: its state of {name!r} holds a {kind}, and only None, dense arrays and "
@@ -440,8 +442,10 @@ def _form(state: object, arrays: list[NDArray], rule: str, name: str) -> Any:
     )
 
 
-def _filled(form: Any, arrays: list[NDArray]) -> Any:
-    """Return a state from its form."""
+def _fill_template(form: Any, arrays: list[NDArray]) -> Any:
+    """Return a state from its template."""
     if form is None:
         return None
-    return arrays[form] if isinstance(form, int) else type(form)(_filled(part, arrays) for part in form)
+    return (
+        arrays[form] if isinstance(form, int) else type(form)(_fill_template(part, arrays) for part in form)
+    )

@@ -1,6 +1,6 @@
 """Record files (`mx.recordio`): many payloads in one file, such as images with their labels."""
 
-from ..compat import lazy
+from .._core import lazy
 from .dataset import RecordDataset as RecordDataset
 from .files import MXIndexedRecordIO as MXIndexedRecordIO
 from .files import MXRecordIO as MXRecordIO
@@ -10,6 +10,6 @@ from .framing import pack_img as pack_img
 from .framing import unpack as unpack
 from .framing import unpack_img as unpack_img
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from typing import IO, Any
 
+from .._core.closing import Closing
+from .._files import likely_kind, regular_file, write_atomically
 from ..base import ArgumentError, FileError, FileFormatError, StateError
-from ..compat.closing import Closing
-from ..files import likely_kind, regular_file, write_atomically
 from .framing import RecordFile, frame, read_record
 
 _logger = logging.getLogger(__name__)

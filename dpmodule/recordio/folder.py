@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any, NamedTuple, TypeVar
 
+from .._files import regular_file, write_set
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import regular_file, write_set
 from ..ops.image import decode, encode, resize
 from .files import write_line
 from .framing import frame, pack

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .._files import likely_kind, regular_file
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import likely_kind, regular_file
 from ..ndarray import NDArray
 from ..ops.image import decode, encode
 

@@ -1,6 +1,6 @@
 """Recurrent cells, iterators over sentences and their checkpoints (`mx.rnn`)."""
 
-from ..compat import lazy
+from .._core import lazy
 from .base import BaseRNNCell as BaseRNNCell
 from .base import RNNParams as RNNParams
 from .base import rnn_unroll as rnn_unroll
@@ -24,6 +24,6 @@ from .fused import FusedRNNCell as FusedRNNCell
 from .io import BucketSentenceIter as BucketSentenceIter
 from .io import encode_sentences as encode_sentences
 
-__all__ = [*lazy.handed_on(vars()), "io", "rnn", "rnn_cell"]
+__all__ = [*lazy.public_names(vars()), "io", "rnn", "rnn_cell"]
 
 lazy.publish(__name__, __all__)

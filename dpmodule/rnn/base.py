@@ -1,4 +1,4 @@
-"""What all cells share: their interface, sequences as symbols, the container of their weights' variables."""
+"""The base of cells, sequences of symbols, and containers of weights."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 
 Steps = Symbol | list[Symbol]
-"""A sequence in either form."""
+"""A sequence: one symbol, or one symbol per step."""
 
 
 def time_axis(layout: str) -> int:
-    """Return the axis of time steps.
+    """Return the time axis of a layout.
 
     Args:
-        layout: one letter per axis, T for time steps and N for the batch first in either order: NTC, TNC, NTCHW.
+        layout: one letter per axis, beginning with T (time) and N (batch) in either order: NTC, TNC, NTCHW.
     """
     if not isinstance(layout, str) or layout[:2] not in ("NT", "TN"):
         raise ArgumentError(f"layout is {layout!r}, expected 'NTC' (batch first) or 'TNC' (time first)")
@@ -29,27 +29,27 @@ def time_axis(layout: str) -> int:
 
 
 def as_list(length: int, inputs: Symbol | Iterable[Symbol], axis: int) -> list[Symbol]:
-    """Return a sequence as one symbol for each step.
+    """Convert a sequence to one symbol per step.
 
     Args:
         length: number of steps.
-        axis: axis of time steps of a merged one.
+        axis: time axis of a merged sequence.
     """
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        raise ArgumentError(f"length is {length!r}, expected a number of steps from 1")
+        raise ArgumentError(f"length is {length!r}, expected a positive number of steps")
     if isinstance(inputs, Symbol):
         return list(sym.split(_single(inputs), axis=axis, num_outputs=length, squeeze_axis=1))
     steps = list(inputs)
     if len(steps) != length or not all(isinstance(step, Symbol) for step in steps):
         raise ArgumentError(
             f"inputs has {len(steps)} steps ({', '.join(type(s).__name__ for s in steps[:4])}), expected "
-            f"{length} Symbols: one for each of `length` steps, or a single Symbol with an axis of time steps"
+            f"{length} Symbols: one for each of `length` steps, or a single Symbol with a time axis"
         )
     return steps
 
 
 def as_merged(length: int, inputs: Symbol | Iterable[Symbol], axis: int) -> Symbol:
-    """Return a sequence as one symbol; arguments and errors as for `as_list`."""
+    """Convert a sequence to one symbol; see `as_list`."""
     if isinstance(inputs, Symbol):
         return _single(inputs)
     steps = [sym.expand_dims(step, axis=axis) for step in as_list(length, inputs, axis)]
@@ -57,39 +57,39 @@ def as_merged(length: int, inputs: Symbol | Iterable[Symbol], axis: int) -> Symb
     return merged
 
 
-def shaped(length: int, inputs: Steps, axis: int, merge: bool | None) -> Steps:
-    """Return a sequence in the wanted form; None leaves it as it is.
+def convert_steps(length: int, inputs: Steps, axis: int, merge: bool | None) -> Steps:
+    """Convert a sequence to one symbol or a list.
 
     Args:
         length: number of steps.
-        axis: axis of time steps of a merged one.
-        merge: True for one symbol, False for a list.
+        axis: time axis of a merged sequence.
+        merge: True for one symbol, False for a list, None to keep the form.
     """
     if merge is None:
         return inputs
     return as_merged(length, inputs, axis) if merge else as_list(length, inputs, axis)
 
 
-def mask(length: int, outputs: Steps, axis: int, valid_length: Symbol, merge: bool | None) -> Steps:
-    """Write zeros after the end of each sequence.
+def mask_steps(length: int, outputs: Steps, axis: int, valid_length: Symbol, merge: bool | None) -> Steps:
+    """Set steps after the end of each sequence to zero.
 
     Args:
         length: number of steps.
-        axis: axis of time steps of a merged one.
-        valid_length: steps of each sequence, (N,).
-        merge: form of the result; None keeps that of `outputs`.
+        axis: time axis of a merged sequence.
+        valid_length: length of each sequence, (N,).
+        merge: True for one symbol, False for a list, None for the form of `outputs`.
     """
     masked = sym.SequenceMask(
         as_merged(length, outputs, axis), sequence_length=valid_length, use_sequence_length=True, axis=axis
     )
-    return shaped(length, masked, axis, isinstance(outputs, Symbol) if merge is None else merge)
+    return convert_steps(length, masked, axis, isinstance(outputs, Symbol) if merge is None else merge)
 
 
 def last_valid(history: Sequence[Sequence[Symbol]], valid_length: Symbol) -> list[Symbol]:
-    """Return each state as it is after the last step of each sequence.
+    """Return the states after the last step of each sequence.
 
     Args:
-        valid_length: steps of each sequence, (N,).
+        valid_length: length of each sequence, (N,).
     """
     return [
         sym.SequenceLast(sym.stack(*states, axis=0), sequence_length=valid_length, use_sequence_length=True)
@@ -97,13 +97,13 @@ def last_valid(history: Sequence[Sequence[Symbol]], valid_length: Symbol) -> lis
     ]
 
 
-def reverse(length: int, inputs: Steps, axis: int, valid_length: Symbol | None = None) -> Steps:
-    """Turn a sequence round, in the form it has; padding stays at the end if lengths are given.
+def reverse_steps(length: int, inputs: Steps, axis: int, valid_length: Symbol | None = None) -> Steps:
+    """Reverse a sequence, keeping its form; with `valid_length`, padding stays at the end.
 
     Args:
         length: number of steps.
-        axis: axis of time steps of a merged one.
-        valid_length: steps of each sequence, (N,).
+        axis: time axis of a merged sequence.
+        valid_length: length of each sequence, (N,).
     """
     if valid_length is not None:
         turned = sym.SequenceReverse(
@@ -116,7 +116,7 @@ def reverse(length: int, inputs: Steps, axis: int, valid_length: Symbol | None =
 def _single(inputs: Symbol) -> Symbol:
     if len(inputs) != 1:
         raise ArgumentError(
-            f"inputs is a group of {len(inputs)} symbols; give list(inputs) if they are the steps, or choose one"
+            f"inputs is a group of {len(inputs)} symbols; pass list(inputs) if they are the steps, or choose one"
         )
     return inputs
 
@@ -126,7 +126,7 @@ Activation = str | Callable[..., Symbol]
 
 
 def activate(inputs: Symbol, activation: Activation, **kwargs: Any) -> Symbol:
-    """Apply an activation, given as the `act_type` of `sym.Activation` or as a function of symbols."""
+    """Apply an activation: an `act_type` of `sym.Activation` or a function of symbols."""
     if isinstance(activation, str):
         found: Symbol = sym.Activation(inputs, act_type=activation, **kwargs)
         return found
@@ -138,10 +138,10 @@ Arrays = dict[str, NDArray]
 
 
 class RNNParams:
-    """Hold the variables of a cell's weights; cells that are given the same one share them.
+    """Container of a cell's weight variables, which cells may share.
 
     Args:
-        prefix: put before the name of each variable.
+        prefix: prefix of the variables' names.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -149,11 +149,11 @@ class RNNParams:
         self._params: dict[str, Symbol] = {}
 
     def get(self, name: str, **kwargs: Any) -> Symbol:
-        """Return the variable of a name, made on first use.
+        """Return the variable with a name, created on first use.
 
         Args:
-            name: its name without the prefix.
-            kwargs: arguments of `sym.Variable`, used when it is made.
+            name: name without the prefix.
+            kwargs: arguments of `sym.Variable` for the creation.
         """
         name = self._prefix + name
         if name not in self._params:
@@ -161,30 +161,30 @@ class RNNParams:
         return self._params[name]
 
     def names(self) -> list[str]:
-        """Return the full names of the variables made so far."""
+        """Return the full names of the existing variables."""
         return list(self._params)
 
     def adopt(self, other: RNNParams) -> None:
-        """Take in the variables of another container.
+        """Add the variables of another container.
 
         Args:
-            other: the container; it goes on holding them.
+            other: the other container, which is not changed.
         """
         self._params.update(other._params)
 
 
 class BaseRNNCell:
-    """Interface of everything that reads a sequence step by step.
+    """Base of recurrent cells.
 
-    A cell makes symbols: calling it adds one step to a graph, `unroll` as many as a sequence has. Its weights are
-    the same variables in every step, and in every graph it makes: call `reset` before starting another one.
+    Calling a cell adds one step to a graph of symbols; `unroll` adds all steps of a sequence. All steps, and all
+    graphs, share the weights; call `reset` before building another graph.
 
     Args:
-        prefix: put before the names of its nodes and weights.
-        params: weights to share with other cells; None makes new ones.
+        prefix: prefix of the names of nodes and weights.
+        params: weights shared with other cells; by default new ones.
     """
 
-    _num_hidden: int = 0  # rows of one gate's weights; cells with `_gate_names` of users' own set it
+    _num_hidden: int = 0  # rows of one gate's weights; set by user-defined cells with `_gate_names`
 
     def __init__(self, prefix: str = "", params: RNNParams | None = None) -> None:
         self._prefix = prefix
@@ -196,18 +196,18 @@ class BaseRNNCell:
         self.reset()
 
     def reset(self) -> None:
-        """Number steps and begin states from 0 again, for a new graph."""
+        """Reset the counters of steps and begin states, for a new graph."""
         self._init_counter = -1
         self._counter = -1
 
     @property
     def prefix(self) -> str:
-        """What stands before the names of the cell's nodes and weights."""
+        """Prefix of the names of the cell's nodes and weights."""
         return self._prefix
 
     @property
     def modified(self) -> bool:
-        """Whether a modifier such as ZoneoutCell wraps the cell and has to be called in its place."""
+        """True if a modifier such as ZoneoutCell wraps the cell and must be called instead."""
         return self._modified
 
     @modified.setter
@@ -216,18 +216,18 @@ class BaseRNNCell:
 
     @property
     def steppable(self) -> bool:
-        """Whether the cell can be called for a single step."""
+        """True if the cell can be called for a single step."""
         return True
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Add one step to the graph.
 
         Args:
-            inputs: what the step reads, (N, C).
-            states: states after the step before, as `begin_state` and this method return them.
+            inputs: input of the step, (N, C).
+            states: states after the previous step, from `begin_state` or this method.
 
         Returns:
-            (output, states after this step)
+            (output, new states)
         """
         raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
@@ -238,28 +238,28 @@ class BaseRNNCell:
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Shape and layout of each state; a batch size of 0 is inferred."""
+        """Shape and layout of each state; batch size 0 means that it is inferred."""
         raise NotImplementedError(f"{type(self).__name__} does not define state_info")
 
     @property
     def state_shape(self) -> list[tuple[int, ...]]:
-        """Shape of each state; a batch size of 0 is inferred."""
+        """Shape of each state; batch size 0 means that it is inferred."""
         return [info["shape"] for info in self.state_info]
 
     def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
-        """Apply an activation; for cells of users' own, which call it by this name in MXNet."""
+        """Apply an activation, for user-defined cells, which call it as in MXNet."""
         return activate(inputs, activation, **kwargs)
 
     def begin_state(self, func: Callable[..., Symbol] = sym.zeros, **kwargs: Any) -> list[Symbol]:
-        """Make symbols for the states before the first step.
+        """Return symbols of the initial states.
 
         Args:
-            func: makes one from name, shape and layout: `sym.zeros`, `sym.ones`, `sym.Variable` for states that are
-                fed, or a random operator.
+            func: creates a state from name, shape and layout: `sym.zeros`, `sym.ones`, a random operator, or
+                `sym.Variable` for states that are fed.
             kwargs: further arguments of `func`.
 
         Raises:
-            StateError: a modifier such as ZoneoutCell wraps this cell; call that one's.
+            StateError: a modifier such as ZoneoutCell wraps this cell; call the modifier's method.
         """
         if self.modified:
             raise StateError(
@@ -268,11 +268,10 @@ class BaseRNNCell:
         return self.make_begin_state(func, **kwargs)
 
     def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
-        """Make the begin states without asking who calls; for cells that wrap this one.
+        """Return the initial states without the check for modifiers, for cells that wrap this one.
 
         Args:
-            func: makes each state, such as ``mx.sym.zeros``; called with `name`, `shape` and what else a
-                state's info has.
+            func: creates a state, such as ``mx.sym.zeros``; called with `name` and the fields of `state_info`.
             **kwargs: further arguments of `func`.
         """
         states = []
@@ -291,21 +290,21 @@ class BaseRNNCell:
         merge_outputs: bool | None = None,
         valid_length: Symbol | None = None,
     ) -> tuple[Steps, list[Any]]:
-        """Make the graph of a whole sequence.
+        """Add all steps of a sequence to the graph.
 
         Args:
             inputs: one Symbol of shape (N, length, C), or a list of `length` Symbols of shape (N, C).
-            begin_state: states before the first step; None means those of `begin_state`.
-            layout: axes of merged inputs and outputs, "NTC" or "TNC".
-            merge_outputs: True for outputs in one Symbol, False for a list, None for whatever is natural.
-            valid_length: Symbol of shape (N,): how many steps of each sequence count. Outputs after them are zero,
-                and the states returned are those after the last of them.
+            begin_state: initial states; by default those of `begin_state`.
+            layout: layout of merged inputs and outputs, "NTC" or "TNC".
+            merge_outputs: True for outputs in one Symbol, False for a list, None for the form that is faster.
+            valid_length: Symbol of shape (N,), the length of each sequence. Later outputs are zero, and the returned
+                states are those after the last valid step.
 
         Returns:
             (outputs, states after the last step)
 
         Raises:
-            ArgumentError: inputs, states or layout do not fit.
+            ArgumentError: inputs, states or layout are invalid.
 
         Example:
             >>> cell = mx.rnn.LSTMCell(100, prefix="lstm_")
@@ -319,7 +318,7 @@ class BaseRNNCell:
     def _unroll(
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
     ) -> tuple[Steps, list[Any]]:
-        """Do what `unroll` says, after `reset`."""
+        """Implementation of `unroll`, after `reset`."""
         axis = time_axis(layout)
         steps = as_list(length, inputs, axis)
         states = self.begin_state() if begin_state is None else flatten_states(begin_state)
@@ -329,30 +328,30 @@ class BaseRNNCell:
             outputs.append(output)
             history.append(states)
         if valid_length is None:
-            return shaped(length, outputs, axis, merge), states
-        return mask(length, outputs, axis, valid_length, merge), last_valid(history, valid_length)
+            return convert_steps(length, outputs, axis, merge), states
+        return mask_steps(length, outputs, axis, valid_length, merge), last_valid(history, valid_length)
 
     @property
     def _gate_names(self) -> Sequence[str]:
-        """What stands for each gate in names of weights; cells of users' own with several gates define it."""
+        """Name of each gate in names of weights; defined by user-defined cells with several gates."""
         return ()
 
     def _weight_names(self) -> list[tuple[str, str]]:
-        """Return (name, ending) of each weight that holds all gates: what the gate's name goes between."""
+        """Return (name, ending) of each packed weight; the gate's name is inserted in between."""
         return [(f"{self.prefix}{part}", kind) for part in ("i2h", "h2h") for kind in ("weight", "bias")]
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with this cell's weights cut into gates, such as ``lstm_i2h_f_weight``.
+        """Return a copy of the arrays with this cell's weights split into gates, such as ``lstm_i2h_f_weight``.
 
         Args:
             args: arrays by name, such as the arg_params of a Module.
 
         Raises:
-            ArgumentError: a weight of this cell is missing, or has another number of rows than its gates.
+            ArgumentError: a weight of this cell is missing, or its number of rows does not match the gates.
         """
         args, gates = dict(args), self._gate_names
         for name, kind in self._weight_names() if any(gates) else ():
-            whole = taken(args, f"{name}_{kind}", self)
+            whole = pop_array(args, f"{name}_{kind}", self)
             rows = self._num_hidden
             if whole.shape[0] != rows * len(gates):
                 raise ArgumentError(
@@ -364,27 +363,29 @@ class BaseRNNCell:
         return args
 
     def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
-        """Return a copy of the arrays with this cell's gates put together, the inverse of `unpack_weights`.
+        """Return a copy of the arrays with this cell's gates concatenated, the inverse of `unpack_weights`.
 
         Args:
-            args: arrays by name, as `unpack_weights` returns them.
+            args: arrays by name, as returned by `unpack_weights`.
 
         Raises:
             ArgumentError: a gate of this cell is missing.
         """
         args, gates = dict(args), self._gate_names
         for name, kind in self._weight_names() if any(gates) else ():
-            args[f"{name}_{kind}"] = nd.concatenate([taken(args, f"{name}{g}_{kind}", self) for g in gates])
+            args[f"{name}_{kind}"] = nd.concatenate(
+                [pop_array(args, f"{name}{g}_{kind}", self) for g in gates]
+            )
         return args
 
     def check_states(self, states: Sequence[Symbol]) -> Sequence[Symbol]:
-        """Return the states if their number is right.
+        """Return the states after checking their number.
 
         Args:
             states: one symbol for each entry of `state_info`.
 
         Raises:
-            ArgumentError: it is not.
+            ArgumentError: the number of states is wrong.
         """
         wanted = len(self.state_info)
         if len(states) != wanted:
@@ -396,24 +397,24 @@ class BaseRNNCell:
 
 
 def begin_states(cell: BaseRNNCell, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
-    """Return the begin states of a cell inside another; `begin_state` of a user's own need not take `func`."""
+    """Return the initial states of a nested cell; `begin_state` of user-defined cells need not accept `func`."""
     return cell.begin_state(**kwargs) if func is sym.zeros else cell.begin_state(func=func, **kwargs)
 
 
-def unrolled(cell: BaseRNNCell, length: int, *args: Any) -> tuple[Steps, list[Any]]:
-    """Unroll a cell inside another; `unroll` of a user's own need not take `valid_length`.
+def unroll_cell(cell: BaseRNNCell, length: int, *args: Any) -> tuple[Steps, list[Any]]:
+    """Unroll a nested cell; `unroll` of user-defined cells need not accept `valid_length`.
 
     Args:
         length: number of steps.
-        args: the further arguments of `BaseRNNCell.unroll`, in order.
+        args: further arguments of `BaseRNNCell.unroll`, in order.
     """
     options = dict(zip(_UNROLL, args, strict=True))
     if options["valid_length"] is None:
-        del options["valid_length"]  # MXNet's cells do not have it
+        del options["valid_length"]  # not an argument in MXNet
     elif not _takes(cell.unroll, "valid_length"):
         raise ArgumentError(
-            f"unroll: valid_length is given, and unroll of {type(cell).__name__} {cell.prefix!r} does not take it; "
-            "add the argument there, or leave valid_length out"
+            f"unroll: valid_length is given, but unroll of {type(cell).__name__} {cell.prefix!r} does not accept it; "
+            "add the argument there, or omit valid_length"
         )
     return cell.unroll(length, **options)
 
@@ -422,20 +423,20 @@ _UNROLL = ("inputs", "begin_state", "layout", "merge_outputs", "valid_length")
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Say whether a function takes an argument by name."""
+    """Return True if a function accepts an argument by name."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def flatten_states(states: Sequence[Any]) -> list[Symbol]:
-    """Return states as a flat list; those that a bidirectional cell returns are nested."""
+    """Flatten states, which are nested for bidirectional cells."""
     flat: list[Symbol] = []
     for state in states:
         flat.extend([state] if isinstance(state, Symbol) else flatten_states(state))
     return flat
 
 
-def taken(args: Arrays, name: str, cell: BaseRNNCell) -> NDArray:
+def pop_array(args: Arrays, name: str, cell: BaseRNNCell) -> NDArray:
     """Remove and return an array."""
     if name not in args:
         raise ArgumentError(
@@ -456,11 +457,11 @@ def rnn_unroll(
     """Unroll a cell; deprecated, call `cell.unroll`.
 
     Args:
-        cell: makes each step.
-        inputs: as for `BaseRNNCell.unroll`; None makes a variable for each step.
-        begin_state: as for `BaseRNNCell.unroll`.
-        input_prefix: put before the names of these variables, ``t0_data`` and so on.
-        layout: as for `BaseRNNCell.unroll`.
+        cell: the cell.
+        inputs: see `BaseRNNCell.unroll`; by default a variable for each step.
+        begin_state: see `BaseRNNCell.unroll`.
+        input_prefix: prefix of the variables' names ``t0_data``, ``t1_data``, ....
+        layout: see `BaseRNNCell.unroll`.
     Source: MXNet 1.9.1 `rnn.rnn_unroll`, which is broken there.
     """
     warnings.warn("rnn_unroll is deprecated; call cell.unroll", DeprecationWarning, stacklevel=2)

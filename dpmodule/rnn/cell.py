@@ -1,4 +1,4 @@
-"""Cells that compute one step: plain networks, LSTMs and GRUs, with dense or convolutional maps."""
+"""Basic cells: RNN, LSTM and GRU, dense or convolutional."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .base import Activation, BaseRNNCell, RNNParams, activate
 
 
 class GatedCell(BaseRNNCell):
-    """A cell with one weight and bias from the input, and one from the hidden state, for all gates together.
+    """Base of cells whose gates are packed into one weight and bias each for input and hidden state.
 
     Args:
         attributes: arguments of `sym.Variable` for each weight, such as ``i2h_bias={"init": ...}``.
     """
 
     _activation: Activation = "tanh"
-    _before_part: ClassVar[str] = ""  # in the names of its linear maps
+    _before_part: ClassVar[str] = ""  # part of the names of its linear maps
 
     def __init__(
         self, num_hidden: int, mode: str, prefix: str, params: RNNParams | None, **attributes: dict[str, Any]
@@ -35,11 +35,11 @@ class GatedCell(BaseRNNCell):
         self.gates, self._state_count = rnn_weights.gates(mode), 2 if mode == "lstm" else 1
         self._state_shape: tuple[int, ...] = (0, num_hidden)
         self._layout = "NC"
-        self._slicing: dict[str, int] = {}  # where the gates lie side by side, if not along axis 1
+        self._slicing: dict[str, int] = {}  # axis of the gates, if not 1
         names = ("i2h_weight", "i2h_bias", "h2h_weight", "h2h_bias")
         self._variables = {name: self.params.get(name, **attributes.get(name, {})) for name in names}
 
-    # what cells derived from these reach for, under MXNet's names
+    # MXNet's names, for derived cells
 
     @property
     def _gate_names(self) -> tuple[str, ...]:
@@ -66,12 +66,12 @@ class GatedCell(BaseRNNCell):
         return [{"shape": self._state_shape, "__layout__": self._layout}] * self._state_count
 
     def next_name(self) -> str:
-        """Return what the names of the next step's nodes begin with."""
+        """Return the prefix of the names of the next step's nodes."""
         self._counter += 1
         return f"{self.prefix}t{self._counter}_"
 
-    def both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
-        """Return the next step's name and the linear maps of input and hidden state."""
+    def project_both(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[str, Symbol, Symbol]:
+        """Return the next step's name prefix, and the linear maps of input and hidden state."""
         self.check_states(states)
         name = self.next_name()
         maps = (("i2h", inputs), ("h2h", states[0]))
@@ -80,21 +80,21 @@ class GatedCell(BaseRNNCell):
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Add one step to the graph; see `BaseRNNCell`."""
-        new = self._update(*self.both(inputs, states), states)
+        new = self._update(*self.project_both(inputs, states), states)
         return new[0], new
 
     def _update(self, name: str, i2h: Symbol, h2h: Symbol, states: Sequence[Symbol]) -> list[Symbol]:
         """Return the new states.
 
         Args:
-            name: what the names of its nodes begin with.
-            i2h: the gates as far as the input makes them, side by side.
-            h2h: the gates as far as the hidden state makes them.
+            name: prefix of the names of its nodes.
+            i2h: input terms of the concatenated gates.
+            h2h: recurrent terms of the concatenated gates.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define __call__")
 
     def project(self, part: str, data: Symbol, name: str) -> Symbol:
-        """Map data linearly to the room of all gates.
+        """Apply the linear map to all gates.
 
         Args:
             part: "i2h" or "h2h".
@@ -143,12 +143,12 @@ def _update_gru(
 
 
 class RNNCell(GatedCell):
-    """Compute one step of a plain recurrent network: ``activation(W x + b + R h + c)``.
+    """A plain recurrent cell: ``activation(W x + b + R h + c)``.
 
     Args:
         activation: `act_type` of `sym.Activation`, or a function of symbols.
-        prefix: put before the names of its nodes and weights.
-        params: weights to share with other cells.
+        prefix: prefix of the names of nodes and weights.
+        params: weights shared with other cells.
     """
 
     _update = _update_plain
@@ -165,13 +165,13 @@ class RNNCell(GatedCell):
 
 
 class LSTMCell(GatedCell):
-    """Compute one step of an LSTM; its states are (hidden, cell).
+    """An LSTM cell, with states (hidden, cell).
 
     Args:
-        num_hidden: features of each state.
-        prefix: put before the names of its nodes and weights.
-        params: weights to share with other cells.
-        forget_bias: where the forget gate's bias begins, so that cells remember at first.
+        num_hidden: size of each state.
+        prefix: prefix of the names of nodes and weights.
+        params: weights shared with other cells.
+        forget_bias: initial bias of the forget gate, which preserves the memory early in training.
     Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997; MXNet 1.9.1 `rnn.LSTMCell`.
     """
 
@@ -189,11 +189,11 @@ class LSTMCell(GatedCell):
 
 
 class GRUCell(GatedCell):
-    """Compute one step of a GRU, whose reset gate acts after the linear map of the state, as cuDNN's does.
+    """A GRU cell, whose reset gate applies after the linear map of the state, as in cuDNN.
 
     Args:
-        prefix: put before the names of its nodes and weights.
-        params: weights to share with other cells.
+        prefix: prefix of the names of nodes and weights.
+        params: weights shared with other cells.
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014; MXNet 1.9.1 `rnn.GRUCell`.
     """
 
@@ -208,41 +208,41 @@ Pair = tuple[int, int]
 
 
 def leaky(inputs: Symbol, **kwargs: Any) -> Symbol:
-    """Apply the leaky rectifier with slope 0.2."""
+    """Apply a leaky ReLU with slope 0.2."""
     found: Symbol = sym.LeakyReLU(inputs, act_type="leaky", slope=0.2, **kwargs)
     return found
 
 
 class BaseConvRNNCell(GatedCell):
-    """Interface of the convolutional cells: one convolution of the input, one of the hidden state.
+    """Base of convolutional cells, with one convolution each for input and hidden state.
 
     Args:
-        input_shape: shape of one step's input with any batch size, in `conv_layout`.
-        h2h_kernel: window over the state, odd so that the state keeps its size.
-        h2h_dilate: distance of the window's elements.
-        i2h_stride: step between windows over the input.
-        i2h_dilate: distance of the window's elements.
-        i2h_weight_initializer: of the input's weight; None leaves it to the Module's.
-        h2h_weight_initializer: of the state's weight; None leaves it to the Module's.
-        i2h_bias_initializer: of the input's bias.
-        h2h_bias_initializer: of the state's bias.
+        input_shape: shape of one step's input in `conv_layout`, with any batch size.
+        h2h_kernel: kernel of the state's convolution; odd, to preserve the size.
+        h2h_dilate: dilation of the state's convolution.
+        i2h_stride: stride of the input's convolution.
+        i2h_dilate: dilation of the input's convolution.
+        i2h_weight_initializer: initializer of the input's weight; by default the Module's.
+        h2h_weight_initializer: initializer of the state's weight; by default the Module's.
+        i2h_bias_initializer: initializer of the input's bias.
+        h2h_bias_initializer: initializer of the state's bias.
         activation: `act_type` of `sym.Activation`, or a function of symbols.
-        prefix: put before the names of its nodes and weights; None means `default_prefix`.
-        params: weights to share with other cells.
+        prefix: prefix of the names of nodes and weights; None means `default_prefix`.
+        params: weights shared with other cells.
         conv_layout: layout of the convolutions, "NCHW" or "NHWC".
 
     Raises:
         ArgumentError: `h2h_kernel` has an even size.
-        ShapeError: the window does not fit the input.
+        ShapeError: the kernel does not fit the input.
 
     Source: Shi et al., "Convolutional LSTM network", 2015; MXNet 1.9.1 `rnn.BaseConvRNNCell`.
     """
 
     mode: ClassVar[str] = "rnn_tanh"
-    """Decides the gates, see `ops.nn.rnn_weights`."""
+    """Determines the gates, see `ops.nn.rnn_weights`."""
 
     default_prefix: ClassVar[str] = ""
-    """Prefix of a cell that is given none."""
+    """Default prefix."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class BaseConvRNNCell(GatedCell):
     ) -> None:
         if any(size % 2 == 0 for size in h2h_kernel):
             raise ArgumentError(
-                f"{type(self).__name__}: h2h_kernel is {h2h_kernel}, expected odd sizes: the state keeps its size"
+                f"{type(self).__name__}: h2h_kernel is {h2h_kernel}, expected odd sizes, which keep the state's size"
             )
         super().__init__(
             num_hidden,
@@ -281,9 +281,7 @@ class BaseConvRNNCell(GatedCell):
         self._activation = activation
         self._layout = conv_layout
         channels = conv_layout.index("C")
-        self._slicing = (
-            {} if channels == 1 and self.mode == "gru" else {"axis": channels}
-        )  # as MXNet writes it
+        self._slicing = {} if channels == 1 and self.mode == "gru" else {"axis": channels}  # as in MXNet
         self._maps: dict[str, dict[str, Any]] = {
             "i2h": {"kernel": i2h_kernel, "stride": i2h_stride, "pad": i2h_pad, "dilate": i2h_dilate},
             "h2h": {"kernel": h2h_kernel, "stride": (1, 1), "pad": around, "dilate": h2h_dilate},
@@ -304,14 +302,14 @@ class BaseConvRNNCell(GatedCell):
 
 
 class ConvRNNCell(BaseConvRNNCell):
-    """Compute one step of a plain convolutional network; arguments as for `BaseConvRNNCell`."""
+    """A plain convolutional cell; see `BaseConvRNNCell` for the arguments."""
 
     default_prefix = "ConvRNN_"
     _update = _update_plain
 
 
 class ConvLSTMCell(BaseConvRNNCell):
-    """Compute one step of a convolutional LSTM; arguments as for `BaseConvRNNCell`, states are (hidden, cell)."""
+    """A convolutional LSTM cell, with states (hidden, cell); see `BaseConvRNNCell` for the arguments."""
 
     mode = "lstm"
     default_prefix = "ConvLSTM_"
@@ -319,7 +317,7 @@ class ConvLSTMCell(BaseConvRNNCell):
 
 
 class ConvGRUCell(BaseConvRNNCell):
-    """Compute one step of a convolutional GRU; arguments as for `BaseConvRNNCell`."""
+    """A convolutional GRU cell; see `BaseConvRNNCell` for the arguments."""
 
     mode = "gru"
     default_prefix = "ConvGRU_"

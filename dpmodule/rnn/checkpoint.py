@@ -1,4 +1,4 @@
-"""Checkpoints of recurrent networks, whose weights are saved gate by gate so that fused and unfused cells read them."""
+"""Checkpoints of recurrent networks, with weights saved per gate, for fused and unfused cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Arrays, BaseRNNCell
 Cells = BaseRNNCell | Sequence[BaseRNNCell]
 
 
-def _listed(cells: Cells) -> list[BaseRNNCell]:
+def _as_list(cells: Cells) -> list[BaseRNNCell]:
     return [cells] if isinstance(cells, BaseRNNCell) else list(cells)
 
 
@@ -25,36 +25,36 @@ def save_rnn_checkpoint(
     arg_params: Mapping[str, NDArray],
     aux_params: Mapping[str, NDArray],
 ) -> None:
-    """Save a network with the weights of its cells unpacked into gates.
+    """Save a network with its cells' weights unpacked into gates.
 
     Args:
         cells: the cell, or cells, in the network.
-        prefix: path up to the first "-" of the file names.
+        prefix: prefix of the file names, including the path.
         epoch: number of the epoch, from 0.
-        symbol: the graph; None leaves the graph's file alone.
+        symbol: the graph; None does not write its file.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.
 
     Raises:
         ArgumentError: the weights of a cell are missing.
-        FileError: a file cannot be written; the old ones are untouched then.
+        FileError: a file cannot be written; then the old files are unchanged.
 
     Source: MXNet 1.9.1 `rnn.save_rnn_checkpoint`.
     """
     args: Arrays = dict(arg_params)
-    for cell in _listed(cells):
+    for cell in _as_list(cells):
         args = cell.unpack_weights(args)
     checkpoint.save_checkpoint(prefix, epoch, symbol, args, aux_params)
 
 
 def load_rnn_checkpoint(cells: Cells, prefix: str, epoch: int) -> tuple[Symbol, Arrays, Arrays]:
-    """Load what `save_rnn_checkpoint` saved, with the weights packed as the cells want them.
+    """Load a checkpoint of `save_rnn_checkpoint`, with the weights packed for the cells.
 
-    The cells may be others than those that saved: fused ones read what unfused ones wrote, and the reverse.
+    Fused cells can load checkpoints of unfused cells, and vice versa.
 
     Args:
         cells: the cell, or cells, in the network.
-        prefix: as in `save_rnn_checkpoint`.
+        prefix: see `save_rnn_checkpoint`.
 
     Returns:
         (symbol, arg_params, aux_params)
@@ -67,20 +67,20 @@ def load_rnn_checkpoint(cells: Cells, prefix: str, epoch: int) -> tuple[Symbol, 
     Source: MXNet 1.9.1 `rnn.load_rnn_checkpoint`.
     """
     symbol, args, aux = checkpoint.load_checkpoint(prefix, epoch)
-    for cell in _listed(cells):
+    for cell in _as_list(cells):
         args = cell.pack_weights(args)
     return symbol, args, aux
 
 
 def do_rnn_checkpoint(cells: Cells, prefix: str, period: int = 1) -> Callable[..., None]:
-    """Return a callback for the end of an epoch that saves as `save_rnn_checkpoint` does.
+    """Return an epoch-end callback that calls `save_rnn_checkpoint`.
 
     Args:
         cells: the cell, or cells, in the network.
-        prefix: path up to the first "-" of the file names.
+        prefix: prefix of the file names, including the path.
 
     Raises:
-        ArgumentError: `period` is no number.
+        ArgumentError: `period` is not a number.
 
     Source: MXNet 1.9.1 `rnn.do_rnn_checkpoint`.
     """

@@ -1,4 +1,4 @@
-"""Cells made of others: several on top of each other, in both directions, and cells that change another one."""
+"""Compound cells: stacks, bidirectional cells, dropout and modifiers."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from .base import (
     as_list,
     as_merged,
     begin_states,
+    convert_steps,
     flatten_states,
-    mask,
-    reverse,
-    shaped,
+    mask_steps,
+    reverse_steps,
     time_axis,
-    unrolled,
+    unroll_cell,
 )
 
 
 class _Compound(BaseRNNCell):
-    """A cell whose states and weights are those of the cells in it, in order."""
+    """Base of cells that consist of others, with their states and weights in order."""
 
     def __init__(self, params: RNNParams | None, cells: Sequence[BaseRNNCell] = ()) -> None:
         self.cells = list(cells)
         super().__init__("", params)
         self._given_params = params is not None
 
-    def _take_in(self, cell: BaseRNNCell) -> None:
+    def _add_cell(self, cell: BaseRNNCell) -> None:
         if not isinstance(cell, BaseRNNCell):
             raise ArgumentError(f"{type(self).__name__}: got {cell!r}, expected a cell such as LSTMCell")
         if self._given_params:
             raise ArgumentError(
-                f"{type(self).__name__}: params are given to it and its cells have their own; give params to the "
-                "cells alone"
+                f"{type(self).__name__}: params are given, but its cells have their own; pass params to the "
+                "cells only"
             )
         self.cells.append(cell)
         self.params.adopt(cell.params)
@@ -78,8 +78,8 @@ class _Compound(BaseRNNCell):
             args = cell.pack_weights(args)
         return args
 
-    def divide(self, states: Sequence[Any]) -> list[list[Symbol]]:
-        """Return the states of each cell."""
+    def split_states(self, states: Sequence[Any]) -> list[list[Symbol]]:
+        """Split states by cell."""
         rest = list(self.check_states(flatten_states(states)))
         parts = []
         for cell in self.cells:
@@ -90,10 +90,10 @@ class _Compound(BaseRNNCell):
 
 
 class SequentialRNNCell(_Compound):
-    """Stack cells: each reads what the one before puts out.
+    """A stack of cells, each of which reads the outputs of the previous one.
 
     Args:
-        params: accepted for MXNet's sake; cells are added with their own.
+        params: accepted for compatibility with MXNet; cells have their own.
 
     Example:
         >>> stack = mx.rnn.SequentialRNNCell()
@@ -108,21 +108,21 @@ class SequentialRNNCell(_Compound):
         super().__init__(params)
 
     def add(self, cell: BaseRNNCell) -> None:
-        """Put a cell on top.
+        """Add a cell on top.
 
         Args:
-            cell: gets the outputs of the cell below.
+            cell: the cell, which reads the outputs of the cell below.
 
         Raises:
-            ArgumentError: it is no cell, or this stack was given params.
+            ArgumentError: `cell` is not a cell, or this stack was given params.
         """
-        self._take_in(cell)
+        self._add_cell(cell)
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
         """Add one step of every cell to the graph; see `BaseRNNCell`."""
         self._counter += 1
         after: list[Symbol] = []
-        for cell, mine in zip(self.cells, self.divide(states), strict=True):
+        for cell, mine in zip(self.cells, self.split_states(states), strict=True):
             inputs, new = cell(inputs, mine)
             after.extend(new)
         return inputs, after
@@ -131,26 +131,26 @@ class SequentialRNNCell(_Compound):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
     ) -> tuple[Steps, list[Any]]:
         if not self.cells:
-            raise StateError("SequentialRNNCell: there is no cell to unroll; add one first")
+            raise StateError("SequentialRNNCell: there is no cell to unroll; call add() first")
         states = self.begin_state() if begin_state is None else begin_state
         after: list[Any] = []
         last = len(self.cells) - 1
         sequence: Any = inputs
-        for i, (cell, mine) in enumerate(zip(self.cells, self.divide(states), strict=True)):
+        for i, (cell, mine) in enumerate(zip(self.cells, self.split_states(states), strict=True)):
             mine_merged = merge if i == last else None
-            sequence, new = unrolled(cell, length, sequence, mine, layout, mine_merged, valid_length)
+            sequence, new = unroll_cell(cell, length, sequence, mine, layout, mine_merged, valid_length)
             after.extend(new)
         return sequence, after
 
 
 class BidirectionalCell(_Compound):
-    """Run one cell from the left and one from the right; outputs stand side by side.
+    """A pair of cells that read the sequence in both directions; their outputs are concatenated.
 
-    A whole sequence is needed: the cell can be unrolled, but not called for one step.
+    The cell can be unrolled, but not called for one step.
 
     Args:
-        params: accepted for MXNet's sake; the cells have their own.
-        output_prefix: put before the names of the outputs.
+        params: accepted for compatibility with MXNet; the cells have their own.
+        output_prefix: prefix of the names of the outputs.
     Source: Schuster and Paliwal, "Bidirectional recurrent neural networks", 1997; MXNet 1.9.1
     `rnn.BidirectionalCell`.
     """
@@ -164,15 +164,15 @@ class BidirectionalCell(_Compound):
     ) -> None:
         super().__init__(params)
         self._output_prefix = output_prefix
-        self._take_in(l_cell)
-        self._take_in(r_cell)
+        self._add_cell(l_cell)
+        self._add_cell(r_cell)
 
     @property
     def steppable(self) -> bool:
         return False
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> NoReturn:
-        """Refuse: a single step has no right end."""
+        """Raise an error, since a single step has no reverse direction."""
         raise NotImplementedError(
             "BidirectionalCell cannot be called for one step; use unroll on the whole sequence"
         )
@@ -182,11 +182,11 @@ class BidirectionalCell(_Compound):
     ) -> tuple[Steps, list[Any]]:
         axis = time_axis(layout)
         steps = as_list(length, inputs, axis)
-        begin = self.divide(self.begin_state() if begin_state is None else begin_state)
+        begin = self.split_states(self.begin_state() if begin_state is None else begin_state)
         left, right = self.cells
-        backward = reverse(length, steps, axis, valid_length)
-        l_out, l_states = unrolled(left, length, steps, begin[0], layout, merge, valid_length)
-        r_out, r_states = unrolled(right, length, backward, begin[1], layout, merge, valid_length)
+        backward = reverse_steps(length, steps, axis, valid_length)
+        l_out, l_states = unroll_cell(left, length, steps, begin[0], layout, merge, valid_length)
+        r_out, r_states = unroll_cell(right, length, backward, begin[1], layout, merge, valid_length)
         if merge is None:
             merge = isinstance(l_out, Symbol) and isinstance(r_out, Symbol)
         outputs = self._join(length, l_out, r_out, axis, merge, valid_length)
@@ -195,14 +195,14 @@ class BidirectionalCell(_Compound):
     def _join(
         self, length: int, left: Steps, right: Steps, axis: int, merge: bool, valid_length: Symbol | None
     ) -> Steps:
-        """Put the outputs of both directions side by side, the right ones turned round."""
+        """Concatenate the outputs of both directions, after reversing the right ones."""
         prefix = self._output_prefix
         if merge:
-            turned = reverse(length, as_merged(length, right, axis), axis, valid_length)
+            turned = reverse_steps(length, as_merged(length, right, axis), axis, valid_length)
             found: Symbol = sym.Concat(as_merged(length, left, axis), turned, dim=2, name=f"{prefix}out")
             return found
         l_steps = as_list(length, left, axis)
-        r_steps = reverse(length, as_list(length, right, axis), axis, valid_length)
+        r_steps = reverse_steps(length, as_list(length, right, axis), axis, valid_length)
         return [
             sym.Concat(one, other, dim=1, name=f"{prefix}t{i}")
             for i, (one, other) in enumerate(zip(l_steps, r_steps, strict=True))
@@ -216,12 +216,12 @@ def _check_share(what: str, value: Any) -> float:
 
 
 class DropoutCell(BaseRNNCell):
-    """Drop elements of the input at random in training; it has no state and stands between cells of a stack.
+    """Dropout between the cells of a stack; it has no state.
 
     Args:
-        dropout: share of the elements set to zero.
-        prefix: accepted for MXNet's sake; its nodes have automatic names.
-        params: accepted for MXNet's sake; there are no weights.
+        dropout: fraction of elements to drop.
+        prefix: accepted for compatibility with MXNet; nodes have automatic names.
+        params: accepted for compatibility with MXNet; there are no weights.
     """
 
     def __init__(self, dropout: float, prefix: str = "dropout_", params: RNNParams | None = None) -> None:
@@ -243,17 +243,17 @@ class DropoutCell(BaseRNNCell):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None, valid_length: Any
     ) -> tuple[Steps, list[Any]]:
         given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
-        found = shaped(length, given, time_axis(layout), merge)
+        found = convert_steps(length, given, time_axis(layout), merge)
         if isinstance(found, Symbol):
             return self(found, [])
         return [self(step, [])[0] for step in as_list(length, found, 0)], []
 
 
 class ModifierCell(_Compound):
-    """Interface of cells that wrap another one, whose weights and states they keep.
+    """Base of cells that wrap another cell and share its weights and states.
 
     Args:
-        base_cell: the cell to wrap; from now on the wrapper is to be called in its place.
+        base_cell: the cell to wrap; from then on, call the wrapper instead.
     """
 
     def __init__(self, base_cell: BaseRNNCell) -> None:
@@ -278,12 +278,12 @@ class ModifierCell(_Compound):
         """Make symbols for the states before the first step.
 
         Args:
-            func: makes a state from name, shape and layout, such as `sym.zeros` or `sym.Variable`.
-            init_sym: MXNet's name for `func` in this place; it wins.
+            func: creates a state from name, shape and layout, such as `sym.zeros` or `sym.Variable`.
+            init_sym: MXNet's name for `func`, which takes precedence.
             kwargs: further arguments of `func`.
 
         Raises:
-            StateError: another modifier wraps this cell; call that one's.
+            StateError: another modifier wraps this cell; call that modifier's method.
         """
         return super().begin_state(init_sym or func, **kwargs)
 
@@ -293,7 +293,7 @@ class ModifierCell(_Compound):
 
     @contextmanager
     def _unwrapped(self) -> Iterator[BaseRNNCell]:
-        """Let the wrapped cell be called directly, inside a ``with`` block."""
+        """Allow direct calls of the wrapped cell inside a ``with`` block."""
         self.base_cell.modified = False
         try:
             yield self.base_cell
@@ -302,15 +302,15 @@ class ModifierCell(_Compound):
 
 
 class ZoneoutCell(ModifierCell):
-    """Keep elements of outputs and states as they were a step before, at random, in training.
+    """Zoneout: randomly keep elements of outputs and states from the previous step in training.
 
     Args:
-        base_cell: the cell to wrap; one that can be called for a single step.
-        zoneout_outputs: share of the outputs' elements to keep.
-        zoneout_states: share of the states' elements to keep.
+        base_cell: the cell to wrap, which must support single steps.
+        zoneout_outputs: fraction of the outputs' elements to keep.
+        zoneout_states: fraction of the states' elements to keep.
 
     Raises:
-        ArgumentError: the cell needs whole sequences, or a share is no number from 0 to 1.
+        ArgumentError: the cell does not support single steps, or a fraction is not in [0, 1].
 
     Source: Krueger et al., "Zoneout: regularizing RNNs by randomly preserving hidden activations", 2016; MXNet
     1.9.1 `rnn.ZoneoutCell`.
@@ -350,16 +350,16 @@ class ZoneoutCell(ModifierCell):
 
 
 def _mix(share: float, new: Symbol, old: Symbol) -> Symbol:
-    """Return `new` with a share of its elements taken from `old` in training."""
+    """Replace a random fraction of `new` by elements of `old` in training."""
     kept = sym.Dropout(sym.ones_like(new), p=share)
     if share == 1:
-        kept = kept > 0  # dropping all makes NaN, which counts as kept
+        kept = kept > 0  # dropping all elements gives NaN, which would count as kept
     found: Symbol = sym.where(kept, new, old)
     return found
 
 
 class ResidualCell(ModifierCell):
-    """Add the input of each step to its output; both need the same shape.
+    """A residual connection, which adds the input of each step to its output of the same shape.
 
     Args:
         base_cell: the cell to wrap.
@@ -378,14 +378,14 @@ class ResidualCell(ModifierCell):
         given: Steps = inputs if isinstance(inputs, Symbol) else list(inputs)
         states = self.begin_state() if begin_state is None else begin_state
         with self._unwrapped() as cell:
-            outputs, after = unrolled(cell, length, given, states, layout, merge, valid_length)
-        sources = shaped(length, given, axis, isinstance(outputs, Symbol))
+            outputs, after = unroll_cell(cell, length, given, states, layout, merge, valid_length)
+        sources = convert_steps(length, given, axis, isinstance(outputs, Symbol))
         if isinstance(outputs, Symbol) and isinstance(sources, Symbol):
             found: Steps = _plus(outputs, sources)
         else:
             found = [_plus(one, other) for one, other in zip(outputs, sources, strict=True)]
         if valid_length is not None:
-            found = mask(length, found, axis, valid_length, merge)
+            found = mask_steps(length, found, axis, valid_length, merge)
         return found, after
 
 

@@ -1,4 +1,4 @@
-"""All layers and directions in one operator, and the same network as a stack of cells."""
+"""`FusedRNNCell`: all layers and directions in one operator."""
 
 from __future__ import annotations
 
@@ -12,29 +12,39 @@ from ..base import ArgumentError
 from ..ndarray import NDArray
 from ..ops.nn import rnn_weights
 from ..symbol import Symbol
-from .base import Arrays, BaseRNNCell, RNNParams, Steps, as_merged, flatten_states, shaped, taken, time_axis
+from .base import (
+    Arrays,
+    BaseRNNCell,
+    RNNParams,
+    Steps,
+    as_merged,
+    convert_steps,
+    flatten_states,
+    pop_array,
+    time_axis,
+)
 from .cell import GRUCell, LSTMCell, RNNCell
 from .compound import BidirectionalCell, DropoutCell, SequentialRNNCell
 
 
 class FusedRNNCell(BaseRNNCell):
-    """Run a network of several layers over whole sequences in the operator `sym.RNN`.
+    """A multi-layer network computed by the operator `sym.RNN`.
 
-    Much faster than a stack of cells; it can be unrolled, but not called for one step. All weights are one vector,
-    see `unpack_weights`; `unfuse` gives the same network as cells.
+    It is much faster than a stack of cells. It can be unrolled, but not called for one step. All weights are in one
+    vector, see `unpack_weights`; `unfuse` returns an equivalent stack of cells.
 
     Args:
-        num_hidden: features of the state of one direction.
+        num_hidden: size of the state of one direction.
         mode: "rnn_relu", "rnn_tanh", "lstm" or "gru".
-        bidirectional: add a second network to each layer that reads from the right.
-        dropout: share dropped between layers in training.
-        get_next_state: return the states after the last step from `unroll`; else it returns none.
-        forget_bias: where the biases of the forget gates of an LSTM begin.
-        prefix: put before the names of its nodes and weights; None means the mode and an underscore.
-        params: weights to share with other cells.
+        bidirectional: add a network to each layer that reads from the right.
+        dropout: dropout rate between layers.
+        get_next_state: True if `unroll` returns the states after the last step.
+        forget_bias: initial bias of an LSTM's forget gates.
+        prefix: prefix of the names of nodes and weights; by default the mode and an underscore.
+        params: weights shared with other cells.
 
     Raises:
-        OpError: there is no such mode.
+        OpError: the mode is unknown.
 
     Example:
         >>> cell = mx.rnn.FusedRNNCell(20, num_layers=2, mode="gru", bidirectional=True, prefix="g_")
@@ -57,7 +67,7 @@ class FusedRNNCell(BaseRNNCell):
         prefix: str | None = None,
         params: RNNParams | None = None,
     ) -> None:
-        rnn_weights.gates(mode)  # refuses an unknown mode
+        rnn_weights.gates(mode)  # raises an error for an unknown mode
         for what, value in (("num_hidden", num_hidden), ("num_layers", num_layers)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ArgumentError(f"FusedRNNCell: {what} is {value!r}, expected an integer from 1")
@@ -83,7 +93,7 @@ class FusedRNNCell(BaseRNNCell):
         return False
 
     def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> NoReturn:
-        """Refuse: the operator runs over whole sequences."""
+        """Raise an error, since the operator needs whole sequences."""
         raise NotImplementedError(
             "FusedRNNCell cannot be called for one step; use unroll, or unfuse() and call that"
         )
@@ -100,7 +110,7 @@ class FusedRNNCell(BaseRNNCell):
         outputs = found[0]
         if axis == 1:
             outputs = sym.swapaxes(outputs, dim1=0, dim2=1)
-        return shaped(length, outputs, axis, merge), list(found)[1:]
+        return convert_steps(length, outputs, axis, merge), list(found)[1:]
 
     def _operator(self, data: Symbol, states: Sequence[Symbol], valid_length: Symbol | None) -> Symbol:
         """Return the operator's outputs from data (T, N, C)."""
@@ -120,13 +130,13 @@ class FusedRNNCell(BaseRNNCell):
             **further,
         )
         if self.get_next_state:
-            # tells an executor group that the batch is the second axis
+            # the batch is the second axis
             found._set_attr(__layout__="LNC")
         return found
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
         args = dict(args)
-        vector = taken(args, str(self._parameter.name), self)
+        vector = pop_array(args, str(self._parameter.name), self)
         pieces = rnn_weights.unpack(vector, self.mode, self.num_layers, self.num_hidden, self.bidirectional)
         args.update({self.prefix + suffix: piece.copy() for suffix, piece in pieces.items()})
         return args
@@ -136,12 +146,12 @@ class FusedRNNCell(BaseRNNCell):
         first_name = f"{self.prefix}l0_i2h{rnn_weights.gates(self.mode)[0]}_weight"
         first = args.get(first_name)
         if first is None:
-            taken(args, first_name, self)
+            pop_array(args, first_name, self)
             raise ArgumentError(f"{first_name} is None")
         layout = self.mode, self.num_layers, first.shape[-1], self.num_hidden, self.bidirectional
         vector = nd.zeros((rnn_weights.vector_size(*layout),), ctx=first.context, dtype=first.dtype)
         for block in rnn_weights.blocks(*layout):
-            piece = taken(args, self.prefix + block.suffix, self)
+            piece = pop_array(args, self.prefix + block.suffix, self)
             if piece.shape != block.shape:
                 raise ArgumentError(
                     f"{self.prefix}{block.suffix} has shape {piece.shape}, expected {block.shape}"
@@ -151,9 +161,9 @@ class FusedRNNCell(BaseRNNCell):
         return args
 
     def unfuse(self) -> SequentialRNNCell:
-        """Return the same network as a stack of cells.
+        """Return an equivalent stack of cells.
 
-        Its weights are others by name; carry values over with ``stack.pack_weights(cell.unpack_weights(args))``.
+        Its weights have other names; convert them with ``stack.pack_weights(cell.unpack_weights(args))``.
         """
         stack = SequentialRNNCell()
         for layer in range(self.num_layers):

@@ -1,4 +1,4 @@
-"""Text for recurrent networks: words to numbers, and batches of sentences of similar length."""
+"""Text for recurrent networks: encoding of words, and batches of sentences of similar length."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray as nd
+from .._core import lazy
+from .._devices import generators
 from ..base import ArgumentError, OutOfMemoryError, StateError, dtype_name
-from ..compat import lazy
-from ..devices import generators
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.iterator import check_part, check_state
 from ..ndarray import NDArray
@@ -32,15 +32,15 @@ def encode_sentences(
     start_label: int = 0,
     unknown_token: Hashable | None = None,
 ) -> tuple[list[list[int]], dict[Any, int]]:
-    r"""Turn words into numbers.
+    r"""Encode words as numbers.
 
     Args:
-        vocab: numbers of the words, to which the unknown token's is added if need be; None makes new ones, in
-            order of appearance.
-        invalid_label: number of padding; no word gets it.
-        invalid_key: what stands for padding in a new vocabulary.
-        start_label: first number given to a word; numbers that are taken are left out.
-        unknown_token: stands for words that `vocab` lacks; without it they are refused.
+        vocab: numbers of the words, to which the unknown token is added if needed; by default a new vocabulary in order
+            of appearance.
+        invalid_label: number of padding, not used for words.
+        invalid_key: key of padding in a new vocabulary.
+        start_label: first number for a word; numbers in use are skipped.
+        unknown_token: replaces words that are not in `vocab`; without it they are an error.
 
     Returns:
         (sentences as lists of numbers, the vocabulary)
@@ -65,7 +65,7 @@ def encode_sentences(
             if key not in numbers and vocab is not None:
                 if unknown_token is None:
                     raise ArgumentError(
-                        f"{word!r} is not in vocab; add it, or give an unknown_token to stand for it"
+                        f"{word!r} is not in vocab; add it, or pass an unknown_token to replace it"
                     )
                 key = unknown_token
             if key not in numbers:
@@ -81,24 +81,23 @@ def encode_sentences(
 class BucketSentenceIter(DataIter):
     """Yield batches of sentences padded to the length of their bucket, each with the next words as labels.
 
-    A sentence goes to the smallest bucket it fits; longer ones are left out. Each epoch shuffles the sentences of
-    each bucket and the order of batches; a rest that fills no batch sits the epoch out. Shuffling follows
-    `mx.random.seed`; without it ``random.seed`` and ``numpy.random.seed``, as in MXNet.
+    Each sentence is put into the smallest bucket that fits; longer ones are discarded. Each epoch shuffles the
+    sentences of each bucket and the order of batches, and skips incomplete batches. Shuffling depends on
+    `mx.random.seed`, or without it on ``random.seed`` and ``numpy.random.seed``, as in MXNet.
 
     Args:
         sentences: sentences as lists of numbers, see `encode_sentences`.
-        buckets: lengths to pad to; None takes every length that fills a batch.
+        buckets: lengths to pad to; by default every length with enough sentences for a batch.
         invalid_label: number of padding, in data and labels.
-        data_name: under which the network takes sentences.
-        label_name: under which it takes the words that follow.
-        layout: "NT" for batch first, "TN" for time first; axes after these two are taken as MXNet takes them, unused.
-        num_parts: number of parts that the sentences are split into, one for each of several processes.
-        part_index: which part to read: of each bucket's sentences those of numbers part_index, part_index + num_parts,
-            ...; every sentence is in one part, and the parts of a bucket differ by one sentence at most. Buckets are
-            chosen by all sentences.
+        data_name: name of the input for sentences.
+        label_name: name of the input for the next words.
+        layout: "NT" for batch first, "TN" for time first; further axes are ignored, as in MXNet.
+        num_parts: number of parts of the sentences, one for each process.
+        part_index: the part to read: sentences part_index, part_index + num_parts, ... of each bucket. Buckets are
+            chosen from all sentences.
 
     Raises:
-        ArgumentError: layout, buckets or batch_size do not fit, or there is no such part.
+        ArgumentError: layout, buckets, batch_size or the part are invalid.
 
     Example:
         >>> it = mx.rnn.BucketSentenceIter([[1, 2], [3, 4]], batch_size=2, buckets=[3], invalid_label=0)
@@ -145,10 +144,12 @@ class BucketSentenceIter(DataIter):
         self.ndlabel: list[NDArray] = []
         self.curr_idx = 0
         self._part = [0, 1]
-        self._take(padded, num_parts, part_index)
+        self._load_part(padded, num_parts, part_index)
 
-    def _take(self, rows_of_buckets: list[np.ndarray[Any, Any]], num_parts: int, part_index: int) -> None:
-        """Read one part of each bucket's rows, and begin an epoch."""
+    def _load_part(
+        self, rows_of_buckets: list[np.ndarray[Any, Any]], num_parts: int, part_index: int
+    ) -> None:
+        """Select one part of each bucket's rows, and start an epoch."""
         self._part, self.num_parts = [part_index, num_parts], num_parts
         self.data = [rows[part_index::num_parts].copy() for rows in rows_of_buckets]
         for size, rows in zip(self.buckets, self.data, strict=True):
@@ -167,18 +168,18 @@ class BucketSentenceIter(DataIter):
     def take_part(self, num_parts: int, part_index: int) -> None:
         check_part("BucketSentenceIter", num_parts, part_index)
         if self._part[1] > 1:
-            raise StateError(f"BucketSentenceIter: it reads part {self._part[0]} of {self._part[1]} already")
-        self._put_back()
-        self._take(self.data, num_parts, part_index)
+            raise StateError(f"BucketSentenceIter already reads part {self._part[0]} of {self._part[1]}")
+        self._restore_order()
+        self._load_part(self.data, num_parts, part_index)
 
-    def _put_back(self) -> None:
-        """Bring the rows of each bucket back into the order they came in."""
+    def _restore_order(self) -> None:
+        """Restore the original order of the rows of each bucket."""
         for rows, order in zip(self.data, self._orders, strict=True):
             rows[np.array(order)] = rows.copy()
             order[:] = np.arange(len(rows))
 
     def _padded(self, sentences: Sequence[Sequence[int]]) -> list[np.ndarray[Any, Any]]:
-        """Return one array of padded sentences for each bucket; drop buckets without any, and log what is left out."""
+        """Return one array of padded sentences per bucket, dropping empty buckets and logging discarded sentences."""
         rows: list[list[Sequence[int]]] = [[] for _ in self.buckets]
         too_long = 0
         for sentence in sentences:
@@ -190,7 +191,7 @@ class BucketSentenceIter(DataIter):
         if too_long:
             logging.warning("discarded %d sentences longer than the largest bucket.", too_long)
         used = [bucket for bucket in zip(self.buckets, rows, strict=True) if bucket[1]]
-        if used:  # else every epoch is empty
+        if used:  # otherwise every epoch is empty
             self.buckets = [size for size, _ in used]
             rows = [mine for _, mine in used]
         arrays = []
@@ -221,7 +222,7 @@ class BucketSentenceIter(DataIter):
     def reset(self) -> None:
         self.curr_idx = 0
         host = generators.host()
-        # Python's own generator orders the batches as long as nobody has called mx.random.seed, as in MXNet
+        # without mx.random.seed, Python's generator shuffles the batches, as in MXNet
         (random if host is np.random else host).shuffle(self.idx)
         for rows, order in zip(self.data, self._orders, strict=True):
             step = np.arange(len(rows))
@@ -230,7 +231,7 @@ class BucketSentenceIter(DataIter):
         self._load()
 
     def _load(self) -> None:
-        """Make arrays of the rows and of their next words."""
+        """Create arrays of the rows and of the next words."""
         self.nddata, self.ndlabel = [], []
         for rows in self.data:
             labels = np.full_like(rows, self.invalid_label)
@@ -240,15 +241,15 @@ class BucketSentenceIter(DataIter):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            **self._facts(),
+            **self._configuration(),
             "curr_idx": self.curr_idx,
             "idx": np.array(self.idx, np.int64).reshape(-1, 2),
             "orders": [order.copy() for order in self._orders],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        check_state(self, state, **self._facts())
-        self._put_back()
+        check_state(self, state, **self._configuration())
+        self._restore_order()
         for rows, order, wanted in zip(self.data, self._orders, state["orders"], strict=True):
             order[:] = wanted
             rows[:] = rows[order]
@@ -256,8 +257,8 @@ class BucketSentenceIter(DataIter):
         self.curr_idx = state["curr_idx"]
         self._load()
 
-    def _facts(self) -> dict[str, Any]:
-        """Return what an iterator has to be like to go on from this one's state."""
+    def _configuration(self) -> dict[str, Any]:
+        """Return the configuration that an iterator must match to load this state."""
         return {
             "kind": type(self).__name__,
             "batch_size": self.batch_size,
@@ -287,14 +288,14 @@ class BucketSentenceIter(DataIter):
 
 
 def _buckets(sentences: Sequence[Sequence[int]], batch_size: int, buckets: Iterable[int] | None) -> list[int]:
-    """Return the bucket sizes in ascending order."""
+    """Return the sorted bucket sizes."""
     if buckets is None:
         counts = Counter(len(sentence) for sentence in sentences)
         found = sorted(size for size, count in counts.items() if count >= batch_size and size)
         if not found:
             raise ArgumentError(
-                f"BucketSentenceIter: no length occurs in {batch_size} of the {len(sentences)} sentences, so there "
-                "would be no batch; give buckets=[...] to pad to, or a smaller batch_size"
+                f"BucketSentenceIter: no length occurs in {batch_size} of the {len(sentences)} sentences, which "
+                "would give no batches; pass buckets=[...] or a smaller batch_size"
             )
         return found
     found = sorted(set(buckets))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compat import lazy
+from .._core import lazy
 
 _LATER = {
     "abc": "Stream Worker WorkerPool",

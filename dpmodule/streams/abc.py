@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ..compat import lazy
+from .._core import lazy
 
 __all__ = ["Stream", "Worker", "WorkerPool"]
 

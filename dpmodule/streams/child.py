@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ..devices import generators
+from .._devices import generators
 from .crash_note import Note
 from .errors import PipeClosed, WorkerStuck
 from .messages import Message, MessageFrames, Received, RemoteError, pack

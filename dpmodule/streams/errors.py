@@ -22,8 +22,8 @@ from __future__ import annotations
 import errno
 import pickle
 
+from .._core import lazy
 from ..base import FileError, MXNetError
-from ..compat import lazy
 from ..native.errors import FunctorError as FunctorError
 from ..native.errors import LoopClosedError as LoopClosedError
 from ..native.errors import PoolClosedError as PoolClosedError

@@ -19,8 +19,8 @@ from multiprocessing import reduction, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .._devices import shared_memory
 from ..base import ArgumentError, StateError
-from ..devices import shared_memory
 from . import child
 from .child import START, Link, Passed
 from .crash_note import state_of
@@ -173,8 +173,8 @@ def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
     except MemoryError:
         raise
     except Exception as error:  # whatever the objects' own code raises
-        if shared_memory.no_room(error):
-            raise shared_memory.refusal(f"the arguments of {_name(target)}") from error
+        if shared_memory.is_out_of_memory(error):
+            raise shared_memory.out_of_memory_error(f"the arguments of {_name(target)}") from error
         raise UnpicklableError(_explain(target, args, error)) from error
     main = _main_for(target, data)
     message = pack(START, (main, data), fds=fds)

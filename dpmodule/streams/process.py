@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, MXNetError, StateError
-from ..compat.closing import Closing
-from ..devices import generators
 from .child import DONE, ERROR, MESSAGE, Link
 from .child_resources import Ends
 from .crash_note import STACK_SIGNAL, death, hanging, state_of

@@ -13,8 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
+from .._core.closing import Closing
 from ..base import StateError
-from ..compat.closing import Closing
 from ..context import Context, current_context
 from .checks import check_count
 

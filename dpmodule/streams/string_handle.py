@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .. import native
-from ..devices.shared_memory import shared_bytes
+from .._devices.shared_memory import shared_bytes
 from ..native import string_handle as stand_in
 
 _BY_VALUE_BYTES = 1 << 14

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._core import lazy
+from .._core.closing import Closing
 from ..base import StateError
-from ..compat import lazy
-from ..compat.closing import Closing
 from .checks import check_count, check_seconds
 from .launch import START_S, check_start_method
 from .process import GRACE_S, ChildProcess, block, close_all

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..compat import lazy
+from .._core import lazy
 from .abc import Stream, WorkerPool
 from .conformance import ConformanceError, PoolTrials, StreamTrials, run_trials
 

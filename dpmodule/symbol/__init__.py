@@ -1,13 +1,13 @@
 """Symbols: `mx.sym`.
 
-Every operator is a function here: those without leading underscore by name (`sym.FullyConnected`), those of a
-namespace in a submodule (`sym.contrib`, `sym.linalg`, ...), those with one in `sym._internal`.
+Every operator is a function here: by name (`sym.FullyConnected`), in the submodule of its namespace (`sym.contrib`,
+`sym.linalg`, ...), or in `sym._internal` if its name begins with an underscore.
 """
 
 import functools
 import typing
 
-from ..compat import lazy
+from .._core import lazy
 from . import contrib as contrib
 from . import op_functions
 from .creation import arange as arange
@@ -51,7 +51,7 @@ _LATER = {
 }
 
 __all__ = [
-    *lazy.handed_on(vars()),
+    *lazy.public_names(vars()),
     *lazy.modules_of(_LATER),
     "contrib",
     "image",
@@ -65,6 +65,6 @@ __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,
     _LATER,
-    functools.partial(op_functions.face_of, ""),
+    functools.partial(op_functions.op_function_in, ""),
     operators=functools.partial(op_functions.names_in, ""),
 )

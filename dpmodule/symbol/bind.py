@@ -1,4 +1,4 @@
-"""From a symbol to an executor: `bind` takes arrays, `simple_bind` allocates them, `evaluate` runs once."""
+"""Executors from symbols: `bind` takes arrays, `simple_bind` allocates them, `evaluate` runs once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
-from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, placement
+from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, place_nodes
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
-from ..executor.storage import declared_storage, gradient_storage, storage_of
+from ..executor.storage_types import declared_storage_types, gradient_storage_types, infer_storage_types
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..graph.infer import allocated, read_shape
 from ..ndarray import NDArray
@@ -27,11 +27,11 @@ Arrays: TypeAlias = "Mapping[str, NDArray] | Sequence[NDArray | None] | None"
 
 
 class HasGraph(Protocol):
-    """What can be bound: a symbol."""
+    """An object with a graph to bind, such as a symbol."""
 
     @property
     def graph(self) -> Graph:
-        """The nodes below it."""
+        """Graph of the object."""
 
 
 def _context(ctx: ContextLike) -> Context:
@@ -39,33 +39,33 @@ def _context(ctx: ContextLike) -> Context:
 
 
 def _named(what: str, names: Sequence[str], given: Arrays, *, partial: bool) -> dict[str, NDArray]:
-    """Turn a list in the order of `names`, or a dict, into a dict of arrays."""
+    """Return arrays from a list in the order of `names`, or a dict, as a dict."""
     if given is None:
         given = {}
     if isinstance(given, Mapping):
-        found = {k: v for k, v in given.items() if k in names and v is not None}
+        arrays = {k: v for k, v in given.items() if k in names and v is not None}
     elif isinstance(given, Iterable):
         values = list(given)
         if len(values) != len(names):
             raise ArgumentError(
                 f"{what}: got {len(values)} arrays, expected {len(names)}: {', '.join(names)}"
             )
-        found = {k: v for k, v in zip(names, values) if v is not None}
+        arrays = {k: v for k, v in zip(names, values) if v is not None}
     else:
         raise ArgumentError(f"{what} is {type(given).__name__}, expected a list or dict of NDArrays")
-    missing = [] if partial else [k for k in names if k not in found]
+    missing = [] if partial else [k for k in names if k not in arrays]
     if missing:
         raise ArgumentError(f"{what}: missing {', '.join(missing)}")
-    for key, value in found.items():
+    for key, value in arrays.items():
         if not isinstance(value, NDArray):
             raise ArgumentError(f"{what}: {key} is {type(value).__name__}, expected an NDArray")
-    return found
+    return arrays
 
 
 def _checked_shapes(
     graph: Graph, args: Mapping[str, NDArray], aux: Mapping[str, NDArray]
 ) -> dict[Node, list[Shape]]:
-    """Infer the shape of everything from given arrays, and refuse arrays that do not fit together."""
+    """Return all shapes inferred from the arrays; raise if they are inconsistent."""
     arrays = {**args, **aux}
     shapes = allocated(infer_shapes(graph, {k: read_shape(v.shape) for k, v in arrays.items()}))
     for node in (*graph.arguments, *graph.auxiliary):
@@ -86,21 +86,21 @@ def bind(
     group2ctx: Mapping[str, ContextLike] | None = None,
     shared_exec: Executor | None = None,
 ) -> Executor:
-    """Bind given arrays.
+    """Bind a symbol to arrays.
 
     Args:
-        symbol: what to run.
-        ctx: where.
+        symbol: symbol to run.
+        ctx: context of the executor.
         args: an NDArray for every argument, as a list in the order of `list_arguments` or a dict.
-        args_grad: arrays that receive gradients; those left out get none. Arrays of arguments whose `grad_req` is
-            "null" are in the executor's `grad_dict`, and stay as they are.
+        args_grad: arrays for gradients; other arguments have none. Arrays of arguments whose `grad_req` is "null" are
+            in the executor's `grad_dict` and are not written.
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         aux_states: an NDArray for every auxiliary state.
-        group2ctx: context of each group named by ``AttrScope(ctx_group=...)``; see `executor.placement`.
+        group2ctx: context of each group of ``AttrScope(ctx_group=...)``; see `executor.place_nodes`.
         shared_exec: accepted as in MXNet; executors need no shared buffers here.
 
     Raises:
-        ArgumentError: arrays are missing, or names or types do not fit.
+        ArgumentError: arrays are missing, or names or types do not match.
         ShapeError: shapes contradict the graph.
 
     Source: MXNet 1.9.1 `Symbol.bind`.
@@ -108,7 +108,7 @@ def bind(
     graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
-    places = placement(graph, context, group2ctx)
+    placement = place_nodes(graph, context, group2ctx)
     names, states = graph.argument_names, graph.auxiliary_names
     arg_arrays = _named("args", names, args, partial=False)
     aux_arrays = _named("aux_states", states, aux_states, partial=False)
@@ -127,8 +127,8 @@ def bind(
             raise ShapeError(f"args_grad: {key} has shape {grad.shape}, its argument {arg_arrays[key].shape}")
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
-    _check_devices(graph, context, places, {**arg_arrays, **aux_arrays})
-    binding = Binding(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places)
+    _check_devices(graph, context, placement, {**arg_arrays, **aux_arrays})
+    binding = Binding(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, placement=placement)
     executor = Executor(binding, symbol)
     for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
         array.pinned = True
@@ -139,32 +139,34 @@ _STYPES = ("default", "row_sparse", "csr", "ragged")
 
 
 def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the storage types of variables that are not dense: given, declared, or wanted by operators."""
+    """Return the storage types of variables that are not dense: requested, declared, or required by operators."""
     for name, stype in given.items():
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
-    found = {
-        name: stype for name, stype in {**declared_storage(graph), **given}.items() if stype != "default"
+    stypes = {
+        name: stype
+        for name, stype in {**declared_storage_types(graph), **given}.items()
+        if stype != "default"
     }
     variables = [node for node in graph.nodes if node.op is None and "__storage_type__" not in node.attrs]
-    storage = storage_of(graph, found, {node.name for node in variables} - {*given})
+    storage = infer_storage_types(graph, stypes, {node.name for node in variables} - {*given})
     settled = {} if storage is None else storage.values
-    return found | {node.name: stype for (node, _), stype in settled.items() if node.op is None}
+    return stypes | {node.name: stype for (node, _), stype in settled.items() if node.op is None}
 
 
 def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mapping[str, NDArray]) -> None:
-    """Refuse arrays that lie on another device than the node that reads them."""
+    """Raise for arrays on another device than the node that reads them."""
     for node in (*graph.arguments, *graph.auxiliary):
         wanted, array = places.get(node, ctx), arrays[node.name]
         if array.context.torch_device != wanted.torch_device:
             raise DeviceError(
-                f"{node.name} lies on {array.context}, but is bound to {wanted}; copy it there with as_in_context"
+                f"{node.name} is on {array.context}, but is bound to {wanted}; copy it there with as_in_context"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class _MemorySource:
-    """Where `simple_bind` takes arrays from: another executor, a pool, or new memory."""
+    """Source of the arrays of `simple_bind`: another executor, a pool, or new memory."""
 
     contexts: Mapping[str, Context]
     names: frozenset[str]
@@ -193,7 +195,7 @@ class _MemorySource:
         return self._own(name, f"grad of {name}", shape, dtype)
 
     def state(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
-        """Return the array of an auxiliary state; one that the other executor has is shared with it."""
+        """Return the array of an auxiliary state, shared with the other executor if it has one."""
         if self.executor is not None and self.names and name in self.executor.aux_dict:
             return _fitting(name, self.executor.aux_dict, shape, dtype)
         return allocate_as(self.stypes.get(name, "default"), shape, self.contexts[name], dtype, name)
@@ -206,20 +208,20 @@ class _MemorySource:
 
 def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], dtype: str) -> NDArray:
     """Return the array of a name from the shared executor."""
-    found = arrays.get(name)
-    if found is None:
+    array = arrays.get(name)
+    if array is None:
         raise ArgumentError(f"shared_exec has no {name!r}; it has {', '.join(arrays)}")
-    if found.shape != shape:
-        raise ShapeError(f"shared_exec has {name} of shape {found.shape}, this graph needs {shape}")
-    if dtype_name(found.dtype) != dtype:
+    if array.shape != shape:
+        raise ShapeError(f"shared_exec has {name} of shape {array.shape}, this graph needs {shape}")
+    if dtype_name(array.dtype) != dtype:
         raise DTypeError(
-            f"shared_exec has {name} of type {dtype_name(found.dtype)}, this graph needs {dtype}"
+            f"shared_exec has {name} of type {dtype_name(array.dtype)}, this graph needs {dtype}"
         )
-    return found
+    return array
 
 
 def _known_names(graph: Graph, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out names that the graph does not have, with a warning; MXNet drops them without one."""
+    """Return the names that the graph has, and warn about others; MXNet drops them silently."""
     names = {*graph.argument_names, *graph.auxiliary_names}
     unknown = [k for k in given if k not in names]
     if unknown:
@@ -243,21 +245,21 @@ def simple_bind(
     """Infer every shape and type, allocate the arrays and return an Executor.
 
     Args:
-        symbol: what to run.
-        ctx: where.
+        symbol: symbol to run.
+        ctx: context of the executor.
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         type_dict: dtypes of arguments by name (default float32).
-        stype_dict: storage types of variables by name, "default", "row_sparse", "csr" or "ragged"; others have the one
-            their ``Variable(stype=...)`` declares. Gradients are stored as the operators give them.
-        group2ctx: context of each group named by ``AttrScope(ctx_group=...)``; see `executor.placement`.
-        shared_arg_names: arguments whose arrays, and gradients, are those of `shared_exec`.
-        shared_exec: executor that `shared_arg_names` and auxiliary states are borrowed from.
+        stype_dict: storage types of variables by name, "default", "row_sparse", "csr" or "ragged"; others have that of
+            their ``Variable(stype=...)``. Operators determine the storage types of gradients.
+        group2ctx: context of each group of ``AttrScope(ctx_group=...)``; see `executor.place_nodes`.
+        shared_arg_names: arguments that share arrays and gradients with `shared_exec`.
+        shared_exec: executor that owns `shared_arg_names` and the auxiliary states.
         shared_buffer: pool of arrays by name for all other arguments.
         kwargs: shapes of arguments by name; names that the graph lacks are ignored with a warning.
 
     Raises:
         ArgumentError: an option is not available, or two variables have one name.
-        ShapeError: a shape stays unknown or contradicts another.
+        ShapeError: a shape is unknown or contradicts another.
         DTypeError: types contradict each other.
 
     Source: MXNet 1.9.1 `Symbol.simple_bind`.
@@ -265,7 +267,7 @@ def simple_bind(
     graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
-    places = placement(graph, context, group2ctx)
+    placement = place_nodes(graph, context, group2ctx)
     given_types = _known_names(graph, "the type", type_dict or {})
     types = infer_types(graph, {k: dtype_name(v) for k, v in given_types.items()}, default="float32")
     given_shapes = _known_names(graph, "the shape", kwargs)
@@ -274,10 +276,10 @@ def simple_bind(
     shapes = allocated(shapes)
     reqs = grad_reqs(graph.argument_names, grad_req)
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
-    contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
+    contexts = {n.name: placement.get(n, context) for n in graph.nodes if n.op is None}
     stypes = _storage_types(graph, _known_names(graph, "the storage type", stype_dict or {}))
-    storage = storage_of(graph, stypes)
-    grad_stypes = {} if storage is None else gradient_storage(graph, storage)
+    storage = infer_storage_types(graph, stypes)
+    grad_stypes = {} if storage is None else gradient_storage_types(graph, storage)
     source = _MemorySource(
         contexts, frozenset(shared_arg_names or ()), shared_exec, shared_buffer, stypes, grad_stypes
     )
@@ -287,11 +289,11 @@ def simple_bind(
     args = {key: source.argument(key, *every[key]) for key in graph.argument_names}
     grads = {key: source.gradient(key, *every[key]) for key in graph.argument_names if reqs[key] != "null"}
     aux = {key: source.state(key, *every[key]) for key in graph.auxiliary_names}
-    return Executor(Binding(graph, context, args, grads, reqs, aux, shapes, types, places), symbol)
+    return Executor(Binding(graph, context, args, grads, reqs, aux, shapes, types, placement), symbol)
 
 
 def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
-    """Refuse to allocate what is not fully known."""
+    """Raise if the shape of an argument is not fully known."""
     unknown = [
         f"{n.name} {shapes[n][0] or ''}".strip()
         for n in (*graph.arguments, *graph.auxiliary)
@@ -299,7 +301,7 @@ def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
     ]
     if unknown:
         raise ShapeError(
-            f"cannot infer the shape of {', '.join(unknown)}; give their shapes, or those of more inputs"
+            f"cannot infer the shape of {', '.join(unknown)}; pass their shapes, or those of more inputs"
         )
 
 
@@ -307,11 +309,11 @@ def evaluate(symbol: HasGraph, /, ctx: ContextLike | None = None, **kwargs: Any)
     """Run the graph once, forward only.
 
     Args:
-        symbol: what to run.
-        ctx: where; None for the current context.
+        symbol: symbol to run.
+        ctx: context; None means the current one.
 
     Raises:
-        ArgumentError: an array is missing, or given for what is no argument.
+        ArgumentError: an array is missing, or given under a name that is not an argument.
         ShapeError: shapes contradict the graph.
 
     Source: MXNet 1.9.1 `Symbol.eval`.
@@ -319,7 +321,7 @@ def evaluate(symbol: HasGraph, /, ctx: ContextLike | None = None, **kwargs: Any)
     names, states = symbol.graph.argument_names, symbol.graph.auxiliary_names
     unknown = [k for k in kwargs if k not in names and k not in states]
     if unknown:
-        raise ArgumentError(f"eval: {', '.join(unknown)} is no argument; arguments: {', '.join(names)}")
+        raise ArgumentError(f"eval: {', '.join(unknown)} is not an argument; arguments: {', '.join(names)}")
     args = {k: v for k, v in kwargs.items() if k in names}
     aux = {k: v for k, v in kwargs.items() if k in states}
     executor = bind(symbol, ctx or current_context(), args, None, "null", aux)

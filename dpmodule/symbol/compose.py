@@ -1,4 +1,4 @@
-"""Applying operators to symbols: names, attributes, variables for missing inputs, and substitution.
+"""Application of operators to symbols: names, attributes, variables for missing inputs, and substitution.
 
 Source: MXNet 1.9.1, whose order of inputs and names of nodes and variables are kept.
 """
@@ -33,7 +33,7 @@ def source_line() -> str:
 
 
 def make_variable(name: str, attrs: Mapping[str, str]) -> Node:
-    """Make a variable node with the attributes of the current scope and its own."""
+    """Create a variable node with its attributes and those of the current scope."""
     return Node(
         None,
         name,
@@ -45,10 +45,10 @@ def make_variable(name: str, attrs: Mapping[str, str]) -> Node:
 def variable_attributes(
     name: str, attr: Mapping[str, str], given: Mapping[str, Any], others: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the attributes of a variable as they are stored.
+    """Return the stored attributes of a variable.
 
     Args:
-        given: arguments of `Variable` that become attributes, by name; None for those that were not given.
+        given: arguments of `Variable` that become attributes, by name; None if not passed.
         others: further attributes, of the form ``__x__``.
     """
     attributes: dict[str, str] = {stored_key(k): v for k, v in attr.items()}
@@ -71,13 +71,13 @@ def variable_attributes(
 
 
 def _number_text(value: object) -> str:
-    """Write a number as it was given."""
+    """Return the text of a number."""
     real.parse(value)
     return str(value)
 
 
 _STORAGE = {"default": "0", "row_sparse": "1", "csr": "2", "ragged": "101"}
-# how a variable's own arguments are stored: the attribute's name and its text
+# stored form of a variable's arguments: name and text of the attribute
 _VARIABLE_KEYS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "shape": ("__shape__", lambda value: to_text(shape_type.parse(value))),
     "lr_mult": ("__lr_mult__", _number_text),
@@ -96,12 +96,12 @@ _EXPECTED = {
 
 
 def _takes(op: Op, key: str, value: object) -> bool:
-    """Say whether an operator takes a keyword that is not one of its attributes: no symbol, no ``weight_lr_mult``."""
-    return op.takes_any and bare_suffix(key) is None and not hasattr(value, "entries")
+    """Return True if an operator accepts an undeclared keyword: not a symbol, and not ``weight_lr_mult``."""
+    return op.accepts_any_keyword and bare_suffix(key) is None and not hasattr(value, "entries")
 
 
 def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide keyword arguments into the operator's attributes and free ones, both as text."""
+    """Split keyword arguments into the operator's attributes and free ones, both as text."""
     params, free = {}, {}
     for key, value in raw.items():
         stored = stored_key(key)
@@ -124,26 +124,26 @@ def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], d
 
 
 def _entry(op: Op, where: str, value: object) -> Entry:
-    """Return the single output that an input symbol stands for."""
+    """Return the single output of an input symbol."""
     entries = getattr(value, "entries", None)
     if entries is None:
         raise OpError(f"{op.name}: input {where} is {type(value).__name__} {value!r}, expected a Symbol")
     if len(entries) != 1:
         raise OpError(
-            f"{op.name}: input {where} has {len(entries)} outputs; choose one with an index, such as symbol[0]"
+            f"{op.name}: input {where} has {len(entries)} outputs; select one with an index, such as symbol[0]"
         )
     entry: Entry = entries[0]
     return entry
 
 
 def _hint(alias: str) -> str:
-    """Return what automatic names of a call are made of: lower case, without a namespace's prefix."""
+    """Return the base of automatic names: lower case, without the prefix of a namespace."""
     space, public = namespace_of(alias)
     return (alias if space in ("", "_internal", "random") else public).lower()
 
 
 def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
-    """Return how many inputs a variadic operator has: those given, or more if its attribute says so."""
+    """Return the number of inputs of a variadic operator: those passed, or more if its attribute requires it."""
     if op.variadic is None:
         return 0
     key = op.variadic.count
@@ -155,7 +155,7 @@ def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
     stated = op.attrs[key].type.parse(params[key]) if key in params else op.variadic.units(given)
     total = op.variadic.total(int(stated))
     if total < given:
-        raise OpError(f"{op.name}: {key} is {stated}, but {given} inputs are given")
+        raise OpError(f"{op.name}: {key} is {stated}, but {given} inputs were passed")
     params[key] = str(stated)
     return total
 
@@ -163,16 +163,16 @@ def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
 def _named_inputs(
     op: Op, name: str, declared: Sequence[Input], positional: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Entry]:
-    """Return the inputs that were given, by name."""
+    """Return the inputs of a call by name."""
     names = [i.name for i in declared]
-    # None stands for an input that does not exist under these attributes, as a bias beside no_bias=True
+    # None means an input that does not exist with these attributes, such as a bias with no_bias=True
     if any(value is not None for value in positional[len(names) :]):
         raise OpError(
             f"{op.name} {name!r}: got {len(positional)} inputs, it takes {', '.join(names) or 'none'}"
         )
     for key in named:
         if key not in names:
-            raise OpError(f"{op.name} {name!r}: input {key} does not exist under the given attributes")
+            raise OpError(f"{op.name} {name!r}: input {key} does not exist with these attributes")
     given = {names[i]: _entry(op, names[i], value) for i, value in enumerate(positional) if value is not None}
     given.update({key: _entry(op, key, value) for key, value in named.items()})
     return given
@@ -186,36 +186,40 @@ def apply_op(
     name: str | None,
     attr: Mapping[str, str] | None,
 ) -> Node:
-    """Make the node of an operator call.
+    """Create the node of an operator call.
 
     Args:
-        alias: the name under which it was called, from which automatic names are made.
+        alias: called name of the operator, the base of automatic names.
         kwargs: symbols and attributes by name.
-        name: the node's name, None for an automatic one.
+        name: name of the node; None for an automatic one.
     """
     positional, named, raw = split_call(op, args, kwargs, lambda value: hasattr(value, "entries"))
     params, attrs = _split_attributes(op, {**attribute.current().get(dict(attr or {})), **raw})
     if op.variadic is not None:
         positional = _flatten(positional)
     count = _count_inputs(op, len(positional) + len(named), params)
-    declared = op.wanted(op.parse(params), count)
+    declared = op.active_inputs(op.parse(params), count)
     node_name = naming.current().get(name, _hint(alias))
-    given = _named_inputs(op, node_name, declared, positional, named)
+    named_inputs = _named_inputs(op, node_name, declared, positional, named)
     source = source_line()
     inputs = []
     for one in declared:
-        entry = given.get(one.name)
+        entry = named_inputs.get(one.name)
         if entry is None:
             inherited = {**attrs, **params}
             entry = (Node(None, f"{node_name}_{one.name}", attrs=inherited, source=source), 0)
-        if one.init and entry[0].op is None and (one.name not in given or "__init__" not in entry[0].attrs):
+        if (
+            one.init
+            and entry[0].op is None
+            and (one.name not in named_inputs or "__init__" not in entry[0].attrs)
+        ):
             entry[0].attrs["__init__"] = one.init
         inputs.append(entry)
     return Node(op, node_name, params, attrs, tuple(inputs), source)
 
 
 def _flatten(values: Sequence[Any]) -> list[Any]:
-    """Expand symbols with several outputs; operators with any number of inputs take them all."""
+    """Expand symbols with several outputs, for operators with any number of inputs."""
     flat: list[Any] = []
     for value in values:
         flat.extend(value if len(getattr(value, "entries", ())) > 1 else [value])
@@ -227,10 +231,10 @@ def substitute(
 ) -> tuple[Entry, ...]:
     """Return the heads of a copy of the graph in which variables are replaced by other entries.
 
-    A variable that the replacements read too stays the same variable, so that tied weights stay tied.
+    A variable that the replacements also read remains the same variable, so that tied weights remain tied.
 
     Args:
-        name: new name of the head node, if given.
+        name: new name of the head node, or None.
     """
     if name is not None and len({node for node, _ in graph.heads}) != 1:
         raise ArgumentError(f"name={name!r}: a group of several symbols cannot be renamed in a call")

@@ -1,4 +1,4 @@
-"""Operators named ``_contrib_*`` as functions over symbols, ``sym.contrib``, and functions made of them.
+"""Operators named ``_contrib_*`` as functions of symbols (``sym.contrib``), and control flow.
 
 Source: MXNet 1.9.1 `symbol.contrib`.
 """
@@ -9,9 +9,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..compat import lazy
+from .._core import lazy
 from .creation import full
-from .op_functions import face_of, names_in
+from .op_functions import names_in, op_function_in
 from .symbol import Symbol, call
 
 if TYPE_CHECKING:
@@ -25,21 +25,21 @@ _LATER = {"control_flow": "cond foreach while_loop"}
 __all__ = [*lazy.modules_of(_LATER), "adamw_update", "mp_adamw_update", "rand_zipfian"]
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, _LATER, partial(face_of, "contrib"), __package__, partial(names_in, "contrib")
+    __name__, __all__, _LATER, partial(op_function_in, "contrib"), __package__, partial(names_in, "contrib")
 )
 
 
 def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tuple[Symbol, Symbol, Symbol]:
     """Draw classes, with replacement, from an approximately Zipfian distribution.
 
-    Class k has a chance of ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
+    Class k has the probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
 
     Args:
         range_max: number of classes.
 
     Returns:
-        The classes drawn, (num_sampled,) int64; the expected count of each true class, float64; and of each class
-        drawn, (num_sampled,) float64.
+        The sampled classes, (num_sampled,) int64; the expected counts of the true classes, float64; and those of the
+        sampled classes, (num_sampled,) float64.
     """
     span = math.log(range_max + 1)
     drawn = call("_random_uniform", low=0, high=span, shape=(num_sampled,), dtype="float64")
@@ -74,7 +74,7 @@ def adamw_update(
     Args:
         **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
     """
-    update = face_of("_internal", "_adamw_update")
+    update = op_function_in("_internal", "_adamw_update")
     return update(weight, grad, mean, var, _factor(rescale_grad), lr=lr, eta=eta, **attributes)
 
 
@@ -97,5 +97,5 @@ def mp_adamw_update(
         weight32: float32 copy of the weight.
         **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
     """
-    update = face_of("_internal", "_mp_adamw_update")
+    update = op_function_in("_internal", "_mp_adamw_update")
     return update(weight, grad, mean, var, weight32, _factor(rescale_grad), lr=lr, eta=eta, **attributes)

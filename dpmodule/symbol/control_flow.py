@@ -1,6 +1,6 @@
 """Loops and branches in graphs: `sym.contrib.foreach`, `while_loop` and `cond`.
 
-Source: MXNet 1.9.1 `symbol.contrib`, whose graphs these equal.
+Source: MXNet 1.9.1 `symbol.contrib`; the graphs are equal.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from .compose import source_line
 from .symbol import Group, Symbol, Variable, call
 
 SUBGRAPH = "__subgraph_name__"
-"""Attribute of the nodes made inside a subgraph."""
+"""Attribute of the nodes of a subgraph."""
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A subgraph and where its inputs come from.
+class Subgraph:
+    """A subgraph and the sources of its inputs.
 
     Attributes:
-        sources: what was read outside, for each input of the subgraph in order; a copy of the variable for one that
-            was made inside.
+        sources: outer entry of each input in order; a copy of the variable if it was created inside.
     """
 
     graph: Graph
@@ -43,35 +42,35 @@ class Cut:
 
 
 def symbols_of(value: object, what: str) -> tuple[list[Symbol], Any]:
-    """Return the single symbols in a nested list of symbols, and how they lie in it; see `flatten`."""
+    """Return the single symbols in a nested list of symbols, and its structure; see `flatten`."""
     return flatten(value, lambda one: list(one) if isinstance(one, Symbol) else None, what)
 
 
 def input_name(symbol: Symbol) -> str:
-    """Return the name of the variable that stands for a symbol inside a subgraph."""
+    """Return the name of the variable that represents a symbol inside a subgraph."""
     node, i = symbol.entries[0]
     return f"{node.name}-{i}"
 
 
 def with_identities(symbols: Sequence[Symbol], name: str, others: Sequence[Symbol] = ()) -> Symbol:
-    """Group outputs of a subgraph; those that are inputs too, or come from outside, get an identity behind them.
+    """Group outputs of a subgraph; outputs that are also inputs, or come from outside, get an identity node.
 
     Args:
-        others: further outputs, for which a node that `symbols` has already counts like an input.
+        others: further outputs, which also get one if they share a node with `symbols`.
     """
     inputs = {node.name for node in Group([*symbols, *others]).graph.inputs}
-    first = {each.name for each in symbols}
-    found = []
-    for i, each in enumerate((*symbols, *others)):
-        node = each.entries[0][0]
+    first = {symbol.name for symbol in symbols}
+    outputs = []
+    for i, symbol in enumerate((*symbols, *others)):
+        node = symbol.entries[0][0]
         repeated = i >= len(symbols) and node.name in first
         foreign = node.attrs.get(SUBGRAPH) != name
-        found.append(call("identity", each) if node.name in inputs or repeated or foreign else each)
-    return Group(found)
+        outputs.append(call("identity", symbol) if node.name in inputs or repeated or foreign else symbol)
+    return Group(outputs)
 
 
-def cut(symbol: Symbol, name: str) -> Cut:
-    """Cut a subgraph off."""
+def extract_subgraph(symbol: Symbol, name: str) -> Subgraph:
+    """Return the subgraph of a symbol, whose nodes carry the subgraph's name."""
     sources: dict[Node, Entry] = {}
     stand_ins: dict[Entry, Node] = {}
     copies: dict[Node, Node] = {}
@@ -100,7 +99,7 @@ def cut(symbol: Symbol, name: str) -> Cut:
             sources[copy] = (node, 0)
     graph = Graph(tuple((copies[node], i) for node, i in symbol.entries))
     _check_names(graph)
-    return Cut(
+    return Subgraph(
         graph,
         tuple(sources[node] for node in graph.inputs),
         tuple(node.attrs.get(SUBGRAPH) == name for node in graph.inputs),
@@ -108,19 +107,19 @@ def cut(symbol: Symbol, name: str) -> Cut:
 
 
 def _check_names(graph: Graph) -> None:
-    """Refuse a subgraph in which two inputs have one name."""
+    """Raise if two inputs of a subgraph have one name."""
     seen: dict[str, Node] = {}
     for node in graph.inputs:
         other = seen.setdefault(node.name, node)
         if other is not node:
             raise ArgumentError(
                 f"two inputs of a subgraph are named {node.name!r} ({other.describe()}; {node.describe()}); "
-                "give one of them another name"
+                "rename one of them"
             )
 
 
 Nested: TypeAlias = "Symbol | Sequence[Any]"
-"""A symbol, or a list of such, to any depth."""
+"""A symbol, or a list of symbols nested to any depth."""
 
 
 class UnusedInputError(ArgumentError, AssertionError):
@@ -128,11 +127,11 @@ class UnusedInputError(ArgumentError, AssertionError):
 
 
 def _make(
-    op_name: str, cuts: Sequence[Cut], inputs: Sequence[Entry], params: Mapping[str, Any]
+    op_name: str, subgraphs: Sequence[Subgraph], inputs: Sequence[Entry], params: Mapping[str, Any]
 ) -> list[Symbol]:
-    """Make the node of a loop or branch and return its outputs."""
+    """Create the node of a loop or branch and return its outputs."""
     op = get_op(op_name)
-    texts = {"num_args": len(inputs) + len(cuts), **params}
+    texts = {"num_args": len(inputs) + len(subgraphs), **params}
     node = Node(
         op,
         naming.current().get(None, op_name),
@@ -140,29 +139,29 @@ def _make(
         attribute.current().get(None),
         tuple(inputs),
         source_line(),
-        tuple(each.graph for each in cuts),
+        tuple(each.graph for each in subgraphs),
     )
     return [Symbol([(node, i)]) for i in range(node.num_outputs)]
 
 
-def _source(piece: Cut, i: int) -> Entry:
-    """Return what feeds an input of a subgraph; a variable made inside is copied, so that no node is in both graphs."""
-    node, output = piece.sources[i]
+def _source(subgraph: Subgraph, i: int) -> Entry:
+    """Return the source of a subgraph's input; an inner variable is copied, so that no node is in both graphs."""
+    node, output = subgraph.sources[i]
     return (
         (Node(None, node.name, attrs=dict(node.attrs), source=node.source), 0)
-        if piece.own[i]
+        if subgraph.own[i]
         else (node, output)
     )
 
 
-def _stand_ins(symbols: Sequence[Symbol], form: Form) -> Any:
-    """Return new variables for the body of a loop, nested as the user gave the symbols."""
+def _body_variables(symbols: Sequence[Symbol], form: Form) -> Any:
+    """Return new variables for the body of a loop, nested like the user's symbols."""
     return regroup([Variable(input_name(each)) for each in symbols], form)
 
 
-def _positions(piece: Cut, symbols: Sequence[Symbol], what: str) -> list[int]:
-    """Return which inputs of a subgraph stand for symbols."""
-    names = piece.names
+def _positions(subgraph: Subgraph, symbols: Sequence[Symbol], what: str) -> list[int]:
+    """Return the positions of symbols among the inputs of a subgraph."""
+    names = subgraph.names
     for each in symbols:
         if input_name(each) not in names:
             raise UnusedInputError(f"{what}: {each.name!r} has to be used in the loop body")
@@ -172,11 +171,11 @@ def _positions(piece: Cut, symbols: Sequence[Symbol], what: str) -> list[int]:
 def foreach(
     body: Callable[[Any, Any], tuple[Any, Any]], data: Nested, init_states: Nested, name: str = "foreach"
 ) -> tuple[Any, Any]:
-    """Run a subgraph on every element along axis 0 of the data, handing states from one run to the next.
+    """Run a subgraph on every element along axis 0 of the data, passing states from run to run.
 
     Args:
-        body: ``(element, states) -> (outputs, new states)``, called once to make the subgraph. It may use symbols
-            from outside, and make variables of its own, which become arguments.
+        body: ``(element, states) -> (outputs, new states)``, called once to create the subgraph. It may use outer
+            symbols and create variables, which become arguments.
         data: a symbol, or a nested list of symbols, of one length.
 
     Returns:
@@ -191,27 +190,27 @@ def foreach(
     items, data_form = symbols_of(data, "foreach: data")
     states, state_form = symbols_of(init_states, "foreach: init_states")
     if not items:
-        raise ArgumentError("foreach: data is empty; there is nothing to run over")
+        raise ArgumentError("foreach: data is empty, expected at least one symbol")
     scope = attribute.subgraph_name(name)
     with AttrScope(**{SUBGRAPH: scope}):
-        outputs, after = body(_stand_ins(items, data_form), _stand_ins(states, state_form))
+        outputs, after = body(_body_variables(items, data_form), _body_variables(states, state_form))
         out_items, out_form = symbols_of(outputs, "foreach: an output of body")
         new_states, new_form = symbols_of(after, "foreach: a state that body returned")
         if new_form != state_form:
             raise UnusedInputError(
-                "foreach: the states that body returned have another form than init_states: "
-                f"{len(new_states)} symbols for {len(states)}, or nested otherwise"
+                "foreach: body returned states of another structure than init_states: "
+                f"{len(new_states)} symbols for {len(states)}, or another nesting"
             )
         if not out_items and not new_states:
             raise ArgumentError("foreach: body returned neither outputs nor states")
-        piece = cut(with_identities(out_items, scope, new_states), scope)
-    data_locs = _positions(piece, items, "foreach: data")
-    state_locs = _positions(piece, states, "foreach: state")
-    remain = [i for i in range(len(piece.names)) if i not in (*data_locs, *state_locs)]
-    inputs = [each.entries[0] for each in (*items, *states)] + [_source(piece, i) for i in remain]
-    made = _make(
+        subgraph = extract_subgraph(with_identities(out_items, scope, new_states), scope)
+    data_locs = _positions(subgraph, items, "foreach: data")
+    state_locs = _positions(subgraph, states, "foreach: state")
+    remain = [i for i in range(len(subgraph.names)) if i not in (*data_locs, *state_locs)]
+    inputs = [each.entries[0] for each in (*items, *states)] + [_source(subgraph, i) for i in remain]
+    loop = _make(
         "_foreach",
-        [piece],
+        [subgraph],
         inputs,
         {
             "num_outputs": len(out_items) + len(states),
@@ -221,7 +220,7 @@ def foreach(
             "remain_locs": remain,
         },
     )
-    return regroup(made, out_form), regroup(made[len(out_items) :], new_form)
+    return regroup(loop, out_form), regroup(loop[len(out_items) :], new_form)
 
 
 def _as_lists(value: object) -> Any:
@@ -235,17 +234,17 @@ def while_loop(
     max_iterations: int | None = None,
     name: str = "while_loop",
 ) -> tuple[Any, Any]:
-    """Run a subgraph on loop variables as long as another one gives a number other than 0.
+    """Run a subgraph on loop variables while a condition, another subgraph, is not 0.
 
     Args:
-        cond: ``(*loop_vars) -> symbol of one number``, called once to make a subgraph.
+        cond: ``(*loop_vars) -> symbol of one number``, called once to create a subgraph.
         func: ``(*loop_vars) -> (outputs, new loop_vars)``, called once; either may be None.
         loop_vars: a symbol, or a nested list of symbols, at least one.
-        max_iterations: the largest number of steps.
+        max_iterations: maximum number of steps.
 
     Returns:
-        The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (zeros behind the
-        last step), and the last loop variables.
+        The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (padded with
+        zeros), and the last loop variables.
     """
     if max_iterations is None:
         raise ArgumentError("while_loop: max_iterations should be specified")
@@ -258,7 +257,7 @@ def while_loop(
     variables, form = symbols_of(loop_vars, "while_loop: loop_vars")
     if not variables:
         raise ArgumentError("while_loop: loop_vars should contain at least one symbol")
-    test = _test_piece(cond, variables, form, name)
+    test = _test_subgraph(cond, variables, form, name)
     scope = attribute.subgraph_name(f"{name}_func")
     with AttrScope(**{SUBGRAPH: scope}):
         outputs, after = func(*_arguments(variables, form))
@@ -268,11 +267,11 @@ def while_loop(
             raise ArgumentError(
                 f"while_loop: func returned {len(new)} loop variables, expected {len(variables)} as loop_vars has"
             )
-        piece = cut(with_identities([*out_items, *new], scope), scope)
-    inputs, (test_locs, body_locs) = _united([test, piece], variables)
-    made = _make(
+        subgraph = extract_subgraph(with_identities([*out_items, *new], scope), scope)
+    inputs, (test_locs, body_locs) = _united([test, subgraph], variables)
+    loop = _make(
         "_while_loop",
-        [test, piece],
+        [test, subgraph],
         inputs,
         {
             "num_outputs": len(out_items) + len(new),
@@ -280,45 +279,47 @@ def while_loop(
             "max_iterations": limit,
             "cond_input_locs": test_locs,
             "func_input_locs": body_locs,
-            "func_var_locs": _positions(piece, variables, "while_loop: loop variable"),
+            "func_var_locs": _positions(subgraph, variables, "while_loop: loop variable"),
         },
     )
-    return regroup(made, out_form), regroup(made[len(out_items) :], form)
+    return regroup(loop, out_form), regroup(loop[len(out_items) :], form)
 
 
 def _arguments(variables: Sequence[Symbol], form: Form) -> list[Any]:
-    made = _stand_ins(variables, form)
+    made = _body_variables(variables, form)
     return made if isinstance(made, list) else [made]
 
 
-def _test_piece(test: Callable[..., Any], variables: Sequence[Symbol], form: Form, name: str) -> Cut:
+def _test_subgraph(test: Callable[..., Any], variables: Sequence[Symbol], form: Form, name: str) -> Subgraph:
     """Return the subgraph of a while loop's condition."""
     scope = attribute.subgraph_name(f"{name}_cond")
     with AttrScope(**{SUBGRAPH: scope}):
         result = test(*_arguments(variables, form))
         if not isinstance(result, Symbol) or len(result) != 1:
             raise ArgumentError(f"while_loop: cond returned {result!r}, expected a Symbol with one output")
-        return cut(with_identities([result], scope), scope)
+        return extract_subgraph(with_identities([result], scope), scope)
 
 
-def _united(pieces: Sequence[Cut], variables: Sequence[Symbol]) -> tuple[list[Entry], list[list[int]]]:
-    """Return the inputs of all subgraphs together, and which of them each input of each subgraph is.
+def _united(
+    subgraphs: Sequence[Subgraph], variables: Sequence[Symbol]
+) -> tuple[list[Entry], list[list[int]]]:
+    """Return the joint inputs of all subgraphs, and the position of each subgraph's inputs among them.
 
-    Loop variables are listed once, whatever else two subgraphs read twice, as in MXNet.
+    Loop variables are listed once, other inputs of two subgraphs twice, as in MXNet.
     """
     by_name = {input_name(each): each.entries[0] for each in variables}
     inputs: list[Entry] = []
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     locs = []
-    for piece in pieces:
+    for subgraph in subgraphs:
         own = []
-        for i, name in enumerate(piece.names):
-            if name in by_name and name in found:
-                own.append(found[name])
+        for i, name in enumerate(subgraph.names):
+            if name in by_name and name in positions:
+                own.append(positions[name])
                 continue
-            found[name] = len(inputs)
+            positions[name] = len(inputs)
             own.append(len(inputs))
-            inputs.append(by_name[name] if name in by_name else _source(piece, i))
+            inputs.append(by_name[name] if name in by_name else _source(subgraph, i))
         locs.append(own)
     return inputs, locs
 
@@ -327,31 +328,31 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
     """Run one of two subgraphs.
 
     Args:
-        pred: a symbol of one number; 0 chooses `else_func`.
-        then_func: ``() -> outputs``, called once to make a subgraph.
-        else_func: the same; as many outputs, of the same shapes and types.
+        pred: a symbol of one number; 0 selects `else_func`.
+        then_func: ``() -> outputs``, called once to create a subgraph.
+        else_func: the same; its outputs have the same number, shapes and types.
 
     Returns:
         The outputs, nested as `then_func` returned them.
     """
-    pieces, forms = [], []
-    for part, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):
-        scope = attribute.subgraph_name(f"{name}_{part}")
+    subgraphs, forms = [], []
+    for role, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):
+        scope = attribute.subgraph_name(f"{name}_{role}")
         with AttrScope(**{SUBGRAPH: scope}):
-            items, form = symbols_of(function(), f"cond: an output of {part}")
+            items, form = symbols_of(function(), f"cond: an output of {role}")
             if not items:
-                raise ArgumentError(f"cond: {part} returned no outputs")
-            pieces.append(cut(with_identities(items, scope), scope))
+                raise ArgumentError(f"cond: {role} returned no outputs")
+            subgraphs.append(extract_subgraph(with_identities(items, scope), scope))
         forms.append(form)
-    counts = [len(piece.graph.heads) for piece in pieces]
+    counts = [len(subgraph.graph.heads) for subgraph in subgraphs]
     if counts[0] != 1:
         raise ArgumentError(f"cond: pred has {counts[0]} outputs, expected one")
     if counts[1] != counts[2]:
         raise ArgumentError(f"cond: then_func returned {counts[1]} outputs, else_func {counts[2]}")
-    inputs, locs = _united_by_node(pieces)
-    made = _make(
+    inputs, locs = _united_by_node(subgraphs)
+    branch = _make(
         "_cond",
-        pieces,
+        subgraphs,
         inputs,
         {
             "num_outputs": counts[1],
@@ -360,24 +361,24 @@ def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any
             "else_input_locs": locs[2],
         },
     )
-    return regroup(made, forms[1])
+    return regroup(branch, forms[1])
 
 
-def _united_by_node(pieces: Sequence[Cut]) -> tuple[list[Entry], list[list[int]]]:
-    """Return the inputs of all branches together, and which of them each input of each branch is.
+def _united_by_node(subgraphs: Sequence[Subgraph]) -> tuple[list[Entry], list[list[int]]]:
+    """Return the joint inputs of all branches, and the position of each branch's inputs among them.
 
-    What two branches read is listed once if it has one name in both; the same rule as MXNet's.
+    Inputs of two branches are listed once if they have the same name, as in MXNet.
     """
     inputs: list[Entry] = []
     locs = []
-    for piece in pieces:
+    for subgraph in subgraphs:
         before = {node.name: i for i, (node, _) in enumerate(inputs) if node.op is None}
         own = []
-        for i, name in enumerate(piece.names):
+        for i, name in enumerate(subgraph.names):
             if name in before:
                 own.append(before[name])
             else:
                 own.append(len(inputs))
-                inputs.append(_source(piece, i))
+                inputs.append(_source(subgraph, i))
         locs.append(own)
     return inputs, locs

@@ -1,4 +1,4 @@
-"""Symbols of constants, and functions of two operands either of which may be a number.
+"""Symbols of constants, and functions of two operands, of which either may be a number.
 
 Source: the functions of MXNet 1.9.1's `mx.sym`.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..types import DTypeLike, Number, ShapeLike
 
 Operand: TypeAlias = "Symbol | Number"
-"""What functions of two operands take."""
+"""Operand of a binary function."""
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
-    """Return a symbol of zeros; a dimension of 0 is inferred from what it is used with.
+    """Return a symbol of zeros; a dimension of 0 is inferred from its use.
 
     Args:
         shape: an integer or a tuple.
@@ -65,8 +65,8 @@ def arange(
 
     Args:
         stop: end, not included.
-        repeat: how often each number stands.
-        infer_range: take the length from what it is used with.
+        repeat: number of repetitions of each number.
+        infer_range: True to infer the length from its use.
         dtype: element type, default float32.
     """
     end = "None" if stop is None else stop
@@ -85,10 +85,10 @@ def linspace(
     """Return a symbol of `num` evenly spaced numbers from `start` to `stop`.
 
     Args:
-        stop: the last number, or with `endpoint` off the one that would follow.
-        num: how many.
-        endpoint: whether `stop` is one of them.
-        name: name of the node; None for one that is made.
+        stop: last number; without `endpoint`, the one after it.
+        num: number of values.
+        endpoint: True to include `stop`.
+        name: name of the node; None for an automatic one.
         dtype: element type, default float32.
 
     Raises:
@@ -106,8 +106,8 @@ def eye(N: int, M: int = 0, k: int = 0, dtype: DTypeLike = None, **kwargs: Any) 
     """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal.
 
     Args:
-        M: columns; 0 for as many as rows.
-        k: which diagonal: 0 for the main one, above it if positive, below it if negative.
+        M: number of columns; 0 for a square matrix.
+        k: the diagonal: 0 is the main one, positive is above, negative is below.
         dtype: element type, default float32.
     """
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
@@ -120,19 +120,19 @@ def histogram(
 
     Args:
         bins: number of equal bins, or a symbol of their edges.
-        range: smallest and greatest edge; needed beside a number of bins.
+        range: smallest and greatest edge; required for a number of bins.
 
     Returns:
         A symbol of two outputs: the counts as int64, and the edges.
 
     Raises:
-        ArgumentError: a number of bins without a range.
+        ArgumentError: `bins` is a number and `range` is None.
     """
     if isinstance(bins, Symbol):
         return call("_histogram", a, bins, **kwargs)
     if range is None:
         raise ArgumentError(
-            f"histogram: range is None beside bins {bins}, expected two numbers: values are not known"
+            f"histogram: range is None, expected two numbers for {bins} bins, since a symbol has no values"
         )
     return call("_histogram", a, bin_cnt=bins, range=range, **kwargs)
 

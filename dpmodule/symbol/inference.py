@@ -1,4 +1,4 @@
-"""Shapes and types of a graph's arguments, outputs and states, inferred from what a user gives of them.
+"""Inference of shapes and types of a graph's arguments, outputs and states.
 
 Source: MXNet 1.9.1 `Symbol.infer_shape` and `Symbol.infer_type`.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any, SupportsIndex
 
-from .. import mode
+from .._core import mode
 from ..attribute import BARE_KEYS, bare_suffix, is_free, stored_key
 from ..base import ArgumentError, DTypeError, OpError, Shape, dtype_name, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
@@ -18,43 +18,43 @@ from ..graph.infer import read_shape, shown_shape
 from ..ops.shapes import known
 
 Found = tuple[Any, Any, Any]
-"""Of the arguments, the outputs and the auxiliary states; three times None if something is unknown."""
+"""Lists for arguments, outputs and auxiliary states; three times None if something is unknown."""
 
 
 def as_shape(name: str, shape: Sequence[SupportsIndex]) -> Shape:
-    """Read a shape that a user gave."""
+    """Return a user's shape, checked."""
     try:
         return read_shape(tuple(index(d) for d in shape))
     except TypeError:
         raise DTypeError(
-            f"the shape given for {name} is {shape!r}, expected a tuple of integers, such as (32, 0) where 0 is "
+            f"the shape of {name} is {shape!r}, expected a tuple of integers, such as (32, 0) where 0 is "
             "an unknown dimension"
         ) from None
 
 
 def _complete(shape: Shape) -> bool:
-    """Say whether a shape, as users read it, is fully known."""
+    """Return True if a shape in the user's notation is fully known."""
     if mode.is_np_shape():
         return shape is not None and -1 not in shape
     return bool(shape) and known(shape)
 
 
 def _named(graph: Graph, what: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was given for each variable; things left out are not in it."""
+    """Return the values by variable name, without missing ones."""
     if args and kwargs:
-        raise ArgumentError(f"{what}: give arguments by position or by name, not both")
+        raise ArgumentError(f"{what}: pass arguments by position or by name, not both")
     names = graph.argument_names
     if len(args) > len(names):
         raise ArgumentError(f"{what}: got {len(args)} values for {len(names)} arguments: {', '.join(names)}")
     given = dict(zip(names, args)) if args else dict(kwargs)
     for key in given:
         if key not in names and key not in graph.auxiliary_names:
-            raise ArgumentError(f"{what}: {key!r} is no argument; arguments: {', '.join(names)}")
+            raise ArgumentError(f"{what}: {key!r} is not an argument; arguments: {', '.join(names)}")
     return {k: v for k, v in given.items() if v is not None}
 
 
 def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found:
-    """Infer what follows from the given shapes; arguments and errors as for `Symbol.infer_shape`."""
+    """Infer shapes as far as possible; arguments and errors as for `Symbol.infer_shape`."""
     given = _named(graph, "infer_shape", args, kwargs)
     shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given.items()})
     return (
@@ -65,7 +65,7 @@ def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def check_shapes(graph: Graph, found: Found) -> Found:
-    """Return shapes if all are known; three times None, with a warning, if not."""
+    """Return shapes if all are known, else three times None with a warning."""
     if all(_complete(shape) for part in found for shape in part):
         return found
     names = (*graph.argument_names, *graph.output_names, *graph.auxiliary_names)
@@ -73,13 +73,13 @@ def check_shapes(graph: Graph, found: Found) -> Found:
     unknown = [f"{name}: {shape or 'unknown'}" for name, shape in every if not _complete(shape)]
     more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
     warnings.warn(
-        "cannot infer every shape; give more of them: " + ", ".join(unknown[:10]) + more, stacklevel=3
+        "cannot infer every shape; pass more of them: " + ", ".join(unknown[:10]) + more, stacklevel=3
     )
     return None, None, None
 
 
 def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found:
-    """Infer what follows from the given types; arguments and errors as for `Symbol.infer_type`."""
+    """Infer types as far as possible; arguments and errors as for `Symbol.infer_type`."""
     given = _named(graph, "infer_type", args, kwargs)
     types = infer_types(graph, {k: dtype_name(v) for k, v in given.items()})
 
@@ -94,11 +94,11 @@ def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 
 
 def check_types(graph: Graph, found: Found) -> Found:
-    """Return types if all are known; three times None, with a warning, if not."""
+    """Return types if all are known, else three times None with a warning."""
     if any(t is None for part in found for t in part):
         unknown = [name for name, t in zip(graph.argument_names, found[0]) if t is None]
         warnings.warn(
-            "cannot infer every type; give those of more arguments: " + ", ".join(unknown[:10]),
+            "cannot infer every type; pass those of more arguments: " + ", ".join(unknown[:10]),
             stacklevel=3,
         )
         return None, None, None
@@ -106,7 +106,7 @@ def check_types(graph: Graph, found: Found) -> Found:
 
 
 def shown(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Return attributes with the five bare keys shown both ways."""
+    """Return attributes with both forms of the five bare keys."""
     found = dict(attributes)
     found.update({k: attributes[f"__{k}__"] for k in BARE_KEYS if f"__{k}__" in attributes})
     return found
@@ -136,13 +136,17 @@ def debug_str(graph: Graph) -> str:
 
 
 def set_attribute(node: Node, key: str, value: str) -> None:
-    """Set an attribute of a node in place; an operator's own ones too."""
+    """Set an attribute of a node in place, including those of its operator."""
     if not isinstance(value, str):
         raise ArgumentError(f"_set_attr: {key} is {value!r}, expected a string")
     stored = stored_key(key)
     if node.op is not None and stored == key and node.op.owns(key):
         node.set_param(key, value)
-    elif node.op is not None and not is_free(stored) and not (node.op.takes_any and bare_suffix(key) is None):
+    elif (
+        node.op is not None
+        and not is_free(stored)
+        and not (node.op.accepts_any_keyword and bare_suffix(key) is None)
+    ):
         raise OpError(f"{node.describe()} has no attribute {key!r}; free ones have the form __x__")
     else:
         node.attrs[stored] = value

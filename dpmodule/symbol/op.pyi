@@ -1,4 +1,4 @@
-"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+"""Made by tools/stubs.py from the operator declarations; do not edit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ def BatchNorm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift ..."""
+    """Normalise each channel over the batch to mean 0 and variance 1, then scale by gamma ..."""
 
 def BatchNorm_v1(
     data: Symbol | None = None,
@@ -53,7 +53,7 @@ def BatchNorm_v1(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Normalise as `BatchNorm` does, with the channels on axis 1; kept for old saved graphs."""
+    """Normalise like `BatchNorm`, with the channels on axis 1; for old saved graphs."""
 
 def BilinearSampler(
     data: Symbol | None = None,
@@ -64,7 +64,7 @@ def BilinearSampler(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Read images at the places of a grid, with bilinear interpolation; beyond the image ..."""
+    """Sample images at the points of a grid, with bilinear interpolation and zeros outside ..."""
 
 def BlockGrad(
     data: Symbol | None = None,
@@ -74,7 +74,7 @@ def BlockGrad(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return `data` as it is and let no gradient through."""
+    """Return `data` unchanged and block its gradient."""
 
 def CTCLoss(
     data: Symbol | None = None,
@@ -89,7 +89,7 @@ def CTCLoss(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
+    """Return the negative log-likelihood of each label sequence, summed over all alignments ..."""
 
 def Cast(
     data: Symbol | None = None,
@@ -99,7 +99,7 @@ def Cast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def Concat(
     *args: Symbol,
@@ -131,7 +131,7 @@ def Convolution(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+    """Convolve the data with `num_filter` filters (cross-correlation)."""
 
 def Convolution_v1(
     data: Symbol | None = None,
@@ -153,7 +153,7 @@ def Convolution_v1(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+    """Convolve the data with `num_filter` filters (cross-correlation)."""
 
 def Correlation(
     data1: Symbol | None = None,
@@ -169,7 +169,7 @@ def Correlation(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Compare each patch of one feature map with the patches around the same place in another."""
+    """Compare each patch of one feature map with the patches around the same position in ..."""
 
 def Crop(
     *args: Symbol,
@@ -181,7 +181,7 @@ def Crop(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut a rectangle out of images: as large as a second input, or as `h_w` tells."""
+    """Crop a rectangle from images, with the size of a second input, or `h_w`."""
 
 def Custom(
     *args: Symbol,
@@ -215,7 +215,7 @@ def Deconvolution(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Spread each element of the data over a window by `num_filter` filters: the transpose ..."""
+    """Apply a transposed convolution with `num_filter` filters."""
 
 def Dropout(
     data: Symbol | None = None,
@@ -228,7 +228,7 @@ def Dropout(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Set elements to zero at random and scale the others by ``1 / (1 - p)``, in training ..."""
+    """Randomly set elements to zero and scale the others by ``1 / (1 - p)``, in training or ..."""
 
 def ElementWiseSum(
     *args: Symbol,
@@ -251,7 +251,7 @@ def Embedding(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Take a row of the table for each index."""
+    """Look up a row of the table for each index."""
 
 def Flatten(
     data: Symbol | None = None,
@@ -261,7 +261,7 @@ def Flatten(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def FullyConnected(
     data: Symbol | None = None,
@@ -275,7 +275,7 @@ def FullyConnected(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Map each row linearly: ``data @ weight.T + bias``."""
+    """Apply a linear map to each row: ``data @ weight.T + bias``."""
 
 def GridGenerator(
     data: Symbol | None = None,
@@ -286,7 +286,7 @@ def GridGenerator(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Make the places where `BilinearSampler` reads, in units in which the image reaches ..."""
+    """Return the sampling grid of `BilinearSampler`, in coordinates from -1 to 1 over the image."""
 
 def GroupNorm(
     data: Symbol | None = None,
@@ -300,7 +300,7 @@ def GroupNorm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give each group of channels of each row mean 0 and variance 1, then scale by gamma ..."""
+    """Normalise each group of channels of each row to mean 0 and variance 1, then scale by ..."""
 
 def IdentityAttachKLSparseReg(
     data: Symbol | None = None,
@@ -313,7 +313,7 @@ def IdentityAttachKLSparseReg(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the data; the gradient pulls the mean activation of each unit towards a target."""
+    """Return the data; a penalty in the gradient moves the mean activation of each unit ..."""
 
 def InstanceNorm(
     data: Symbol | None = None,
@@ -325,7 +325,7 @@ def InstanceNorm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give each channel of each row mean 0 and variance 1, then scale by gamma and shift by ..."""
+    """Normalise each channel of each row to mean 0 and variance 1, then scale by gamma and ..."""
 
 def L2Normalization(
     data: Symbol | None = None,
@@ -363,7 +363,7 @@ def LayerNorm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give the elements along one axis mean 0 and variance 1, then scale by gamma and shift ..."""
+    """Normalise along one axis to mean 0 and variance 1, then scale by gamma and shift by beta."""
 
 def LeakyReLU(
     data: Symbol | None = None,
@@ -377,7 +377,7 @@ def LeakyReLU(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Apply a rectifier that keeps some of what lies below zero."""
+    """Apply a rectifier that does not set negative values to zero."""
 
 def LinearRegressionOutput(
     data: Symbol | None = None,
@@ -413,7 +413,7 @@ def MAERegressionOutput(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return the data; its gradient is that of the absolute error: 1 above the label, else ..."""
+    """Return the data; the gradient is that of the absolute error: 1 above the label, else ..."""
 
 def MakeLoss(
     data: Symbol | None = None,
@@ -425,7 +425,7 @@ def MakeLoss(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Make a loss of any value: return it, with grad_scale as its gradient."""
+    """Treat the data as a loss: return it, with grad_scale as its gradient."""
 
 def Pad(
     data: Symbol | None = None,
@@ -437,7 +437,7 @@ def Pad(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def Pooling(
     data: Symbol | None = None,
@@ -456,7 +456,7 @@ def Pooling(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Take the maximum, average, sum or p-norm of each window."""
+    """Return the maximum, average, sum or p-norm of each window."""
 
 def Pooling_v1(
     data: Symbol | None = None,
@@ -471,7 +471,7 @@ def Pooling_v1(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Take the maximum, average or sum of each window, the padding counting as zeros."""
+    """Return the maximum, average or sum of each window, with zero padding."""
 
 def RNN(
     data: Symbol | None = None,
@@ -495,7 +495,7 @@ def RNN(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Run a recurrent network of several layers over whole sequences."""
+    """Run a multi-layer recurrent network over whole sequences."""
 
 def ROIPooling(
     data: Symbol | None = None,
@@ -520,7 +520,7 @@ def Reshape(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def SVMOutput(
     data: Symbol | None = None,
@@ -533,7 +533,7 @@ def SVMOutput(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the data; its gradient is that of the hinge loss of the label's class against ..."""
+    """Return the data; the gradient is that of the hinge loss of the label's class against ..."""
 
 def SequenceLast(
     data: Symbol | None = None,
@@ -545,7 +545,7 @@ def SequenceLast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Take the last step of each sequence."""
+    """Return the last step of each sequence."""
 
 def SequenceMask(
     data: Symbol | None = None,
@@ -558,7 +558,7 @@ def SequenceMask(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Overwrite everything after the end of each sequence."""
+    """Overwrite the elements after the end of each sequence."""
 
 def SequenceReverse(
     data: Symbol | None = None,
@@ -570,7 +570,7 @@ def SequenceReverse(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Reverse the steps of each sequence; what comes after its end stays in place."""
+    """Reverse the steps of each sequence; steps after its end stay in place."""
 
 def SliceChannel(
     data: Symbol | None = None,
@@ -582,7 +582,7 @@ def SliceChannel(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def Softmax(
     data: Symbol | None = None,
@@ -642,7 +642,7 @@ def SpatialTransformer(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Move, turn and scale each image by an affine map that a network found; beyond the ..."""
+    """Transform each image by an affine map, with zeros outside of the image."""
 
 def SwapAxis(
     data: Symbol | None = None,
@@ -697,7 +697,7 @@ def adam_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a weight by Adam, without its correction of the first steps."""
+    """Update a weight by Adam, without bias correction."""
 
 def add_n(
     *args: Symbol,
@@ -716,7 +716,7 @@ def all_finite(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements are finite, else 0. No gradient."""
 
 def amp_cast(
     data: Symbol | None = None,
@@ -726,7 +726,7 @@ def amp_cast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert between float32 and the half-precision types; leave other types alone."""
+    """Convert between float32 and the half-precision types; leave other types unchanged."""
 
 def amp_multicast(
     *args: Symbol,
@@ -736,7 +736,7 @@ def amp_multicast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert arrays of float32 and half-precision types to one of these; leave other types ..."""
+    """Convert float32 and half-precision arrays to one common type; leave other types unchanged."""
 
 def arccos(
     data: Symbol | None = None,
@@ -807,7 +807,7 @@ def argmax(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the position of the greatest element along an axis, the first of several."""
+    """Return the index of the largest element along an axis, the first of equal ones."""
 
 def argmax_channel(
     data: Symbol | None = None,
@@ -817,7 +817,7 @@ def argmax_channel(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return the position of the greatest element along axis 1."""
+    """Return the index of the largest element along axis 1."""
 
 def argmin(
     data: Symbol | None = None,
@@ -828,7 +828,7 @@ def argmin(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the position of the smallest element along an axis, the first of several."""
+    """Return the index of the smallest element along an axis, the first of equal ones."""
 
 def argsort(
     data: Symbol | None = None,
@@ -840,7 +840,7 @@ def argsort(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the positions that sort an array along an axis; equal elements keep their order."""
+    """Return the indices that sort an array along an axis; equal elements keep their order."""
 
 def batch_dot(
     lhs: Symbol | None = None,
@@ -864,7 +864,7 @@ def batch_take(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Pick one element of each row; positions outside are pulled to the ends."""
+    """Pick one element of each row; out-of-range positions are clipped."""
 
 def broadcast_add(
     lhs: Symbol | None = None,
@@ -908,7 +908,7 @@ def broadcast_div(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Divide the first array by the second (integers are cut towards 0), with broadcasting."""
+    """Divide the first array by the second (integers are truncated), with broadcasting."""
 
 def broadcast_equal(
     lhs: Symbol | None = None,
@@ -919,7 +919,7 @@ def broadcast_equal(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where both are equal, else 0, in the dtype of the operands and without a ..."""
+    """Return 1 if both are equal, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_greater(
     lhs: Symbol | None = None,
@@ -930,7 +930,7 @@ def broadcast_greater(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where the first is greater, else 0, in the dtype of the operands and without ..."""
+    """Return 1 if the first is greater, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_greater_equal(
     lhs: Symbol | None = None,
@@ -941,7 +941,7 @@ def broadcast_greater_equal(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where the first is greater or equal, else 0, in the dtype of the operands ..."""
+    """Return 1 if the first is greater or equal, else 0, in the dtype of the operands and ..."""
 
 def broadcast_hypot(
     lhs: Symbol | None = None,
@@ -963,7 +963,7 @@ def broadcast_lesser(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where the first is smaller, else 0, in the dtype of the operands and without ..."""
+    """Return 1 if the first is smaller, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_lesser_equal(
     lhs: Symbol | None = None,
@@ -974,7 +974,7 @@ def broadcast_lesser_equal(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where the first is smaller or equal, else 0, in the dtype of the operands ..."""
+    """Return 1 if the first is smaller or equal, else 0, in the dtype of the operands and ..."""
 
 def broadcast_like(
     lhs: Symbol | None = None,
@@ -986,7 +986,7 @@ def broadcast_like(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes."""
+    """Broadcast `lhs` to the shape of `rhs`, or to its sizes along some axes."""
 
 def broadcast_logical_and(
     lhs: Symbol | None = None,
@@ -997,7 +997,7 @@ def broadcast_logical_and(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where neither is 0, else 0, in the dtype of the operands and without a ..."""
+    """Return 1 if neither is 0, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_logical_or(
     lhs: Symbol | None = None,
@@ -1008,7 +1008,7 @@ def broadcast_logical_or(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where one of them is not 0, else 0, in the dtype of the operands and without ..."""
+    """Return 1 if one of them is not 0, else 0, in the dtype of the operands and without a ..."""
 
 def broadcast_logical_xor(
     lhs: Symbol | None = None,
@@ -1019,7 +1019,7 @@ def broadcast_logical_xor(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
+    """Return 1 if exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
 
 def broadcast_maximum(
     lhs: Symbol | None = None,
@@ -1030,7 +1030,7 @@ def broadcast_maximum(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return the greater of two arrays (where both are equal the gradient goes to the ..."""
+    """Return the maximum of two arrays (if both are equal the gradient goes to the first), ..."""
 
 def broadcast_minimum(
     lhs: Symbol | None = None,
@@ -1041,7 +1041,7 @@ def broadcast_minimum(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return the smaller of two arrays (where both are equal the gradient goes to the ..."""
+    """Return the minimum of two arrays (if both are equal the gradient goes to the first), ..."""
 
 def broadcast_minus(
     lhs: Symbol | None = None,
@@ -1085,7 +1085,7 @@ def broadcast_not_equal(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where they differ, else 0, in the dtype of the operands and without a ..."""
+    """Return 1 if they differ, else 0, in the dtype of the operands and without a gradient, ..."""
 
 def broadcast_plus(
     lhs: Symbol | None = None,
@@ -1128,7 +1128,7 @@ def broadcast_to(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Repeat dimensions of 1 until the array has a shape."""
+    """Broadcast the array to a shape."""
 
 def cast(
     data: Symbol | None = None,
@@ -1138,7 +1138,7 @@ def cast(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+    """Convert the element type; integers lose the fraction, and the gradient has the ..."""
 
 def cast_storage(
     data: Symbol | None = None,
@@ -1148,7 +1148,7 @@ def cast_storage(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Change the storage type; one sparse type does not become the other."""
+    """Convert the storage type; conversion between the two sparse types is not supported."""
 
 def cbrt(
     data: Symbol | None = None,
@@ -1181,7 +1181,7 @@ def choose_element_0index(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def clip(
     data: Symbol | None = None,
@@ -1192,7 +1192,7 @@ def clip(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
+    """Clip each element to [a_min, a_max]; the gradient is 1 inside and at both ends, else 0."""
 
 def col2im(
     data: Symbol | None = None,
@@ -1206,7 +1206,7 @@ def col2im(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Add up columns to an image: what windows share is summed. The transpose of `im2col`."""
+    """Sum columns into an image, adding up overlaps; the transpose of `im2col`."""
 
 def concat(
     *args: Symbol,
@@ -1248,7 +1248,7 @@ def crop(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def ctc_loss(
     data: Symbol | None = None,
@@ -1263,7 +1263,7 @@ def ctc_loss(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
+    """Return the negative log-likelihood of each label sequence, summed over all alignments ..."""
 
 def cumsum(
     a: Symbol | None = None,
@@ -1274,7 +1274,7 @@ def cumsum(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Add up along an axis, keeping every partial sum."""
+    """Return the cumulative sum along an axis."""
 
 def degrees(
     data: Symbol | None = None,
@@ -1284,7 +1284,7 @@ def degrees(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Turn radians into degrees."""
+    """Convert radians to degrees."""
 
 def depth_to_space(
     data: Symbol | None = None,
@@ -1294,7 +1294,7 @@ def depth_to_space(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Lay channels out as blocks of pixels."""
+    """Rearrange channels into blocks of pixels."""
 
 def diag(
     data: Symbol | None = None,
@@ -1306,7 +1306,7 @@ def diag(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return a diagonal, or the matrix that has a vector as its diagonal."""
+    """Return a diagonal of an array, or a matrix with a vector as its diagonal."""
 
 def dot(
     lhs: Symbol | None = None,
@@ -1341,7 +1341,7 @@ def elemwise_div(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Divide the first array by the second (integers are cut towards 0), element by element."""
+    """Divide the first array by the second (integers are truncated), element by element."""
 
 def elemwise_mul(
     lhs: Symbol | None = None,
@@ -1445,7 +1445,7 @@ def flatten(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Put everything after the first axis into one axis."""
+    """Flatten all axes after the first into one."""
 
 def flip(
     data: Symbol | None = None,
@@ -1486,7 +1486,7 @@ def ftml_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a weight by following the moving leader."""
+    """Update a weight by FTML ('follow the moving leader')."""
 
 def ftrl_update(
     weight: Symbol | None = None,
@@ -1504,7 +1504,7 @@ def ftrl_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a weight by following the regularized leader."""
+    """Update a weight by FTRL ('follow the regularized leader')."""
 
 def gamma(
     data: Symbol | None = None,
@@ -1514,7 +1514,7 @@ def gamma(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return the gamma function, NaN at negative whole numbers."""
+    """Return the gamma function, NaN at negative integers."""
 
 def gammaln(
     data: Symbol | None = None,
@@ -1535,7 +1535,7 @@ def gather_nd(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Pick elements, or slices, by one position for each of the leading axes."""
+    """Pick elements or slices by positions along the leading axes."""
 
 def hard_sigmoid(
     data: Symbol | None = None,
@@ -1546,7 +1546,7 @@ def hard_sigmoid(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return alpha * x + beta limited to 0..1; the gradient is alpha strictly inside, else 0."""
+    """Return alpha * x + beta clipped to [0, 1]; the gradient is alpha strictly inside, else 0."""
 
 def identity(
     data: Symbol | None = None,
@@ -1556,7 +1556,7 @@ def identity(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return `data` as it is."""
+    """Return `data` unchanged."""
 
 def im2col(
     data: Symbol | None = None,
@@ -1569,7 +1569,7 @@ def im2col(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Lay out the windows of an image as columns."""
+    """Arrange the windows of an image as columns."""
 
 def khatri_rao(
     *args: Symbol,
@@ -1578,7 +1578,7 @@ def khatri_rao(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return, column by column, the Kronecker product of the inputs' columns."""
+    """Return the column-wise Kronecker product of the inputs."""
 
 def lamb_update_phase1(
     weight: Symbol | None = None,
@@ -1644,7 +1644,7 @@ def linalg_extracttrian(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the elements of a triangle of matrices: a lower one row by row, an upper one ..."""
+    """Return the elements of a triangle of matrices: a lower one by row, an upper one by column."""
 
 def linalg_gelqf(
     A: Symbol | None = None,
@@ -1670,7 +1670,7 @@ def linalg_gemm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``."""
+    """Multiply matrices pairwise and add a third: ``alpha * op(A) @ op(B) + beta * C``."""
 
 def linalg_gemm2(
     A: Symbol | None = None,
@@ -1735,7 +1735,7 @@ def linalg_potri(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` ..."""
+    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of the matrix ..."""
 
 def linalg_slogdet(
     A: Symbol | None = None,
@@ -1745,7 +1745,7 @@ def linalg_slogdet(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return sign and logarithm of the magnitude of determinants; the sign has no gradient."""
+    """Return the sign and log magnitude of determinants; the sign has no gradient."""
 
 def linalg_sumlogdiag(
     A: Symbol | None = None,
@@ -1755,7 +1755,7 @@ def linalg_sumlogdiag(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the ..."""
+    """Sum the logarithms of the diagonal; for a Cholesky factor, this is half the log ..."""
 
 def linalg_syrk(
     A: Symbol | None = None,
@@ -1780,7 +1780,7 @@ def linalg_trmm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` ..."""
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` with ..."""
 
 def linalg_trsm(
     A: Symbol | None = None,
@@ -1794,7 +1794,7 @@ def linalg_trsm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by ..."""
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` with `rightside`, by ..."""
 
 def log(
     data: Symbol | None = None,
@@ -1857,7 +1857,7 @@ def logical_not(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return 1 where an element is 0, else 0."""
+    """Return 1 if an element is 0, else 0."""
 
 def make_loss(
     data: Symbol | None = None,
@@ -1867,7 +1867,7 @@ def make_loss(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Make a loss of any value: return it, with ones as its gradient."""
+    """Treat the data as a loss: return it, with ones as its gradient."""
 
 def max(
     data: Symbol | None = None,
@@ -1879,7 +1879,7 @@ def max(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the greatest element along axes (all that equal it get the gradient)."""
+    """Return the maximum along axes (all elements equal to it get the gradient)."""
 
 def max_axis(
     data: Symbol | None = None,
@@ -1891,7 +1891,7 @@ def max_axis(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the greatest element along axes (all that equal it get the gradient)."""
+    """Return the maximum along axes (all elements equal to it get the gradient)."""
 
 def mean(
     data: Symbol | None = None,
@@ -1915,7 +1915,7 @@ def min(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the smallest element along axes (all that equal it get the gradient)."""
+    """Return the minimum along axes (all elements equal to it get the gradient)."""
 
 def min_axis(
     data: Symbol | None = None,
@@ -1927,7 +1927,7 @@ def min_axis(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the smallest element along axes (all that equal it get the gradient)."""
+    """Return the minimum along axes (all elements equal to it get the gradient)."""
 
 def moments(
     data: Symbol | None = None,
@@ -1938,7 +1938,7 @@ def moments(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return mean and variance (of the population) along axes."""
+    """Return mean and population variance along axes."""
 
 def mp_lamb_update_phase1(
     weight: Symbol | None = None,
@@ -1975,7 +1975,7 @@ def mp_lamb_update_phase2(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, starting at ..."""
+    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, from its ..."""
 
 def mp_nag_mom_update(
     weight: Symbol | None = None,
@@ -1992,7 +1992,7 @@ def mp_nag_mom_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a 16-bit weight as `nag_mom_update` does, through its float32 copy."""
+    """Update a 16-bit weight like `nag_mom_update`, with its float32 copy."""
 
 def mp_sgd_mom_update(
     weight: Symbol | None = None,
@@ -2010,7 +2010,7 @@ def mp_sgd_mom_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a 16-bit weight as `sgd_mom_update` does, through its float32 copy."""
+    """Update a 16-bit weight like `sgd_mom_update`, with its float32 copy."""
 
 def mp_sgd_update(
     weight: Symbol | None = None,
@@ -2026,7 +2026,7 @@ def mp_sgd_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a 16-bit weight as `sgd_update` does, through its float32 copy."""
+    """Update a 16-bit weight like `sgd_update`, with its float32 copy."""
 
 def multi_all_finite(
     *args: Symbol,
@@ -2036,7 +2036,7 @@ def multi_all_finite(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
+    """Return 1 if all elements of all inputs are finite, else 0. No gradient."""
 
 def multi_lars(
     lrs: Symbol | None = None,
@@ -2065,7 +2065,7 @@ def multi_mp_sgd_mom_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several 16-bit weights as `mp_sgd_mom_update` does."""
+    """Update several 16-bit weights like `mp_sgd_mom_update`."""
 
 def multi_mp_sgd_update(
     *args: Symbol,
@@ -2078,7 +2078,7 @@ def multi_mp_sgd_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several 16-bit weights as `mp_sgd_update` does."""
+    """Update several 16-bit weights like `mp_sgd_update`."""
 
 def multi_sgd_mom_update(
     *args: Symbol,
@@ -2092,7 +2092,7 @@ def multi_sgd_mom_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several weights as `sgd_mom_update` does."""
+    """Update several weights like `sgd_mom_update`."""
 
 def multi_sgd_update(
     *args: Symbol,
@@ -2105,7 +2105,7 @@ def multi_sgd_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several weights as `sgd_update` does."""
+    """Update several weights like `sgd_update`."""
 
 def multi_sum_sq(
     *args: Symbol,
@@ -2142,7 +2142,7 @@ def nanprod(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Multiply the elements along axes, NaN counted as 1."""
+    """Multiply the elements along axes, treating NaN as 1."""
 
 def nansum(
     data: Symbol | None = None,
@@ -2154,7 +2154,7 @@ def nansum(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Add up the elements along axes, NaN counted as 0."""
+    """Sum the elements along axes, treating NaN as 0."""
 
 def negative(
     data: Symbol | None = None,
@@ -2203,7 +2203,7 @@ def one_hot(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+    """Return one-hot rows; a position outside [0, depth) gives a row of `off_value`."""
 
 def ones_like(
     data: Symbol | None = None,
@@ -2225,7 +2225,7 @@ def pad(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+    """Pad an array with a constant, its repeated edge, or its reflection."""
 
 def pick(
     data: Symbol | None = None,
@@ -2238,7 +2238,7 @@ def pick(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Pick one element along an axis for every place of the other axes."""
+    """Pick one element along an axis for every position of the other axes."""
 
 def preloaded_multi_mp_sgd_mom_update(
     *args: Symbol,
@@ -2250,7 +2250,7 @@ def preloaded_multi_mp_sgd_mom_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several 16-bit weights as `multi_mp_sgd_mom_update` does, with rates from arrays."""
+    """Update several 16-bit weights like `multi_mp_sgd_mom_update`, with rates from arrays."""
 
 def preloaded_multi_mp_sgd_update(
     *args: Symbol,
@@ -2261,7 +2261,7 @@ def preloaded_multi_mp_sgd_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several 16-bit weights as `multi_mp_sgd_update` does, with rates from arrays."""
+    """Update several 16-bit weights like `multi_mp_sgd_update`, with rates from arrays."""
 
 def preloaded_multi_sgd_mom_update(
     *args: Symbol,
@@ -2273,7 +2273,7 @@ def preloaded_multi_sgd_mom_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several weights as `multi_sgd_mom_update` does, with rates from arrays."""
+    """Update several weights like `multi_sgd_mom_update`, with rates from arrays."""
 
 def preloaded_multi_sgd_update(
     *args: Symbol,
@@ -2284,7 +2284,7 @@ def preloaded_multi_sgd_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update several weights as `multi_sgd_update` does, with rates from arrays."""
+    """Update several weights like `multi_sgd_update`, with rates from arrays."""
 
 def prod(
     data: Symbol | None = None,
@@ -2306,7 +2306,7 @@ def radians(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Turn degrees into radians."""
+    """Convert degrees to radians."""
 
 def random_exponential(
     lam: float = 1.0,
@@ -2344,7 +2344,7 @@ def random_generalized_negative_binomial(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2."""
+    """Draw from the negative binomial distribution with mean mu and variance mu + alpha * ..."""
 
 def random_negative_binomial(
     k: int = 1,
@@ -2416,7 +2416,7 @@ def random_pdf_generalized_negative_binomial(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the probability density of samples: negative binomial of mean mu and variance ..."""
+    """Return the probability density of samples: negative binomial with mean mu and ..."""
 
 def random_pdf_negative_binomial(
     sample: Symbol | None = None,
@@ -2463,7 +2463,7 @@ def random_pdf_uniform(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the probability density of samples: uniform over [low, high); that it lies ..."""
+    """Return the probability density of samples: uniform over [low, high); samples are not ..."""
 
 def random_poisson(
     lam: float = 1.0,
@@ -2488,7 +2488,7 @@ def random_randint(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw integers from [low, high), each as likely."""
+    """Draw uniform integers from [low, high)."""
 
 def random_uniform(
     low: float = 0.0,
@@ -2511,7 +2511,7 @@ def ravel_multi_index(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Turn positions along several axes into positions in the flattened array; no gradient."""
+    """Convert indices along several axes to positions in the flattened array; no gradient."""
 
 def rcbrt(
     data: Symbol | None = None,
@@ -2574,7 +2574,7 @@ def reshape(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give the elements another shape."""
+    """Return the elements in another shape."""
 
 def reshape_like(
     lhs: Symbol | None = None,
@@ -2588,7 +2588,7 @@ def reshape_like(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+    """Reshape `lhs` to the shape of `rhs`, or a range of its axes to a range of the axes of ..."""
 
 def reverse(
     data: Symbol | None = None,
@@ -2626,7 +2626,7 @@ def rmsprop_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a weight by RMSProp in the version of Tieleman and Hinton."""
+    """Update a weight by Tieleman and Hinton's RMSProp."""
 
 def rmspropalex_update(
     weight: Symbol | None = None,
@@ -2647,7 +2647,7 @@ def rmspropalex_update(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Update a weight by RMSProp in the version of Graves, which subtracts the squared mean."""
+    """Update a weight by Graves' RMSProp, which subtracts the squared mean."""
 
 def round(
     data: Symbol | None = None,
@@ -2667,7 +2667,7 @@ def rsqrt(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return one over the square root."""
+    """Return 1 / sqrt(x)."""
 
 def sample_exponential(
     lam: Symbol | None = None,
@@ -2678,7 +2678,7 @@ def sample_exponential(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the exponential distribution, whose mean is 1 / lam, a block of numbers for ..."""
+    """Draw from the exponential distribution, whose mean is 1 / lam, with a block of ..."""
 
 def sample_gamma(
     alpha: Symbol | None = None,
@@ -2690,7 +2690,7 @@ def sample_gamma(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the gamma distribution, whose mean is alpha * beta, a block of numbers for ..."""
+    """Draw from the gamma distribution, whose mean is alpha * beta, with a block of numbers ..."""
 
 def sample_generalized_negative_binomial(
     mu: Symbol | None = None,
@@ -2702,7 +2702,7 @@ def sample_generalized_negative_binomial(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ..."""
+    """Draw from the negative binomial distribution with mean mu and variance mu + alpha * ..."""
 
 def sample_multinomial(
     data: Symbol | None = None,
@@ -2714,7 +2714,7 @@ def sample_multinomial(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw class numbers by their probabilities."""
+    """Draw class indices by their probabilities."""
 
 def sample_negative_binomial(
     k: Symbol | None = None,
@@ -2726,7 +2726,7 @@ def sample_negative_binomial(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the negative binomial distribution: successes before the k-th failure, a ..."""
+    """Draw from the negative binomial distribution: successes before the k-th failure, with ..."""
 
 def sample_normal(
     mu: Symbol | None = None,
@@ -2738,7 +2738,7 @@ def sample_normal(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the normal distribution, a block of numbers for each set of parameters."""
+    """Draw from the normal distribution, with a block of numbers for each set of parameters."""
 
 def sample_poisson(
     lam: Symbol | None = None,
@@ -2749,7 +2749,7 @@ def sample_poisson(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the Poisson distribution, a block of numbers for each set of parameters."""
+    """Draw from the Poisson distribution, with a block of numbers for each set of parameters."""
 
 def sample_uniform(
     low: Symbol | None = None,
@@ -2761,7 +2761,7 @@ def sample_uniform(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Draw from the uniform distribution over [low, high), a block of numbers for each set ..."""
+    """Draw from the uniform distribution over [low, high), with a block of numbers for each ..."""
 
 def scatter_nd(
     data: Symbol | None = None,
@@ -2772,7 +2772,7 @@ def scatter_nd(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Write elements, or slices, into zeros by one position for each of the leading axes."""
+    """Write elements or slices into zeros, by positions along the leading axes."""
 
 def sequence_conv(
     data: Symbol | None = None,
@@ -2787,7 +2787,7 @@ def sequence_conv(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Map a window around each element linearly; what lies outside of its row counts as zeros."""
+    """Apply a linear map to a window around each element; positions outside of its row are ..."""
 
 def sequence_expand(
     x: Symbol | None = None,
@@ -2798,7 +2798,7 @@ def sequence_expand(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Repeat each row of x as often as the same row of y is long."""
+    """Repeat each row of x by the length of the same row of y."""
 
 def sequence_lstm(
     data: Symbol | None = None,
@@ -2814,7 +2814,7 @@ def sequence_lstm(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Run an LSTM over each row, whose elements have been mapped to the gates already; ..."""
+    """Run an LSTM over each row of projected data; `RNN` includes the projection."""
 
 def sequence_pool(
     data: Symbol | None = None,
@@ -2824,7 +2824,7 @@ def sequence_pool(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Make one dense row of each ragged one; an empty row becomes zeros, also under 'max'."""
+    """Reduce each ragged row to a dense row; an empty row becomes zeros, also for 'max'."""
 
 def sequence_reverse(
     data: Symbol | None = None,
@@ -2844,7 +2844,7 @@ def sequence_softmax(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Take the softmax over each row's elements, for each of their further axes."""
+    """Apply softmax over each row's elements, separately for further axes."""
 
 def sgd_mom_update(
     weight: Symbol | None = None,
@@ -2896,7 +2896,7 @@ def shuffle(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Put the rows into random order."""
+    """Shuffle the rows."""
 
 def sigmoid(
     data: Symbol | None = None,
@@ -2989,7 +2989,7 @@ def slice(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+    """Slice the leading axes, as data[begin:end:step] in Python."""
 
 def slice_axis(
     data: Symbol | None = None,
@@ -3001,7 +3001,7 @@ def slice_axis(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut out a range along one axis."""
+    """Slice one axis."""
 
 def slice_like(
     data: Symbol | None = None,
@@ -3012,7 +3012,7 @@ def slice_like(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+    """Slice the beginning of `data` to the size of `shape_like` along some axes."""
 
 def smooth_l1(
     data: Symbol | None = None,
@@ -3023,7 +3023,7 @@ def smooth_l1(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere."""
+    """Return (s x)^2 / 2 if |x| < 1 / s^2, else |x| - 1 / (2 s^2)."""
 
 def softmax(
     data: Symbol | None = None,
@@ -3037,7 +3037,7 @@ def softmax(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``."""
+    """Apply softmax along an axis: ``exp(x) / sum(exp(x))``."""
 
 def softmax_cross_entropy(
     data: Symbol | None = None,
@@ -3048,7 +3048,7 @@ def softmax_cross_entropy(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return the cross-entropy of softmax with class numbers, summed over the batch."""
+    """Return the cross-entropy of softmax with class indices, summed over the batch."""
 
 def softmin(
     data: Symbol | None = None,
@@ -3092,7 +3092,7 @@ def space_to_depth(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put blocks of pixels into channels."""
+    """Rearrange blocks of pixels into channels."""
 
 def split(
     data: Symbol | None = None,
@@ -3104,7 +3104,7 @@ def split(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Cut an array into equal pieces along an axis."""
+    """Split an array into equal pieces along an axis."""
 
 def sqrt(
     data: Symbol | None = None,
@@ -3154,7 +3154,7 @@ def stop_gradient(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return `data` as it is and let no gradient through."""
+    """Return `data` unchanged and block its gradient."""
 
 def sum(
     data: Symbol | None = None,
@@ -3166,7 +3166,7 @@ def sum(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Add up the elements along axes."""
+    """Sum the elements along axes."""
 
 def sum_axis(
     data: Symbol | None = None,
@@ -3178,7 +3178,7 @@ def sum_axis(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Add up the elements along axes."""
+    """Sum the elements along axes."""
 
 def swapaxes(
     data: Symbol | None = None,
@@ -3245,7 +3245,7 @@ def topk(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+    """Return the k largest elements along an axis, in order; of equal elements the first ..."""
 
 def transpose(
     data: Symbol | None = None,
@@ -3255,7 +3255,7 @@ def transpose(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Put the axes into another order."""
+    """Permute the axes."""
 
 def trunc(
     data: Symbol | None = None,
@@ -3265,7 +3265,7 @@ def trunc(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Cut the fraction off; the gradient is 0."""
+    """Truncate the fraction; the gradient is 0."""
 
 def uniform(
     low: float = 0.0,
@@ -3288,7 +3288,7 @@ def unravel_index(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Turn positions in a flattened array into positions along its axes; no gradient."""
+    """Convert positions in a flattened array to indices along its axes; no gradient."""
 
 def where(
     condition: Symbol | None = None,

@@ -1,7 +1,7 @@
-"""Random values in a graph: ``sym.random.uniform`` and its kin.
+"""Random values in a graph: ``sym.random.uniform`` and similar functions.
 
-Parameters are numbers, or symbols with one set of parameters per element; then `shape` is what each set draws.
-Every forward draws anew, from the generator of the executor's context.
+Parameters are numbers, or symbols with one set of parameters per element; then `shape` is the shape of each
+set's samples. Every forward draws new values from the generator of the executor's context.
 
 Source: MXNet 1.9.1 `symbol.random`.
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._core import lazy
 from ..base import ArgumentError
-from ..compat import lazy
 from ..ndarray.convert import is_number
-from .op_functions import face_of, names_in
-from .symbol import Symbol, face
+from .op_functions import names_in, op_function_in
+from .symbol import Symbol, op_function
 
 if TYPE_CHECKING:
     from ..types import DTypeLike, Number, ShapeLike
@@ -42,13 +42,13 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
     """Call ``_random_<name>`` on numbers or ``_sample_<name>`` on symbols.
 
     Args:
-        options: shape, dtype, name and attributes; those that are None are left out.
+        options: shape, dtype, name and attributes; None values are left out.
     """
-    given = {k: v for k, v in options.items() if v is not None}
+    passed = {k: v for k, v in options.items() if v is not None}
     if all(is_number(p) for p in params.values()):
-        return face(f"_random_{name}")(**params, **given)
+        return op_function(f"_random_{name}")(**params, **passed)
     if samples and all(isinstance(p, Symbol) for p in params.values()):
-        return face(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
+        return op_function(f"_sample_{name}")(**dict(zip(samples, params.values())), **passed)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or Symbols, all of one kind; {kinds}")
 
@@ -61,9 +61,9 @@ def uniform(
     Args:
         low: lower bound, a number or a Symbol.
         high: upper bound, of the same kind.
-        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        shape: shape of the result, inferred if None; with symbols as parameters, shape of the samples of each element.
         dtype: element type, float32 if None.
-        kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
+        kwargs: name and attributes; `out` is accepted as in MXNet and ignored.
     """
     return _draw(
         "uniform", {"low": low, "high": high}, ("low", "high"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -85,7 +85,7 @@ def normal(
 
 
 def randn(*shape: int, loc: Param = 0, scale: Param = 1, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:
-    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`.
+    """Draw from the normal distribution, with the axes as arguments; the rest as in `normal`.
 
     Args:
         *shape: lengths of the axes; none for a shape that is inferred.
@@ -134,11 +134,11 @@ def gamma(
 def negative_binomial(
     k: Param = 1, p: Param = 1, shape: ShapeLike | None = None, dtype: DTypeLike = None, **kwargs: Any
 ) -> Symbol:
-    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`.
+    """Draw the number of successes before the `k`-th failure of probability `p`; the rest as in `uniform`.
 
     Args:
         k: number of failures that end a trial, a number or a Symbol.
-        p: chance of a failure, of the same kind; from 0 to 1.
+        p: probability of a failure, of the same kind; from 0 to 1.
     """
     return _draw(
         "negative_binomial", {"k": k, "p": p}, ("k", "p"), {"shape": shape, "dtype": dtype, **kwargs}
@@ -164,7 +164,7 @@ def randint(
     """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`.
 
     Args:
-        high: the integer after the greatest.
+        high: upper bound, excluded.
         dtype: int32 (None) or int64.
     """
     return _draw("randint", {"low": low, "high": high}, (), {"shape": shape, "dtype": dtype, **kwargs})
@@ -181,13 +181,13 @@ def multinomial(
 
     Args:
         data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
-        shape: how many to draw for each row.
-        get_prob: also return the logarithm of the probability of what was drawn.
+        shape: number of values to draw for each row.
+        get_prob: True to also return the log probabilities of the samples.
         dtype: element type of the class numbers.
-        kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
+        kwargs: name and attributes; `out` is accepted as in MXNet and ignored.
     """
     given: dict[str, Any] = {} if shape is None else {"shape": shape}
-    return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
+    return op_function("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
 
 
 def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
@@ -195,11 +195,11 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
 
     Args:
         data: (N, ...).
-        **kwargs: name and attributes; `out` is accepted as in MXNet, and has no effect.
+        **kwargs: name and attributes; `out` is accepted as in MXNet and ignored.
     """
-    return face("_shuffle")(data, **kwargs)
+    return op_function("_shuffle")(data, **kwargs)
 
 
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
+    __name__, __all__, otherwise=partial(op_function_in, "random"), operators=partial(names_in, "random")
 )

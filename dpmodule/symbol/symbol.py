@@ -1,4 +1,4 @@
-"""`Symbol`: the user's face of a graph."""
+"""`Symbol`: the public interface of a graph."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from .._core import lazy
 from ..attribute import stored_key
 from ..base import (
     ArgumentError,
@@ -15,7 +16,6 @@ from ..base import (
     MXNetError,
     NotImplementedForSymbol,
 )
-from ..compat import lazy
 from ..graph import Entry, Graph, Node
 from ..ndarray.convert import is_number
 from ..ndarray.methods import fluent
@@ -45,14 +45,14 @@ __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 lazy.publish(__name__, __all__)
 
 
-Face = Callable[..., "Symbol"]
-_faces: dict[str, Face] = {}
+OpFunction = Callable[..., "Symbol"]
+_op_functions: dict[str, OpFunction] = {}
 
 
-def face(alias: str) -> Face:
-    """Return the function of an operator's name or alias, making it on first use."""
-    if alias in _faces:
-        return _faces[alias]
+def op_function(alias: str) -> OpFunction:
+    """Return the function of an operator's name or alias; it is created at the first use."""
+    if alias in _op_functions:
+        return _op_functions[alias]
     op = get_op(alias)
 
     def function(
@@ -68,7 +68,7 @@ def face(alias: str) -> Face:
     function.__module__ = "dpmodule.symbol"
     function.__doc__ = docstring(op)
     function.__signature__ = signature(op, ("name", "attr", "out"))  # type: ignore[attr-defined]
-    _faces[alias] = function
+    _op_functions[alias] = function
     return function
 
 
@@ -97,7 +97,7 @@ def _binary(alias: str, scalar: str) -> Callable[[Any, Any], Symbol]:
 
 
 def _refused(name: str, instead: str | None) -> Callable[..., Any]:
-    """Return a method that says why symbols do not have it."""
+    """Return a method that raises, as symbols lack it."""
 
     def method(self: Symbol, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedForSymbol(name, instead)
@@ -105,17 +105,17 @@ def _refused(name: str, instead: str | None) -> Callable[..., Any]:
     method.__name__ = name
     method.__doc__ = (
         f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}.\n\n"
-        "Args:\n    *args: not read.\n    **kwargs: not read."
+        "Args:\n    *args: ignored.\n    **kwargs: ignored."
     )
     return method
 
 
-@fluent(face)
+@fluent(op_function)
 class Symbol:
     """One or several outputs of a graph.
 
-    Made by `Variable`, by operator functions such as ``sym.FullyConnected``, by arithmetic, or by `load`. A Symbol
-    never changes (`_set_attr` apart); composing makes new ones that share nodes.
+    Created by `Variable`, by operator functions such as ``sym.FullyConnected``, by arithmetic, or by `load`. A Symbol
+    is immutable (except for `_set_attr`); composing creates new ones that share nodes.
 
     Args:
         entries: (node, output number) of each output.
@@ -127,7 +127,7 @@ class Symbol:
 
     @cached_property
     def graph(self) -> Graph:
-        """The nodes below this symbol."""
+        """Graph of this symbol."""
         return Graph(self.entries)
 
     # names and structure
@@ -139,7 +139,7 @@ class Symbol:
         return self.entries[0][0].name if len(nodes) == 1 else None
 
     def list_arguments(self) -> list[str]:
-        """Return the names of the arguments: variables that are given or learnt, inputs first."""
+        """Return the names of the arguments: inputs and parameters, in graph order."""
         return list(self.graph.argument_names)
 
     def list_auxiliary_states(self) -> list[str]:
@@ -168,7 +168,7 @@ class Symbol:
         return f"<Symbol group [{', '.join(node.name for node, _ in self.entries)}]>"
 
     def _repr_svg_(self) -> str | None:
-        """Return the network as a picture, which notebooks show; None if it is too large for one."""
+        """Return a picture of the network for notebooks; None if it is too large."""
         from ..graph.picture import draw
 
         return draw(self.graph)
@@ -180,17 +180,17 @@ class Symbol:
     # attributes
 
     def attr(self, key: str) -> str | None:
-        """Return an attribute of this symbol's node; None if it has none of this name, or for a group."""
+        """Return an attribute of this symbol's node; None if it is missing, or for a group."""
         return None if self.name is None else self.entries[0][0].all_attrs.get(stored_key(key))
 
     def list_attr(self, recursive: bool = False) -> dict[str, str]:
-        """Return all attributes of this symbol's node; none for a group.
+        """Return all attributes of this symbol's node; empty for a group.
 
         Args:
-            recursive: False; see Raises.
+            recursive: must be False.
 
         Raises:
-            ArgumentError: `recursive` is set; MXNet dropped it in favour of `attr_dict`.
+            ArgumentError: `recursive` is set; MXNet replaced it by `attr_dict`.
         """
         if recursive:
             raise ArgumentError("list_attr(recursive=True) no longer exists; use attr_dict()")
@@ -201,27 +201,27 @@ class Symbol:
         return {node.name: shown(node.all_attrs) for node in self.graph.nodes if node.all_attrs}
 
     def _set_attr(self, **kwargs: str) -> None:
-        """Set attributes of this symbol's node in place; an operator's own ones too."""
+        """Set attributes of this symbol's node in place, including those of its operator."""
         if self.name is None:
-            raise ArgumentError("_set_attr: a group has no attributes; choose one of its members")
+            raise ArgumentError("_set_attr: a group has no attributes; select one of its members")
         for key, value in kwargs.items():
             set_attribute(self.entries[0][0], key, value)
 
     # shapes and types
 
     def infer_shape(self, /, *args: Any, **kwargs: Any) -> Found:
-        """Infer all shapes from those of some arguments; works in both directions.
+        """Infer all shapes from those of some arguments, in both directions.
 
         Args:
             args: shapes in the order of `list_arguments`, None or () for unknown ones.
-            kwargs: shapes by argument name; 0 = unknown dimension (inside `util.np_shape`: -1).
+            kwargs: shapes by argument name; 0 is an unknown dimension (inside `util.np_shape`: -1).
 
         Returns:
-            Lists of shapes of arguments, outputs and auxiliary states; three times None, with a warning, when
-            something stays unknown.
+            Lists of shapes of arguments, outputs and auxiliary states; three times None, with a warning, if a shape is
+            unknown.
 
         Raises:
-            ShapeError: the shapes contradict each other; names the node and the line that made it.
+            ShapeError: the shapes contradict each other; the message names the node and the line that created it.
 
         Example:
             >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc")
@@ -231,13 +231,13 @@ class Symbol:
         return check_shapes(self.graph, self.infer_shape_partial(*args, **kwargs))
 
     def infer_shape_partial(self, /, *args: Any, **kwargs: Any) -> Found:
-        """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones.
+        """Infer shapes as far as possible; like `infer_shape`, with () for unknown ones.
 
         Inside `util.np_shape` unknown shapes are None, and () is the shape of a scalar.
 
         Args:
             *args: shapes in the order of `list_arguments`, None or () for unknown ones.
-            **kwargs: shapes by argument name; 0 = unknown dimension (inside `util.np_shape`: -1).
+            **kwargs: shapes by argument name; 0 is an unknown dimension (inside `util.np_shape`: -1).
         """
         return partial_shapes(self.graph, args, kwargs)
 
@@ -249,8 +249,8 @@ class Symbol:
             kwargs: types by argument name.
 
         Returns:
-            Lists of NumPy types of arguments, outputs and auxiliary states; three times None, with a warning,
-            when something stays unknown.
+            Lists of NumPy types of arguments, outputs and auxiliary states; three times None, with a warning, if a
+            type is unknown.
 
         Raises:
             DTypeError: the types contradict each other, or one does not exist.
@@ -258,7 +258,7 @@ class Symbol:
         return check_types(self.graph, self.infer_type_partial(*args, **kwargs))
 
     def infer_type_partial(self, /, *args: Any, **kwargs: Any) -> Found:
-        """Infer what follows from the given types; like `infer_type`, with None for unknown ones.
+        """Infer types as far as possible; like `infer_type`, with None for unknown ones.
 
         Args:
             *args: types in the order of `list_arguments`, None for unknown ones.
@@ -266,10 +266,10 @@ class Symbol:
         """
         return partial_types(self.graph, args, kwargs)
 
-    # arithmetic: the names under which operators are called here decide the automatic names of their nodes
+    # arithmetic: the called names of operators determine the automatic names of their nodes
 
     __array_ufunc__ = None
-    """NumPy's numbers leave operators to us."""
+    """NumPy numbers leave operators to this class."""
     __hash__ = object.__hash__
 
     __add__, __radd__ = _binary("_Plus", "_PlusScalar"), _with_number("_PlusScalar")
@@ -278,8 +278,8 @@ class Symbol:
     __truediv__, __rtruediv__ = _binary("_Div", "_DivScalar"), _with_number("_RDivScalar")
     __mod__, __rmod__ = _binary("_Mod", "_ModScalar"), _with_number("_RModScalar")
     __pow__, __rpow__ = _binary("_Power", "_PowerScalar"), _with_number("_rpower_scalar")
-    __eq__ = _binary("_Equal", "_equal_scalar")  # type: ignore[assignment]  # a symbol, no bool
-    __ne__ = _binary("_Not_Equal", "_not_equal_scalar")  # type: ignore[assignment]  # a symbol, no bool
+    __eq__ = _binary("_Equal", "_equal_scalar")  # type: ignore[assignment]  # a symbol, not a bool
+    __ne__ = _binary("_Not_Equal", "_not_equal_scalar")  # type: ignore[assignment]  # a symbol, not a bool
     __gt__ = _binary("_Greater", "_greater_scalar")
     __ge__ = _binary("_Greater_Equal", "_greater_equal_scalar")
     __lt__ = _binary("_Lesser", "_lesser_scalar")
@@ -294,13 +294,13 @@ class Symbol:
     def __abs__(self) -> Symbol:
         return call("abs", self)
 
-    # operators with arguments of their own, and what needs values
+    # operators with special arguments, and methods that need values
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Symbol:
-        """Return this symbol in another shape; takes numbers, or one tuple.
+        """Return this symbol in another shape.
 
         Args:
-            *shape: lengths; 0 keeps an axis' length, -1 takes what is left over, see operator `Reshape`.
+            *shape: lengths, or one tuple; 0 keeps the length of an axis, -1 is inferred, see operator `Reshape`.
             **kwargs: further attributes of the operator, and `name`.
         """
         if shape:
@@ -320,9 +320,9 @@ class Symbol:
         """Split along an axis; see the function `split_v2`.
 
         Args:
-            indices_or_sections: number of equal parts, or a tuple of positions to cut at.
-            axis: along which axis.
-            squeeze_axis: drop the axis; only where every part has one element on it.
+            indices_or_sections: number of equal parts, or a tuple of positions to split at.
+            axis: the axis to split.
+            squeeze_axis: True to drop the axis, along which every part must have one element.
         """
         return split_v2(self, indices_or_sections, axis, squeeze_axis)
 
@@ -347,11 +347,11 @@ class Symbol:
         return Symbol(entries) if entries else None
 
     def as_nd_ndarray(self) -> Symbol:
-        """Return this symbol (MXNet has a second class to convert from)."""
+        """Return this symbol (for MXNet, which has a second class)."""
         return self
 
     def as_np_ndarray(self) -> Symbol:
-        """Refuse: MXNet's second array interface, `mx.np`, does not exist here.
+        """Raise: MXNet's second array interface, `mx.np`, does not exist here.
 
         Raises:
             MXNetError: always.
@@ -359,21 +359,21 @@ class Symbol:
         raise MXNetError("as_np_ndarray: this package has no mx.np; symbols here are those of mx.sym")
 
     def gradient(self, wrt: object) -> Symbol:
-        """Refuse, as MXNet does: gradients are no symbols.
+        """Raise, as in MXNet: gradients are not symbols.
 
         Args:
-            wrt: not read.
+            wrt: ignored.
 
         Raises:
             MXNetError: always.
         """
-        raise MXNetError("gradient is not implemented, nor is it in MXNet; bind, and call Executor.backward")
+        raise MXNetError("gradient is not implemented, as in MXNet; bind, and call Executor.backward")
 
     def get_backend_symbol(self, backend: str) -> Symbol:
-        """Refuse: no backend partitions graphs here.
+        """Raise: there are no backends.
 
         Args:
-            backend: shown in the error.
+            backend: name for the message.
 
         Raises:
             MXNetError: always.
@@ -381,7 +381,7 @@ class Symbol:
         raise MXNetError(f"get_backend_symbol: there is no backend {backend!r}; executors need none")
 
     def optimize_for(self, backend: str, *args: Any, **kwargs: Any) -> Symbol:
-        """Return a copy; no backend partitions graphs here, and MXNet too leaves a graph alone for unknown ones.
+        """Return a copy: there are no backends, and MXNet does not change a graph for unknown ones either.
 
         Args:
             args: accepted as in MXNet.
@@ -390,7 +390,7 @@ class Symbol:
         return self.__copy__()
 
     def _gen_atomic_symbol(self) -> Symbol:
-        """Return the operator of this symbol's node alone, without inputs and name."""
+        """Return the operator of this symbol's node without inputs and name."""
         node = self.entries[0][0]
         bare = Node(node.op, "", node.params, node.attrs, (), node.source, node.subgraphs)
         return Symbol((bare, i) for i in range(bare.num_outputs))
@@ -403,15 +403,15 @@ class Symbol:
         if isinstance(index, slice):
             return Symbol(self.entries[index])
         if isinstance(index, str):
-            found = [i for i, name in enumerate(self.graph.output_names) if name == index]
-            if len(found) != 1:
-                problem = "is no output" if not found else "names several outputs"
+            positions = [i for i, name in enumerate(self.graph.output_names) if name == index]
+            if len(positions) != 1:
+                problem = "is not an output" if not positions else "names several outputs"
                 raise ArgumentError(
                     f"{index!r} {problem} of this symbol; outputs: {', '.join(self.list_outputs())}"
                 )
-            return Symbol([self.entries[found[0]]])
+            return Symbol([self.entries[positions[0]]])
         if not hasattr(index, "__index__"):
-            raise DTypeError(f"a symbol's output is chosen by number, name or slice, not by {index!r}")
+            raise DTypeError(f"an output of a symbol is selected by number, name or slice, not by {index!r}")
         if not -len(self.entries) <= index < len(self.entries):
             raise BoundsError(f"output {index} of a symbol with {len(self.entries)} outputs")
         return Symbol([self.entries[index]])
@@ -419,10 +419,10 @@ class Symbol:
     # composition
 
     def __call__(self, /, *args: Symbol, **kwargs: Any) -> Symbol:
-        """Return a copy in which arguments are replaced: by position, or by argument name."""
+        """Return a copy with replaced arguments, by position or by name."""
         name = kwargs.pop("name", None)
         if args and kwargs:
-            raise ArgumentError("compose: give symbols by position or by name, not both")
+            raise ArgumentError("compose: pass symbols by position or by name, not both")
         variables = {n.name: n for n in self.graph.nodes if n.op is None}
         if len(args) > len(self.graph.arguments):
             raise ArgumentError(f"compose: got {len(args)} symbols for {len(self.graph.arguments)} arguments")
@@ -430,7 +430,7 @@ class Symbol:
         replacements = {}
         for key, value in given.items():
             if key not in variables:
-                raise ArgumentError(f"compose: {key!r} is no argument; arguments: {', '.join(variables)}")
+                raise ArgumentError(f"compose: {key!r} is not an argument; arguments: {', '.join(variables)}")
             if not isinstance(value, Symbol) or len(value.entries) != 1:
                 raise ArgumentError(f"compose: {key} is {value!r}, expected a Symbol with one output")
             replacements[variables[key]] = value.entries[0]
@@ -448,10 +448,10 @@ class Symbol:
     # files
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
-        """Return the graph as JSON text in MXNet's 1.9 dialect.
+        """Return the graph as JSON text in the format of MXNet 1.9.
 
         Args:
-            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+            remove_amp_cast: True to leave out the casts that `contrib.amp` inserted.
         """
         graph = without_casts(self.graph) if remove_amp_cast else self.graph
         from ..graph import to_json
@@ -463,9 +463,9 @@ class Symbol:
 
         Args:
             fname: path of the file.
-            remove_amp_cast: whether to leave out the casts that `contrib.amp` put in.
+            remove_amp_cast: True to leave out the casts that `contrib.amp` inserted.
         """
-        from ..files import write_atomically
+        from .._files import write_atomically
 
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
@@ -479,36 +479,37 @@ class Symbol:
         *,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> GraphModule:
-        """Return this symbol as a `torch.nn.Module`, which torch's own tools train, compile and export.
+        """Return this symbol as a `torch.nn.Module`, which torch can train, compile and export.
 
         It is a `torch.fx.GraphModule`: its source, ``module.code``, has one line for each operator. Parameters and
-        auxiliary states have their names here in ``state_dict``, also names with dots. ``forward`` takes the other
+        auxiliary states keep their names in ``state_dict``, even names with dots. ``forward`` takes the other
         arguments by name or in the order of `list_arguments`, and returns the output, or a tuple of several.
 
-        In train mode a loss such as SoftmaxOutput needs its label, and gives its own gradient, whatever gradient
-        comes to its output: ``module(data, label).sum().backward()`` leaves the gradients that `Module.backward`
-        does. Without a label, which eval mode allows, there is no loss, and the output is a prediction that is
-        differentiated as any function. Moving statistics of BatchNorm are written in forward in train mode, as
-        torch does, while an executor writes them in backward. Random numbers come from torch's own generators.
+        In train mode a loss such as SoftmaxOutput needs its label and ignores the gradient of its output:
+        ``module(data, label).sum().backward()`` computes the gradients of `Module.backward`. In eval mode the label is
+        optional; without it the output is a prediction with an ordinary gradient. In train mode forward updates the
+        moving statistics of BatchNorm, as in torch, while an executor updates them in backward. Random numbers come
+        from torch's generators.
 
-        A gamma under fix_gamma is set to 1 and needs no gradient. What is made from nothing, such as begin states,
-        lies where the parameters lie and is of their type, also after ``module.to(...)``.
+        A gamma with fix_gamma is set to 1 and needs no gradient. Created arrays, such as begin states, have the device
+        and type of the parameters, even after ``module.to(...)``.
 
         Args:
-            arg_params: parameters by name; names that the symbol does not have are passed over.
+            arg_params: parameters by name; names that the symbol lacks are ignored.
             aux_params: auxiliary states by name.
-            share: whether the module's parameters are these arrays' memory; else they are copies. It lasts until
-                ``module.to(...)`` moves them.
-            shapes: shapes of inputs, for graphs that make an array whose shape follows from them in a way that
-                cannot be told otherwise.
+            share: True to share the memory of these arrays until ``module.to(...)`` moves the parameters; False to
+                copy.
+            shapes: shapes of inputs, for graphs that create an array whose shape depends on them and cannot be
+                inferred otherwise.
 
         Returns:
-            The module, in train mode as new torch modules are.
+            The module, in train mode like new torch modules.
 
         Raises:
-            ArgumentError: parameters are missing, or names that a torch module cannot have; lists all.
-            OpError: sparse inputs and the like, which such a module cannot have; lists all.
-            ShapeError: the parameters do not fit the symbol.
+            ArgumentError: parameters are missing, or a torch module cannot have their names; the message lists all.
+            OpError: the graph has inputs or operators that such a module cannot have, such as sparse inputs; the
+                message lists all.
+            ShapeError: the parameters do not match the symbol.
 
         Example:
             >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
@@ -542,10 +543,10 @@ def split_v2(ary: Symbol, indices_or_sections: Ints, axis: int = 0, squeeze_axis
     """Split along an axis into equal sections, or at given positions.
 
     Args:
-        ary: what to split.
-        indices_or_sections: number of equal parts, or a tuple of positions to cut at.
-        axis: along which axis.
-        squeeze_axis: drop the axis; only where every part has one element on it.
+        ary: symbol to split.
+        indices_or_sections: number of equal parts, or a tuple of positions to split at.
+        axis: the axis to split.
+        squeeze_axis: True to drop the axis, along which every part must have one element.
     """
     if isinstance(indices_or_sections, int):
         return call("_split_v2", ary, [], axis, squeeze_axis, indices_or_sections)
@@ -563,23 +564,23 @@ def Variable(
     stype: str | None = None,
     **kwargs: str,
 ) -> Symbol:
-    """Make a variable: an input, label, parameter or state that gets its array when the graph is bound.
+    """Return a variable: an input, label, parameter or state, whose array is bound later.
 
     Args:
-        name: by which it is fed, initialized and saved.
+        name: name by which it is fed, initialized and saved.
         shape: its shape, 0 for unknown dimensions.
-        lr_mult: multiplier of the learning rate for it.
-        wd_mult: multiplier of the weight decay for it.
+        lr_mult: multiplier of its learning rate.
+        wd_mult: multiplier of its weight decay.
         init: initializer (an object, or a registered name) used by `init_params` for it alone.
         stype: storage type: "default", "row_sparse", "csr" or "ragged".
         kwargs: further attributes of the form ``__x__``.
 
     Raises:
-        ArgumentError: a name or value does not fit.
+        ArgumentError: a name or value is invalid.
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"Variable: name is {name!r}, expected a non-empty string")
-    given = {
+    known = {
         "shape": shape,
         "lr_mult": lr_mult,
         "wd_mult": wd_mult,
@@ -587,7 +588,7 @@ def Variable(
         "init": init,
         "stype": stype,
     }
-    return Symbol([(make_variable(name, variable_attributes(name, attr or {}, given, kwargs)), 0)])
+    return Symbol([(make_variable(name, variable_attributes(name, attr or {}, known, kwargs)), 0)])
 
 
 var = Variable
@@ -597,10 +598,10 @@ def Group(symbols: Iterable[Symbol]) -> Symbol:
     """Return one symbol with the outputs of several.
 
     Args:
-        symbols: whose outputs come one behind the other.
+        symbols: symbols whose outputs are concatenated.
 
     Raises:
-        ArgumentError: the group is empty, or holds something else.
+        ArgumentError: the group is empty, or a member is not a Symbol.
     """
     members = list(symbols)
     if not members or not all(isinstance(s, Symbol) for s in members):
@@ -612,10 +613,10 @@ def load_json(json_str: str) -> Symbol:
     """Read a symbol from JSON text of any MXNet version since 0.8.
 
     Args:
-        json_str: what stands in such a file.
+        json_str: content of a symbol file.
 
     Raises:
-        ArgumentError: `json_str` is no string.
+        ArgumentError: `json_str` is not a string.
         FileFormatError: the text is not a symbol.
     """
     if not isinstance(json_str, str):
@@ -632,12 +633,12 @@ def load(fname: str) -> Symbol:
         fname: path of the file.
 
     Raises:
-        FileFormatError: the file is not a symbol; the text names the file.
-        FileError: it cannot be read.
+        FileFormatError: the file is not a symbol; the message names the file.
+        FileError: the file cannot be read.
     """
-    from ..files import read_settled
+    from .._files import read_committed
 
-    raw = read_settled(fname)
+    raw = read_committed(fname)
     try:
         return load_json(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Torch's own graph of a module: exporting it, with sizes that may vary, and making it free of writing in place.
+"""Export of torch modules to torch's graph, with dynamic sizes and without in-place writes.
 
 Source: PyTorch's ``torch.export``.
 """
@@ -37,11 +37,11 @@ Dynamic = Mapping[str, Any]
 
 
 class Exported(NamedTuple):
-    """A module as torch exports it.
+    """An exported torch module.
 
     Attributes:
         inputs: name and example of every leaf of the arguments, in torch's order.
-        applied: calls of custom functions, to which the graph refers by number.
+        applied: calls of custom functions, numbered in the graph.
     """
 
     program: ExportedProgram
@@ -50,7 +50,7 @@ class Exported(NamedTuple):
 
 
 def leaf_names(tree: object, join: str = "_", first: str = "") -> list[str]:
-    """Return a name for every leaf of nested tuples, lists and dicts: the keys that lead there, joined."""
+    """Return a name for every leaf of nested tuples, lists and dicts: its joined keys."""
     paths, _ = pytree.tree_flatten_with_path(tree)
     names = []
     for path, _ in paths:
@@ -67,8 +67,8 @@ def _bound(module: torch.nn.Module, example: Sequence[Any], named: Mapping[str, 
         return dict(inspect.signature(module.forward).bind(*example, **named).arguments)
     except TypeError as error:
         raise ArgumentError(
-            f"from_torch: forward of {type(module).__name__} does not take these examples: {error}; give one for "
-            "each of its parameters that has no default"
+            f"from_torch: forward of {type(module).__name__} does not accept these examples: {error}; pass one for "
+            "each of its parameters without a default"
         ) from None
 
 
@@ -95,8 +95,8 @@ def export(
 
     Args:
         named: arguments by name.
-        dynamic: names of the sizes that may vary, by input and axis; None means the first axis of every input,
-            where the module allows it.
+        dynamic: names of the dynamic sizes by input and axis; None means the first axis of every input, if the
+            module allows it.
     """
     if not isinstance(module, torch.nn.Module):
         raise ArgumentError(
@@ -125,7 +125,7 @@ def export(
 
 
 def _distinct(leaves: list[Any]) -> list[Any]:
-    """Copy an example that is given for several inputs, which torch would take for one input."""
+    """Return examples with repeated ones copied, as torch would treat them as one input."""
     seen: set[int] = set()
     found = []
     for leaf in leaves:
@@ -135,12 +135,12 @@ def _distinct(leaves: list[Any]) -> list[Any]:
 
 
 def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None) -> None:
-    """Refuse names that are no inputs, and axes that they do not have."""
+    """Raise for names that are not inputs, and axes that they lack."""
     wrong = []
     ranks = {n: leaf.dim() for n, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
     for name, axes in (dynamic or {}).items():
         if name not in ranks:
-            wrong.append(f"{name!r} is no input; there are {', '.join(ranks)}")
+            wrong.append(f"{name!r} is not an input; there are {', '.join(ranks)}")
         elif not isinstance(axes, Mapping):
             wrong.append(f"{name!r} has {axes!r}, expected a dict such as {{0: 'batch'}}")
         else:
@@ -151,7 +151,7 @@ def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None)
 
 
 def _varying(name: str, leaf: object, dynamic: Dynamic | None) -> list[int]:
-    """Return the axes of an input whose sizes may vary."""
+    """Return the axes of an input with dynamic sizes."""
     if not isinstance(leaf, torch.Tensor):
         return []
     if dynamic is None:
@@ -160,9 +160,9 @@ def _varying(name: str, leaf: object, dynamic: Dynamic | None) -> list[int]:
 
 
 def _enlarged(leaves: list[Any], axes: list[list[int]], dynamic: Dynamic | None) -> list[Any]:
-    """Return the examples with two elements where there is one on an axis that may vary: torch fixes sizes of 1.
+    """Return the examples with dynamic axes of length 1 enlarged to 2, as torch fixes sizes of 1.
 
-    Without a word about what varies, this is a batch of one; where only some inputs have one, it is something else.
+    Without `dynamic`, only a batch of one is enlarged, if all inputs have it.
     """
     sizes = [leaf.shape[a] for leaf, mine in zip(leaves, axes) for a in mine]
     if 1 not in sizes or (dynamic is None and set(sizes) != {1}):
@@ -182,7 +182,7 @@ def _exported(
     leaves: list[Any],
     axes: list[list[int]],
 ) -> tuple[ExportedProgram, list[AppliedFunction]]:
-    """Export a module; sizes of the axes named may vary."""
+    """Export a module with the named axes dynamic."""
     _, spec = pytree.tree_flatten((tuple(example), dict(named)))
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     shapes = [
@@ -191,7 +191,7 @@ def _exported(
     ]
     dims = _bound(module, *pytree.tree_unflatten(shapes, spec))
     fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # which hides attention behind one operator of its own
+    torch.backends.mha.set_fastpath_enabled(False)  # it would replace attention by one operator
     try:
         gradients = KeptGradients()
         with warnings.catch_warnings(), torch.enable_grad(), _silent(), WholeNetworks(), gradients:
@@ -206,7 +206,7 @@ def _exported(
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Keep torch from writing what its error says already: into its logs, and its graph to sys.stderr."""
+    """Suppress torch's logs and the graph on sys.stderr, which repeat its error."""
     known = [logging.getLogger(n) for n in list(logging.root.manager.loggerDict) if n.startswith("torch")]
     spoke = [logger for logger in known if not logger.disabled]
     for logger in spoke:
@@ -224,20 +224,20 @@ _BRANCHES = ("data-dependent", "DataDependent", "_local_scalar_dense", "unbacked
 
 
 def _refusal(module: torch.nn.Module, error: Exception) -> ArgumentError:
-    """Say why torch cannot export a module."""
-    kind = type(module).__name__
+    """Return the error for a module that torch cannot export."""
+    class_name = type(module).__name__
     text = str(error)
-    place = _place(error)
+    location = _place(error)
     if any(word in text or word in type(error).__name__ for word in _BRANCHES):
         return ArgumentError(
-            f"from_torch: {kind} takes a branch, or a size, from values that are known only when it runs{place}, "
-            "which no symbol can; compute both sides and choose with torch.where, or use "
-            "sym.torch_module(module, ...), which keeps the module as it is"
+            f"from_torch: {class_name} takes a branch or a size from values that are known only at run time{location}, "
+            "which a symbol cannot express; compute both sides and select with torch.where, or use "
+            "sym.torch_module(module, ...), which keeps the module unchanged"
         )
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return ArgumentError(
-        f"from_torch: torch.export cannot read {kind}{place}: {first.strip()}; sym.torch_module(module, ...) takes "
-        "it as it is"
+        f"from_torch: torch.export cannot read {class_name}{location}: {first.strip()}; sym.torch_module(module, ...) "
+        "keeps it unchanged"
     )
 
 
@@ -251,22 +251,22 @@ def _place(error: BaseException) -> str:
 def _check_stays(
     module: torch.nn.Module, program: ExportedProgram, inputs: list[tuple[str, Any]], dynamic: Dynamic | None
 ) -> None:
-    """Refuse a module that fixes a size that is to vary; warn where nothing was asked for and nothing varies."""
-    found = dict(zip((name for name, _ in inputs), user_inputs(program)))
+    """Raise if a module fixes a dynamic size; warn if it fixes all sizes and `dynamic` is None."""
+    input_nodes = dict(zip((name for name, _ in inputs), user_inputs(program)))
     fixed = []
     for name, axes in (dynamic or {}).items():
-        dims = dims_of(found[name].meta["val"])
+        dims = dims_of(input_nodes[name].meta["val"])
         fixed += [f"axis {a} ({axes[a]}) of {name} at {dims[a]}" for a in axes if is_number(dims[a])]
     if fixed:
         raise ArgumentError(
-            f"from_torch: {type(module).__name__} fixes {', '.join(fixed)}; leave it out of dynamic, or let forward "
-            "take sizes from x.shape instead of numbers"
+            f"from_torch: {type(module).__name__} fixes {', '.join(fixed)}; remove it from dynamic, or let forward "
+            "read sizes from x.shape instead of numbers"
         )
-    tensors = [n.meta["val"] for n in found.values() if isinstance(n.meta["val"], torch.Tensor)]
+    tensors = [n.meta["val"] for n in input_nodes.values() if isinstance(n.meta["val"], torch.Tensor)]
     if dynamic is None and tensors and all(is_number(d) for t in tensors for d in dims_of(t)):
         warnings.warn(
-            f"from_torch: {type(module).__name__} fixes the size of every axis; the symbol takes inputs of the "
-            "examples' shapes only",
+            f"from_torch: {type(module).__name__} fixes the size of every axis; the symbol only accepts inputs of the "
+            "examples' shapes",
             stacklevel=5,
         )
 
@@ -278,7 +278,7 @@ def user_inputs(program: ExportedProgram) -> list[TorchNode]:
     return [by_name[s.arg.name] for s in specs if s.kind.name == "USER_INPUT"]
 
 
-# writing in place
+# in-place writes
 
 
 def _schema(node: TorchNode) -> Any:
@@ -289,16 +289,16 @@ _MAY_BE_VIEWS = ("reshape", "contiguous", "to", "flatten", "unflatten", "type_as
 
 
 def _looks_into(node: TorchNode) -> bool:
-    """Say whether a node's result may lie in the memory of its first argument."""
+    """Return True if a node's result may share the memory of its first argument."""
     schema = _schema(node)
     if schema is None:
-        return node.op == "call_function"  # getitem of parts, and what is not known
+        return node.op == "call_function"  # getitem of parts, and unknown functions
     name = schema.name.removeprefix("aten::")
     return name in _MAY_BE_VIEWS or any(r.alias_info is not None for r in schema.returns)
 
 
 def writes_simply(nodes: Sequence[TorchNode]) -> bool:
-    """Say whether every node that writes in place writes over a whole array that nobody sees under another shape."""
+    """Return True if all in-place writes replace a whole array that has no view of another shape."""
     root: dict[TorchNode, TorchNode] = {}
     views: dict[TorchNode, list[TorchNode]] = {}
     order = {node: i for i, node in enumerate(nodes)}
@@ -319,9 +319,9 @@ def writes_simply(nodes: Sequence[TorchNode]) -> bool:
 
 
 def functional(program: ExportedProgram) -> ExportedProgram:
-    """Return a program without writing in place, in which unknown operators are decomposed into known ones.
+    """Return a program without in-place writes, in which unknown operators are decomposed into known ones.
 
-    Batch normalisation and dropout, which torch decomposes by the mode it exports in, stay one operator each.
+    Batch normalisation and dropout, which torch decomposes by the mode of the export, remain one operator each.
     """
     for node in list(program.graph.nodes):
         if node.op == "call_function" and node.target in _KEPT:
@@ -341,19 +341,19 @@ _KEPT: dict[Any, tuple[Any, int]] = {
     _aten.dropout_.default: (_aten.native_dropout.default, 3),
     _aten.batch_norm.default: (_aten._native_batch_norm_legit_functional.default, 8),
 }
-"""What stands for operators that torch decomposes by the mode it exports in, and how many arguments it takes."""
+"""Replacements of operators that torch decomposes by the mode of the export, and their numbers of arguments."""
 
 
 def _keep_whole(graph: Graph, node: TorchNode) -> None:
-    """Put an operator that stays whole in the place of a node."""
+    """Replace a node by an operator that is not decomposed."""
     function, count = _KEPT[node.target]
     with graph.inserting_before(node):
         whole = graph.call_function(function, tuple(node.args[:count]))
         part = graph.call_function(operator.getitem, (whole, 0))
-        made = [whole, part]
+        nodes = [whole, part]
         if node.target is _aten.dropout_.default:
-            made.append(graph.call_function(_aten.copy_.default, (node.args[0], part)))
-    for new in made:
+            nodes.append(graph.call_function(_aten.copy_.default, (node.args[0], part)))
+    for new in nodes:
         new.meta = {key: value for key, value in node.meta.items() if key != "val"}
-    node.replace_all_uses_with(made[-1])
+    node.replace_all_uses_with(nodes[-1])
     graph.erase_node(node)

@@ -1,7 +1,7 @@
-"""What torch.export would take apart or drop, as single operators: recurrent networks, and functions of the user's own.
+"""Recurrent networks and custom functions as single operators of torch.export.
 
-Apart, networks take long to export, and the number of their steps is fixed. Of functions it would drop the gradients.
-Hooks are refused.
+torch.export would decompose networks, which takes long and fixes the number of steps, and would drop the gradients of
+custom functions. Hooks raise an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from ..base import ArgumentError
 
 NAMESPACE = "dpmodule"
-"""Where torch keeps these operators: ``torch.ops.dpmodule.lstm`` and the others."""
+"""Namespace of these operators in torch, as in ``torch.ops.dpmodule.lstm``."""
 
 _REST = (
     "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, "
@@ -38,7 +38,7 @@ _NETWORKS: dict[str, Callable[..., Any]] = {
 def _empty_network(
     data: torch.Tensor, states: torch.Tensor | Sequence[torch.Tensor], *rest: Any
 ) -> tuple[torch.Tensor, ...]:
-    """Return empty arrays of the results' shapes: the output has the data's, with the features of the states."""
+    """Return empty results: the output has the shape of the data with the features of the states."""
     given = [states] if isinstance(states, torch.Tensor) else states
     bidirectional = rest[5]
     output = data.new_empty(*data.shape[:-1], given[0].shape[-1] * (2 if bidirectional else 1))
@@ -46,7 +46,7 @@ def _empty_network(
 
 
 def _define(name: str, function: Callable[..., Any]) -> None:
-    """Tell torch of the operator that stands for one of its functions."""
+    """Define the torch operator that replaces one of torch's functions."""
     full = f"{NAMESPACE}::{name}"
     several = name == "lstm"
     states, last = ("Tensor[] hx", "Tensor, Tensor") if several else ("Tensor hx", "Tensor")
@@ -60,7 +60,7 @@ for _name, _function in _NETWORKS.items():
 
 
 class WholeNetworks(TorchFunctionMode):
-    """While it is active, torch's recurrent networks over padded sequences are single operators."""
+    """Mode in which torch's recurrent networks over padded sequences are single operators."""
 
     def __torch_function__(
         self,
@@ -69,11 +69,11 @@ class WholeNetworks(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch, or what stands for it."""
+        """Call a function of torch, or its replacement."""
         name = getattr(func, "__name__", "")
         if name == "_pack_padded_sequence":
             raise ArgumentError(
-                "packed sequences have lengths that are known only when it runs; pad them instead"
+                "packed sequences have lengths that are known only at run time; pad them instead"
             )
         if _NETWORKS.get(name) is func and len(args) == 9 and isinstance(args[3], bool):
             states = list(args[1]) if name == "lstm" else args[1]
@@ -92,14 +92,14 @@ _one_at_a_time = threading.RLock()
 
 
 class _Tensor:
-    """Where arguments or results of a function have a tensor."""
+    """Placeholder of a tensor among arguments or results."""
 
 
 class AppliedFunction(torch.nn.Module):
-    """One call of a `torch.autograd.Function`, with other tensors each time.
+    """A call of a `torch.autograd.Function` with changing tensors.
 
     Attributes:
-        floating: the element type that a symbol has for its results.
+        floating: element type of its results in a symbol.
     """
 
     def __init__(self, function: type[torch.autograd.Function], arguments: tuple[Any, ...]) -> None:
@@ -113,7 +113,7 @@ class AppliedFunction(torch.nn.Module):
         for leaf in self._leaves:
             if isinstance(leaf, torch.SymInt):
                 raise ArgumentError(
-                    f"{function.__name__} gets a size that may vary; let its forward read the size from a tensor, or "
+                    f"{function.__name__} gets a dynamic size; let its forward read the size from a tensor, or "
                     "fix it by dynamic={}"
                 )
             if leaf is not _Tensor and not isinstance(leaf, _PLAIN):
@@ -124,7 +124,7 @@ class AppliedFunction(torch.nn.Module):
         self.result: Any = None
 
     def called(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Call the function; return the tensors among its results, and note in `result` where they are."""
+        """Call the function; return the tensors among its results, and store their positions in `result`."""
         given = iter(tensors)
         versions = [t._version for t in tensors]
         arguments = [next(given) if leaf is _Tensor else leaf for leaf in self._leaves]
@@ -139,7 +139,7 @@ class AppliedFunction(torch.nn.Module):
         return [one for one in results if isinstance(one, torch.Tensor)]
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Call the function on what a symbol has for its tensors: one axis where torch has none, numbers for truth."""
+        """Call the function on a symbol's values, which have one axis for none in torch and numbers for bools."""
         given = [
             t.reshape(()).to(dtype) if rank == 0 else t.to(dtype)
             for t, (dtype, rank) in zip(tensors, self._dtypes)
@@ -157,7 +157,7 @@ class AppliedFunction(torch.nn.Module):
 
 
 def applied_function(number: int) -> AppliedFunction:
-    """Return the call that an operator in torch's graph has a number for."""
+    """Return the call with a number in torch's graph."""
     return _applied[number]
 
 
@@ -175,13 +175,13 @@ torch.library.register_fake(_NAME, _empty)
 
 
 class KeptGradients(TorchFunctionMode):
-    """While it is active, torch.export keeps what a module does about its gradients.
+    """Mode in which torch.export preserves a module's handling of gradients.
 
     A call of a custom `torch.autograd.Function` becomes one operator, `torch.inference_mode` acts as `torch.no_grad`
-    and ``tensor.data`` as ``tensor.detach()``. Hooks on tensors are refused.
+    and ``tensor.data`` as ``tensor.detach()``. Hooks on tensors raise an error.
 
     Attributes:
-        applied: the calls, which torch's graph names by number; they live as long as something refers to them.
+        applied: the calls by number; they exist while something refers to them.
     """
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class KeptGradients(TorchFunctionMode):
         self._enter_inference_mode: Any = None
 
     def __enter__(self) -> Any:
-        """Begin to keep gradients."""
+        """Start to preserve gradients."""
         _one_at_a_time.acquire()
         call, enter, thread = self._call, inference_mode.__enter__, threading.get_ident()
 
@@ -208,16 +208,16 @@ class KeptGradients(TorchFunctionMode):
 
         self._enter_inference_mode = enter
         _Function.apply, _inference_mode.__enter__ = classmethod(apply), enter_no_grad
-        return super().__enter__()  # type: ignore[no-untyped-call]  # so it is in torch
+        return super().__enter__()  # type: ignore[no-untyped-call]  # as in torch
 
     def __exit__(self, *error: Any) -> None:
-        """Leave torch as it was."""
-        super().__exit__(*error)  # type: ignore[no-untyped-call]  # so it is in torch
+        """Restore torch."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]  # as in torch
         _Function.apply, _inference_mode.__enter__ = classmethod(_apply), self._enter_inference_mode
         _one_at_a_time.release()
 
     def _call(self, cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
-        """Call a function of the user's as one operator, and one of torch's as ever."""
+        """Call a user's function as one operator, and torch's functions as usual."""
         if threading.get_ident() != self._thread or self._is_inside:
             return _apply(cls, *args, **kwargs)
         if cls is CheckpointFunction:
@@ -249,7 +249,7 @@ class KeptGradients(TorchFunctionMode):
             return args[0].detach()
         if func in _HOOKS:
             raise ArgumentError(
-                f"forward calls {func.__name__}, and a symbol runs no hooks; change the gradient in a "
+                f"forward calls {func.__name__}, which a symbol cannot run; change the gradient in a "
                 "torch.autograd.Function instead"
             )
         return func(*args, **(kwargs or {}))
@@ -259,14 +259,14 @@ _HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad
 
 
 def _checkpointed(function: Callable[..., Any], preserves_random_state: bool, *args: Any) -> Any:
-    """Run what reentrant checkpointing recomputes, with gradients only if an argument has one, as in torch."""
+    """Run a reentrant checkpoint, with gradients only if an argument has one, as in torch."""
     needs_grad = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
     with torch.set_grad_enabled(torch.is_grad_enabled() and needs_grad):
         return function(*args)
 
 
 def check_hooks(module: torch.nn.Module) -> None:
-    """Refuse hooks that change gradients, which a symbol does not run."""
+    """Raise for hooks that change gradients, which a symbol does not run."""
     owners = [
         name or "the module itself"
         for name, part in module.named_modules()
@@ -279,6 +279,6 @@ def check_hooks(module: torch.nn.Module) -> None:
     ]
     if owners:
         raise ArgumentError(
-            f"from_torch: {type(module).__name__} has hooks on gradients ({', '.join(owners)}), and a symbol runs "
-            "none; remove them, or put what they do into a torch.autograd.Function"
+            f"from_torch: {type(module).__name__} has hooks on gradients ({', '.join(owners)}), which a symbol "
+            "cannot run; remove them, or move them into a torch.autograd.Function"
         )

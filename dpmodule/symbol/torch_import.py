@@ -1,4 +1,4 @@
-"""Symbols from torch modules, by way of `torch.export`."""
+"""Symbols from torch modules through `torch.export`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node as TorchNode
 from torch.utils import _pytree as pytree
 
+from .._devices.single_thread import single_thread
 from ..base import ArgumentError, MXNetError
-from ..devices.single_thread import single_thread
 from ..ndarray import NDArray
 from .symbol import Group, Symbol
 from .torch_export import export, functional, leaf_names, user_inputs, writes_simply
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Imported(NamedTuple):
-    """What a torch module becomes.
+    """A translated torch module.
 
     Attributes:
         arg_params: values of its parameters and constants by name.
@@ -45,23 +45,23 @@ def from_torch(
     dynamic: Mapping[str, Mapping[int, str]] | None = None,
     **named: Any,
 ) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:
-    """Turn a torch module into a symbol of ordinary operators, with the values of its parameters.
+    """Translate a torch module into a symbol of ordinary operators, with the values of its parameters.
 
-    The module is exported by `torch.export`, and every operator of torch is translated. The symbol can be bound,
-    trained, saved, exported, bucketed and shown by `explain`. Its inputs have the names of forward's parameters, a
-    part of a tuple or dict the name of the whole, "_" and its number or key. Parameters keep torch's names
-    (``layer1.0.conv1.weight``), so that ``module.load_state_dict(..., strict=False)`` takes them back. Buffers that
-    are moving statistics become auxiliary states; others, and constants, become arguments with learning rate 0, as do
-    parameters without ``requires_grad``. All parameters are decayed as torch's optimizers do, biases too.
+    The module is exported by `torch.export`, and every torch operator is translated. The symbol can be bound, trained,
+    saved, exported, bucketed and shown by `explain`. Its inputs have the names of forward's parameters; a part of a
+    tuple or dict has the name of the whole, "_" and its number or key. Parameters keep torch's names
+    (``layer1.0.conv1.weight``), so that ``module.load_state_dict(..., strict=False)`` accepts them. Buffers that are
+    moving statistics become auxiliary states; other buffers, constants, and parameters without ``requires_grad``
+    become arguments with learning rate 0. All parameters have weight decay as in torch's optimizers, even biases.
 
-    Dropout and batch normalisation follow the mode in which the symbol is run. Where forward itself asks
-    ``self.training``, the module's present mode counts; attention keeps its dropout only in training mode.
+    Dropout and batch normalisation depend on the mode in which the symbol runs. If forward reads ``self.training``, the
+    module's current mode is used; attention keeps its dropout only in training mode.
 
     Args:
-        module: a network in torch, whose operators are followed.
-        example: a tensor for each parameter of forward; other values are fixed as they are.
-        dynamic: which sizes may vary, such as ``{"x": {0: "batch"}}``; None means the first axis of every input,
-            where the module allows it.
+        module: a network in torch.
+        example: a tensor for each parameter of forward; other values become constants.
+        dynamic: dynamic sizes, such as ``{"x": {0: "batch"}}``; None means the first axis of every input, if the
+            module allows it.
         named: examples for parameters by name.
 
     Returns:
@@ -69,8 +69,8 @@ def from_torch(
         returns a dict have its keys as names; those of a tuple are output0, output1, ...
 
     Raises:
-        ArgumentError: forward takes a branch from values, an operator has no translation (all of them are listed with
-            their places), an argument does not fit, or a size that is to vary is fixed.
+        ArgumentError: forward branches on values, an operator has no translation (the message lists all of them with
+            their source lines), an argument is invalid, or a dynamic size is fixed.
 
     Example:
         >>> import torch
@@ -93,7 +93,7 @@ def imported(
     named: Mapping[str, Any],
     dynamic: Mapping[str, Mapping[int, str]] | None,
 ) -> Imported:
-    """Do the work of `from_torch`, whose arguments and errors these are."""
+    """Implement `from_torch`; arguments and errors are the same."""
     exported = export(module, example, named, dynamic)
     program, training = exported.program, _trains(module, exported.program)
     if not _can_walk(program):
@@ -110,11 +110,11 @@ def imported(
 
 
 _PROGRAM = "_StatefulGraphModule"
-"""The class of what `ExportedProgram.module` returns, which torch keeps to itself; it is always in training mode."""
+"""Private class of the result of `ExportedProgram.module`; it is always in training mode."""
 
 
 def _trains(module: torch.nn.Module, program: ExportedProgram) -> bool:
-    """Say whether a module is in training mode; of one that was a program already, its operators tell."""
+    """Return True if a module is in training mode; for an exported program, its operators determine it."""
     if not any(kind.__name__ == _PROGRAM for kind in type(module).__mro__):
         found: bool = module.training
         return found
@@ -127,7 +127,7 @@ def _trains(module: torch.nn.Module, program: ExportedProgram) -> bool:
 
 
 def _can_walk(program: ExportedProgram) -> bool:
-    """Say whether torch's graph can be translated as it is."""
+    """Return True if torch's graph can be translated as it is."""
     nodes = _live(program.graph.nodes)
     known = all(_is_plumbing(n) or find(n.target) is not None for n in nodes if n.op == "call_function")
     return known and writes_simply(nodes)
@@ -137,7 +137,7 @@ _IGNORED = ("_assert", "sym_constrain", "_set_grad_enabled", "_assert_tensor_met
 
 
 def _is_plumbing(node: TorchNode) -> bool:
-    """Say whether a node computes sizes, picks one of several results, or checks something."""
+    """Return True if a node computes sizes, picks one of several results, or checks something."""
     if node.target is operator.getitem or not isinstance(
         node.meta.get("val", 0), (torch.Tensor, list, tuple)
     ):
@@ -153,13 +153,13 @@ def _is_ignored(node: TorchNode) -> bool:
 
 def _live(nodes: Reversible[TorchNode]) -> list[TorchNode]:
     """Return the nodes that something reads, or that write in place."""
-    found: set[TorchNode] = set()
+    live: set[TorchNode] = set()
     for node in reversed(nodes):
         schema = getattr(node.target, "_schema", None)
         is_pure = node.op == "call_function" and (schema is None or not schema.is_mutable)
-        if not is_pure or any(user in found for user in node.users):
-            found.add(node)
-    return [node for node in nodes if node in found]
+        if not is_pure or any(user in live for user in node.users):
+            live.add(node)
+    return [node for node in nodes if node in live]
 
 
 class _Translation:
@@ -175,7 +175,7 @@ class _Translation:
         self.names = _names(program.graph.nodes)
 
     def run(self) -> tuple[Symbol, dict[str, NDArray]]:
-        """Translate the program; return the symbol, and the values of all variables but the inputs."""
+        """Translate the program; return the symbol, and the values of all variables except inputs."""
         self._enter_variables()
         outputs = [(self.builder.unique(name) if name else "", leaf) for name, leaf in self._outputs()]
         self._translate(self.program.graph.nodes)
@@ -189,7 +189,7 @@ class _Translation:
     def _refusal(self) -> ArgumentError:
         rows = "".join(f"\n  {what}: {', '.join(places)}" for what, places in self.problems.items())
         return ArgumentError(
-            f"from_torch: {self.kind} holds what no symbol can:{rows}\nsym.torch_module(module, ...) takes the whole "
+            f"from_torch: {self.kind} cannot be translated:{rows}\nsym.torch_module(module, ...) runs the whole "
             "module as one operator instead"
         )
 
@@ -210,7 +210,9 @@ class _Translation:
                 continue
             if node in inputs:
                 self._enter_input(node, inputs[node])
-            elif node.users and specs[node.name].target is not None:  # else a token that orders side effects
+            elif (
+                node.users and specs[node.name].target is not None
+            ):  # a target of None is a token that orders side effects
                 tensor = self._held(specs[node.name].target)
                 found = tied.get(id(tensor))
                 if found is None:
@@ -233,12 +235,12 @@ class _Translation:
         return found
 
     def _entered(self, spec: InputSpec, tensor: torch.Tensor, node: TorchNode) -> TorchValue:
-        kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target or "")
-        if kind == "PARAMETER":
+        input_kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target or "")
+        if input_kind == "PARAMETER":
             return self._variable(name, tensor, tensor.requires_grad, node)
-        if kind == "BUFFER" and tensor.dtype.is_floating_point:
+        if input_kind == "BUFFER" and tensor.dtype.is_floating_point:
             return self._variable(name, tensor, False, node)
-        named = name if kind == "BUFFER" else ""
+        named = name if input_kind == "BUFFER" else ""
         return TorchValue(dims_of(tensor), tensor.dtype, None, tensor.detach().cpu(), named)
 
     def _variable(self, name: str, tensor: torch.Tensor, trained: bool, node: TorchNode) -> TorchValue:
@@ -260,7 +262,7 @@ class _Translation:
                 self._enter(node, self._called(node))
 
     def _enter(self, node: TorchNode, value: Any) -> None:
-        """Keep a node's value, also as that of an array that the node wrote over."""
+        """Store a node's value, also as the value of an array that the node overwrote."""
         self.values[node] = value
         schema = getattr(node.target, "_schema", None)
         while schema is not None and schema.is_mutable and isinstance(node.args[0], TorchNode):
@@ -298,7 +300,7 @@ class _Translation:
         return self._unknown(node)
 
     def _unknown(self, node: TorchNode) -> Any:
-        """Return what stands for a value that could not be translated, so that others can be looked at."""
+        """Return a placeholder for a value that could not be translated, so that others can be checked."""
         return _UNKNOWN if isinstance(node.meta["val"], torch.Tensor) else [_UNKNOWN] * len(node.meta["val"])
 
     def _valued(self, made: Any, node: TorchNode) -> Any:
@@ -361,7 +363,7 @@ class _Translation:
     # outputs
 
     def _check_buffers(self) -> None:
-        """Refuse buffers that forward changes, other than the statistics of batch normalisation."""
+        """Report buffers that forward changes, except the statistics of batch normalisation."""
         moved = ("running_mean", "running_var", "num_batches_tracked")
         targets = {s.arg.name: s.target for s in self.program.graph_signature.input_specs}
         changed = [
@@ -374,11 +376,11 @@ class _Translation:
         for target in dict.fromkeys(changed):
             if target and not target.endswith(moved):
                 self.problems.setdefault(
-                    "a buffer that forward changes, which a symbol only reads", []
+                    "a buffer that forward changes, while a symbol only reads it", []
                 ).append(target)
 
     def _outputs(self) -> list[tuple[str, Any]]:
-        """Return what forward returns, each with the name that the module gives it, "" for a single tensor."""
+        """Return the results of forward with their names, "" for a single tensor."""
         nodes = next(n for n in self.program.graph.nodes if n.op == "output").args[0]
         specs = self.program.graph_signature.output_specs
         leaves = [n for n, s in zip(nodes, specs) if s.kind.name == "USER_OUTPUT"]
@@ -386,7 +388,7 @@ class _Translation:
         return list(zip(leaf_names(tree, first="output"), leaves))
 
     def _heads(self, outputs: Sequence[tuple[str, Any]]) -> list[Symbol]:
-        """Return the outputs under their names."""
+        """Return the named outputs."""
         heads: list[Symbol] = []
         for name, leaf in outputs:
             value = self.values.get(leaf) if isinstance(leaf, TorchNode) else None
@@ -409,13 +411,13 @@ class _Translation:
         if copied:
             symbol = builder.op("identity", symbol)
         builder.finish([])
-        if name or copied:  # its name has been kept free
+        if name or copied:  # its name is reserved
             symbol.entries[0][0].name = name or "output"
         return symbol
 
 
 class _Missing(Exception):
-    """An argument comes from something that could not be translated."""
+    """An argument could not be translated."""
 
 
 _UNKNOWN = TorchValue((), torch.float32)
@@ -424,7 +426,7 @@ _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "empty")
 
 
 def _known(node: TorchNode, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
-    """Return a node's value if it depends on constants alone, else None."""
+    """Return a node's value if it only depends on constants, else None."""
     leaves, _ = pytree.tree_flatten((args, kwargs))
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
@@ -449,7 +451,7 @@ def _is_constant(leaf: object) -> bool:
     return not hasattr(leaf, "free_symbols") or is_number(leaf)
 
 
-# names and places
+# names and source lines
 
 
 def _stack(node: TorchNode) -> list[tuple[str, str]]:
@@ -459,7 +461,7 @@ def _stack(node: TorchNode) -> list[tuple[str, str]]:
 
 
 def _names(nodes: Reversible[TorchNode]) -> dict[TorchNode, str]:
-    """Return what the symbol's nodes are to be called: after the module, and the operator where it has several."""
+    """Return the names of the symbol's nodes: that of the module, and of the operator if it has several."""
     calls = [n for n in nodes if n.op == "call_function" and not _is_plumbing(n) and not _counts(n)]
     paths = {n: (_stack(n) or [("", "")])[-1][0] for n in calls}
     counts = Counter(paths.values())
@@ -473,13 +475,13 @@ def _names(nodes: Reversible[TorchNode]) -> dict[TorchNode, str]:
 
 
 def _counts(node: TorchNode) -> bool:
-    """Say whether a node moves a counter among the buffers, which becomes nothing."""
+    """Return True if a node increments a counter among the buffers, which is not translated."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable and getattr(node.args[0], "op", "") == "placeholder"
 
 
 def _source(node: TorchNode) -> str:
-    """Return "file:line" of the innermost place in forward that is not torch's."""
+    """Return "file:line" of the innermost frame of forward outside torch."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     found = [line for line in lines if line.startswith("File ")]
     found = [line for line in found if '"<' not in line]
@@ -492,7 +494,7 @@ def _source(node: TorchNode) -> str:
 
 
 def _place(node: TorchNode) -> str:
-    """Return where a node comes from: the submodule, its class, and the line."""
+    """Return the origin of a node: the submodule, its class, and the line."""
     stack = _stack(node)
     path, kind = stack[-1] if stack else ("", "")
     where = f"{path or 'forward'} ({kind.rpartition('.')[2]})" if kind else "forward"

@@ -27,25 +27,24 @@ def torch_module(
     """Apply a `torch.nn.Module` to symbols.
 
     Its parameters become arguments ``<name>_<parameter>`` (dots turned into underscores) and its buffers auxiliary
-    states, trained and kept by whatever the symbol is bound in. `Module.init_params` starts them from the values
-    that the module holds; the module's own parameters stay as they are (see `write_back`, and `mod.TorchModule` for
-    parameters that are shared). Parameters without ``requires_grad`` get learning rate and weight decay 0; of the
-    others those called weight are decayed, as everywhere. In training the module runs in its training mode and draws
-    random numbers from the context's generator.
+    states of the bound symbol. `Module.init_params` initializes them with the module's values; the module's own
+    parameters are not changed (see `write_back`, and `mod.TorchModule` for shared parameters). Parameters without
+    ``requires_grad`` get learning rate and weight decay 0; of the others, weights are decayed, as usual. In training
+    the module runs in training mode and draws random numbers from the context's generator.
 
-    Such a symbol can be bound, composed and copied, but not be saved to a file.
+    Such a symbol can be bound, composed and copied, but not saved to a file.
 
     Args:
-        module: the module; its forward takes as many tensors as there are inputs.
-        inputs: symbols; without any, a variable ``<name>_data`` is made.
+        module: the module; its forward takes one tensor for each input.
+        inputs: symbols; without any, a variable ``<name>_data`` is created.
         name: name of the node; by default the class's name and a number.
-        num_outputs: how many tensors the module returns.
-        dtypes: type of each input, for modules that take anything else than their own floating type or integers.
+        num_outputs: number of tensors that the module returns.
+        dtypes: type of each input, if it is neither the module's floating-point type nor integer.
         kwargs: further attributes of the form ``__x__``.
 
     Raises:
-        ArgumentError: `module` is no torch module, or has parameters without shape.
-        OpError: an input is no symbol with one output.
+        ArgumentError: `module` is not a torch module, or has parameters without shape.
+        OpError: an input is not a symbol with one output.
 
     Example:
         >>> import torch
@@ -62,7 +61,9 @@ def torch_module(
         if not slot.trained:
             child.attrs.update({"__lr_mult__": "0.0", "__wd_mult__": "0.0"})
         elif slot.path.rpartition(".")[2].startswith("weight") and not slot.name.endswith("weight"):
-            child.attrs["__wd_mult__"] = "1.0"  # as weight_ih_l0, which MXNet's rule by names would leave out
+            child.attrs["__wd_mult__"] = (
+                "1.0"  # such as weight_ih_l0, which MXNet's rule by names would not decay
+            )
     return Symbol((node, i) for i in range(node.num_outputs))
 
 
@@ -80,7 +81,7 @@ def write_back(
 
     Args:
         symbol: a symbol with nodes of `torch_module`.
-        arg_params: arrays by name, as `Module.get_params` returns them; others are passed over.
+        arg_params: arrays by name, as returned by `Module.get_params`; other names are ignored.
         aux_params: the same for states.
 
     Raises:
@@ -91,12 +92,12 @@ def write_back(
         for name, slot in held_names(node, call):
             if name not in values:
                 raise ArgumentError(
-                    f"write_back: no value is given for {name}, which is {slot.path} of {call.kind}"
+                    f"write_back: there is no value for {name}, which is {slot.path} of {call.kind}"
                 )
             call.value(slot).copy_(values[name].raw)
 
 
 def held_names(node: Node, call: TorchCall) -> list[tuple[str, TorchSlot]]:
-    """Return the names of the variables that hold a torch module's parameters and buffers, with what they hold."""
+    """Return the names of the variables of a torch module's parameters and buffers, with these."""
     slots = (*call.parameters, *call.buffers)
     return [(child.name, slot) for (child, _), slot in zip(node.inputs[len(call.input_names) :], slots)]

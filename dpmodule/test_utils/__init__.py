@@ -1,6 +1,6 @@
 """Helpers for tests: comparisons, gradient checks, random arrays, statistics (`mx.test_utils`)."""
 
-from ..compat import lazy
+from .._core import lazy
 from .compare import almost_equal as almost_equal
 from .compare import assert_allclose as assert_allclose
 from .compare import assert_almost_equal as assert_almost_equal
@@ -66,23 +66,23 @@ from .sparse import create_sparse_array_zd as create_sparse_array_zd
 from .sparse import rand_ndarray as rand_ndarray
 from .sparse import rand_sparse_ndarray as rand_sparse_ndarray
 from .sparse import shuffle_csr_column_indices as shuffle_csr_column_indices
-from .surroundings import DummyIter as DummyIter
-from .surroundings import default_context as default_context
-from .surroundings import discard_stderr as discard_stderr
-from .surroundings import environment as environment
-from .surroundings import get_im2rec_path as get_im2rec_path
-from .surroundings import has_tvm_ops as has_tvm_ops
-from .surroundings import is_aarch64_run as is_aarch64_run
-from .surroundings import is_cd_run as is_cd_run
-from .surroundings import is_op_runnable as is_op_runnable
-from .surroundings import list_gpus as list_gpus
-from .surroundings import retry as retry
-from .surroundings import set_default_context as set_default_context
 from .symbols import check_speed as check_speed
 from .symbols import check_symbolic_backward as check_symbolic_backward
 from .symbols import check_symbolic_forward as check_symbolic_forward
 from .symbols import simple_forward as simple_forward
+from .system import DummyIter as DummyIter
+from .system import default_context as default_context
+from .system import discard_stderr as discard_stderr
+from .system import environment as environment
+from .system import get_im2rec_path as get_im2rec_path
+from .system import has_tvm_ops as has_tvm_ops
+from .system import is_aarch64_run as is_aarch64_run
+from .system import is_cd_run as is_cd_run
+from .system import is_op_runnable as is_op_runnable
+from .system import list_gpus as list_gpus
+from .system import retry as retry
+from .system import set_default_context as set_default_context
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

@@ -1,4 +1,4 @@
-"""Comparisons of results, and how far two may be apart, by element type."""
+"""Comparisons of results, and their tolerances by element type."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def _table(half: float, single: float, double: float) -> dict[DType, float]:
 
 
 def default_rtols() -> dict[DType, float]:
-    """Return the relative tolerance for each dtype; whole numbers have to be equal."""
+    """Return the relative tolerance for each dtype; integers must be equal."""
     return _table(1e-2, 1e-4, 1e-5) | dict.fromkeys(map(np.dtype, _EXACT), 0.0)
 
 
 def default_atols() -> dict[DType, float]:
-    """Return the absolute tolerance for each dtype; whole numbers have to be equal."""
+    """Return the absolute tolerance for each dtype; integers must be equal."""
     return _table(1e-1, 1e-3, 1e-20) | dict.fromkeys(map(np.dtype, _EXACT), 0.0)
 
 
 def default_numeric_eps() -> dict[DType, float]:
-    """Return the step of finite differences for each dtype: powers of two, which add without rounding."""
+    """Return the step of finite differences for each dtype: powers of two, which are added exactly."""
     return _table(2.0**-6, 2.0**-9, 2.0**-14)
 
 
 def _rounds_inputs(ctx: Context) -> bool:
-    """Say whether products on this device may be taken in TF32, with about the precision of float16."""
+    """Return True if products on this device may use TF32, with about the precision of float16."""
     if ctx.device_type != "gpu" or os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
         return False
     allowed = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
@@ -55,7 +55,7 @@ def _rounds_inputs(ctx: Context) -> bool:
 
 
 def effective_dtype(dat: Any) -> DType:
-    """Return the dtype that governs how exactly `dat` can be expected to be known.
+    """Return the dtype that determines the expected precision of `dat`.
 
     Args:
         dat: an array with `dtype`, and `ctx` if it is an NDArray.
@@ -76,8 +76,8 @@ def get_tolerance(dat: Any, tol: Tolerance, default_tol: Mapping[DType, float]) 
     """Return the tolerance for one array.
 
     Args:
-        tol: what the caller asked for.
-        default_tol: a number for each dtype, used where `tol` says nothing.
+        tol: the caller's tolerance.
+        default_tol: a number for each dtype, the default.
     """
     if tol is not None and not isinstance(tol, Mapping):
         return tol
@@ -90,8 +90,8 @@ def get_tols(x: Any, y: Any, rtol: Tolerance, atol: Tolerance) -> tuple[float, f
     """Return the (relative, absolute) tolerance for comparing two arrays or numbers: the wider of the two.
 
     Args:
-        x: one of the two, by whose type None is replaced.
-        rtol: relative tolerance, as a number or by dtype; None for that of the type.
+        x: one of the two, whose type determines the default.
+        rtol: relative tolerance, as a number or by dtype; None means that of the type.
     """
     both = [value if hasattr(value, "dtype") else np.asarray(value) for value in (x, y)]
     relative = max(get_tolerance(value, rtol, default_rtols()) for value in both)
@@ -118,10 +118,10 @@ def get_rtol(rtol: float | None = None, dtype: DType = _DOUBLE) -> float:
 
 
 def get_etol(etol: float | None = None) -> float:
-    """Return the share of elements that may be wrong: `etol`, or 0 if it is None.
+    """Return the fraction of elements that may be wrong: `etol`, or 0 if it is None.
 
     Args:
-        etol: a share from 0 to 1, or None.
+        etol: a fraction from 0 to 1, or None.
     """
     return 0 if etol is None else etol
 
@@ -135,18 +135,18 @@ def _host(value: Any) -> Array:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Say whether two NumPy arrays have the same shape and equal elements."""
+    """Return True if two NumPy arrays have the same shape and equal elements."""
     return np.array_equal(a, b)
 
 
 def same_array(array1: NDArray, array2: NDArray) -> bool:
-    """Say whether two NDArrays share memory, by writing to the first and looking at the second.
+    """Return True if two NDArrays share memory, by writing to the first and reading the second.
 
-    The values are put back, up to rounding.
+    The values are restored, up to rounding.
 
     Args:
-        array1: what is written to.
-        array2: what is looked at.
+        array1: the array that is written.
+        array2: the array that is read.
     """
     array1[:] += 1
     shared = same(array1.asnumpy(), array2.asnumpy())
@@ -155,7 +155,7 @@ def same_array(array1: NDArray, array2: NDArray) -> bool:
 
 
 def checkShapes(a: Any, b: Any) -> None:
-    """Refuse two arrays of different shape.
+    """Raise if two arrays have different shapes.
 
     Raises:
         AssertionError: the shapes differ.
@@ -172,14 +172,14 @@ def almost_equal(
     equal_nan: bool = False,
     use_broadcast: bool = True,
 ) -> bool:
-    """Say whether ``|a - b| <= atol + rtol * |b|`` holds everywhere.
+    """Return True if ``|a - b| <= atol + rtol * |b|`` holds everywhere.
 
     Args:
-        b: NumPy array with the values that are right.
+        b: NumPy array of the expected values.
         rtol: relative tolerance; the default is that of float64, 1e-5.
         atol: absolute tolerance; the default is that of float64, 1e-20.
-        equal_nan: whether NaN equals NaN at the same place.
-        use_broadcast: one array may be stretched to the other's shape.
+        equal_nan: True to treat NaN as equal to NaN.
+        use_broadcast: True to broadcast the arrays.
 
     Raises:
         AssertionError: the shapes differ and `use_broadcast` is False.
@@ -195,8 +195,8 @@ def locationError(a: Any, b: Any, index: Any, names: Names, maxError: bool = Fal
     Args:
         b: another one, of the same shape.
         index: a number for each axis.
-        names: what to call the two.
-        maxError: whether it is the place where they differ most.
+        names: names of the two.
+        maxError: True for the place where they differ most.
     """
     label = "worst element" if maxError else "element"
     place = tuple(int(i) for i in index)
@@ -204,7 +204,7 @@ def locationError(a: Any, b: Any, index: Any, names: Names, maxError: bool = Fal
 
 
 def _violations(a: Array, b: Array, rtol: float, atol: float) -> Array:
-    """Return each element's error as a multiple of what is tolerated; infinite where either is NaN."""
+    """Return each element's error as a multiple of its tolerance; infinite where either is NaN."""
     with np.errstate(all="ignore"):
         error = np.where(a == b, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)))
         ratio = error / (atol + rtol * np.abs(b.astype(np.float64)) + 1e-20)
@@ -212,15 +212,15 @@ def _violations(a: Array, b: Array, rtol: float, atol: float) -> Array:
 
 
 def _report(a: Array, b: Array, rtol: float, atol: float, wrong: Array, names: Names, shown: int) -> str:
-    """Say how many elements are wrong and list the worst of them."""
+    """Return a message with the number of wrong elements and the worst of them."""
     if a.dtype == bool:
         a, b = a.astype(np.int8), b.astype(np.int8)
     a, b, wrong = np.broadcast_arrays(a, b, wrong)
     ratio = np.where(wrong, _violations(a, b, rtol, atol), -1.0)
     order = np.argsort(-ratio, axis=None, kind="stable")[: min(max(shown, 1), int(wrong.sum()))]
     lines = [
-        f"{names[0]} and {names[1]} differ: worst error is {ratio.max():.4g} times what rtol={rtol:g}, "
-        f"atol={atol:g} allow; {int(wrong.sum())} of {wrong.size} elements are wrong"
+        f"{names[0]} and {names[1]} differ: worst error is {ratio.max():.4g} times the tolerance of rtol={rtol:g}, "
+        f"atol={atol:g}; {int(wrong.sum())} of {wrong.size} elements are wrong"
     ]
     for rank, flat in enumerate(order):
         index = np.unravel_index(flat, ratio.shape)
@@ -248,15 +248,15 @@ def assert_almost_equal(
 
     Args:
         a: NDArray, NumPy array, list or number.
-        b: the values that are right, in one of the same forms.
-        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        names: what to call the two in the error's text.
-        equal_nan: whether NaN equals NaN at the same place.
-        use_broadcast: one array may be stretched to the other's shape.
-        mismatches: how many elements the error lists; the second number is not used, all are counted.
+        b: the expected values, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None means the default of the coarser dtype.
+        names: names of the two in the message.
+        equal_nan: True to treat NaN as equal to NaN.
+        use_broadcast: True to broadcast the arrays.
+        mismatches: number of elements that the message lists; the second number is ignored, all are counted.
 
     Raises:
-        AssertionError: some element is further off, or the shapes do not fit.
+        AssertionError: an element differs by more, or the shapes do not match.
 
     Example:
         >>> assert_almost_equal(mx.nd.ones((2,)), np.array([1.0, 1.00005]))
@@ -278,13 +278,13 @@ def assert_almost_equal(
 def assert_allclose(
     a: Any, b: Any, rtol: Tolerance = 1e-07, atol: Tolerance = 0, equal_nan: bool = True
 ) -> None:
-    """Call `assert_almost_equal` with NumPy's tolerances: 1e-7 relative, nothing absolute, NaN equals NaN.
+    """Call `assert_almost_equal` with NumPy's tolerances: 1e-7 relative, 0 absolute, NaN equals NaN.
 
     Args:
         a: NDArray, NumPy array, list or number.
-        b: the values that are right, in one of the same forms.
-        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        equal_nan: whether NaN equals NaN at the same place.
+        b: the expected values, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None means the default of the coarser dtype.
+        equal_nan: True to treat NaN as equal to NaN.
     """
     assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
@@ -299,16 +299,16 @@ def assert_almost_equal_with_err(
     equal_nan: bool = False,
     mismatches: tuple[int, int] = (10, 10),
 ) -> None:
-    """Check like `assert_almost_equal`, but let a share `etol` (0 to 1) of the elements be wrong.
+    """Check like `assert_almost_equal`, but allow a fraction `etol` (0 to 1) of the elements to be wrong.
 
     Args:
         a: NDArray, NumPy array, list or number.
-        b: the values that are right, in one of the same forms.
-        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        etol: share of the elements that may differ, 0 to 1; None for 0.
-        names: what to call the two in the error's text.
-        equal_nan: whether NaN equals NaN at the same place.
-        mismatches: how many elements the error lists; the second number is not used, all are counted.
+        b: the expected values, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None means the default of the coarser dtype.
+        etol: fraction of the elements that may differ, 0 to 1; None means 0.
+        names: names of the two in the message.
+        equal_nan: True to treat NaN as equal to NaN.
+        mismatches: number of elements that the message lists; the second number is ignored, all are counted.
 
     Raises:
         AssertionError: more elements are wrong.
@@ -331,9 +331,9 @@ def assert_almost_equal_ignore_nan(
 
     Args:
         a: NDArray, NumPy array, list or number.
-        b: the values that are right, in one of the same forms.
-        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
-        names: what to call the two in the error's text.
+        b: the expected values, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None means the default of the coarser dtype.
+        names: names of the two in the message.
     """
     left, right = _host(a).copy(), _host(b).copy()
     unknown = np.isnan(left) | np.isnan(right)
@@ -346,13 +346,13 @@ def assert_exception(f: Callable[..., Any], exception_type: Any, *args: Any, **k
     """Check that ``f(*args, **kwargs)`` raises `exception_type`.
 
     Args:
-        f: what is called.
-        exception_type: a class of exceptions, or a tuple of them.
+        f: function to call.
+        exception_type: an exception class, or a tuple of them.
         *args: arguments of `f`.
         **kwargs: arguments of `f` by name.
 
     Raises:
-        AssertionError: it returned. Any other exception passes through.
+        AssertionError: the function returned. Other exceptions propagate.
     """
     try:
         f(*args, **kwargs)
@@ -362,13 +362,13 @@ def assert_exception(f: Callable[..., Any], exception_type: Any, *args: Any, **k
 
 
 def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolerance = None) -> None:
-    """Check that two arrays, or two nests of tuples or lists of arrays, are almost equal.
+    """Check that two arrays, or nested tuples or lists of arrays, are almost equal.
 
-    A None on either side is not compared.
+    None on either side is not compared.
 
     Args:
-        t1: an array, or a nest of them.
-        t2: the same, with the values that are right.
+        t1: an array, or a nested list of arrays.
+        t2: the same, with the expected values.
         rtol: relative tolerance, see `assert_almost_equal`.
     """
     if t1 is None or t2 is None:
@@ -381,6 +381,6 @@ def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolera
 
 
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
-    """Say whether two symbols have the same operators in the same order, whatever their names."""
+    """Return True if two symbols have the same operators in the same order, whatever their names."""
     operators = [[node["op"] for node in json.loads(sym.tojson())["nodes"]] for sym in (sym1, sym2)]
     return operators[0] == operators[1]

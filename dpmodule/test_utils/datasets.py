@@ -1,4 +1,4 @@
-"""Data sets that MXNet's examples download; files that are already there are used without a network."""
+"""Data sets of MXNet's examples; existing files are used without a network."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .._files import write_atomically
 from ..base import ArgumentError, FileError, FileFormatError
-from ..files import write_atomically
 from ..io import NDArrayIter
 
 _HOST = "http://data.mxnet.io/"
@@ -36,20 +36,20 @@ def _fetch(url: str) -> bytes:
 def download(
     url: str, fname: str | None = None, dirname: str | None = None, overwrite: bool = False, retries: int = 5
 ) -> str:
-    """Download a file unless it is there already.
+    """Download a file unless it exists.
 
     Args:
         url: http or https address.
         fname: name to save under; the last part of `url` by default.
         dirname: folder to save in; the current one by default.
-        overwrite: download even if the file exists.
-        retries: how often to try again.
+        overwrite: True to download even if the file exists.
+        retries: number of retries.
 
     Returns:
         Path of the file.
 
     Raises:
-        FileError: the download failed, as it does without a network; the text says where to put the file.
+        FileError: the download failed, for example without a network; the message contains the path of the file.
         ArgumentError: `url` is neither http nor https.
     """
     if not url.startswith(("http://", "https://")):
@@ -79,7 +79,7 @@ def download_model(
 
     Args:
         model_name: key in `meta_info`.
-        meta_info: addresses as ``{name: {"symbol": url, "params": url}}``. There is no list of its own: the
+        meta_info: addresses as ``{name: {"symbol": url, "params": url}}``. There is no default, since the
             server of MXNet's list no longer exists.
 
     Returns:
@@ -95,12 +95,12 @@ def download_model(
 
 
 def _read_idx(path: str) -> Any:
-    """Return the array in an IDX file of bytes, packed with gzip or not."""
+    """Return the array in an IDX file of bytes, with or without gzip compression."""
     opener: Any = gzip.open if path.endswith(".gz") else open
     with opener(path, "rb") as file:
         content: bytes = file.read()
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise FileFormatError(f"{path}: offset 0: expected the mark of an IDX file of bytes")
+        raise FileFormatError(f"{path}: offset 0: expected the magic number of an IDX file of bytes")
     start = 4 + 4 * content[3]
     shape = np.frombuffer(content[4:start], dtype=">u4").astype(np.int64)
     if len(content) - start != int(np.prod(shape)):
@@ -120,17 +120,17 @@ def get_mnist() -> dict[str, Any]:
     Raises:
         FileError: a file is missing and cannot be downloaded.
     """
-    found = {}
+    arrays = {}
     for key, stem in (("train", "train"), ("test", "t10k")):
         labels = _read_idx(download(f"{_HOST}data/mnist/{stem}-labels-idx1-ubyte.gz"))
         images = _read_idx(download(f"{_HOST}data/mnist/{stem}-images-idx3-ubyte.gz"))
-        found[f"{key}_data"] = images[:, None].astype(np.float32) / 255
-        found[f"{key}_label"] = labels.astype(np.int8)
-    return found
+        arrays[f"{key}_data"] = images[:, None].astype(np.float32) / 255
+        arrays[f"{key}_label"] = labels.astype(np.int8)
+    return arrays
 
 
 def get_mnist_pkl() -> None:
-    """Download ``data/mnist.pkl.gz`` unless it is there."""
+    """Download ``data/mnist.pkl.gz`` unless it exists."""
     download("http://deeplearning.net/data/mnist/mnist.pkl.gz", dirname="data")
 
 
@@ -142,12 +142,12 @@ def _unpacked(names: tuple[str, ...], url: str) -> None:
 
 
 def get_mnist_ubyte() -> None:
-    """Download and unpack the four files of MNIST to the folder ``data`` unless they are there."""
+    """Download and unpack the four files of MNIST to the folder ``data`` unless they exist."""
     _unpacked(_UBYTE, f"{_HOST}mxnet/data/mnist.zip")
 
 
 def get_cifar10() -> None:
-    """Download and unpack CIFAR-10 to the folder ``data/cifar`` unless it is there."""
+    """Download and unpack CIFAR-10 to the folder ``data/cifar`` unless it exists."""
     names = ("train.rec", "test.rec", "train.lst", "test.lst")
     _unpacked(tuple(f"cifar/{name}" for name in names), f"{_HOST}mxnet/data/cifar10.zip")
 
@@ -162,12 +162,12 @@ def _iterator(stem: str, batch_size: int, flat: bool, shuffle: bool, part: slice
 def get_mnist_iterator(
     batch_size: int, input_shape: tuple[int, ...], num_parts: int = 1, part_index: int = 0
 ) -> tuple[NDArrayIter, NDArrayIter]:
-    """Return iterators over MNIST for training (shuffled) and validation, downloading it if need be.
+    """Return iterators over MNIST for training (shuffled) and validation, downloading it if necessary.
 
     Args:
         input_shape: (784,) for rows, (1, 28, 28) for images.
-        num_parts: into how many parts to split the data.
-        part_index: which part to read, from 0.
+        num_parts: number of parts of the data.
+        part_index: number of the part to read, from 0.
     """
     get_mnist_ubyte()
     flat = len(input_shape) != 3
@@ -181,11 +181,11 @@ def get_mnist_iterator(
 
 
 def get_zip_data(data_dir: str, url: str, data_origin_name: str) -> None:
-    """Download a zip file to `data_dir` under the name `data_origin_name` and unpack it, unless it is there.
+    """Download a zip file to `data_dir` under the name `data_origin_name` and unpack it, unless it exists.
 
     Args:
-        data_dir: a folder; made where it is missing.
-        url: where the packed file is.
+        data_dir: a folder; created if it is missing.
+        url: address of the compressed file.
     """
     path = os.path.join(data_dir, data_origin_name)
     if os.path.exists(path):
@@ -195,12 +195,12 @@ def get_zip_data(data_dir: str, url: str, data_origin_name: str) -> None:
 
 
 def get_bz2_data(data_dir: str, data_name: str, url: str, data_origin_name: str) -> None:
-    """Download a bz2 file, unpack it to `data_name` in `data_dir` and remove it, unless `data_name` is there.
+    """Download a bz2 file, unpack it to `data_name` in `data_dir` and remove it, unless `data_name` exists.
 
     Args:
-        data_dir: a folder; made where it is missing.
-        data_name: name of the file when it is unpacked.
-        url: where the packed file is.
+        data_dir: a folder; created if it is missing.
+        data_name: name of the unpacked file.
+        url: address of the compressed file.
     """
     target = os.path.join(data_dir, data_name)
     if os.path.exists(target):

@@ -1,4 +1,4 @@
-"""Gradients checked against finite differences, and one symbol compared in several contexts and types."""
+"""Checks of gradients against finite differences, and of a symbol in several contexts and types."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def numeric_grad(
     """Return the gradients of the sum of an executor's first output by central differences.
 
     Args:
-        executor: computes the output; its arguments are left at `location`.
+        executor: computes the output; its arguments are set to `location`.
         location: the arguments' values by name, as NumPy arrays.
-        aux_states: the auxiliary states to start each run from, by name.
+        aux_states: initial auxiliary states of each run, by name.
         eps: distance between the two points of a difference.
 
     Returns:
@@ -89,7 +89,7 @@ def _requests(sym: Symbol, grad_nodes: Sequence[str] | Mapping[str, str] | None)
 def _gradients(
     starts: Mapping[str, Array], stypes: Mapping[str, str] | None, ctx: Context, dtype: Any
 ) -> dict[str, NDArray]:
-    """Return arrays to receive the gradients; sparse ones start empty, dense ones from random values."""
+    """Return arrays for the gradients; sparse ones start empty, dense ones with random values."""
     grads = {name: array(start, ctx=ctx, dtype=dtype) for name, start in starts.items()}
     for name, stype in (stypes or {}).items():
         if name in grads and stype in ("row_sparse", "csr"):
@@ -112,7 +112,7 @@ def check_numeric_gradient(
 ) -> None:
     """Check a symbol's gradients against finite differences.
 
-    The output is multiplied by random weights in [0.1, 1.1) and summed, so that all its elements count.
+    The output is multiplied by random weights in [0.1, 1.1) and summed, so that every element matters.
 
     Args:
         sym: a symbol with one output.
@@ -121,13 +121,13 @@ def check_numeric_gradient(
         numeric_eps: distance between the two points of a difference, see `default_numeric_eps`.
         rtol: relative tolerance, see `assert_almost_equal`.
         grad_nodes: names of the arguments to check, or "write", "add" or "null" by name; all by default.
-        use_forward_train: take the differences with runs as in training.
-        ctx: where to run.
+        use_forward_train: True to run in training mode.
+        ctx: context of the run.
         grad_stype_dict: storage types of gradients by name.
 
     Raises:
         AssertionError: a gradient differs.
-        ArgumentError: the step is too small for `dtype`, or an argument does not fit.
+        ArgumentError: the step is too small for `dtype`, or an argument is invalid.
 
     Example:
         >>> check_numeric_gradient(mx.sym.sin(mx.sym.Variable("x")), [np.array([0.5, 1.5])])
@@ -141,7 +141,7 @@ def check_numeric_gradient(
     requests = _requests(sym, grad_nodes)
 
     _, shapes, _ = sym.infer_shape(**{name: value.shape for name, value in values.items()})
-    weights = np.random.rand(*shapes[0]) + 0.1  # small weights would lose the output's digits
+    weights = np.random.rand(*shapes[0]) + 0.1  # small weights would lose digits of the output
     loss = symbol.make_loss(sym * symbol.Variable(_PROJECTION))
     values[_PROJECTION] = array(weights, ctx=where, dtype=dtype)
     starts = {name: np.random.normal(0, 0.01, size=values[name].shape) for name in [*requests, _PROJECTION]}
@@ -167,7 +167,7 @@ def _bind(
     symbols = [sym] * len(ctx_list) if isinstance(sym, Symbol) else list(sym)
     if len(ctx_list) < 2 or len(symbols) != len(ctx_list):
         raise ArgumentError(
-            f"{len(symbols)} symbols and {len(ctx_list)} entries in ctx_list; expected as many, and two at least"
+            f"{len(symbols)} symbols and {len(ctx_list)} entries in ctx_list; expected equal numbers, at least two"
         )
     first = symbols[0]
     for other in symbols[1:]:
@@ -184,7 +184,7 @@ def _fill(
     uniform: bool,
     kind: Any,
 ) -> None:
-    """Give all executors the same values; random where none were given, added to the two dicts."""
+    """Set all executors to the same values; missing ones are random and added to the two dicts."""
     for name, like in sorted(executors[0].arg_dict.items()):
         if name not in args:
             if uniform:
@@ -206,7 +206,7 @@ def _coarser(one: Any, other: Any) -> Any:
 
 
 def _head_gradients(executors: Sequence[Executor]) -> list[list[NDArray]]:
-    """Return for each executor the first one's outputs, rounded to the coarsest dtype of each output."""
+    """Return the first executor's outputs for each executor, rounded to the coarsest dtype of each output."""
     heads: list[list[NDArray]] = [[] for _ in executors]
     for column in zip(*(executor.outputs for executor in executors)):
         dtype = column[0].dtype
@@ -219,14 +219,14 @@ def _head_gradients(executors: Sequence[Executor]) -> list[list[NDArray]]:
 
 
 class _Comparison:
-    """Compares executors' arrays with the truth, and raises or logs what differs."""
+    """Comparison of executors' arrays with the expected ones, which raises or logs differences."""
 
     def __init__(self, rtol: Tolerance, atol: Tolerance, equal_nan: bool, raise_on_err: bool) -> None:
         self.rtol, self.atol = rtol, atol
         self.equal_nan, self.raise_on_err = equal_nan, raise_on_err
 
     def check(self, what: str, found: Any, right: Any, kinds: tuple[Any, Any] | None = None) -> None:
-        """Compare two arrays; `kinds` are the dtypes of the first outputs, which may be the coarser ones."""
+        """Compare two arrays; `kinds` are the dtypes of the first outputs, which may be coarser."""
         if found is None or right is None:
             if found is not right:
                 raise AssertionError(f"{what}: one side has no gradient")
@@ -251,19 +251,19 @@ def _compare(
     *,
     train: bool,
 ) -> None:
-    """Compare the outputs, and after training the gradients, of all runs but the best."""
-    kinds = [executor.outputs[0].dtype for executor in executors]
+    """Compare the outputs, and after training the gradients, of all runs except the best."""
+    dtypes = [executor.outputs[0].dtype for executor in executors]
     for i, executor in enumerate(executors):
         if i == best:
             continue
         found = {**executor.output_dict, **(executor.grad_dict if train else {})}
         for name, value in found.items():
             what = f"{'training' if train else 'predicting'}, run {i} against run {best}, {name}"
-            comparison.check(what, value, truth.get(name), (kinds[i], kinds[best]) if train else None)
+            comparison.check(what, value, truth.get(name), (dtypes[i], dtypes[best]) if train else None)
 
 
 def _train(executors: Sequence[Executor], grad_req: Any) -> None:
-    """Run forward and backward on all, from gradients of zero under "add"."""
+    """Run forward and backward on all; gradients with "add" start at zero."""
     for executor in executors:
         for grad in executor.grad_arrays if grad_req == "add" else ():
             if grad is not None:
@@ -288,29 +288,29 @@ def check_consistency(
     use_uniform: bool = False,
     rand_type: Any = np.float64,
 ) -> Any:
-    """Check that a symbol gives the same outputs and gradients wherever it runs.
+    """Check that a symbol has the same outputs and gradients in all contexts and types.
 
     Args:
         sym: one symbol, or one with the same names for each entry of `ctx_list`.
         ctx_list: keyword arguments of `simple_bind` for each run: ``ctx``, shapes, ``type_dict``.
         scale: standard deviation of random arguments, or their range with `use_uniform`.
-        grad_req: which gradients to compare, as in `simple_bind`.
-        arg_params: the arguments' values by name; missing ones are drawn and added.
+        grad_req: gradients to compare, as in `simple_bind`.
+        arg_params: the arguments' values by name; missing ones are random and added.
         aux_params: the auxiliary states' values by name; missing ones are 0.
         rtol: relative tolerance, see `assert_almost_equal`.
-        raise_on_err: raise what differs; otherwise log it.
-        ground_truth: right values by the names of outputs and arguments; by default those of the run with
+        raise_on_err: True to raise for differences, False to log them.
+        ground_truth: expected values by the names of outputs and arguments; by default those of the run with
             the most precise first output.
-        equal_nan: whether NaN equals NaN at the same place.
-        use_uniform: draw uniformly in [-0.92, 0.92) times `scale` instead of normally.
-        rand_type: dtype that drawn values are rounded to.
+        equal_nan: True to treat NaN as equal to NaN.
+        use_uniform: True to draw uniformly in [-0.92, 0.92) times `scale` instead of normally.
+        rand_type: dtype to which random values are rounded.
 
     Returns:
-        The right values by name.
+        The expected values by name.
 
     Raises:
         AssertionError: a run differs.
-        ArgumentError: fewer than two runs, or symbols that do not match.
+        ArgumentError: there are fewer than two runs, or the symbols do not match.
 
     Example:
         >>> net = mx.sym.FullyConnected(num_hidden=3, name="fc")

@@ -1,4 +1,4 @@
-"""Random shapes, arrays and matrices, drawn from NumPy's global generator, and checks of what generators draw."""
+"""Random shapes, arrays and matrices from NumPy's global generator, and statistical checks of generators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def random_arrays(*shapes: tuple[int, ...]) -> Any:
     """Return a standard normal float32 array of each shape: the array itself for one shape, else a list.
 
     Args:
-        *shapes: one for each array.
+        *shapes: shape of each array.
     """
     arrays = [np.asarray(rnd.randn(*shape), dtype=default_dtype()) for shape in shapes]
     return arrays[0] if len(arrays) == 1 else arrays
@@ -32,7 +32,7 @@ def random_uniform_arrays(
     """Return a list of arrays of the given shapes, uniform in [low, high).
 
     Args:
-        *shapes: one for each array.
+        *shapes: shape of each array.
         high: the upper bound.
     """
     return [rnd.uniform(low, high, size=shape).astype(dtype) for shape in shapes]
@@ -42,11 +42,11 @@ def random_sample(population: Sequence[Any], k: int) -> Any:
     """Return `k` different members of a list, in random order.
 
     Args:
-        population: a list, which stays as it is.
-        k: how many.
+        population: a list, which is not modified.
+        k: number of members.
 
     Raises:
-        ArgumentError: there are fewer than `k`.
+        ArgumentError: `k` exceeds the size of the list.
     """
     if not 0 <= k <= len(population):
         raise ArgumentError(f"k is {k}, expected 0 to {len(population)}, the size of the population")
@@ -59,9 +59,9 @@ def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) ->
     """Return a shape of `num_dim` axes of 1 to `dim` elements each (from 0 with `allow_zero_size`).
 
     Args:
-        num_dim: how many axes.
-        dim: greatest length of each.
-        allow_zero_size: whether lengths begin at 0, else at 1.
+        num_dim: number of axes.
+        dim: maximum length of each.
+        allow_zero_size: True to allow lengths of 0.
     """
     return tuple(rnd.randint(0 if allow_zero_size else 1, dim + 1, size=num_dim).tolist())
 
@@ -74,9 +74,9 @@ def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False)
     """Return a shape of two axes with at most `dim0` and `dim1` elements.
 
     Args:
-        dim0: greatest length of the first axis.
-        dim1: greatest length of the second axis.
-        allow_zero_size: whether lengths begin at 0, else at 1.
+        dim0: maximum length of the first axis.
+        dim1: maximum length of the second axis.
+        allow_zero_size: True to allow lengths of 0.
     """
     return _rand_shape((dim0, dim1), allow_zero_size)
 
@@ -87,42 +87,42 @@ def rand_shape_3d(
     """Return a shape of three axes with at most `dim0`, `dim1` and `dim2` elements.
 
     Args:
-        dim0: greatest length of the first axis.
-        dim1: greatest length of the second axis.
-        dim2: greatest length of the third axis.
-        allow_zero_size: whether lengths begin at 0, else at 1.
+        dim0: maximum length of the first axis.
+        dim1: maximum length of the second axis.
+        dim2: maximum length of the third axis.
+        allow_zero_size: True to allow lengths of 0.
     """
     return _rand_shape((dim0, dim1, dim2), allow_zero_size)
 
 
 def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[Any, Any]:
-    """Return whole numbers x in [x_low, x_high) and y in [y_low, y_high), as int64.
+    """Return random integers x in [x_low, x_high) and y in [y_low, y_high), as int64.
 
     Args:
-        x_high: the integer after the greatest x.
-        y_high: the integer after the greatest y.
+        x_high: exclusive upper bound of x.
+        y_high: exclusive upper bound of y.
     """
     return rnd.randint(x_low, x_high, dtype=np.int64), rnd.randint(y_low, y_high, dtype=np.int64)
 
 
 def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable[..., Any]) -> Any:
-    """Reduce over several axes with a function that takes one, such as ``np.sum`` or ``np.argmax``.
+    """Reduce over several axes with a function of one axis, such as ``np.sum`` or ``np.argmax``.
 
     Args:
-        dat: what to reduce, of any shape.
+        dat: array to reduce, of any shape.
         axis: an axis, several, or None for all.
-        keepdims: leave the reduced axes with one element.
+        keepdims: True to keep the reduced axes with length 1.
         numpy_reduce_func: called as ``f(array, axis=i)``, the last axis first.
     """
     axes = [axis] if isinstance(axis, int) else list(range(dat.ndim) if axis is None else axis)
     reduced: Any = dat
-    for each in sorted(axes, reverse=True):
-        reduced = numpy_reduce_func(reduced, axis=each)
+    for one_axis in sorted(axes, reverse=True):
+        reduced = numpy_reduce_func(reduced, axis=one_axis)
     if not keepdims:
         return reduced
     shape = list(dat.shape)
-    for each in axes:
-        shape[each] = 1
+    for one_axis in axes:
+        shape[one_axis] = 1
     return np.asarray(reduced).reshape(shape)
 
 
@@ -130,7 +130,7 @@ def collapse_sum_like(a: Array, shape: Sequence[int]) -> Array:
     """Sum `a` down to `shape`: the gradient of broadcasting from `shape` to ``a.shape``.
 
     Args:
-        a: what is summed.
+        a: array to sum.
         shape: the shape of the result.
 
     Raises:
@@ -181,7 +181,7 @@ def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
     """Return the NDArray 0, 1, ... size - 1.
 
     Args:
-        size: how many numbers.
+        size: length of the result.
     """
     return arange(0, size, dtype=dtype)
 
@@ -190,8 +190,8 @@ def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
     """Return an NDArray whose row i is filled with i.
 
     Args:
-        rows: how many.
-        columns: how many.
+        rows: number of rows.
+        columns: number of columns.
     """
     column = arange(0, rows, dtype=dtype).reshape((rows, 1))
     return column.broadcast_to((rows, columns))
@@ -256,8 +256,8 @@ def gen_buckets_probs_with_ppf(
     """Return `nbuckets` ranges of equal probability, and those probabilities.
 
     Args:
-        ppf: the quantile function: value below which a given share (0 to 1) of the distribution lies.
-        nbuckets: how many ranges.
+        ppf: quantile function (inverse of the cumulative distribution function).
+        nbuckets: number of ranges.
 
     Raises:
         ArgumentError: `nbuckets` is not positive.
@@ -269,23 +269,23 @@ def gen_buckets_probs_with_ppf(
 
 
 def mean_check(generator: Generator, mu: float, sigma: float, nsamples: int = 1000000) -> bool:
-    """Say whether the mean of samples lies within three standard errors of `mu`.
+    """Return True if the mean of samples is within three standard errors of `mu`.
 
     Args:
-        generator: gives as many independent samples as it is asked for.
-        nsamples: how many samples to draw.
+        generator: returns the requested number of independent samples.
+        nsamples: number of samples to draw.
     """
     mean = np.mean(np.array(generator(nsamples)))
     return bool(abs(mean - mu) < 3 * sigma / np.sqrt(nsamples))
 
 
 def var_check(generator: Generator, sigma: float, nsamples: int = 1000000) -> bool:
-    """Say whether the variance of normal samples lies within three standard errors of ``sigma ** 2``.
+    """Return True if the variance of normal samples is within three standard errors of ``sigma ** 2``.
 
     Args:
-        generator: draws as many numbers as it is told.
-        sigma: the standard deviation that is right.
-        nsamples: how many numbers are drawn.
+        generator: returns the requested number of samples.
+        sigma: the expected standard deviation.
+        nsamples: number of samples to draw.
     """
     variance = np.var(np.array(generator(nsamples)), ddof=1)
     return bool(abs(variance - sigma**2) < 3 * np.sqrt(2 * sigma**4 / (nsamples - 1)))
@@ -309,21 +309,21 @@ def _counts(samples: Any, buckets: Sequence[Any]) -> Any:
 def chi_square_check(
     generator: Generator, buckets: list[Any], probs: Sequence[float], nsamples: int = 1000000
 ) -> tuple[float, Any, Any]:
-    """Compare how often samples fall into buckets with how often they should (Pearson's test).
+    """Compare the counts of samples in buckets with the expected counts (Pearson's test).
 
     Args:
-        generator: gives as many independent samples as it is asked for, as an array or list.
+        generator: returns the requested number of independent samples, as an array or list.
         buckets: ascending ranges (low, high) that cover a continuous distribution, or the values of a
             discrete one.
         probs: the probability of each bucket, above 0.
-        nsamples: how many samples to draw.
+        nsamples: number of samples to draw.
 
     Returns:
-        The p value (a right generator gives one below 0.05 in one of twenty cases), how often each bucket
-        was hit, and how often it was expected.
+        The p value (below 0.05 in one of twenty cases for a correct generator), the counts of the buckets, and the
+        expected counts.
 
     Raises:
-        ArgumentError: `buckets` and `probs` do not fit.
+        ArgumentError: `buckets` and `probs` do not match.
     """
     if not isinstance(buckets, list) or not buckets or len(buckets) != len(probs):
         raise ArgumentError(f"buckets must be a list with an entry for each of the {len(probs)} probs")
@@ -347,11 +347,11 @@ def verify_generator(
     """Check a generator by repeated `chi_square_check`.
 
     Args:
-        generator: gives as many independent samples as it is asked for.
+        generator: returns the requested number of independent samples.
         buckets: see `chi_square_check`.
         probs: the probability of each bucket.
-        nsamples: samples for each test.
-        success_rate: share of the tests that have to succeed.
+        nsamples: number of samples of each test.
+        success_rate: fraction of the tests that must succeed.
         alpha: a test succeeds if its p value is above this.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Random arrays of every storage type, and optimizers compared on them."""
+"""Random arrays of every storage type, and comparison of optimizers on them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Modifier = Callable[[Any], Any]
 
 
 def shuffle_csr_column_indices(csr: Any) -> None:
-    """Put the column numbers within each row of a CSR matrix in random order, in place.
+    """Shuffle the column numbers within each row of a CSR matrix in place.
 
     Args:
-        csr: anything with `indptr` and `indices` as NumPy arrays, such as a scipy matrix.
+        csr: object with NumPy arrays `indptr` and `indices`, such as a scipy matrix.
     """
     for start, end in zip(csr.indptr[:-1], csr.indptr[1:]):
         rnd.shuffle(csr.indices[start:end])
@@ -43,7 +43,7 @@ def _check_csr(shape: Sequence[int], density: float) -> None:
 def _uniform_csr(
     shape: Sequence[int], density: float, dtype: Any, data_init: float | None, shuffled: bool, ctx: Context
 ) -> CSRNDArray:
-    """Return a matrix with a share `density` of its elements, picked evenly, uniform in [0, 1)."""
+    """Return a matrix with a fraction `density` of its elements, selected and drawn uniformly in [0, 1)."""
     rows, columns = shape
     count = int(round(rows * columns * density))
     flat = np.sort(rnd.choice(rows * columns, size=count, replace=False))
@@ -57,7 +57,7 @@ def _uniform_csr(
 
 
 def _powerlaw_rows(rows: int, columns: int, count: int) -> list[int]:
-    """Return how many elements each row gets: one each first, then up to twice as many from row to row."""
+    """Return the number of elements of each row: one each first, then up to twice as many from row to row."""
     lengths = [1 if row < count else 0 for row in range(rows)]
     left = count - sum(lengths)
     width = 2
@@ -72,7 +72,7 @@ def _powerlaw_rows(rows: int, columns: int, count: int) -> list[int]:
 
 
 def _powerlaw_csr(shape: Sequence[int], density: float, dtype: Any, ctx: Context) -> CSRNDArray:
-    """Return a matrix whose rows hold twice as many elements from row to row."""
+    """Return a matrix whose number of elements doubles from row to row."""
     rows, columns = shape
     count = int(rows * columns * density)
     if count < 2 * rows:
@@ -96,7 +96,7 @@ def _row_sparse(
     modifier_func: Modifier | None,
     ctx: Context,
 ) -> tuple[RowSparseNDArray, tuple[Any, Any]]:
-    """Return an array with random rows at the given or at random positions, and those values and positions."""
+    """Return an array with random rows at the given or random positions, and these values and positions."""
     positions = (
         np.flatnonzero(rnd.rand(shape[0]) < density) if rsp_indices is None else np.asarray(rsp_indices)
     )
@@ -133,34 +133,34 @@ def rand_sparse_ndarray(
     Args:
         shape: shape of the array; two axes for "csr".
         stype: "row_sparse" or "csr".
-        density: share of rows or elements that are present, 0 to 1; random by default.
+        density: fraction of rows or elements that are stored, 0 to 1; random by default.
         dtype: element type, float32 by default.
-        distribution: "uniform", or for "csr" also "powerlaw": each row twice as full as the one before.
-        data_init: value of every element present, instead of random ones in [0, 1).
-        rsp_indices: the rows that are present, for "row_sparse".
+        distribution: "uniform", or for "csr" also "powerlaw": each row has twice as many elements as the one before.
+        data_init: value of every stored element, instead of random ones in [0, 1).
+        rsp_indices: the stored rows, for "row_sparse".
         modifier_func: called on each value of a "row_sparse" array.
-        shuffle_csr_indices: leave the columns within a row out of order.
-        ctx: where to put the array.
+        shuffle_csr_indices: True to shuffle the columns within a row.
+        ctx: context of the array.
 
     Returns:
         The array with (values, row numbers) as NumPy arrays for "row_sparse", with its own
         (indptr, indices, data) for "csr".
 
     Raises:
-        ArgumentError: an unknown storage type or distribution, or a density that does not fit.
+        ArgumentError: the storage type or distribution is unknown, or the density does not match.
     """
     where = ctx or current_context()
     share = float(rnd.rand()) if density is None else density
-    kind = default_dtype() if dtype is None else dtype
+    element_type = default_dtype() if dtype is None else dtype
     spread = distribution or "uniform"
     if stype == "row_sparse" and spread == "uniform":
-        return _row_sparse(shape, share, kind, data_init, rsp_indices, modifier_func, where)
+        return _row_sparse(shape, share, element_type, data_init, rsp_indices, modifier_func, where)
     if stype == "csr" and spread in ("uniform", "powerlaw"):
         _check_csr(shape, share)
         if spread == "uniform":
-            csr = _uniform_csr(shape, share, kind, data_init, shuffle_csr_indices, where)
+            csr = _uniform_csr(shape, share, element_type, data_init, shuffle_csr_indices, where)
         else:
-            csr = _powerlaw_csr(shape, share, kind, where)
+            csr = _powerlaw_csr(shape, share, element_type, where)
         return csr, (csr.indptr, csr.indices, csr.data)
     raise ArgumentError(
         f"stype {stype!r} with distribution {spread!r}: expected row_sparse or csr with uniform, or csr with powerlaw"
@@ -177,17 +177,17 @@ def rand_ndarray(
     distribution: str | None = None,
     ctx: Context | None = None,
 ) -> NDArray:
-    """Return a random array: standard normal if dense, see `rand_sparse_ndarray` if not.
+    """Return a random array: standard normal if dense, else as `rand_sparse_ndarray`.
 
     Args:
         shape: shape of the array; two axes for "csr".
         stype: "default", "row_sparse" or "csr".
-        density: share of rows or elements that are present, 0 to 1; random by default.
+        density: fraction of rows or elements that are stored, 0 to 1; random by default.
         dtype: element type, float32 by default.
         modifier_func: called on each value of a "row_sparse" array.
-        shuffle_csr_indices: leave the columns within a row out of order.
-        distribution: "uniform", or for "csr" also "powerlaw": each row twice as full as the one before.
-        ctx: where to put the array.
+        shuffle_csr_indices: True to shuffle the columns within a row.
+        distribution: "uniform", or for "csr" also "powerlaw": each row has twice as many elements as the one before.
+        ctx: context of the array.
     """
     if stype == "default":
         return array(random_arrays(tuple(shape)), ctx=ctx or current_context(), dtype=dtype)
@@ -214,17 +214,17 @@ def create_sparse_array(
     density: float = 0.5,
     shuffle_csr_indices: bool = False,
 ) -> Any:
-    """Return a random sparse array like `rand_sparse_ndarray`, with row numbers in order.
+    """Return a random sparse array like `rand_sparse_ndarray`, with sorted row numbers.
 
     Args:
         shape: shape of the array; two axes for "csr".
         stype: "row_sparse" or "csr".
-        data_init: value of every element present, instead of random ones in [0, 1).
-        rsp_indices: the rows that are present, for "row_sparse".
+        data_init: value of every stored element, instead of random ones in [0, 1).
+        rsp_indices: the stored rows, for "row_sparse".
         dtype: element type, float32 by default.
         modifier_func: called on each value of a "row_sparse" array.
-        density: share of rows or elements that are present, 0 to 1.
-        shuffle_csr_indices: leave the columns within a row out of order.
+        density: fraction of rows or elements that are stored, 0 to 1.
+        shuffle_csr_indices: True to shuffle the columns within a row.
     """
     rows = np.sort(np.asarray(rsp_indices)) if stype == "row_sparse" and rsp_indices is not None else None
     return rand_sparse_ndarray(
@@ -254,12 +254,12 @@ def create_sparse_array_zd(
     Args:
         shape: shape of the array; two axes for "csr".
         stype: "row_sparse" or "csr".
-        density: share of rows or elements that are present, 0 to 1.
-        data_init: value of every element present, instead of random ones in [0, 1).
-        rsp_indices: the rows that are present, for "row_sparse".
+        density: fraction of rows or elements that are stored, 0 to 1.
+        data_init: value of every stored element, instead of random ones in [0, 1).
+        rsp_indices: the stored rows, for "row_sparse".
         dtype: element type, float32 by default.
         modifier_func: called on each value of a "row_sparse" array.
-        shuffle_csr_indices: leave the columns within a row out of order.
+        shuffle_csr_indices: True to shuffle the columns within a row.
     """
     return create_sparse_array(
         shape,
@@ -274,7 +274,7 @@ def create_sparse_array_zd(
 
 
 def _pair(what: str, shape: Sequence[int], stype: str, dtype: Any, density: float | None) -> tuple[Any, Any]:
-    """Return the same random values twice: dense, and stored as `stype`."""
+    """Return the same random values twice: dense, and with storage type `stype`."""
     if stype == "default":
         second: NDArray = uniform(shape=shape, ctx=current_context(), dtype=dtype)
         return second.copy(), second
@@ -292,7 +292,7 @@ def _compare_list(
     tolerance: tuple[float, float],
     states: bool,
 ) -> None:
-    """Update one tensor after the other with `opt1`, all in one call with `opt2`."""
+    """Update the tensors one by one with `opt1`, and in one call with `opt2`."""
     ctx = current_context()
     weights1 = [uniform(shape=shape, ctx=ctx, dtype=dtype) for shape in shapes]
     grads1 = [uniform(shape=shape, ctx=ctx, dtype=dtype) for shape in shapes]
@@ -320,26 +320,26 @@ def compare_optimizer(
     compare_states: bool = True,
     ntensors: int = 1,
 ) -> None:
-    """Check that two optimizers make the same of one weight and gradient.
+    """Check that two optimizers compute the same update.
 
     Args:
-        opt2: gets arrays stored as `w_stype` and `g_stype` say.
+        opt2: runs on arrays of the storage types `w_stype` and `g_stype`.
         shape: shape of the weight; or a list of `ntensors` shapes, which `opt2` updates in one call.
         dtype: element type of weight and gradient.
-        compare_states: compare the optimizers' states as well.
-        ntensors: how many tensors a list of shapes stands for.
+        compare_states: True to also compare the optimizers' states.
+        ntensors: number of tensors that a list of shapes describes.
 
     Raises:
         AssertionError: weights or states differ after the step.
-        ArgumentError: `shape` and `ntensors` do not fit, or an unknown storage type.
+        ArgumentError: `shape` and `ntensors` do not match, or the storage type is unknown.
     """
     if isinstance(shape, list):
         if len(shape) != ntensors:
-            raise ArgumentError(f"ntensors is {ntensors}, but {len(shape)} shapes are given")
+            raise ArgumentError(f"ntensors is {ntensors}, but {len(shape)} shapes were passed")
         _compare_list(opt1, opt2, shape, dtype, (rtol, atol), compare_states)
         return
     if ntensors != 1:
-        raise ArgumentError(f"ntensors is {ntensors}, expected 1 for a single shape; give a list of shapes")
+        raise ArgumentError(f"ntensors is {ntensors}, expected 1 for a single shape; pass a list of shapes")
     weight1, weight2 = _pair("w_stype", shape, w_stype, dtype, 1)
     grad1, grad2 = _pair("g_stype", shape, g_stype, dtype, None)
     state1 = opt1.create_state_multi_precision(0, weight1)

@@ -1,4 +1,4 @@
-"""A symbol run on given values: its outputs, its gradients, its speed."""
+"""Outputs, gradients and speed of a symbol on given values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Values = Mapping[str, Any] | Sequence[Any]
 
 
 def check_dtype(dtype: Any, *, keep: bool = True) -> None:
-    """Refuse anything but float16, float32, float64 and, with `keep`, "asnumpy"."""
+    """Raise unless `dtype` is float16, float32, float64 or, with `keep`, "asnumpy"."""
     if (
         dtype in (np.float16, np.float32, np.float64)
         or keep
@@ -33,7 +33,7 @@ def check_dtype(dtype: Any, *, keep: bool = True) -> None:
 
 
 def as_array(value: Any, ctx: Context | None, dtype: Any) -> NDArray:
-    """Make an NDArray of `value`, which keeps its dtype if `dtype` is "asnumpy"."""
+    """Return `value` as an NDArray, with its own dtype if `dtype` is "asnumpy"."""
     kept = isinstance(dtype, str) and dtype == "asnumpy"
     return array(value, ctx=ctx, dtype=value.dtype if kept else dtype)
 
@@ -47,7 +47,7 @@ def _by_name(what: str, names: Sequence[str], given: Values) -> dict[str, Any]:
 
 
 def named_arguments(sym: Symbol, location: Values, ctx: Context | None, dtype: Any) -> dict[str, NDArray]:
-    """Return the arguments' values by name, in the names' order, NumPy arrays turned into NDArrays."""
+    """Return the arguments' values by name, in the order of the names, as NDArrays."""
     given = _by_name("arguments", sym.list_arguments(), location)
     return {
         name: as_array(value, ctx, dtype) if isinstance(value, np.ndarray) else value
@@ -58,7 +58,7 @@ def named_arguments(sym: Symbol, location: Values, ctx: Context | None, dtype: A
 def named_states(
     sym: Symbol, aux_states: Values | None, ctx: Context | None, dtype: Any
 ) -> dict[str, NDArray] | None:
-    """Return copies of the auxiliary states by name, None if none were given."""
+    """Return copies of the auxiliary states by name, or None."""
     if aux_states is None:
         return None
     given = _by_name("aux_states", sym.list_auxiliary_states(), aux_states)
@@ -66,7 +66,7 @@ def named_states(
 
 
 def named_requests(sym: Symbol, grad_req: Any) -> dict[str, str]:
-    """Return "write", "add" or "null" for each argument, from one word, words in order, or words by name."""
+    """Return "write", "add" or "null" for each argument, from one request, a list or a dict."""
     if isinstance(grad_req, str):
         return dict.fromkeys(sym.list_arguments(), grad_req)
     if isinstance(grad_req, Mapping):
@@ -75,12 +75,12 @@ def named_requests(sym: Symbol, grad_req: Any) -> dict[str, str]:
 
 
 def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = False, **inputs: Any) -> Any:
-    """Run a symbol on NumPy arrays given by name and return NumPy arrays: one, or a list of several.
+    """Run a symbol on NumPy arrays by name and return NumPy arrays: one, or a list of several.
 
     Args:
-        sym: what to run.
-        ctx: where to run; None = the current context.
-        is_train: whether to run in training mode.
+        sym: symbol to run.
+        ctx: context of the run; None means the current context.
+        is_train: True to run in training mode.
         **inputs: an array for each argument.
 
     Example:
@@ -107,14 +107,14 @@ def check_symbolic_forward(
     """Check a symbol's outputs.
 
     Args:
-        sym: what to run.
+        sym: symbol to run.
         location: the arguments' values, in order or by name.
         expected: the outputs, in order or by name.
         rtol: relative tolerance, see `assert_almost_equal`.
         aux_states: the auxiliary states' values, in order or by name.
-        ctx: where to run.
-        equal_nan: whether NaN equals NaN at the same place.
-        dtype: element type of the arguments; "asnumpy" keeps that of the values given.
+        ctx: context of the run.
+        equal_nan: True to treat NaN as equal to NaN.
+        dtype: element type of the arguments; "asnumpy" keeps that of the values.
 
     Returns:
         The outputs.
@@ -144,7 +144,7 @@ def check_symbolic_forward(
 def _gradient(
     name: str, start: Any, like: Any, ctx: Context, stypes: Mapping[str, str] | None, dtype: Any
 ) -> NDArray:
-    """Return the array to receive one gradient, dirtied with `start` so that a missing write shows."""
+    """Return the array of a gradient, filled with `start` so that a missing write is detected."""
     stype = (stypes or {}).get(name)
     if stype not in (None, "default"):
         sparse: NDArray = create_sparse_array(start.shape, str(stype), density=0.0)
@@ -178,7 +178,7 @@ def check_requested(
     label: str,
     equal_nan: bool = False,
 ) -> None:
-    """Check one gradient: the value under "write", what was added to `start` under "add", `start` under "null"."""
+    """Check a gradient: the value for "write", the difference from `start` for "add", `start` for "null"."""
     names = (f"{label}_{name}", f"BACKWARD_{name}")
     if request == "write":
         assert_almost_equal(right, found, rtol, atol, names, equal_nan=equal_nan)
@@ -207,18 +207,18 @@ def check_symbolic_backward(
     """Check the gradients of a symbol's arguments.
 
     Args:
-        sym: what to run.
+        sym: symbol to run.
         location: the arguments' values, in order or by name.
         out_grads: the gradients of the outputs, in order or by name; None for losses.
-        expected: the gradients of the arguments, in order or by name; those left out are not checked.
+        expected: the gradients of the arguments, in order or by name; missing ones are not checked.
         rtol: relative tolerance, see `assert_almost_equal`.
         aux_states: the auxiliary states' values, in order or by name.
-        grad_req: "write", "add" or "null", one for all, in order or by name. The gradients start from random
-            values: under "add" what has been added is checked, under "null" that nothing was written.
-        ctx: where to run.
+        grad_req: "write", "add" or "null", one for all, in order or by name. The gradients start with random
+            values: for "add" the difference is checked, for "null" that they are unchanged.
+        ctx: context of the run.
         grad_stypes: storage types of gradients, in order or by name.
-        equal_nan: whether NaN equals NaN at the same place.
-        dtype: element type of the arguments; "asnumpy" keeps that of the values given.
+        equal_nan: True to treat NaN as equal to NaN.
+        dtype: element type of the arguments; "asnumpy" keeps that of the values.
 
     Returns:
         The gradients by name.
@@ -268,18 +268,18 @@ def check_speed(
     typ: str = "whole",
     **kwargs: Any,
 ) -> float:
-    """Return the mean time of a run in seconds, after one run to warm up.
+    """Return the mean time of a run in seconds, after one warm-up run.
 
     Args:
-        sym: what to run.
-        location: the arguments' values by name; random by default, of the shapes in `kwargs`.
-        ctx: where to run.
-        grad_req: which gradients to compute, as in `simple_bind`; "write" by default.
-        typ: "whole" for forward and backward, "forward" for a forward alone.
-        **kwargs: shapes for `simple_bind` where there is no `location`.
+        sym: symbol to run.
+        location: the arguments' values by name; random by default, with the shapes in `kwargs`.
+        ctx: context of the run.
+        grad_req: gradients to compute, as in `simple_bind`; "write" by default.
+        typ: "whole" for forward and backward, "forward" for forward only.
+        **kwargs: shapes for `simple_bind` if `location` is None.
 
     Raises:
-        ArgumentError: `typ` is neither of the two.
+        ArgumentError: `typ` is neither.
     """
     if typ not in ("whole", "forward"):
         raise ArgumentError(f'typ is {typ!r}, expected "whole" or "forward"')

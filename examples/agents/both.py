@@ -1,7 +1,7 @@
 """Hogwild and batches: two processes, each of which learns from 32 dialogues at a time.
 
-With `numthreads` and `batchsize` above 1 the workers of the `HogwildWorld` make a `BatchWorld` each. Nothing else
-changes: the teacher hands out sorted batches, each to one of the workers, and one network is trained.
+With `numthreads` and `batchsize` above 1, each worker of the `HogwildWorld` has a `BatchWorld`. The rest is unchanged:
+the teacher gives each sorted batch to one of the workers, and all train one network.
 
 Figure: accuracy on texts not trained on, at least 0.95; 0.6 with --smoke.
 Time: 11 s; 5 s with --smoke.
@@ -21,7 +21,7 @@ def main() -> int:
     """Train, evaluate with the same workers, and compare; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
-    parser.add_argument("--workers", type=int, default=2, help="how many train at once")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers")
     args = parser.parse_args()
     task, epochs, target = (
         ("reverse:length=4:letters=5:size=2000", 2, 0.6) if args.smoke else ("reverse", 3, 0.95)

@@ -1,7 +1,7 @@
-"""ModuleAgent: a network of one's own as an agent, and a task of one's own for it.
+"""ModuleAgent: a custom network as an agent, and a custom task.
 
-A subclass says what the network is (`sym_gen`) and what it gets (`vectorize`); batches, Hogwild, saving, loading come
-with `ModuleAgent`. The task: which of five moods a text is in. Each mood has words of its own, between others.
+A subclass defines the network (`sym_gen`) and its inputs (`vectorize`); `ModuleAgent` provides batches, Hogwild, saving
+and loading. The task is to find the mood of a text, one of five. Each mood has its own words, mixed with others.
 
 Figure: accuracy of the loaded agent on texts not trained on, at least 0.95; 0.8 with --smoke.
 Time: 5 s; 3 s with --smoke.
@@ -35,7 +35,7 @@ class MoodTeacher(DialogTeacher):
     """Asks for the mood of a text."""
 
     def setup_data(self, path: Any) -> Iterator[tuple[tuple[str, list[str]], bool]]:
-        """Yield texts and moods, each an episode of its own."""
+        """Yield texts and moods, each a separate episode."""
         split, _, _ = str(self.opt["datatype"]).partition(":")
         rng = random.Random(split)
         for _ in range(2000 if split == "train" else 300):
@@ -47,7 +47,7 @@ class MoodTeacher(DialogTeacher):
 
 
 class MoodAgent(ModuleAgent):
-    """Tells the mood by the words of a text: a bag of them, a hidden layer, softmax."""
+    """Predicts the mood from the words of a text: a bag of words, a hidden layer, softmax."""
 
     default_optimizer = "adam"
     default_learningrate = 0.01
@@ -61,7 +61,7 @@ class MoodAgent(ModuleAgent):
         )
 
     def vectorize(self, observations: Sequence[Mapping[str, Any]]) -> mx.io.DataBatch:
-        """Return how often each word occurs in each text, and the labels."""
+        """Return the word counts of each text, and the labels."""
         words = vectors.bags([self.dict.txt2vec(each["text"]) for each in observations], len(self.dict))
         if "labels" not in observations[0]:
             return vectors.batch_of({"words": words})
@@ -70,7 +70,7 @@ class MoodAgent(ModuleAgent):
 
 
 def main() -> int:
-    """Train by two workers in batches, save, load, and evaluate; return the exit code."""
+    """Train with two workers in batches, save, load, and evaluate; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     args = parser.parse_args()

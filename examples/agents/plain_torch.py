@@ -1,8 +1,8 @@
-"""Plain torch: an agent with a torch model of its own, trained by Hogwild workers, in batches, and by both.
+"""Plain torch: an agent with a torch model, trained with Hogwild workers, in batches, and with both.
 
-What it takes: the original calls `model.share_memory()`, `share()` hands the model out, a copy takes it from `shared`
-and sets nothing up again. `batch_act` is there for batches, and `act` is a batch of one. The task: the last of a few
-numbers.
+The original calls `model.share_memory()`, `share()` returns the model, and a copy takes it from `shared` without
+further initialization. `batch_act` handles batches, and `act` is a batch of one. The task is to return the last of a
+few numbers.
 
 Figure: lowest accuracy of the four on texts not trained on, at least 0.95; 0.8 with --smoke.
 Time: 11 s; 7 s with --smoke.
@@ -25,7 +25,7 @@ TOKENS, LENGTH = 12, 4
 
 
 class LastTeacher(FixedDialogTeacher):
-    """Asks for the last one of a few numbers; an example is made when it is asked for."""
+    """Asks for the last of a few numbers; examples are created on demand."""
 
     def get(self, episode_idx: int, entry_idx: int = 0) -> dict[str, Any]:
         """Return an example."""
@@ -34,16 +34,16 @@ class LastTeacher(FixedDialogTeacher):
         return {"text": " ".join(numbers), "labels": numbers[-1:], "episode_done": True}
 
     def num_examples(self) -> int:
-        """Return how many examples there are."""
+        """Return the number of examples."""
         return 2000 if self.training else 300
 
     def num_episodes(self) -> int:
-        """Return how many episodes there are."""
+        """Return the number of episodes."""
         return self.num_examples()
 
 
 class LastAgent(Agent):
-    """Scores every number by what stands in every place."""
+    """Scores every number from the numbers at all positions."""
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
@@ -59,15 +59,15 @@ class LastAgent(Agent):
         self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
 
     def share(self) -> dict[str, Any]:
-        """Return what a copy is made of: the same model."""
+        """Return the state of a copy: the same model."""
         return {**super().share(), "model": self.model}
 
     def act(self) -> dict[str, Any]:
-        """Answer what was observed."""
+        """Answer the observation."""
         return self.batch_act([self.observation])[0]
 
     def batch_act(self, observations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Answer all rows at once, and learn from them if they have labels; rows without a text get no answer."""
+        """Answer all rows in one batch, and learn from them if they have labels; rows without a text get no answer."""
         replies: list[dict[str, Any]] = [{"id": self.getID()} for _ in observations]
         rows = [row for row, each in enumerate(observations) if "text" in each]
         if not rows:

@@ -1,9 +1,9 @@
 """Tag words with a bidirectional LSTM, written for one sentence and trained on 32 at a time.
 
-The text is Python's own documentation. Its capital letters are taken away, and the tagger puts them back: it marks
-every word as small, capitalized or all capitals. Sentences have all lengths; none is padded. Rare words share one
-vector. With `--characters` each rare word gets a vector of its own, which an LSTM in each direction makes of its
-letters: words of all lengths lie in sentences of all lengths, and all of a batch run together.
+The text is Python's own documentation without capital letters, and the tagger restores them: it tags every word as
+lower case, capitalized or all capitals. Sentences of all lengths are used without padding. Rare words share one vector.
+With `--characters`, an LSTM in each direction computes the vector of a rare word from its letters: words and sentences
+of all lengths in a batch run together.
 
 Figure: words with capitals found in unseen sentences, at least 0.8; 0.6 with --smoke.
 Time: 5 s; 2 s with --smoke.
@@ -31,14 +31,14 @@ Sentence = tuple[list[str], list[int]]
 
 
 def form(word: str) -> int:
-    """Return how a word is written."""
+    """Return the tag of a word."""
     if not word[0].isupper():
         return SMALL
     return CAPITALS if len(word) > 1 and word.isupper() else CAPITALIZED
 
 
 def sentences() -> list[Sentence]:
-    """Return the words of every sentence in small letters, and how they are written."""
+    """Return the lower-case words of every sentence, and their tags."""
     found = []
     for paragraph in re.split(r"\n\s*\n", "\n\n".join(topics[name] for name in sorted(topics))):
         for sentence in re.split(r"(?<=[.:;])\s+", " ".join(paragraph.split())):
@@ -49,7 +49,7 @@ def sentences() -> list[Sentence]:
 
 
 class Tagger:
-    """Embeddings, an LSTM in each direction, and scores from what both have seen."""
+    """Embeddings, an LSTM in each direction, and scores from both."""
 
     def __init__(self, train: list[Sentence], width: int, hidden: int) -> None:
         counts = Counter(word for words, _ in train for word in words)
@@ -88,7 +88,7 @@ class Tagger:
                 trainer.update()
 
     def predict(self, sentences: list[list[str]]) -> list[list[int]]:
-        """Return the tags of all words; `forward` computes them all at once."""
+        """Return the tags of all words; `forward` computes them together."""
         found: list[list[int]] = []
         for start in range(0, len(sentences), 8 * BATCH_SIZE):
             dy.renew_cg()
@@ -99,7 +99,7 @@ class Tagger:
 
 
 class SpellingTagger(Tagger):
-    """A tagger that spells rare words out."""
+    """A tagger that reads rare words letter by letter."""
 
     def __init__(self, train: list[Sentence], width: int, hidden: int) -> None:
         super().__init__(train, width, hidden)
@@ -109,7 +109,7 @@ class SpellingTagger(Tagger):
         self.ahead, self.back = (dy.VanillaLSTMBuilder(1, 16, width // 2, self.model) for _ in range(2))
 
     def vector(self, word: str) -> dy.Expression:
-        """Return the vector of a frequent word, or one made of a rare word's letters."""
+        """Return the vector of a frequent word, or one computed from a rare word's letters."""
         if word in self.numbers:
             return super().vector(word)
         letters = [self.letter_embeds[self.letters.get(letter, UNKNOWN)] for letter in word]
@@ -118,7 +118,7 @@ class SpellingTagger(Tagger):
 
 
 def recall(tags: list[list[int]], found: list[list[int]]) -> float:
-    """Return the share of words with capitals that were written right."""
+    """Return the share of words with capitals that are tagged right."""
     pairs = [pair for row in zip(tags, found) for pair in zip(*row) if pair[0] != SMALL]
     return sum(true == guess for true, guess in pairs) / len(pairs)
 
@@ -126,7 +126,7 @@ def recall(tags: list[list[int]], found: list[list[int]]) -> float:
 def main() -> int:
     """Train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--characters", action="store_true", help="spell rare words out")
+    parser.add_argument("--characters", action="store_true", help="read rare words letter by letter")
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     args = parser.parse_args()
     hidden, epochs, share, target = (24, 5, 4, 0.6) if args.smoke else (50, 6, 1, 0.8)

@@ -1,4 +1,4 @@
-"""Train a multilayer perceptron on handwritten digits in several processes, each of which reads its part of them.
+"""Train a multilayer perceptron on handwritten digits in several processes, each of which reads a part of the data.
 
 The same program as `fit_digits`, with the store "dist_sync" and `shard=True`: gradients are added up over processes.
 
@@ -6,7 +6,7 @@ Figure: accuracy on images not trained on, at least 0.96; 0.85 with --smoke.
 Time: 10 s; 8 s with --smoke.
 Run: torchrun --standalone --nproc-per-node 2 examples/distributed/fit_digits.py [--smoke] [--prefix PREFIX]
 Alone: python examples/distributed/fit_digits.py
-With a prefix, a process that is lost costs little: with torchrun --max-restarts 3 all start anew and go on.
+With a prefix, a lost process costs little work: with torchrun --max-restarts 3, all processes restart and resume.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def network() -> mx.sym.Symbol:
 
 
 def digits(batch_size: int) -> tuple[mx.io.NDArrayIter, mx.io.NDArrayIter]:
-    """Return iterators over all 1437 training and 360 validation images of 8x8 pixels; `fit` deals them out."""
+    """Return iterators over all 1437 training and 360 validation images of 8x8 pixels; `fit` distributes them."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.RandomState(0).permutation(len(labels))
     x, y = images[order].astype(np.float32) / 16, labels[order].astype(np.float32)
@@ -43,7 +43,7 @@ def main() -> int:
     """Train and check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
-    parser.add_argument("--prefix", help="where to save the run, to go on from if it is there")
+    parser.add_argument("--prefix", help="prefix of the run to save, and to resume if it exists")
     args = parser.parse_args()
     num_epoch, target = (5, 0.85) if args.smoke else (25, 0.96)
 

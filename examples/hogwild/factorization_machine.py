@@ -1,9 +1,9 @@
-"""A factorization machine: weigh all pairs of features without ever listing them.
+"""A factorization machine: weight all pairs of features without listing them.
 
-The answer is planted: each feature has a hidden vector, and the target of a line is the sum of the products of its
-features' vectors, pair by pair, with some noise. The machine gives each feature a vector of its own, and gets the sum
+The data have a known solution: each feature has a hidden vector, and the target of a line is the sum of the products of
+its features' vectors, pair by pair, with some noise. The machine learns a vector for each feature, and computes the sum
 over all pairs from two pooled lookups: half of (the square of the sum - the sum of the squares). A linear model cannot
-do it. In the end the products of what it has found are compared with those of the hidden vectors.
+do this. In the end, the products of the learned vectors are compared with those of the hidden vectors.
 
 Source: Rendle, "Factorization Machines", 2010.
 
@@ -50,7 +50,7 @@ def network(has_pairs: bool = True) -> mx.sym.Symbol:
 
 
 def hidden() -> np.ndarray:
-    """Return the vectors that decide.
+    """Return the hidden vectors.
 
     Shape:
         vectors: (FEATURES, FACTORS).
@@ -107,7 +107,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     parser.add_argument("--picture", metavar="FILE", help="draw found and hidden products into a file")
-    parser.add_argument("--workers", type=int, default=2, help="how many train at once")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers")
     args = parser.parse_args()
     count, epochs, target = (500, 15, 0.95) if args.smoke else (2000, 30, 0.99)
 

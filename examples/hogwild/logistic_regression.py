@@ -1,9 +1,8 @@
-"""Hashed logistic regression by FTRL: find the weights that have decided over clicks.
+"""Hashed logistic regression with FTRL: find the weights that determine clicks.
 
-Each line has the features of one view, of words so many that a table of them is not kept: a hash puts them into 2**16
-rows. Whether it was clicked on is drawn from the probability that true weights give, so that the best that any model
-can reach is known: the area under the curve of the true probabilities. FTRL leaves weights of features that say nothing
-at exactly 0.
+Each line has the features of one view; a hash maps the words to 2**16 rows, so no table of words is needed. The clicks
+are drawn from the probabilities of true weights, so the best possible result is known: the area under the curve of
+these probabilities. FTRL keeps the weights of irrelevant features at exactly 0.
 
 Figure: area under the curve, below the best there is by, at most 0.005; 0.02 with --smoke.
 Time: 10 s; 4 s with --smoke.
@@ -48,7 +47,7 @@ def word_rows() -> np.ndarray:
 def views(count: int, seed: int) -> tuple[list[list[int]], np.ndarray, np.ndarray]:
     """Return the hashed features of views, the true scores, and whether there was a click."""
     truth = np.zeros(WORDS)
-    truth[:LOUD] = np.random.RandomState(0).choice([-1.0, 1.0], LOUD)  # the other words say nothing
+    truth[:LOUD] = np.random.RandomState(0).choice([-1.0, 1.0], LOUD)  # the other words are irrelevant
     rows, rng = word_rows(), np.random.RandomState(seed)
     words = [rng.randint(0, WORDS, rng.randint(5, 40)) for _ in range(count)]
     scores = np.array([truth[each].sum() for each in words])
@@ -57,7 +56,7 @@ def views(count: int, seed: int) -> tuple[list[list[int]], np.ndarray, np.ndarra
 
 
 def write_files(folder: Path, features: list[list[int]], clicks: np.ndarray, files: int) -> list[Path]:
-    """Write lines in MultiSlot format: each slot is how many values it has, and these."""
+    """Write lines in MultiSlot format: each slot is a count, then that many values."""
     lines = [f"{len(row)} {' '.join(map(str, row))} 1 {click}\n" for row, click in zip(features, clicks)]
     paths = [folder / f"part-{i}" for i in range(files)]
     for i, path in enumerate(paths):
@@ -73,7 +72,7 @@ def area(scores: np.ndarray, clicks: np.ndarray) -> float:
 
 
 def draw(path: str, weights: np.ndarray) -> None:
-    """Draw the weight of each word, with what decides over clicks first."""
+    """Draw the weight of each word; words that determine clicks come first."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
@@ -87,7 +86,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     parser.add_argument("--picture", metavar="FILE", help="draw the weights into a file")
-    parser.add_argument("--workers", type=int, default=2, help="how many train at once")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers")
     args = parser.parse_args()
     count, epochs, target = (16_000, 5, 0.02) if args.smoke else (100_000, 3, 0.005)
 

@@ -1,9 +1,9 @@
-"""Skip-gram with negative sampling: words that keep the same company get similar vectors.
+"""Skip-gram with negative sampling: words with the same neighbours get similar vectors.
 
-The language is made up: its words belong to topics, a sentence keeps to one topic, and a few words come everywhere. A
-line of a file is a word, a word near it and 1, or a word drawn from all text and 0, which makes a plain logistic
-regression of the product of two vectors. Nobody tells the network of topics; in the end nearly every word's nearest
-neighbour must be of its own.
+The language is artificial: its words belong to topics, a sentence has one topic, and a few words occur everywhere. A
+line of a file is a word, a word near it and 1, or a word drawn from all text and 0, for a plain logistic regression of
+the product of two vectors. The network does not know the topics; in the end, nearly every word's nearest neighbour must
+be of its own topic.
 
 Source: Mikolov et al., "Distributed Representations of Words and Phrases and their Compositionality", 2013.
 
@@ -65,7 +65,7 @@ def sentences(count: int, rng: np.random.RandomState) -> np.ndarray:
 
 
 def write_file(path: Path, count: int, seed: int) -> None:
-    """Write pairs of near words, and of words drawn by chance, in MultiSlot format."""
+    """Write pairs of near words, and of random words, in MultiSlot format."""
     rng = np.random.RandomState(seed)
     text = sentences(count, rng)
     near = np.concatenate(
@@ -99,11 +99,11 @@ def draw(path: str, vectors: np.ndarray, topics: np.ndarray) -> None:
 
 
 def main() -> int:
-    """Train, and look at nearest neighbours; return the exit code."""
+    """Train, and check nearest neighbours; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     parser.add_argument("--picture", metavar="FILE", help="draw the vectors into a file")
-    parser.add_argument("--workers", type=int, default=2, help="how many train at once")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers")
     args = parser.parse_args()
     count, epochs, target = (200, 4, 0.9) if args.smoke else (800, 5, 0.98)
 

@@ -1,9 +1,9 @@
-"""Wide & deep: remember what each customer and each article is worth, and generalize over what they are.
+"""Wide & deep: memorize the value of each customer and article, and generalize over their properties.
 
-Whether a customer buys depends on three things that were planted: a value of each article, which the wide part can
-remember; whether the customer's taste is the kind of the article, a product that no sum of weights can express, so that
-the deep part has to find it in the vectors of both; and the price. The best that can be reached is the area under the
-curve of the true probabilities.
+In the generated data, three factors determine whether a customer buys: a value of each article, which the wide part can
+memorize; whether the customer's taste matches the kind of the article, which a sum of weights cannot express, so the
+deep part must find it in the vectors of both; and the price. The best possible result is the area under the curve of
+the true probabilities.
 
 Source: Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016.
 
@@ -102,7 +102,7 @@ def main() -> int:
     """Train with the deep part and without it, and compare with the truth; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
-    parser.add_argument("--workers", type=int, default=2, help="how many train at once")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers")
     args = parser.parse_args()
     count, epochs, target = (2000, 12, 0.03) if args.smoke else (8000, 10, 0.02)
 

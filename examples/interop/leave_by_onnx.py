@@ -1,8 +1,7 @@
-"""Train on handwritten digits, leave by ONNX, and predict with ONNX Runtime.
+"""Train on handwritten digits, export to ONNX, and predict with ONNX Runtime.
 
-`Module.to_onnx` writes a file with a dynamic batch. What ONNX Runtime predicts from it is compared with the module's
-predictions. Without ONNX Runtime (`pip install onnxruntime`) the reference evaluator of the package onnx predicts,
-slowly.
+`Module.to_onnx` writes a file with a dynamic batch. The predictions of ONNX Runtime are compared with the module's.
+Without ONNX Runtime (`pip install onnxruntime`), the slow reference evaluator of the package onnx predicts.
 
 Figure: largest difference between both predictions, at most 0.0001.
 Time: 5 s; 4 s with --smoke.
@@ -48,7 +47,7 @@ def trained(images: np.ndarray, labels: np.ndarray, num_epoch: int) -> mx.mod.Mo
 
 
 def predicted(path: str, images: np.ndarray) -> np.ndarray:
-    """Return what another program makes of the file: probabilities of the classes."""
+    """Return the class probabilities that another program predicts with the file."""
     try:
         import onnxruntime
     except ImportError:
@@ -73,7 +72,7 @@ def main() -> int:
     module = trained(images[360:], labels[360:], num_epoch=2 if args.smoke else 15)
 
     with tempfile.TemporaryDirectory() as folder:
-        # the batch is dynamic, so that the file takes any number of images
+        # the batch is dynamic, so the file takes any number of images
         path = module.to_onnx(Path(folder) / "digits.onnx")
         theirs = predicted(path, images[:360])
     ours = module.predict(mx.io.NDArrayIter(images[:360], batch_size=60)).asnumpy()
@@ -82,7 +81,7 @@ def main() -> int:
     difference = float(np.abs(theirs - ours).max())
     same = bool((theirs.argmax(1) == ours.argmax(1)).all())
     target = 1e-4
-    print(f"accuracy outside on 360 images not trained on: {accuracy:.4f}")
+    print(f"accuracy of the file on 360 images not trained on: {accuracy:.4f}")
     print(f"largest difference between both predictions: {difference:.1e}, target at most {target}")
     return 0 if same and difference <= target else 1
 

@@ -1,7 +1,7 @@
-"""Train a Module, leave for PyTorch, go on training there, and bring the values back.
+"""Train a Module, convert it to PyTorch, fine-tune it there, and copy the values back.
 
-`Module.to_torch` returns a `torch.nn.Module`: here it loses the loss that MXNet's networks end in, gets new images, is
-fine-tuned with one of torch's optimizers and exported for any batch. What it has learned comes back by `set_params`.
+`Module.to_torch` returns a `torch.nn.Module`. It is fine-tuned on new images with the loss of MXNet's network and a
+torch optimizer, and exported for any batch size. `set_params` copies its values back.
 
 Figure: accuracy on the worse camera, at least 0.87; 0.85 with --smoke.
 Time: 6 s; 7 s with --smoke.
@@ -37,12 +37,12 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def noisy(images: np.ndarray, seed: int) -> np.ndarray:
-    """Return the images as a worse camera takes them."""
+    """Return the images as from a worse camera."""
     return (images + np.random.RandomState(seed).randn(*images.shape) * 0.3).astype(np.float32)
 
 
 def fine_tune(net: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: int) -> None:
-    """Train with the loss that the network has in itself: its gradient does not ask what comes to its output."""
+    """Train with the network's own loss, which ignores the gradient of its output."""
     optimizer = torch.optim.AdamW(net.parameters(), lr=2e-3)
     net.train()
     for _ in range(epochs):
@@ -56,12 +56,12 @@ def fine_tune(net: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, 
 
 
 def accuracy(module: mx.mod.Module, images: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of images that a module knows."""
+    """Return the accuracy of a module."""
     return dict(module.score(mx.io.NDArrayIter(images, labels, 60), "acc"))["accuracy"]
 
 
 def main() -> int:
-    """Train, leave, train there, come back; return the exit code."""
+    """Train, convert, fine-tune, copy back; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     args = parser.parse_args()

@@ -50,7 +50,9 @@ def main() -> int:
     args = parser.parse_args()
     epochs, target = (2, 0.80) if args.smoke else (8, 0.95)
 
-    from sklearn.datasets import load_digits  # here, as workers import this file and need no digits
+    from sklearn.datasets import (
+        load_digits,
+    )  # imported here, since workers import this file and do not need digits
 
     mx.random.seed(0)
     images, labels = load_digits(return_X_y=True)

@@ -1,7 +1,7 @@
-"""Answer requests with workers that keep a model each, and see what happens when one of them fails.
+"""Answer requests with workers that keep a model each, and handle a failure of one of them.
 
-A worker is entered, does one job at a time and is left. The first job that fails puts the pool into die mode: the same
-exception comes out of everything that waits for the pool, and out of the pool's own context; nothing is printed.
+A worker is a context manager that does one job at a time. The first failing job puts the pool into die mode: everything
+that waits for the pool, and the pool's own context, raises the same exception; nothing is printed.
 
 Figure: accuracy of the answers, at least 0.95; 0.85 with --smoke.
 Time: 4 s; 3 s with --smoke.
@@ -44,18 +44,18 @@ def train(prefix: str, images: np.ndarray, labels: np.ndarray, epochs: int) -> N
 
 
 class Scorer(BaseAsyncWorker):
-    """Keeps a module of its own, which no other worker touches."""
+    """Keeps a module that no other worker uses."""
 
     def __init__(self, prefix: str, epoch: int) -> None:
         self._module = mx.mod.Module.load(prefix, epoch)
 
     async def __aenter__(self) -> Scorer:
-        """Make ready: called once, when the pool is entered."""
+        """Load the module; called once, when the pool is entered."""
         self._module.bind([("data", (ROWS, 64))], for_training=False)
         return self
 
     async def _do_job(self, images: np.ndarray) -> np.ndarray:
-        """Return the digits on some images; a thread computes, so that the loop goes on."""
+        """Return the digits of some images; a thread computes, so the event loop is not blocked."""
         return await asyncio.to_thread(self._predict, images)
 
     def _predict(self, images: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ async def accuracy(pool: ScorerPool, images: np.ndarray, labels: np.ndarray) -> 
 
 
 async def failures(pool: ScorerPool, images: np.ndarray) -> list[BaseException]:
-    """Send a request that no worker can answer, and return what came out in three places."""
+    """Send a request that no worker can answer, and return the exceptions raised in three places."""
     met = []
     try:
         async with pool:
@@ -115,7 +115,7 @@ def main() -> int:
         share = asyncio.run(accuracy(ScorerPool(WORKERS, prefix, epochs), images[:360], labels[:360]))
         met = asyncio.run(failures(ScorerPool(WORKERS, prefix, epochs), images))
     same = sum(error is met[0] for error in met)
-    print(f"{met[0]!r} came out in {same} places, expected 3")
+    print(f"{met[0]!r} was raised in {same} places, expected 3")
     print(f"accuracy of the answers: {share:.3f}, target at least {target}")
     return 0 if share >= target and same == 3 else 1
 

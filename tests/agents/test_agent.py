@@ -13,7 +13,7 @@ from dpmodule.agents import (
     create_agents_from_shared,
     create_task,
 )
-from dpmodule.agents.agent import load_options, packed_options
+from dpmodule.agents.agent import dump_options, load_options
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 from helpers.talks import Noting, Texts, spec
 
@@ -102,7 +102,9 @@ def test_agents_that_there_are_not(model, told):
 
 def test_a_model_file_that_is_missing_is_told_by_its_path(tmp_path):
     path = str(tmp_path / "none")
-    with pytest.raises(FileError, match=r"there is no saved model; correct model_file, or name .*none\.opt"):
+    with pytest.raises(
+        FileError, match=r"there is no saved model; correct model_file, or set model.*none\.opt"
+    ):
         create_agent({"model_file": path})
     with pytest.raises(FileError, match=r"there is no saved model.*none\.opt"):
         create_agent({"model_file": path, "model": "repeat_label"}, requireModelExists=True)
@@ -130,7 +132,7 @@ def test_options_spelt_another_way_are_told(name, meant):
 def test_options_that_are_nearly_known_are_warned_of():
     opt = {"task": spec(Texts, "a-1"), "context_lenght": 3, "contexts": "cpu", "batches": 1, "file": "x"}
     with pytest.warns(
-        UserWarning, match="opt has 'context_lenght', which nothing here reads; did you mean 'context_length'"
+        UserWarning, match="opt has the unknown option 'context_lenght'; did you mean 'context_length'"
     ):
         create_task(opt, RepeatLabelAgent(opt))
 
@@ -164,9 +166,9 @@ def test_a_task_named_in_a_file_is_not_imported(tmp_path, monkeypatch):
 
 def test_a_class_named_in_a_file_is_not_imported_unless_trusted(tmp_path):
     path = saved(tmp_path, model=spec(Mine))
-    with pytest.raises(ArgumentError, match="is not imported because a file says so"):
+    with pytest.raises(ArgumentError, match="modules that only a file names are not imported"):
         create_agent({"model_file": path})
-    with pytest.raises(ArgumentError, match="is not imported"):
+    with pytest.raises(ArgumentError, match="are not imported"):
         create_agent({"model_file": path, "model": "repeat_label"})
     assert type(create_agent({"model_file": path, "model": spec(Mine)})) is Mine
     assert type(create_agent({"model_file": path, "override": {"model": spec(Mine)}})) is Mine
@@ -211,7 +213,7 @@ def test_options_of_the_run_are_not_saved(tmp_path):
         "nested": {"a": [1, None, 0.5]},
     }
     path = tmp_path / "m.opt"
-    path.write_bytes(packed_options(opt))
+    path.write_bytes(dump_options(opt))
     assert load_options(path) == {"size": 3, "nested": {"a": [1, None, 0.5]}}
     with pytest.raises(FileError):
         load_options(tmp_path / "none")

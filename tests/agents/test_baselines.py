@@ -54,7 +54,7 @@ def test_a_file_of_candidates(tmp_path):
     agent = IrBaselineAgent({"datatype": "valid", "label_candidates_file": str(path)})
     assert ask(agent, "is it not", None)["text_candidates"] == ["no it is not", "yes it is"]
     path.write_bytes(b"\xff\n")
-    with pytest.raises(FileFormatError, match=r"cands\.txt: no UTF-8 at byte 0"):
+    with pytest.raises(FileFormatError, match=r"cands\.txt: not UTF-8 at byte 0"):
         IrBaselineAgent({"label_candidates_file": str(path)})
     with pytest.raises(FileError, match=r"none\.txt"):
         IrBaselineAgent({"label_candidates_file": str(tmp_path / "none.txt")})

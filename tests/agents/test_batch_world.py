@@ -301,7 +301,7 @@ def test_of_more_messages_than_rows_the_first_ones_count():
 @pytest.mark.parametrize("value", [0, -1, 2.0, "2", True])
 def test_batch_sizes_below_1(value):
     plain = create_task({"task": TASK, "datatype": "valid"}, Noting({}))
-    with pytest.raises(ArgumentError, match="batchsize is .*, expected a whole number from 1"):
+    with pytest.raises(ArgumentError, match="batchsize is .*, expected an integer from 1"):
         BatchWorld({"batchsize": value}, plain)
 
 
@@ -469,7 +469,7 @@ def test_agents_that_break_the_rules(reply, told):
 @pytest.mark.parametrize("value", [0, -1, "3", 1.5, True])
 def test_numbers_below_1(name, value):
     opt = {"task": LONG_TASK, "datatype": "valid", "max_batch_tokens": 30, name: value}
-    with pytest.raises(ArgumentError, match=f"{name} is {value!r}, expected a whole number from 1"):
+    with pytest.raises(ArgumentError, match=f"{name} is {value!r}, expected an integer from 1"):
         create_task(opt, Noting(opt))
 
 

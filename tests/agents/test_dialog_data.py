@@ -84,9 +84,9 @@ def test_only_the_first_label_has_to_be_a_candidate():
         (("text", True), "expected up to five"),
         ((7, True), "expected up to five"),
         (("a", "b", True), r"expected \(\(text, labels, \.\.\.\), new_episode\)"),
-        (((7,), True), "text is '7', expected a text"),
-        ((("a", [7]), True), r"labels is '\[7\]', expected texts"),
-        ((("a", 7), True), "labels is '7', expected texts"),
+        (((7,), True), "text is '7', expected a string"),
+        ((("a", [7]), True), r"labels is '\[7\]', expected strings"),
+        ((("a", 7), True), "labels is '7', expected strings"),
         ((("a", "y", 0, [None]), True), "label_candidates is"),
     ],
 )

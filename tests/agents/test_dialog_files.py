@@ -193,20 +193,20 @@ BAD = [
     (FB, "1 a\tb\tnan\n", "line 1: reward"),
     (FB, "1 a\tb\t1\tc|d\n", "line 1: labels: 'b' is not among the candidates"),
     (FB, "1 a\tb\t1\tb|d\te\n", "line 1: fields: 5 of them"),
-    (FB, b"1 a\tb\n2 \xff\tb\n", "line 2: byte 3: no UTF-8"),
+    (FB, b"1 a\tb\n2 \xff\tb\n", "line 2: byte 3: not UTF-8"),
     (PARLAI, "text:a\tlabels:b\nhello\n", "line 2: fields: 'hello', expected name:text"),
-    (PARLAI, "labels:a\n", "line 1: text: there is none"),
-    (PARLAI, "text:a\ttext:b\n", "line 1: text: it stands there twice"),
+    (PARLAI, "labels:a\n", "line 1: text: missing"),
+    (PARLAI, "text:a\ttext:b\n", "line 1: text: the field is given twice"),
     (PARLAI, "text:a\tlabels:b\treward:x\n", "line 1: reward"),
     (PARLAI, "text:a\tlabels:b\tepisode_done:maybe\n", "line 1: episode_done: 'maybe'"),
     (PARLAI, "text:a\tlabels:b\tlabel_candidates:c|d\n", "line 1: labels: 'b' is not among"),
     (TALK, "{\n", "line 1: JSON"),
     (TALK, "[1]\n", r"line 1: JSON: '\[1\]', expected an object"),
-    (TALK, "{}\n", "line 1: dialog: there is none"),
+    (TALK, "{}\n", "line 1: dialog: missing"),
     (TALK, '{"dialog": 3}\n', "line 1: dialog: '3', expected a list"),
     (TALK, '{"dialog": ["alone"]}\n', "line 1: dialog: .*expected a list of at least two turns"),
     (TALK, '{"dialog": ["a", {"id": 1}]}\n', r"line 1: dialog\[1\]: .*expected an object with a text"),
-    (TALK, '{"dialog": ["a", "\\ud800"]}\n', r"line 1: dialog\[1\]: .*no Unicode"),
+    (TALK, '{"dialog": ["a", "\\ud800"]}\n', r"line 1: dialog\[1\]: .*not valid Unicode"),
     (TALK, "[" * 100_000 + "\n", "line 1: JSON"),
 ]
 
@@ -224,7 +224,7 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     talk = conversations({"dialog": ["good", "yes"]})
     good = {FB: "1 good\tyes\n", PARLAI: "text:good\tlabels:yes\n", TALK: talk}[kind]
     data = (text if isinstance(text, bytes) else text.encode()) * 2 + good.encode()
-    with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines left out, the first: line") as warned:
+    with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines skipped, the first: line") as warned:
         episodes = read(kind, data, datatype, on_bad_line="skip")
     assert len(warned) == 1
     reward = {"reward": 0} if kind is FB else {}

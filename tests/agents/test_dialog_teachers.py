@@ -11,7 +11,7 @@ from dpmodule.agents import (
     create_agent_from_shared,
     create_task,
 )
-from dpmodule.agents.batch_world import numbered
+from dpmodule.agents.batch_world import with_numbers
 from dpmodule.base import ArgumentError
 from helpers.talks import Noting, NotingBatch, Texts, epoch, spec, texts_of
 
@@ -23,7 +23,7 @@ def numbers(messages):
     return sorted(text.split()[1] for text in texts_of(messages))
 
 
-def teacher_of(datatype, shared=None, **opt):
+def create_teacher(datatype, shared=None, **opt):
     given = {"task": TASK, "task_arguments": "a-3-1-2-0-5", "datatype": datatype, **opt}
     return Texts(given) if shared is None else create_agent_from_shared(shared)
 
@@ -44,7 +44,7 @@ def test_every_example_is_seen_exactly_once(datatype, rows, sort):
 
 
 def test_a_stream_keeps_nothing_in_memory():
-    teacher = teacher_of("valid:stream")
+    teacher = create_teacher("valid:stream")
     teacher.act()
     assert not hasattr(teacher.data, "data")
     assert (teacher.num_examples(), teacher.num_episodes()) == (11, 4)
@@ -55,13 +55,13 @@ def test_a_stream_keeps_nothing_in_memory():
 @pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
 def test_workers_share_the_episodes_of_a_stream(workers, rows, datatype):
     """As Hogwild makes them: a copy for each worker, and of that a copy for each row."""
-    original = teacher_of(datatype, numthreads=workers)
+    original = create_teacher(datatype, numthreads=workers)
     copies = []
     for worker in range(workers):
-        own = teacher_of(datatype, numbered(original.share(), {"threadindex": worker}))
+        own = create_teacher(datatype, with_numbers(original.share(), {"threadindex": worker}))
         assert own.data is not original.data or datatype == "valid"
-        shares = (numbered(own.share(), {"batchindex": row}) for row in range(rows))
-        copies += [teacher_of(datatype, shared) for shared in shares]
+        shares = (with_numbers(own.share(), {"batchindex": row}) for row in range(rows))
+        copies += [create_teacher(datatype, shared) for shared in shares]
     seen = []
     while not all(each.epoch_done() for each in copies):
         seen += [each.act() for each in copies if not each.epoch_done()]
@@ -88,10 +88,10 @@ def test_hogwild_workers_count_every_example_once(workers, rows, mode, datatype,
 
 
 def test_the_data_of_a_stream_can_be_sent_to_another_process():
-    original = teacher_of("valid:stream")
+    original = create_teacher("valid:stream")
     original.act()
     sent = pickle.loads(pickle.dumps(original.share()["data"]))
-    again = teacher_of("valid:stream", {**original.share(), "data": sent})
+    again = create_teacher("valid:stream", {**original.share(), "data": sent})
     while not original.episode_done:
         original.act()
     assert again.act()["text"].startswith("a 1.0")
@@ -99,7 +99,7 @@ def test_the_data_of_a_stream_can_be_sent_to_another_process():
 
 @pytest.mark.parametrize("datatype", ["train:ordered", "train:stream", "train:ordered:stream"])
 def test_training_in_order_goes_round(datatype):
-    teacher = teacher_of(datatype)
+    teacher = create_teacher(datatype)
     seen, ends = [], []
     for _ in range(22):
         seen.append(teacher.act())
@@ -109,8 +109,8 @@ def test_training_in_order_goes_round(datatype):
 
 
 def test_copies_of_a_teacher_share_its_data():
-    original = teacher_of("valid")
-    assert teacher_of("valid", original.share()).data is original.data
+    original = create_teacher("valid")
+    assert create_teacher("valid", original.share()).data is original.data
 
 
 def test_memory_holds_candidates_once_for_all_copies():

@@ -203,7 +203,7 @@ def test_malformed_files_name_the_line(tmp_path, line):
 def test_a_file_that_is_no_text(tmp_path):
     path = tmp_path / "words.dict"
     path.write_bytes(b"good\t1\n\xff\t1\n")
-    with pytest.raises(FileFormatError, match="no UTF-8 at byte 7"):
+    with pytest.raises(FileFormatError, match="not UTF-8 at byte 7"):
         DictionaryAgent({"dict_file": str(path)})
 
 

@@ -3,7 +3,7 @@ from random import Random
 import pytest
 
 from dpmodule.agents import RepeatLabelAgent, create_task
-from dpmodule.agents.examples import EpisodePlaces, History, flatten, make_batches, sort_data
+from dpmodule.agents.examples import EpisodePositions, History, flatten, make_batches, sort_data
 from dpmodule.agents.teachers import FixedDialogTeacher
 from dpmodule.base import ArgumentError
 from helpers.talks import NotingBatch, Talks, Texts, epoch, spec
@@ -237,12 +237,12 @@ def asked(teacher, count):
 def test_another_teacher_goes_on_within_the_episode(before):
     opt = {"task": "threes", "datatype": "train:ordered"}
     expected = asked(Threes(opt), 15)
-    first = Threes({**opt, "places": {}})
+    first = Threes({**opt, "positions": {}})
     assert asked(first, before) == expected[:before]
-    second = Threes({**opt, "places": {"threes": first.places_dict()}})
+    second = Threes({**opt, "positions": {"threes": first.positions_dict()}})
     assert asked(second, 15 - before) == expected[before:]
     assert second.epoch_done()
-    assert Threes(opt).places_dict() is None
+    assert Threes(opt).positions_dict() is None
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -252,16 +252,18 @@ def test_rows_and_workers_have_places_of_their_own(workers):
         "datatype": "train:ordered",
         "batchsize": 2,
         "numthreads": workers,
-        "places": {},
+        "positions": {},
     }
     opt |= {"hogwild_mode": "thread", "batch_sort": False}
     with create_task(opt, RepeatLabelAgent(opt)) as world:
         for _ in range(3):
             world.parley()
         world.report()
-        place = world.get_agents()[0].places_dict()
+        place = world.get_agents()[0].positions_dict()
     assert place["index"] == 6
     assert len(place["rows"]) == 2 * workers
     assert sorted(row[0] for row in place["rows"])[-2:] == [4, 5]
-    with pytest.raises(ArgumentError, match=f"places are those of {2 * workers} copies, and there are 3"):
-        EpisodePlaces(3, place["rows"])
+    with pytest.raises(
+        ArgumentError, match=f"positions belong to {2 * workers} copies of the teacher, expected 3"
+    ):
+        EpisodePositions(3, place["rows"])

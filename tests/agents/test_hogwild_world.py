@@ -153,7 +153,7 @@ def test_copies_that_alone_know_when_they_are_done():
     world = HogwildWorld(opt, DialogPartnerWorld(opt, [OwnPart(opt), agent]))
     with world:
         epoch(world)
-        world._settle()
+        world._wait_idle()
         expected = sum(len(range(worker, 7 * (worker + 1), 3)) for worker in range(3))
         assert agent.seen.sum() == expected
 
@@ -227,7 +227,7 @@ def test_a_worker_has_a_number_a_thread_and_random_numbers_of_its_own():
         with world:
             for _ in range(30):
                 world.parley()
-            world._settle()
+            world._wait_idle()
             assert agent.parleys[:3].all()
             assert agent.parleys.sum() == 30
         draws.append(agent.draws[:3].clone())
@@ -253,7 +253,7 @@ def test_two_workers_draw_different_episodes_in_training():
         agent = world.get_agents()[1]
         for _ in range(100):
             world.parley()
-        world._settle()
+        world._wait_idle()
         assert (agent.seen > 0).sum() > 70  # 2 workers with the same draws would see 50 at most
 
 
@@ -387,7 +387,7 @@ def test_bad_options_and_agents_are_refused():
     opt = options()
     with pytest.raises(ArgumentError, match=r"agent 'alone' \(NoShare\) has no share\(\)"):
         HogwildWorld(opt, DialogPartnerWorld(opt, [Questions(opt), NoShare()]))
-    with hogwild()[0] as world, pytest.raises(ArgumentError, match="HogwildWorld itself"):
+    with hogwild()[0] as world, pytest.raises(ArgumentError, match="world is a HogwildWorld, expected"):
         HogwildWorld(opt, world)
     with pytest.raises(ArgumentError, match="numthreads is -1"):
         create_task({"task": "helpers.hogwild_agents:Questions", "numthreads": -1}, RepeatLabelAgent({}))

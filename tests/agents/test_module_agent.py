@@ -254,7 +254,7 @@ def test_threads_train_the_same_parameters():
 def test_a_rehearsal_before_workers_start_changes_no_parameter():
     agent = alike(numthreads=2)
     before = params(agent)
-    agent.network.rehearse(agent.vectorize(agent.sample()))
+    agent.network.warm_up(agent.vectorize(agent.sample()))
     assert_same(params(agent), before, 0)
     assert agent.network.module.optimizer.num_update == 0
 
@@ -304,7 +304,7 @@ def test_a_checkpoint_is_mxnets(tmp_path):
 
 def test_an_agent_of_an_unknown_module_is_not_loaded_because_a_file_says_so(tmp_path):
     trained(tmp_path).save()
-    with pytest.raises(ArgumentError, match="not imported because a file says so"):
+    with pytest.raises(ArgumentError, match="modules that only a file names are not imported"):
         create_agent({"model_file": str(tmp_path / "net")})
 
 
@@ -406,9 +406,9 @@ def test_a_subclass_has_to_say_what_its_network_is():
         pass
 
     agent = Empty(smallest())
-    with pytest.raises(NotImplementedError, match=r"Empty has to define vectorize"):
+    with pytest.raises(NotImplementedError, match=r"Empty must define vectorize"):
         agent.batch_act(examples(1))
-    with pytest.raises(NotImplementedError, match=r"Empty has to define sym_gen"):
+    with pytest.raises(NotImplementedError, match=r"Empty must define sym_gen"):
         agent.sym_gen({}, None)
 
 
@@ -418,7 +418,7 @@ def test_parameters_stay_as_they_were_when_training_gives_nan():
     weight = agent.network.module.store.array("scores_weight", 0)
     weight[0, 0] = float("inf")
     before = params(agent)
-    with pytest.raises(NonFiniteError, match="the parameters are those before it"):
+    with pytest.raises(NonFiniteError, match="the parameters are unchanged"):
         agent.batch_act(examples(4))
     assert_same(params(agent), before, 0)
 

@@ -106,7 +106,7 @@ def test_an_agent_saved_in_the_model_file_adds_its_flags(tmp_path):
 
 def test_a_saved_class_of_another_module_is_not_imported(tmp_path):
     (tmp_path / "m.opt").write_text('{"model": "antigravity:fly"}')
-    with pytest.raises(ArgumentError, match="not imported because a file says so"):
+    with pytest.raises(ArgumentError, match="modules that only a file names are not imported"):
         parse("-mf", str(tmp_path / "m"))
 
 
@@ -122,9 +122,9 @@ def test_what_stands_on_the_line_counts_more_than_what_is_saved(tmp_path):
     [
         (["--batchsise", "3"], "there is no flag --batchsise; did you mean --batchsize"),
         (["-mx", "3"], "there is no flag -mx"),
-        (["-bs", "0"], "batchsize.*'0', expected a whole number from 1"),
-        (["-nt", "-1"], "numthreads.*'-1', expected a whole number from 1"),
-        (["-bs", "many"], "expected a whole number from 1"),
+        (["-bs", "0"], "batchsize.*'0', expected an integer from 1"),
+        (["-nt", "-1"], "numthreads.*'-1', expected an integer from 1"),
+        (["-bs", "many"], "expected an integer from 1"),
         (["-bsrt", "maybe"], "'maybe', expected true or false"),
         (["-dt", "trian"], "datatype is 'trian', expected train, valid or test"),
         (["-nt"], "expected one argument"),
@@ -205,7 +205,7 @@ def test_subclasses_add_flags_to_the_group_of_their_base(kind):
 def test_names_that_programs_of_parlai_import():
     assert str2class(class2str(Library)) is Library
     assert class2str(Teacher) == "dpmodule.agents.teachers:Teacher"
-    for name, told in (("dpmodule.agents", "names no class"), ("dpmodule.agents:No", "has no 'No'")):
+    for name, told in (("dpmodule.agents", "does not name a class"), ("dpmodule.agents:No", "has no 'No'")):
         with pytest.raises(ArgumentError, match=told):
             str2class(name)
     message = {"text": "hi"}

@@ -146,7 +146,7 @@ def test_a_checkpoint_is_that_of_the_training_network(learned):
 
 def test_a_ranking_needs_candidates():
     agent = trained(0, rank_candidates=True, hiddensize=8)
-    with pytest.raises(ArgumentError, match="'Seq2seq' is to rank candidates.*'a b' has none"):
+    with pytest.raises(ArgumentError, match="'Seq2seq' ranks candidates, but .*'a b' has no"):
         agent.batch_act([{"text": "a b"}])
 
 
@@ -159,7 +159,7 @@ def test_a_ranking_needs_candidates():
         ({"truncate": 1}, "truncate is 1"),
         ({"dropout": 1.0}, "from 0 and below 1"),
         ({"beam_size": 0}, "beam_size is 0"),
-        ({"dict_nulltoken": ""}, "nothing, start and end"),
+        ({"dict_nulltoken": ""}, "null, start or end"),
         ({"optimizer": "adma"}, "adma"),
     ],
 )

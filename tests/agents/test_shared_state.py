@@ -111,12 +111,12 @@ def test_other_types_and_missing_keys_are_refused():
         with pytest.raises(KeyError, match=r"no key 'other'.*'count', 'loss'.*'w'"):
             act()
     with pytest.raises(
-        DTypeError, match="'count' is of type int and stays so, got 1.5 of type float; delete the key"
+        DTypeError, match="'count' is of type int, which cannot change, got 1.5 of type float; delete the key"
     ):
         table["count"] = 1.5
     with pytest.raises(DTypeError, match="'done' is of type bool"):
         table["done"] = 1
-    with pytest.raises(DTypeError, match="'count' is of type int and stays so, got tensor"):
+    with pytest.raises(DTypeError, match="'count' is of type int, which cannot change, got tensor"):
         table["count"] = torch.zeros(())
     for value, told in (
         (1.5, "1.5 of type float"),
@@ -247,14 +247,14 @@ def test_names_are_texts_of_any_alphabet_and_there_is_room_for_some():
     assert list(tally.totals()) == names
     with pytest.raises(ArgumentError, match="one too many"):
         tally.column(0).add("another", 1)
-    with pytest.raises(ArgumentError, match="121 bytes, at most 120"):
+    with pytest.raises(ArgumentError, match="121 bytes, expected at most 120"):
         SumColumns().column(0).add("x" * 121, 1)
 
 
 def test_more_columns_keep_the_sums_and_a_pickle_of_one_process_too():
     tally = SumColumns()
     tally.column(0).add("loss", 0.1)
-    wide = tally.widened(4)
+    wide = tally.with_columns(4)
     wide.column(3).add("loss", 0.2)
     assert wide.totals() == {"loss": (math.fsum([0.1, 0.2]), 2)}
     assert pickle.loads(pickle.dumps(tally)).totals() == tally.totals()

@@ -12,12 +12,12 @@ SPLITS = ("train", "valid", "test")
 MADE_UP = ("reverse", "nocandidate", "docs")
 
 
-def teacher_of(task, **opt):
+def create_teacher(task, **opt):
     return create_task({"task": task, "datatype": "valid", **opt}, RepeatLabelAgent({})).get_agents()[0]
 
 
 def examples(task, **opt):
-    teacher = teacher_of(task, **opt)
+    teacher = create_teacher(task, **opt)
     return [teacher.get(number) for number in range(teacher.num_episodes())]
 
 
@@ -68,9 +68,13 @@ def test_reverse_of_another_seed_has_other_texts():
 
 
 def test_sizes_of_splits():
-    sizes = [teacher_of("reverse", datatype=split).num_examples() for split in SPLITS]
+    sizes = [create_teacher("reverse", datatype=split).num_examples() for split in SPLITS]
     assert sizes == [10_000, 500, 500]
-    assert [teacher_of("nocandidate", datatype=split).num_examples() for split in SPLITS] == [500, 100, 100]
+    assert [create_teacher("nocandidate", datatype=split).num_examples() for split in SPLITS] == [
+        500,
+        100,
+        100,
+    ]
 
 
 def test_nocandidate_asks_for_the_same_again():
@@ -98,7 +102,7 @@ def test_docs_has_the_label_among_functions_of_the_module():
     ("train", "", "train"),
 ])  # fmt: skip
 def test_a_split_behind_the_name_counts_more_than_the_datatype(given, argument, used):
-    teacher = teacher_of(f"reverse:{argument}", datatype=given)
+    teacher = create_teacher(f"reverse:{argument}", datatype=given)
     assert teacher.datatype == used
     assert teacher.act().keys() >= {"labels" if used in ("train", "train:ordered") else "eval_labels"}
     text = teacher.act()["text"]
@@ -123,7 +127,7 @@ def test_copies_have_the_same_examples():
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(task, said):
     with pytest.raises(ArgumentError, match=said):
-        teacher_of(task)
+        create_teacher(task)
 
 
 FORMS = {
@@ -137,7 +141,7 @@ FORMS = {
 @pytest.mark.parametrize("start", ["", "\n  \n", "\ufeff"])
 def test_fromfile_knows_a_format_by_the_first_line(form, start, tmp_path):
     (tmp_path / "talk.txt").write_text(start + FORMS[form], encoding="utf-8")
-    teacher = teacher_of(f"fromfile:{tmp_path}/talk.txt")
+    teacher = create_teacher(f"fromfile:{tmp_path}/talk.txt")
     assert [teacher.get(*place)["text"] for place in _places(teacher)] == ["hi", "so"]
     assert teacher.get(0)["labels"] == (("ho",) if form == "conversations" else ("ho", "hum"))
 
@@ -150,7 +154,7 @@ def _places(teacher):
 def test_fromfile_knows_json_by_its_ending(ending, tmp_path):
     (tmp_path / f"talk.{ending}").write_text("[]\n")
     with pytest.raises(FileFormatError, match=rf"talk\.{ending}: line 1"):
-        teacher_of(f"fromfile:{tmp_path}/talk.{ending}")
+        create_teacher(f"fromfile:{tmp_path}/talk.{ending}")
 
 
 def test_fromfile_takes_the_file_of_the_split_from_a_folder(tmp_path):
@@ -159,7 +163,7 @@ def test_fromfile_takes_the_file_of_the_split_from_a_folder(tmp_path):
     assert texts(f"fromfile:{tmp_path}", datatype="train:ordered") == ["train"]
     assert texts(f"fromfile:{tmp_path}") == ["valid"]
     with pytest.raises(ArgumentError, match=r"no test\.txt"):
-        teacher_of(f"fromfile:{tmp_path}", datatype="test")
+        create_teacher(f"fromfile:{tmp_path}", datatype="test")
 
 
 @pytest.mark.parametrize("mode", ["valid", "valid:stream"])
@@ -177,13 +181,13 @@ def test_an_epoch_of_a_file_is_every_example_once(mode, tmp_path):
 def test_fromfile_skips_and_counts_bad_lines(tmp_path):
     (tmp_path / "talk").write_text("text:a\tlabels:b\nnothing\ntext:c\tlabels:d\n")
     with pytest.raises(FileFormatError, match="line 2"):
-        teacher_of(f"fromfile:{tmp_path}/talk")
-    with pytest.warns(UserWarning, match="1 malformed line left out"):
-        assert teacher_of(f"fromfile:{tmp_path}/talk", on_bad_line="skip").num_examples() == 2
+        create_teacher(f"fromfile:{tmp_path}/talk")
+    with pytest.warns(UserWarning, match="1 malformed line skipped"):
+        assert create_teacher(f"fromfile:{tmp_path}/talk", on_bad_line="skip").num_examples() == 2
 
 
 def test_fromfile_needs_a_file_that_is_there(tmp_path):
     with pytest.raises(ArgumentError, match="no file of dialogues is named"):
-        teacher_of("fromfile")
+        create_teacher("fromfile")
     with pytest.raises(FileError, match="gone"):
-        teacher_of(f"fromfile:{tmp_path}/gone")
+        create_teacher(f"fromfile:{tmp_path}/gone")

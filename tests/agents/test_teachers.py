@@ -10,7 +10,7 @@ from helpers.talks import Noting, Talks, Texts, epoch, spec
 TASK = spec(Texts, "a-3-1-2")
 
 
-def teacher_of(datatype, **opt):
+def create_teacher(datatype, **opt):
     return Texts({"task": "mine", "task_arguments": "a-3-1-2", "datatype": datatype, **opt})
 
 
@@ -20,7 +20,7 @@ def teacher_of(datatype, **opt):
      ("test:stream", False)],
 )  # fmt: skip
 def test_labels_become_eval_labels_outside_training(datatype, trains):
-    action = teacher_of(datatype).act()
+    action = create_teacher(datatype).act()
     assert ("labels" in action) is trains
     assert ("eval_labels" in action) is not trains
 
@@ -35,7 +35,7 @@ def test_hide_labels_removes_them_and_the_teacher_still_counts(rows, sort):
 
 
 def test_labels_are_not_hidden_in_training():
-    assert "labels" in teacher_of("train", hide_labels=True).act()
+    assert "labels" in create_teacher("train", hide_labels=True).act()
 
 
 def test_train_draws_episodes_with_replacement():
@@ -50,7 +50,7 @@ def test_train_draws_episodes_with_replacement():
 
 
 def test_an_episode_is_walked_to_its_end():
-    teacher = teacher_of("train")
+    teacher = create_teacher("train")
     for _ in range(20):
         texts = [teacher.act()]
         while not texts[-1]["episode_done"]:
@@ -60,13 +60,13 @@ def test_an_episode_is_walked_to_its_end():
 
 
 def test_train_ordered_goes_round():
-    teacher = teacher_of("train:ordered")
+    teacher = create_teacher("train:ordered")
     seen = [teacher.act()["text"].split()[1] for _ in range(12)]
     assert seen == ["0.0", "0.1", "0.2", "1.0", "2.0", "2.1"] * 2
 
 
 def test_behind_the_last_example_there_is_an_empty_one():
-    teacher = teacher_of("valid")
+    teacher = create_teacher("valid")
     for _ in range(6):
         assert "text" in teacher.act()
     assert teacher.epoch_done()
@@ -76,7 +76,7 @@ def test_behind_the_last_example_there_is_an_empty_one():
 
 
 def test_a_reply_is_counted_once():
-    teacher = teacher_of("valid")
+    teacher = create_teacher("valid")
     teacher.act()
     teacher.observe({"text": "0.0"})
     teacher.observe({"text": "wrong"})
@@ -186,7 +186,7 @@ def test_a_teacher_takes_numbers_by_the_value_of_its_index(workers):
 
 
 def test_next_episode_idx_takes_numbers_and_goes_round_if_asked():
-    teacher = teacher_of("valid")
+    teacher = create_teacher("valid")
     assert [teacher.next_episode_idx() for _ in range(4)] == [0, 1, 2, 3]
     assert [teacher.next_episode_idx(3, loop=True) for _ in range(3)] == [1, 2, 0]
 

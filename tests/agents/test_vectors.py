@@ -109,7 +109,7 @@ def test_vectors_of_many_texts_and_of_subclasses_are_not_kept(words, monkeypatch
 
     draws = iter(range(9))
     assert [vectors.TextVectors().of(Drawn({}), ["a", "a"]) for _ in range(2)] == [[[0], [1]], [[2], [3]]]
-    monkeypatch.setattr(vectors, "_KEPT", 1000)
+    monkeypatch.setattr(vectors, "_MAX_CHARS", 1000)
     known, sizes = vectors.TextVectors(), []
     for number in range(200):
         known.of(words, [f"text {number}"])

@@ -115,13 +115,13 @@ def test_agents_of_an_executable_world_do_not_hear_themselves(rows):
 
 
 def test_a_world_without_parley():
-    with pytest.raises(NotImplementedError, match="World has to define parley"):
+    with pytest.raises(NotImplementedError, match="World must define parley"):
         World({}).parley()
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_two_partners(count):
-    with pytest.raises(ArgumentError, match=f"agents has {count}, expected two"):
+    with pytest.raises(ArgumentError, match=f"agents has {count} items, expected two"):
         DialogPartnerWorld({}, three()[:count])
 
 
@@ -171,7 +171,7 @@ def test_a_comma_in_task_makes_a_multi_world_without_sorting():
 @pytest.mark.parametrize("name", ["batchsize", "numthreads"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
 def test_numbers_below_1(name, value):
-    with pytest.raises(ArgumentError, match=f"{name} is .*, expected a whole number from 1"):
+    with pytest.raises(ArgumentError, match=f"{name} is .*, expected an integer from 1"):
         create_task({**VALID, name: value}, Noting(VALID))
 
 
@@ -193,7 +193,7 @@ def test_tasks_that_there_are_not(task, told):
 
 def test_max_batch_tokens_with_workers():
     opt = {**VALID, "max_batch_tokens": 30, "numthreads": 2}
-    with pytest.raises(ArgumentError, match="max_batch_tokens is given with numthreads 2"):
+    with pytest.raises(ArgumentError, match="max_batch_tokens is set with numthreads 2"):
         create_task(opt, Noting(opt))
 
 

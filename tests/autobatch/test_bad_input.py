@@ -89,7 +89,7 @@ def test_empty_lists(call):
     ]
 )
 def test_what_is_no_expression(call):
-    with pytest.raises(dy.ForeignValueError, match="no "):
+    with pytest.raises(dy.ForeignValueError, match="not a"):
         call()
 
 
@@ -121,7 +121,7 @@ def test_distributions_that_cannot_be_drawn_from(call):
     ],
 )
 def test_indices_that_are_no_integers(call):
-    with pytest.raises(dy.ForeignValueError, match="is no integer"):
+    with pytest.raises(dy.ForeignValueError, match="is not an integer"):
         call()
 
 
@@ -135,7 +135,7 @@ def test_what_is_neither_an_index_nor_a_list(index):
         lambda: dy.sum_dim(matrix(), index),
     ):
         with pytest.raises(
-            dy.ForeignValueError, match=r"is no integer and no list of integers \(at .*test_bad_input"
+            dy.ForeignValueError, match=r"is not an integer or a list of integers \(at .*test_bad_input"
         ):
             call()
 
@@ -170,13 +170,13 @@ def test_indices_of_any_kind(index):
 def test_rows_that_are_no_integers(index):
     table = dy.ParameterCollection().add_lookup_parameters((3, 2))
     for call in (lambda: table[index], lambda: dy.lookup(table, index), lambda: table.row_as_array(index)):
-        with pytest.raises(dy.ForeignValueError, match="is no integer"):
+        with pytest.raises(dy.ForeignValueError, match="is not an integer"):
             call()
 
 
 @walks(product([dy.esum, dy.average, dy.concatenate, dy.emax, dy.affine_transform], [3, None]))
 def test_what_is_no_list(function, given):
-    with pytest.raises(dy.ForeignValueError, match="is no list"):
+    with pytest.raises(dy.ForeignValueError, match="is not a list"):
         function(given)
 
 
@@ -283,7 +283,7 @@ def test_a_function_that_disturbs_the_graph_that_calls_it(what, rows, when):
     if when == "value":
         y = function(x)
         is_quiet[0] = False
-    with pytest.raises(dy.StateError, match=rf"{what} was called inside of disturbs.*test_bad_input"):
+    with pytest.raises(dy.StateError, match=rf"{what} was called inside disturbs.*test_bad_input"):
         y.npvalue() if when == "value" else function(x)
     is_quiet[0] = True
     np.testing.assert_allclose(function(x).npvalue(), [2.0, 4.0, 6.0])
@@ -304,7 +304,7 @@ def test_a_gradient_that_disturbs_the_graph():
 
     p = dy.ParameterCollection().add_parameters((3,), init=1.0)
     loss = dy.sum_elems(dy.wrap(Doubled.apply, rows=True)(p * 1.0))
-    with pytest.raises(dy.StateError, match="renew_cg was called inside of apply"):
+    with pytest.raises(dy.StateError, match="renew_cg was called inside apply"):
         loss.backward()
     assert loss.value() == 6.0
 
@@ -379,7 +379,7 @@ def test_an_operation_must_not_use_the_graph_that_runs_it():
 
     outer = dy.wrap(asks, rows=True)(dy.sin(vector()))
     later.append(dy.tanh(vector()))
-    with pytest.raises(dy.StateError, match="must not use it itself"):
+    with pytest.raises(dy.StateError, match="must not use it"):
         outer.npvalue()
     dy.renew_cg()
     assert vector().vec_value() == [1.0, 2.0, 3.0]

@@ -93,7 +93,7 @@ def test_drawn_shapes(seed):
     draw = np.random.RandomState(seed)
     name = list(OPERATIONS)[seed % len(OPERATIONS)]
     shapes = [drawn_pair(draw) for _ in range(3)]
-    if name == "/":  # the right one is no larger
+    if name == "/":  # the right one is not larger
         shapes = [((*np.maximum(*zip_sizes(x, y)).tolist(), x[-1]), y) for x, y in shapes]
     fused, shared = draw.randint(2), dict.fromkeys(draw.choice(3, 2).tolist())
 

@@ -8,7 +8,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.cell_symbol import reason_against
+from dpmodule.autobatch.cell_symbol import why_not_row_wise
 from helpers.walk import walks
 
 
@@ -148,7 +148,7 @@ def test_what_mixes_examples_is_kept_apart(case, setting):
     if case == "recurrent layer":
         return check_recurrent(symbol)
     cell = check_against_executors(symbol, {"x": (4,)}, inputs=inputs)
-    assert way in cell.way(False, [(4,)])
+    assert way in cell.execution(False, [(4,)])
     return None
 
 
@@ -166,7 +166,7 @@ def check_recurrent(symbol):
         ex.copy_params_from(params)
         ex.arg_dict["x"][:] = x[None]
         np.testing.assert_allclose(value, ex.forward()[0].asnumpy()[0], rtol=1e-5, atol=1e-6)
-    assert "one by one" in cell.way(False, [(4,)])
+    assert "one by one" in cell.execution(False, [(4,)])
 
 
 def x_of(shape=(3,)):
@@ -206,12 +206,12 @@ NOT_ROW_WISE = {
 @pytest.mark.parametrize("case", ROW_WISE)
 def test_row_wise(case):
     make, others = ROW_WISE[case]
-    assert reason_against(make(mx.sym.Variable("x")).graph, x_of(), others) == ""
+    assert why_not_row_wise(make(mx.sym.Variable("x")).graph, x_of(), others) == ""
 
 
 @pytest.mark.parametrize("case", NOT_ROW_WISE)
 def test_not_row_wise(case):
-    assert reason_against(NOT_ROW_WISE[case](mx.sym.Variable("x")).graph, x_of(), {}) != ""
+    assert why_not_row_wise(NOT_ROW_WISE[case](mx.sym.Variable("x")).graph, x_of(), {}) != ""
 
 
 def module_gradients(symbol, params, data, labels):
@@ -582,7 +582,7 @@ class TestBadInput:
         symbol = step_symbol()
         params = arrays_of(symbol, x=(5,), h=(4,))
         params["i_wieght"] = params.pop("i_weight")
-        with pytest.raises(dy.ArgumentError, match="'i_wieght' in params is no parameter"):
+        with pytest.raises(dy.ArgumentError, match="'i_wieght' in params is not a parameter"):
             dy.cell(symbol, params, inputs=["x", "h"])
         params["i_weight"] = params["i_wieght"]
         assert dy.cell(symbol, params, allow_extra=True).input_names == ["x", "h"]
@@ -600,11 +600,11 @@ class TestBadInput:
             cell(x)
         with pytest.raises(dy.ArgumentError, match="3 inputs, expected x, h"):
             cell(x, h, h)
-        with pytest.raises(dy.ArgumentError, match="'y' is no input"):
+        with pytest.raises(dy.ArgumentError, match="'y' is not an input"):
             cell(x, h, y=1)
         with pytest.raises(dy.ArgumentError, match="'x' is given twice"):
             cell(x, x=x)
-        with pytest.raises(dy.ForeignValueError, match="is no Expression, number or array"):
+        with pytest.raises(dy.ForeignValueError, match="is not an Expression, number or array"):
             cell(x, object())
         with pytest.raises(dy.ArgumentError, match="inputs names 'z'"):
             dy.cell(step_symbol(), None, inputs=["z"])

@@ -42,7 +42,9 @@ USES = {
 def test_parameters_of_another_type_are_refused(use, made, graph):
     W, E = made_in(made)
     dy.configure(dtype=graph)
-    with pytest.raises(DTypeError, match=rf"is {made} on cpu, this graph {graph}.*test_element_types\.py"):
+    with pytest.raises(
+        DTypeError, match=rf"is {made} on cpu, but this graph uses {graph}.*test_element_types\.py"
+    ):
         USES[use](W, E)
     dy.configure(dtype=made)
     USES[use](W, E)
@@ -63,9 +65,9 @@ TURNED = torch.arange(6.0).reshape(3, 2).t()
 
 def test_tensors_whose_elements_lie_apart_are_no_parameters():
     m = dy.ParameterCollection()
-    with pytest.raises(ArgumentError, match=r"side by side.*strides \(1, 2\)"):
+    with pytest.raises(ArgumentError, match=r"not contiguous.*strides \(1, 2\)"):
         m.parameter_from_tensor(TURNED)
-    with pytest.raises(ArgumentError, match="side by side"):
+    with pytest.raises(ArgumentError, match="not contiguous"):
         m.lookup_parameter_from_tensor(TURNED)
     assert not m.parameters_list()
 
@@ -110,7 +112,7 @@ def test_parameters_whose_memory_was_replaced(use):
         if use == "table":  # one expression, whose value is there
             dy.renew_cg()
         for _ in range(2):
-            with pytest.raises((DTypeError, dy.ShapeError), match=f"parameter {wrong.name()} (is|was)"):
+            with pytest.raises((DTypeError, dy.ShapeError), match=f"parameter {wrong.name()} (is|has)"):
                 dy.sum_elems(USES[use](W, E)).value()
             dy.renew_cg()
 
@@ -127,12 +129,12 @@ def test_updates_of_a_parameter_whose_memory_was_replaced():
         loss = dy.squared_norm(W)
         loss.value()
         W.tensor.data = torch.ones(700)
-        with pytest.raises(dy.ShapeError, match="made with the shape"):
+        with pytest.raises(dy.ShapeError, match="has the shape"):
             loss.backward()
         W.tensor.data = torch.ones(4)
         loss.backward()
         W.tensor.data = torch.ones(700)
-        with pytest.raises(dy.ShapeError, match="made with the shape"):
+        with pytest.raises(dy.ShapeError, match="has the shape"):
             update.update()
         with pytest.raises(dy.StateError, match="storage cannot be replaced"):
             W.storage = dy.ParameterCollection().add_parameters((4,)).storage

@@ -11,7 +11,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.explain import Explanation, KindRow
+from dpmodule.autobatch.explain import Explanation, OperationRow
 
 
 def row_of(found, operation):
@@ -35,7 +35,7 @@ def test_other_shapes_stay_alone_and_name_the_nearest(engine):
     dy.forward([dy.sin(x) for x in xs])
     alone = next(row for row in dy.explain().rows if row.operation == "sin" and row.alone)
     assert alone.label == "sin {3} -> {3}"
-    assert alone.why == "the only one of its kind; nearest: sin {2} -> {2}, which has other shapes"
+    assert alone.why == "the only one of its kind; nearest: sin {2} -> {2}, which has different shapes"
 
 
 def test_a_chain_stays_alone(engine):
@@ -46,7 +46,7 @@ def test_a_chain_stays_alone(engine):
     x.forward()
     row = row_of(dy.explain(), "softmax")
     assert (row.nodes, row.batches, row.alone) == (5, 5, 5)
-    assert "one feeds the other" in row.why
+    assert "depend on it" in row.why
 
 
 def test_asked_for_too_early(engine):
@@ -56,7 +56,7 @@ def test_asked_for_too_early(engine):
     found = dy.explain()
     row = row_of(found, "sin")
     assert (row.batches, row.alone) == (3, 3)
-    assert "asked for in another forward" in row.why
+    assert "computed in another forward" in row.why
     assert found.forwards == 3
     assert "in 3 forwards" in str(found)
 
@@ -142,9 +142,9 @@ def test_cells_tell_how_they_run(engine):
     draw = np.random.RandomState(0)
     dy.forward([f(draw.randn(3)) for f in (*cells, single) for _ in range(4)])
     found = dy.explain()
-    assert "by torch.vmap: softmax 'mixing'" in row_of(found, "cell mixing").way
-    assert row_of(found, "cell plain").way == ""
-    assert row_of(found, "cell Softmax").way == "one by one: rows=False"
+    assert "by torch.vmap: softmax 'mixing'" in row_of(found, "cell mixing").execution
+    assert row_of(found, "cell plain").execution == ""
+    assert row_of(found, "cell Softmax").execution == "one by one: rows=False"
     assert row_of(found, "cell Softmax").batches == 1
 
 
@@ -193,7 +193,7 @@ def test_table_and_picture(engine):
 
 
 def test_long_pictures_are_cut():
-    row = KindRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
+    row = OperationRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
     found = Explanation("python", True, 700, 1, (row,), (("a<b", "a<b {1}", 1),) * 700, {"run": 1.0})
     picture = xml.dom.minidom.parseString(found._repr_svg_())
     assert "100 more are not drawn" in picture.toxml()
@@ -214,7 +214,7 @@ def test_only_what_lies_there_was_asked_for(engine):
         [table[0], dy.lookup_batch(table, [0, 1]), dy.zeros(3), dy.inputTensor([1.0]), dy.one_hot(3, 1)]
     )
     assert parameter.vec_value() == [1.0, 1.0, 1.0]
-    with pytest.raises(dy.StateError, match="only parameters, inputs, rows of tables"):
+    with pytest.raises(dy.StateError, match="only parameters, inputs, table rows"):
         dy.explain()
     dy.tanh(parameter).value()
     assert row_of(dy.explain(), "tanh").nodes == 1

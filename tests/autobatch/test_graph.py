@@ -34,7 +34,7 @@ def test_graphs_have_the_whole_interface(kind):
             assert [(each.name, each.default) for each in found.values()] == [
                 (each.name, each.default) for each in inspect.signature(wanted).parameters.values()
             ], name
-    graph.leave()
+    graph.deactivate()
 
 
 def test_nobody_asks_which_engine_a_graph_is_of():

@@ -39,7 +39,7 @@ def test_arguments_can_be_named_and_left_out(engine, name, argument):
     assert function(x).npvalue().tolist() == given
     assert function(x=x, **{argument: 1.0}).npvalue().tolist() == given
     assert function(x, 0.25).npvalue().tolist() != given
-    with pytest.raises(TypeError, match=f"{name}: {argument}: str 'a' is no number"):
+    with pytest.raises(TypeError, match=f"{name}: {argument}: str 'a' is not a number"):
         function(x, "a")
     with pytest.raises(TypeError, match="unexpected keyword argument 'beside'"):
         function(x, beside=1.0)

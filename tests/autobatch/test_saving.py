@@ -137,7 +137,7 @@ def test_damage_is_told(tmp_path):
         p.populate(name, "/_0")
     with open(name, "w", encoding="utf-8") as target:
         target.write("something else\n")
-    with pytest.raises(FileFormatError, match="no parameter begins here"):
+    with pytest.raises(FileFormatError, match="expected the header of a parameter"):
         p.populate(name, "/_0")
     with pytest.raises(TypeError):
         dy.save(name, [3])
@@ -177,7 +177,7 @@ def test_damage_is_told_with_its_byte(tmp_path):
     whole = name.read_bytes()
     at = whole.index(b"#Parameter# /W")
     name.write_bytes(whole[:at] + b"?" + whole[at:])
-    with pytest.raises(FileFormatError, match=f"byte {at}: no parameter begins here"):
+    with pytest.raises(FileFormatError, match=f"byte {at}: expected the header of a parameter"):
         m.populate(name)
 
 
@@ -214,7 +214,7 @@ def test_names_that_no_line_can_hold_are_refused(tmp_path, name):
         p.save(file, name, append=True)
     assert file.read_bytes() == before
     for call in (m.save, m.populate, p.save, p.populate):
-        with pytest.raises(dy.ArgumentError, match="no file can be named"):
+        with pytest.raises(dy.ArgumentError, match="is not a possible file name"):
             call("a\0b")
 
 

@@ -33,7 +33,7 @@ def in_thread(name, function):
 def refuses(name, function, owner="MainThread"):
     error = in_thread(name, function)
     assert isinstance(error, dy.StateError), error
-    assert f"begun in thread '{owner}' and is used in thread '{name}'" in str(error)
+    assert f"started in thread '{owner}' and is used in thread '{name}'" in str(error)
     assert re.search(r"\(at .*test_threads\.py:\d+\)", str(error))
 
 
@@ -94,7 +94,7 @@ def test_whoever_renews_the_graph_owns_it():
     assert in_thread("second", begin) == 6.0
     for use in (lambda: dy.scalarInput(1.0), x.value):
         with pytest.raises(
-            dy.StateError, match="begun in thread 'second' and is used in thread 'MainThread'"
+            dy.StateError, match="started in thread 'second' and is used in thread 'MainThread'"
         ):
             use()
     dy.renew_cg()
@@ -113,7 +113,7 @@ def test_a_graph_without_nodes_is_for_whoever_comes_first():
     for begin in (dy.renew_cg, lambda: dy.configure(autobatch=True)):
         begin()
         assert in_thread("first", lambda: (dy.inputVector([1.0, 2.0]) * 2.0).vec_value()) == [2.0, 4.0]
-        with pytest.raises(dy.StateError, match="begun in thread 'first'"):
+        with pytest.raises(dy.StateError, match="started in thread 'first'"):
             dy.scalarInput(1.0)
 
 

@@ -36,7 +36,7 @@ BUILDERS = [
     "TreeLSTMBuilder",
 ]
 FOREIGN = [None, "a", [], [None], object(), {}, np.ones((2, 5))]
-"""What is no number, each of another type."""
+"""What is not a number, each of another type."""
 
 
 def refuses(argument, call, kind=dy.ForeignValueError):
@@ -59,7 +59,7 @@ def vector():
 
 @walks(product(TRAINERS, [*FOREIGN, -1, 1.5]))
 def test_trainers_of_no_collection(name, value):
-    refuses("no ParameterCollection", lambda: getattr(dy, name)(value))
+    refuses("not a ParameterCollection", lambda: getattr(dy, name)(value))
 
 
 @walks(product([name for name in TRAINERS if name != "AdadeltaTrainer"], FOREIGN))
@@ -311,17 +311,17 @@ def test_other_builders(tmp_path):
     refuses("sparsity", lambda: sparse.set_sparsity(1.5), dy.ArgumentError)
     for value in (3, 2.0, "a", None):
         plain = dy.StandardSoftmaxBuilder(3, 4, m, False)
-        refuses("no Expression", lambda: plain.full_logits(value))  # noqa: B023 (called at once)
+        refuses("not an Expression", lambda: plain.full_logits(value))  # noqa: B023 (called at once)
 
 
 def test_states_of_stacked_networks():
     state = dy.GRUBuilder(1, 3, 3, collection()).initial_state()
     refuses("states is empty", lambda: dy.StackedRNNState([]), dy.ArgumentError)
     for states in ("ab", [None], [state, 3]):
-        refuses("no state of a network", lambda: dy.StackedRNNState(states))  # noqa: B023 (called at once)
+        refuses("not a state of a network", lambda: dy.StackedRNNState(states))  # noqa: B023 (called at once)
     stacked = dy.StackedRNNState([state, state])
-    refuses("no Expression", lambda: stacked.add_input(3))
-    refuses("no Expression", lambda: stacked.add_inputs([vector(), None]))
+    refuses("not an Expression", lambda: stacked.add_input(3))
+    refuses("not an Expression", lambda: stacked.add_inputs([vector(), None]))
 
 
 @walks(product([0.0, 0.5], [*BUILDERS[:-1], "with normalization"]))
@@ -333,11 +333,11 @@ def test_states(dropout, name):
     state = start.add_input(vector())
     for bad in (None, "a", 2, 2.0, [1.0], np.ones(3), torch.ones(3)):
         given = [bad] * len(state.s())
-        refuses("no Expression", lambda: builder.initial_state(given))  # noqa: B023 (called at once)
+        refuses("not an Expression", lambda: builder.initial_state(given))  # noqa: B023 (called at once)
         for each in (start, state):
-            refuses("no Expression", lambda: each.set_s(given))  # noqa: B023 (called at once)
-            refuses("no Expression", lambda: each.set_s([bad]))  # noqa: B023 (called at once)
-            refuses("no Expression", lambda: each.set_h([bad]))  # noqa: B023 (called at once)
+            refuses("not an Expression", lambda: each.set_s(given))  # noqa: B023 (called at once)
+            refuses("not an Expression", lambda: each.set_s([bad]))  # noqa: B023 (called at once)
+            refuses("not an Expression", lambda: each.set_h([bad]))  # noqa: B023 (called at once)
     for bad in (None, "a", 0.5):
         refuses("batch_size", lambda: builder.set_dropout_masks(bad))  # noqa: B023 (called at once)
     refuses("batch_size", lambda: builder.set_dropout_masks(-1), dy.ShapeError)
@@ -345,8 +345,8 @@ def test_states(dropout, name):
         refuses("transduce", lambda: each.transduce(None))  # noqa: B023 (called at once)
         refuses("add_inputs", lambda: each.add_inputs(1))  # noqa: B023 (called at once)
         for bad in ("a", None, 3):
-            refuses("no Expression", lambda: each.transduce([vector(), bad]))  # noqa: B023 (called at once)
-            refuses("no Expression", lambda: each.add_input(bad))  # noqa: B023 (called at once)
+            refuses("not an Expression", lambda: each.transduce([vector(), bad]))  # noqa: B023 (called at once)
+            refuses("not an Expression", lambda: each.add_input(bad))  # noqa: B023 (called at once)
     refuses("es", lambda: state.set_h(3))
     refuses("es", lambda: state.set_s(3))
     refuses("expected", lambda: state.set_h([]), dy.ArgumentError)
@@ -503,7 +503,7 @@ def test_softmaxes_over_words(name, tmp_path):
     words = make(3, tmp_path / "clusters", {"a": 0, "b": 1, "c": 2}, collection())
     for bad in ([], np.ones(2), None, "a", 0.5):
         refuses("c:", lambda: words.neg_log_softmax(vector(), bad))  # noqa: B023 (called at once)
-        refuses("no Expression", lambda: words.full_logits(bad))  # noqa: B023 (called at once)
+        refuses("not an Expression", lambda: words.full_logits(bad))  # noqa: B023 (called at once)
     for bad in (None, 3, [[1], [2]], np.array(1.0)):
         refuses("c:", lambda: words.neg_log_softmax_batch(vector(), bad))  # noqa: B023 (called at once)
     refuses("one vector", lambda: words.sample(dy.inputTensor(np.ones((3, 3)))), dy.ShapeError)
@@ -554,13 +554,13 @@ def test_parameters():
         refuses("init_from_array", lambda: table.init_from_array(bad))  # noqa: B023 (called at once)
         refuses("array", lambda: m.parameters_from_numpy(bad))  # noqa: B023 (called at once)
         refuses("set_updated", lambda: parameter.set_updated(bad))  # noqa: B023 (called at once)
-        refuses("no torch tensor", lambda: m.parameter_from_tensor(bad))  # noqa: B023 (called at once)
+        refuses("not a torch tensor", lambda: m.parameter_from_tensor(bad))  # noqa: B023 (called at once)
         refuses("load_tensors", lambda: m.load_tensors(bad))  # noqa: B023 (called at once)
     refuses("name", lambda: m.add_parameters(3, name=5))
     refuses("name", lambda: m.add_subcollection(5))
     refuses("'/'", lambda: m.add_parameters(3, name="a/b"), dy.ArgumentError)
-    refuses("no memory", lambda: dy.Parameters(None))
-    refuses("no memory", lambda: dy.LookupParameters("a"))
+    refuses("not the storage", lambda: dy.Parameters(None))
+    refuses("not the storage", lambda: dy.LookupParameters("a"))
     for each in (m.add_parameters(3, name=""), m.add_parameters(3, name="b")):
         assert each.name() in ("/_2", "/b")
 
@@ -579,7 +579,7 @@ def test_values_on_the_device():
 def test_cells(value):
     refuses("cell", lambda: dy.cell(value))
     if not isinstance(value, torch.nn.Module):
-        with pytest.raises(dy.ArgumentError, match="no torch module"):
+        with pytest.raises(dy.ArgumentError, match="not a torch module"):
             dy.wrap(value)
 
 
@@ -593,7 +593,7 @@ def test_arguments_of_cells():
         refuses("shapes of x", lambda: dy.cell(symbol, shapes={"x": shape}))  # noqa: B023 (called at once)
     for size in (0, -3, 1 << 31, 1 << 70):
         refuses("shapes of x", lambda: dy.cell(symbol, shapes={"x": (size,)}), dy.ShapeError)  # noqa: B023
-    refuses("no numbers", lambda: dy.wrap(lambda x: x[:0])(vector()), dy.ShapeError)
+    refuses("no elements", lambda: dy.wrap(lambda x: x[:0])(vector()), dy.ShapeError)
     for function in (dy.cell(symbol, shapes={"x": (3,)}), dy.wrap(torch.nn.Linear(3, 2))):
         for mode in ("yes", 0.5, np.ones(2), torch.ones(2)):
             function.is_train = mode
@@ -614,7 +614,7 @@ def test_sparse_inputs(value):
 
 
 def test_numbers_of_labels_and_values():
-    refuses("1 places", lambda: dy.sparse_inputTensor([[1]], [1.0, 2.0], (3,)), dy.ShapeError)
+    refuses("1 indices", lambda: dy.sparse_inputTensor([[1]], [1.0, 2.0], (3,)), dy.ShapeError)
     matrix = dy.inputTensor(np.eye(3))
     refuses("hinge_dim: 2 labels", lambda: dy.hinge_dim(matrix, [0, 1]), dy.ShapeError)
     refuses("hinge_dim: d", lambda: dy.hinge_dim(matrix, [0, 1, 2], None))
@@ -628,10 +628,10 @@ def test_numbers_of_labels_and_values():
 def test_operands(value):
     matrix = dy.inputTensor(np.eye(3))
     for call in (dy.cmult, dy.cdiv, dy.bmax, dy.pow, dy.dot_product, dy.colwise_add, dy.squared_distance):
-        refuses("no Expression", lambda: call(vector(), value))  # noqa: B023 (called at once)
-        refuses("no Expression", lambda: call(value, vector()))  # noqa: B023 (called at once)
+        refuses("not an Expression", lambda: call(vector(), value))  # noqa: B023 (called at once)
+        refuses("not an Expression", lambda: call(value, vector()))  # noqa: B023 (called at once)
     for operands in ([vector(), matrix, value], [vector(), value, vector()], [value, matrix, vector()]):
-        refuses("no Expression", lambda: dy.affine_transform(operands))  # noqa: B023 (called at once)
-    refuses("no Expression", lambda: dy.concatenate([vector(), value]))
-    refuses("no Expression", lambda: dy.esum([vector()] * 5 + [value]))
-    refuses("no Expression", lambda: dy.tanh(value))
+        refuses("not an Expression", lambda: dy.affine_transform(operands))  # noqa: B023 (called at once)
+    refuses("not an Expression", lambda: dy.concatenate([vector(), value]))
+    refuses("not an Expression", lambda: dy.esum([vector()] * 5 + [value]))
+    refuses("not an Expression", lambda: dy.tanh(value))

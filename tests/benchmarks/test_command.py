@@ -168,8 +168,8 @@ def test_an_interpreter_without_the_package_ends_with_2_and_leaves_the_others_in
     assert command.main([*line, f"mxnet={tmp_path}/python", "--against", f"onnxruntime={tmp_path}"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        f"--against mxnet={tmp_path}/python: no Python with mxnet is there; its rows are left out",
-        f"--against onnxruntime={tmp_path}: no Python with onnxruntime is there; its rows are left out",
+        f"--against mxnet={tmp_path}/python: there is no Python with mxnet; its rows are left out",
+        f"--against onnxruntime={tmp_path}: there is no Python with onnxruntime; its rows are left out",
     ]
     assert "| ours |" in tables_of(output).read_text(encoding="utf-8")
     assert "mxnet" not in tables_of(output).read_text(encoding="utf-8")
@@ -209,4 +209,4 @@ def test_a_quick_comparison_under_another_interpreter(tmp_path, monkeypatch):
     assert text.count("| MXNet |") == 7
     assert text.count("| torch.compile |") == 2
     assert columns.count("| MXNet |") == 7
-    assert "these figures say nothing" in text
+    assert "these figures are meaningless" in text

@@ -102,10 +102,10 @@ def test_a_page_may_say_so(tmp_path, text):
         ),
         (
             "faster<!-- figure: fit; net: *; MXNet; ratio CPU from 1 -->",
-            "0.5 in results.json: the statement holds no",
+            "0.5 in results.json: the statement is no longer true",
         ),
-        ("2.0<!-- figure: fit; net: fit; ratio CPU -->", "2 rows of 'fit' fit, which differ"),
-        ("2.0<!-- figure: fit; none; ratio CPU -->", "no row of 'fit' fits 'none'"),
+        ("2.0<!-- figure: fit; net: fit; ratio CPU -->", "2 rows of 'fit' match, which differ"),
+        ("2.0<!-- figure: fit; none; ratio CPU -->", "no row of 'fit' matches 'none'"),
         ("2.0<!-- figure: fit; net: fit; ratio wall -->", "has a column 'ratio wall'"),
         (
             "2.0<!-- figure: fats; net: fit; ratio CPU -->",
@@ -114,7 +114,7 @@ def test_a_page_may_say_so(tmp_path, text):
         ("2.0<!-- figure: fit; other; ratio CPU -->", "could not convert"),
         ("2.0<!-- figure: fit; empty; ratio CPU -->", "could not convert"),
         ("fast<!-- figure: fit; net: fit; MXNet; ratio CPU -->", "needs bounds"),
-        ("It is twice as fast.", "'twice as' is typed by hand: put a mark behind it"),
+        ("It is twice as fast.", "'twice as' is typed by hand: add a mark after it"),
         ("It is three times as fast.", "'three times as' is typed by hand"),
         ("It is 30 % faster.", "'30 % faster' is typed by hand"),
         ("It is 3x faster.", "'3x faster' is typed by hand"),

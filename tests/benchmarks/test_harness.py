@@ -155,5 +155,5 @@ def test_versions_are_those_of_the_interpreter(monkeypatch, capsys):
     for _ in range(2):
         session.look()
     assert session.versions == {"numpy": np.__version__, "dynet": None}
-    assert capsys.readouterr().err.count("no Python with dynet is there") == 1
+    assert capsys.readouterr().err.count("there is no Python with dynet") == 1
     assert [session.has(name) for name in ("numpy", "dynet_on", "mxnet")] == [True, False, False]

@@ -34,7 +34,7 @@ def test_lines_that_were_written_are_read_again(name, tmp_path):
     task = TASKS[name]
     paths = write(tmp_path, task, 60, 2, seed=5)
     made = [lines(task, 30, 5), lines(task, 30, 6)]
-    parts = iter([mx.hogwild.Part(path) for path in paths])
+    parts = iter([mx.hogwild.FileRange(path) for path in paths])
     (batch,) = mx.hogwild.FileBatches(mx.DataFeedDesc(feed(task)), lambda: next(parts, None))
     assert batch.num_lines == 60
     for slot in task.slots:

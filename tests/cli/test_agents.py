@@ -12,7 +12,7 @@ from dpmodule.agents.batch_world import BatchWorld
 AGENT = """
 import json, os
 from dpmodule.agents import Agent
-from dpmodule.agents.agent import options_file, packed_options
+from dpmodule.agents.agent import options_file, dump_options
 
 
 class Table(Agent):
@@ -49,7 +49,7 @@ class Table(Agent):
         with open(path, "w") as file:
             json.dump(self.known, file)
         with open(options_file(path), "wb") as file:
-            file.write(packed_options({**self.opt, "model": f"{__name__}:Table"}))
+            file.write(dump_options({**self.opt, "model": f"{__name__}:Table"}))
 
 
 class Other(Table):
@@ -283,7 +283,9 @@ def test_a_mistake_is_told_in_one_line(words, said, run):
 
 def test_a_class_of_a_saved_file_is_imported_only_if_it_is_named(run):
     run(*TRAIN, "-m", "letters:Table", "-mf", "m", "-eps", 1, "-ve", 0)
-    assert "not imported because a file says so" in run("eval-agent", "-t", COPY, "-mf", "m").error
+    assert (
+        "modules that only a file names are not imported" in run("eval-agent", "-t", COPY, "-mf", "m").error
+    )
 
 
 @pytest.mark.filterwarnings("default")
@@ -293,7 +295,7 @@ def test_bad_lines_are_an_error_or_counted(run, tmp_path):
     assert "talk: line 2: " in run(*words).error
     done = run(*words, "--on-bad-line", "skip")
     assert done.out == "total=2, accuracy=1, f1=1\n"
-    assert done.err.startswith("note: talk: 1 malformed line left out, the first: line 2: ")
+    assert done.err.startswith("note: talk: 1 malformed line skipped, the first: line 2: ")
 
 
 @pytest.mark.parametrize("workers", [pytest.param((), marks=pytest.mark.slow), ("-nt", 2)])

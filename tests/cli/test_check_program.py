@@ -155,12 +155,12 @@ def test_long_sums_do_not_exhaust_the_stack(check):
 
 
 def test_advice_is_for_names_that_are_not_here():
-    assert check_program.find_place("mxnet.gluon.data.DataLoader").lacks.startswith("use torch.utils.data")
-    assert check_program.find_place("dpmodule.gluon.rnn.LSTM").lacks.startswith("use mx.rnn")
+    assert check_program.find_target("mxnet.gluon.data.DataLoader").advice.startswith("use torch.utils.data")
+    assert check_program.find_target("dpmodule.gluon.rnn.LSTM").advice.startswith("use mx.rnn")
     groups = {"dynet.ComputationGraph", "dynet.inputTensorTranspose", "paddle.fluid"}
-    groups |= {path for path in check_program.known()["instead"] if path.startswith("mxnet.gluon")}
-    for path in check_program.known()["instead"]:
-        assert check_program.find_place(path).path is None or path in groups, path
+    groups |= {path for path in check_program.moving_table()["instead"] if path.startswith("mxnet.gluon")}
+    for path in check_program.moving_table()["instead"]:
+        assert check_program.find_target(path).path is None or path in groups, path
 
 
 ROOT = Path(__file__).parents[2]
@@ -209,8 +209,8 @@ def test_every_name_of_dynets_is_accounted_for():
     names = shown("dynet-names.md")
     assert {*recorded["names"].split(), *recorded["classes"]} <= names
     for name in (*recorded["names"].split(), *recorded["classes"]):
-        place = check_program.find_place(f"dynet.{name}")
-        assert place.path == f"dpmodule.autobatch.{name}" or place.lacks, name
+        place = check_program.find_target(f"dynet.{name}")
+        assert place.path == f"dpmodule.autobatch.{name}" or place.advice, name
 
 
 def test_counts_are_those_of_the_tables():
@@ -227,7 +227,7 @@ def test_no_page_is_longer_than_300_lines(path):
 
 def test_what_is_told_to_use_instead_is_there():
     texts = [
-        *check_program.known()["instead"].values(),
+        *check_program.moving_table()["instead"].values(),
         *(t for p in PAGES.glob("*.md") for t in re.findall("`([^`\n]+)`", p.read_text())),
     ]
     names = {name for text in texts for name in re.findall(r"\bmx\.[\w.]*\w", text)}
@@ -243,8 +243,8 @@ def test_what_is_told_to_use_instead_is_there():
 
 
 def test_places_moved_to_are_there():
-    for old in check_program.known()["moved"]:
-        place = check_program.find_place(old)
+    for old in check_program.moving_table()["moved"]:
+        place = check_program.find_target(old)
         assert place.is_module, old
 
 

@@ -21,7 +21,7 @@ def read(*words):
 
 
 def parts(*words):
-    return data.read_both(arguments(*words))
+    return data.read_train_and_validation(arguments(*words))
 
 
 def test_digits_are_images_from_0_to_1():
@@ -165,7 +165,7 @@ def test_csv_with_marks_for_validation(written):
     text = "1,train,2,0\n3, Validation,4,1\n5,0,6,1\n7,1,8,0\n"
     table = read_csv(written(text), None, "1")
     np.testing.assert_array_equal(table.x, [[1, 2], [3, 4], [5, 6], [7, 8]])
-    assert table.held.tolist() == [False, True, False, True]
+    assert table.validation.tolist() == [False, True, False, True]
     table = read_csv(written("a,k,part\n1,0,val\n2,1,train\n"), None, "part")
     assert (table.y.tolist(), table.columns) == ([0, 1], ("a",))
 
@@ -216,7 +216,7 @@ def test_npz(tmp_path):
     np.savez(path, x=np.arange(4), y=[1, 0, 1, 1], part=[0, 1, 0, 1])
     table = read_npz(path, "part")
     assert table.x.tolist() == [[0], [1], [2], [3]]
-    assert (table.y.tolist(), table.held.tolist()) == ([1, 0, 1, 1], [False, True, False, True])
+    assert (table.y.tolist(), table.validation.tolist()) == ([1, 0, 1, 1], [False, True, False, True])
     for held, match in [("c", "--validation-column is 'c'.*holds x, y, part"), ("x", "holds 2, expected 1")]:
         with pytest.raises(ArgumentError, match=match):
             read_npz(path, held)

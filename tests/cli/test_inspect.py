@@ -180,7 +180,7 @@ def test_times_and_measured_memory(capsys):
     assert explain(*words) == 0
     shown = capsys.readouterr().out
     assert "backward\n---" in shown
-    assert " backward, as a whole" in shown
+    assert " backward, measured as a whole" in shown
     assert "memory of a run (measured): " in shown
 
 

@@ -39,7 +39,7 @@ def test_every_option_refuses_what_makes_no_sense(capsys):
     for command, subparser in commands():
         for option in (a.option_strings[0] for a in subparser._actions if a.option_strings and a.nargs != 0):
             for value in SENSELESS:
-                words = options.with_values([command, option, value, *REQUIRED.get(command, ())])
+                words = options.join_negative_values([command, option, value, *REQUIRED.get(command, ())])
                 if value in TAKEN.get(f"{command} {option}", TAKEN.get(option, [])):
                     parser.parse_args(words)
                     continue

@@ -25,7 +25,7 @@ def names():
     return sorted(name for name in (py_str(texts[i]) for i in range(count.value)) if "_backward" not in name)
 
 
-def takes_any(name):
+def accepts_any_keyword(name):
     """Say whether an operator takes the keyword; without parameters its others cannot be missing."""
     op, symbol = ctypes.c_void_p(), SymbolHandle()
     _LIB.NNGetOpHandle(c_str(name), ctypes.byref(op))
@@ -39,7 +39,7 @@ def kept(value):
 
 
 record = {
-    "takes": [name for name in names() if takes_any(name)],
+    "takes": [name for name in names() if accepts_any_keyword(name)],
     "values": VALUES,
     "kept": [kept(value) for value in eval(f"[{VALUES}]", {"mx": mx, "np": np})],
 }

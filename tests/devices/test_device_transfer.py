@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.devices import device_transfer
+from dpmodule._devices import device_transfer
 
 
 class FakeGpu:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule._devices import precision
 from dpmodule.base import ArgumentError
-from dpmodule.devices import precision
 from helpers.nets import lenet
 from helpers.programs import run_program
 
@@ -48,7 +48,7 @@ if not hasattr(torch.backends.cudnn, "conv"):
 torch.backends.cuda.matmul.fp32_precision = "tf32"
 torch.backends.cudnn.conv.fp32_precision = "tf32"
 torch.backends.cudnn.rnn.fp32_precision = "ieee"
-from dpmodule.devices import precision
+from dpmodule._devices import precision
 assert precision.is_tf32()
 torch.backends.cudnn.conv.fp32_precision = "ieee"
 torch.backends.cudnn.rnn.fp32_precision = "tf32"
@@ -71,12 +71,12 @@ assert not precision.is_tf32()
     ],
 )
 def test_environment_variables(environment, asked):
-    assert precision.tf32_asked_for(environment) is asked
+    assert precision.tf32_from_environment(environment) is asked
 
 
 def test_a_wrong_variable_is_named():
     with pytest.raises(ArgumentError, match="DPMODULE_TF32 is 'yes', expected 0 or 1"):
-        precision.tf32_asked_for({"DPMODULE_TF32": "yes"})
+        precision.tf32_from_environment({"DPMODULE_TF32": "yes"})
 
 
 def test_the_environment_counts_at_import():
@@ -102,11 +102,11 @@ def test_the_layout_on_a_gpu_goes_by_type_generation_and_tf32(dtype, generation,
     monkeypatch.setattr(precision, "_generation", lambda device: generation)
     torch.backends.cudnn.allow_tf32 = tf32
     x = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
-    assert precision.likes_channels_last(x) is likes
+    assert precision.prefers_channels_last(x) is likes
 
 
 def test_the_cpu_always_likes_it():
-    assert precision.likes_channels_last(torch.ones(1, dtype=torch.float64))
+    assert precision.prefers_channels_last(torch.ones(1, dtype=torch.float64))
 
 
 def test_the_usual_layout_gives_the_same(monkeypatch):
@@ -114,7 +114,7 @@ def test_the_usual_layout_gives_the_same(monkeypatch):
     found = []
     data = np.random.RandomState(0).randn(4, 1, 10, 10).astype("f4")
     for likes in (True, False):
-        monkeypatch.setattr(layout, "likes_channels_last", lambda x, say=likes: say)
+        monkeypatch.setattr(layout, "prefers_channels_last", lambda x, say=likes: say)
         mx.random.seed(0)
         mod = mx.mod.Module(lenet())
         mod.bind([("data", data.shape)], [("softmax_label", (4,))])

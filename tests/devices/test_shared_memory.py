@@ -26,7 +26,7 @@ PROGRAM = """
 import torch, traceback
 from multiprocessing.reduction import ForkingPickler
 from dpmodule.base import MXNetError
-from dpmodule.devices.shared_memory import Segment
+from dpmodule._devices.shared_memory import Segment
 from dpmodule.streams import StringHandle, Supervisor
 
 def child(channel, handle):

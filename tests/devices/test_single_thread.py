@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from dpmodule.devices.single_thread import single_thread
+from dpmodule._devices.single_thread import single_thread
 from helpers.programs import run_program
 
 LOADED = """

@@ -53,7 +53,7 @@ def test_the_same_shape_keeps_every_array():
         ({"data": (8, 5), "softmax_label": (8,)}, {}, "data would grow.*allow_up_sizing=True"),
         ({"data": (8, 5)}, {"allow_up_sizing": True}, "partial_shaping=True"),
         ({"data": (2, 8)}, {"partial_shaping": True}, "fc_weight would grow"),
-        ({"zz": (2,)}, {}, "zz is no argument; arguments: data, fc_weight"),
+        ({"zz": (2,)}, {}, "zz is not an argument; arguments: data, fc_weight"),
     ],
 )
 def test_changes_that_were_not_allowed(shapes, options, said):

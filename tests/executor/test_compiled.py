@@ -68,7 +68,9 @@ def compiled(executor, compile):
 
 
 def compiled_programs(mod):
-    return [each.is_compiled for executor in mod.group.execs for each in executor._usual._made.values()]
+    return [
+        each.is_compiled for executor in mod.group.execs for each in executor._default_mode._compiled.values()
+    ]
 
 
 NETS = [
@@ -139,7 +141,7 @@ def test_errors_name_the_node_and_are_no_reason_to_stop_compiling():
         with pytest.raises(NodeError, match="take 'pick'"):
             executor.forward(place=[0, 9, 1])
         assert executor.forward(place=[0, 3, 1])[0].shape == (3, 2)
-    assert executor.way_to_run(False) == "torch.compile"
+    assert executor.execution_mode(False) == "torch.compile"
 
 
 def test_loops_run_uncompiled():

@@ -75,11 +75,11 @@ def test_products_equal_what_torch_counts(case, data_wanted):
         requirements["data"] = "null"
     executor = net.simple_bind(mx.cpu(), grad_req=requirements, data=shape)
     counters = [FlopCounterMode(display=False) for _ in range(2)]
-    with executor.rehearsal(True) as run:
+    with executor.trial_run(True) as run:
         with counters[0]:
             result = run.forward()
         with counters[1]:
-            run.backward(run.starts(result))
+            run.backward(run.head_gradients(result))
     found = executor.explain()
     assert found.flops == counters[0].get_total_flops() > 0
     if "num_group" in net.tojson():  # torch's counter forgets the groups in backward

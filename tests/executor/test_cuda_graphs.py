@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.executor import cuda_graphs, recorded
-from dpmodule.executor.cuda_graphs import RecordedOutputs, Recorder, apart, reason_against
+from dpmodule.executor import cuda_graph_mode, cuda_graphs
+from dpmodule.executor.cuda_graphs import RecordedOutputs, Recorder, unsupported_reason, without_aliases
 from dpmodule.executor.program import program_of
 from helpers.nets import blobs, lenet, mlp
 from helpers.recording import FakeDriver
@@ -277,11 +277,11 @@ def test_nothing_is_recorded_on_the_cpu_or_unless_asked(monkeypatch):
     shape = (6,)
     mod = module(mlp(), shape)
     trained(mod, shape)
-    assert mod.group.execs[0].way_to_run(True) == "not in CUDA graphs: cpu(0) is no GPU"
+    assert mod.group.execs[0].execution_mode(True) == "not in CUDA graphs: cpu(0) is not a GPU"
     assert cuda_graphs.driver_of(torch.device("cpu")) is None
     plain = mx.mod.Module(mlp())
     plain.bind([("data", (4, 6))], [("softmax_label", (4,))])
-    assert plain.group.execs[0].way_to_run(True) == ""
+    assert plain.group.execs[0].execution_mode(True) == ""
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_nothing_is_recorded_on_the_cpu_or_unless_asked(monkeypatch):
     ],
 )
 def test_reasons_against(net, reason):
-    found = reason_against(program_of(net.graph, True))
+    found = unsupported_reason(program_of(net.graph, True))
     assert re.search(reason, found) if reason else found == ""
 
 
@@ -306,7 +306,7 @@ def test_explain_says_how_runs_are_done(monkeypatch):
     shape = (6,)
     mod = module(mlp(), shape)
     executor = mod.group.execs[0]
-    assert executor.explain().training.run == "not in CUDA graphs: cpu(0) is no GPU"
+    assert executor.explain().training.run == "not in CUDA graphs: cpu(0) is not a GPU"
     mod = module(mlp(), shape)
     FakeDriver(monkeypatch, memory_of(mod))
     executor = mod.group.execs[0]
@@ -333,7 +333,7 @@ def test_every_safe_operator_exists():
 
 def test_apart_copies_what_shares_memory():
     a, b = torch.arange(6.0).view(2, 3), torch.ones(3)
-    found = apart([a, a[0], a.T, None, b, b, torch.zeros(())], [b])
+    found = without_aliases([a, a[0], a.T, None, b, b, torch.zeros(())], [b])
     assert found[0] is a
     assert found[3] is None
     pointers = [t.data_ptr() for t in found if t is not None]
@@ -347,7 +347,7 @@ def test_a_recorder_counts_anew_when_it_forgets():
     results = RecordedOutputs([], [])
 
     class Driver:
-        def rehearse(self, work):
+        def warm_up(self, work):
             return results, ""
 
         def record(self, work, generators):
@@ -438,7 +438,7 @@ def test_a_driver_rehearses_on_the_stream_of_recordings(monkeypatch):
     cuda = FakeCuda(monkeypatch)
     driver = cuda_graphs.Driver(torch.device("cuda", 0))
     results = results_on(cuda.calls)
-    found, against = driver.rehearse(lambda: cuda.calls.append("work") or results)
+    found, against = driver.warm_up(lambda: cuda.calls.append("work") or results)
     assert found is results
     assert against == ""
     assert cuda.calls == [
@@ -456,10 +456,10 @@ def test_a_driver_notices_that_python_waits(monkeypatch):
         )
         return results_on(cuda.calls)
 
-    _, against = cuda_graphs.Driver(torch.device("cuda", 0)).rehearse(work)
+    _, against = cuda_graphs.Driver(torch.device("cuda", 0)).warm_up(work)
     assert "synchronizing" in against
     with pytest.raises(ValueError, match="work"):
-        cuda_graphs.Driver(torch.device("cuda", 0)).rehearse(lambda: int("work"))
+        cuda_graphs.Driver(torch.device("cuda", 0)).warm_up(lambda: int("work"))
     assert cuda.mode == 0
 
 
@@ -491,8 +491,8 @@ def test_a_driver_comes_back_to_its_stream_when_recording_fails(monkeypatch):
 def test_training_on_a_gpu_is_the_same(net, shape, monkeypatch):
     mod = module(net, shape, ctx=mx.gpu())
     found = trained(mod, shape)
-    assert mod.group.execs[0].way_to_run(True) == "CUDA graph"
-    monkeypatch.setattr(recorded, "driver_of", lambda device: None)
+    assert mod.group.execs[0].execution_mode(True) == "CUDA graph"
+    monkeypatch.setattr(cuda_graph_mode, "driver_of", lambda device: None)
     expected = trained(module(net, shape, ctx=mx.gpu()), shape)
     for a, b in zip(expected[0], found[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -508,7 +508,7 @@ def test_prediction_on_a_gpu_is_recorded():
     for _ in range(7):
         mod.evaluate(batch)
         outs.append(mod.get_outputs()[0].asnumpy())
-    assert mod.group.execs[0].way_to_run(False) == "CUDA graph"
+    assert mod.group.execs[0].execution_mode(False) == "CUDA graph"
     for out in outs[1:]:
         np.testing.assert_allclose(out, outs[0], rtol=1e-5, atol=1e-6)
 
@@ -523,4 +523,4 @@ def test_a_monitor_ends_no_recording_on_a_gpu():
     mod.group.execs[0].set_monitor_callback(None)
     trained(mod, (6,), 2)
     assert "tanh1_output" in names
-    assert mod.group.execs[0].way_to_run(True) == "CUDA graph"
+    assert mod.group.execs[0].execution_mode(True) == "CUDA graph"

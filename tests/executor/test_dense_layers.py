@@ -13,16 +13,16 @@ S = mx.sym
 def choose(monkeypatch, library):
     """Force one of the two libraries; products of any size count as large."""
     monkeypatch.setenv("DPMODULE_ONEDNN", "1" if library == "onednn" else "0")
-    linear.onednn_pays.cache_clear()
+    linear.onednn_is_faster.cache_clear()
     for module in (linear, dense):
-        monkeypatch.setattr(module, "LARGE", 0)
+        monkeypatch.setattr(module, "ONEDNN_MIN_WORK", 0)
 
 
 @pytest.fixture(params=["onednn", "torch"])
 def library(request, monkeypatch):
     choose(monkeypatch, request.param)
     yield request.param
-    linear.onednn_pays.cache_clear()
+    linear.onednn_is_faster.cache_clear()
 
 
 def perceptron(acts=("relu", "tanh", None), sizes=(7, 6, 5), no_bias=(False, True, False)):
@@ -83,7 +83,7 @@ def compare(net, monkeypatch, **options):
     outs, grads, _ = run(net, **options)
     choose(monkeypatch, "onednn")
     got, found, _ = run(net, **options)
-    linear.onednn_pays.cache_clear()
+    linear.onednn_is_faster.cache_clear()
     for a, b in zip(got, outs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     assert set(found) == set(grads)

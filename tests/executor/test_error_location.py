@@ -6,8 +6,8 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
+from dpmodule._devices import generators
 from dpmodule.base import MXNetError, NodeError
-from dpmodule.devices import generators
 from dpmodule.ops import registry
 from dpmodule.ops.spec import arg
 
@@ -96,7 +96,7 @@ def test_the_gradient_of_a_cut_loss(monkeypatch):
 
     executor = S.SoftmaxOutput(S.Variable("x"), name="softmax").simple_bind(mx.cpu(), x=(2, 3))
     executor.forward(is_train=True)
-    monkeypatch.setattr("dpmodule.executor.backward._seed_at", fail)
+    monkeypatch.setattr("dpmodule.executor.backward._loss_gradient", fail)
     with pytest.raises(
         NodeError, match=r"softmax.*\(its gradient\) failed on inputs x \(2, 3\).*no memory today"
     ):

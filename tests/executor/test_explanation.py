@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule._devices.generators import generator
 from dpmodule.base import StateError
-from dpmodule.devices.generators import generator
 from dpmodule.executor import passes
 from dpmodule.executor.explanation import MemoryUse
 from dpmodule.executor.interpreter import call_step
@@ -164,7 +164,7 @@ def test_every_node_is_in_one_row(start):
 
 def test_shapes_are_those_of_the_run():
     executor = bound(lenet(), shape=(2, 1, 20, 20))
-    with executor.rehearsal(False) as run:
+    with executor.trial_run(False) as run:
         known = dict(enumerate(run.values))
         for step in run.program.low.steps:
             known.update(zip(step.outputs, call_step(run.program, step, known, run.env, run.shaped)))
@@ -353,10 +353,10 @@ def test_what_holds_most_is_told():
         executor.forward(is_train=True)
         executor.backward(mx.nd.ones(shape))
     found = executor.memory()  # the gradient's array gives up its memory first, so that forward takes more
-    assert found.given_up == size
+    assert found.freed == size
     assert {"output", "value"} < {each.what for each in found.holders}
     held(found)
-    assert str(found).splitlines()[2:4] == ["what holds most then (estimated):", "  2 MiB  argument data"]
+    assert str(found).splitlines()[2:4] == ["largest at the peak (estimated):", "  2 MiB  argument data"]
 
     sizes = [each.nbytes for each in bound().memory().holders]
     assert len(sizes) == 8

@@ -27,7 +27,7 @@ first = faults()
 for _ in range(5):
     block = torch.ones(12 * 2**20)
     del block
-mx.executor.give_back()
+mx.executor.trim_heap()
 block = torch.ones(12 * 2**20)
 print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.getpagesize() > 2**24)
 """
@@ -69,7 +69,7 @@ def test_other_c_libraries_are_left_alone(monkeypatch, error):
     try:
         assert mx.util.keep_large_blocks() is False
         assert malloc.keeps_blocks() is False
-        mx.executor.give_back()
+        mx.executor.trim_heap()
     finally:
         malloc._function.cache_clear()
 
@@ -79,7 +79,7 @@ def test_giving_back_calls_the_library(monkeypatch):
     calls = []
     monkeypatch.setattr(malloc, "_function", lambda name: lambda pad: calls.append((name, pad)) or 1)
     monkeypatch.setattr(malloc, "_keeps", False)  # another test may have asked for it
-    mx.executor.give_back()
+    mx.executor.trim_heap()
     assert calls == [("malloc_trim", 0)]
 
 
@@ -89,7 +89,7 @@ import torch
 import dpmodule as mx
 from dpmodule.executor import malloc
 from helpers.programs import run_program
-malloc.settle({size})
+malloc.raise_mmap_threshold({size})
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 torch.ones(2**20)
@@ -112,8 +112,8 @@ def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, most):
 
 
 def test_a_small_network_settles_nothing(monkeypatch):
-    monkeypatch.setattr(malloc, "_settled", False)
+    monkeypatch.setattr(malloc, "_threshold_raised", False)
     mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2, 3))
-    assert not malloc._settled
+    assert not malloc._threshold_raised
     mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(1024, 1024))
-    assert malloc._settled == GLIBC
+    assert malloc._threshold_raised == GLIBC

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 from helpers.graphs import random_graph
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from dpmodule.executor.storage import gradient_storage, storage_of
+from dpmodule.executor.storage_types import gradient_storage_types, infer_storage_types
 from helpers.largest import Largest
 
 S = mx.sym.sparse
@@ -169,17 +169,17 @@ def test_sparse_arrays_give_the_numbers_of_dense_ones(cases):
     ],
 )
 def test_storage_types_are_those_of_mxnet(symbol, stypes, out, grads):
-    storage = storage_of(symbol.graph, stypes)
+    storage = infer_storage_types(symbol.graph, stypes)
     if storage is None:
         assert (out, grads) == ("default", {})
         return
     assert storage.of(symbol.graph.heads[0]) == out
-    assert gradient_storage(symbol.graph, storage) == grads
+    assert gradient_storage_types(symbol.graph, storage) == grads
 
 
 def test_dense_graphs_are_left_alone():
     net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(X, num_hidden=3), name="softmax")
-    assert storage_of(net.graph, {}) is None
+    assert infer_storage_types(net.graph, {}) is None
 
 
 def test_variables_declare_their_storage():

@@ -419,7 +419,7 @@ def test_branches_run_and_train_and_say_why_they_are_not_exported(sign):
     symbol = mx.sym.contrib.cond(mx.sym.sum(a) > 0, lambda: a * b, lambda: a - b)
     shapes = {"a": (2, 3), "b": (2, 3)}
     net = compare(symbol, shapes, *draw(symbol, shapes, values={"a": np.full((2, 3), sign)}))
-    with pytest.raises(StateError, match=r"_cond looks at its data.*mx.onnx.export_model"):
+    with pytest.raises(StateError, match=r"_cond chooses by its data.*mx.onnx.export_model"):
         torch.export.export(net, (torch.ones(2, 3), torch.ones(2, 3)), strict=False)
 
 
@@ -453,7 +453,9 @@ def test_arrays_that_are_no_dict_or_named_as_in_files_are_refused_with_a_hint():
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, no_bias=True, name="fc")
     with pytest.raises(ArgumentError, match="arg_params is list, expected a dict"):
         net.to_torch([1])
-    with pytest.raises(ArgumentError, match=r"no fc_weight \(its names begin as in files.*load_checkpoint"):
+    with pytest.raises(
+        ArgumentError, match=r"no fc_weight \(its names have the prefixes of files.*load_checkpoint"
+    ):
         net.to_torch({"arg:fc_weight": mx.nd.ones((3, 2))})
 
 
@@ -470,7 +472,7 @@ def test_names_that_torch_cannot_have_come_in_one_error():
         net.to_torch({name: mx.nd.ones(1) for name in names})
     for part in (
         "'type' of 'type'",
-        "'a' is a variable, and 'a.b'",
+        "'a' is a variable, so 'a.b'",
         "'c..d' has an empty part",
         "'training' of",
     ):

@@ -18,7 +18,7 @@ _SOMETIMES = {
     ("relu", "_local_scalar_dense"),
     ("Pooling", "lift_fresh"),
 }
-"""Known exceptions: two take another way on a GPU, the last, with partial windows, is found by a rehearsal."""
+"""Known exceptions: two take another way on a GPU, the last, with partial windows, is found by a trial_run."""
 
 
 class Lookout(TorchDispatchMode):
@@ -76,7 +76,9 @@ def test_safe_operators_wait_for_nothing():
     found, covered = {}, set()
     for group, case, symbol in calls():
         (name,) = {node.op.name for node in symbol.graph.nodes if node.op is not None}
-        if name == "RNN" and cuda_graphs.reason_against(mx.executor.program.program_of(symbol.graph, True)):
+        if name == "RNN" and cuda_graphs.unsupported_reason(
+            mx.executor.program.program_of(symbol.graph, True)
+        ):
             continue
         covered.add(name)
         seen = {each for each in waits(group, case, symbol) if (name, each) not in _SOMETIMES}

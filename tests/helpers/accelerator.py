@@ -635,7 +635,7 @@ def install():
     torch.empty = locking
     import dpmodule as mx
     from dpmodule import native
-    from dpmodule.devices import generators
+    from dpmodule._devices import generators
 
     native.core = native.core and _Watched(native.core)
     generators._generators[mx.gpu()] = torch.Generator().manual_seed(0)

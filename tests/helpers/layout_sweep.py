@@ -84,7 +84,7 @@ def calls(names):
         count[op.name] += 1
         if names and (op.name not in names or count[op.name] > MOST):
             continue
-        kinds = [] if op.variadic else [each.kind for each in op.wanted(parsed(case.name, case.attrs))]
+        kinds = [] if op.variadic else [each.kind for each in op.active_inputs(parsed(case.name, case.attrs))]
         floats = [
             i
             for i, x in enumerate(case.inputs)

@@ -8,7 +8,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 import dpmodule as mx
 from dpmodule.onnx.export import make_model
-from dpmodule.onnx.prediction import described_inputs, input_names
+from dpmodule.onnx.prediction import describe_inputs, input_names
 
 __all__ = [
     "again",
@@ -46,7 +46,7 @@ def exported(symbol, arrays, params=(), opset=17, dynamic=False, **options):
     known = {name: mx.nd.array(arrays[name], dtype=arrays[name].dtype) for name in params}
     names = input_names(symbol, known)
     shapes = {name: arrays[name].shape for name in names}
-    inputs = described_inputs(symbol, known, shapes, [arrays[n].dtype for n in names], dynamic)
+    inputs = describe_inputs(symbol, known, shapes, [arrays[n].dtype for n in names], dynamic)
     model = make_model(symbol, known, inputs, opset, **options)
     onnx.checker.check_model(model, full_check=True)
     return model
@@ -119,7 +119,9 @@ def again(model, folder):
 
 def symbol_of(name, count, attrs):
     """Return an operator on variables x0, x1, ..."""
-    return mx.symbol.symbol.face(name)(*[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs)
+    return mx.symbol.symbol.op_function(name)(
+        *[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs
+    )
 
 
 def check_op(name, *inputs, attrs=None, **options):

@@ -82,7 +82,7 @@ def shapes(
 def gradients(name: str, *arrays: np.ndarray, head: Any = None, **attrs: Any) -> list[np.ndarray]:
     """Return the gradient of each input for a head gradient of ones, or `head`; zeros where there is none."""
     op = ops.get(name)
-    kinds = [] if op.variadic else [i.kind for i in op.wanted(parsed(name, attrs))]
+    kinds = [] if op.variadic else [i.kind for i in op.active_inputs(parsed(name, attrs))]
     tensors = [torch.from_numpy(np.array(each)) for each in arrays]
     for number, tensor in enumerate(tensors):
         state = number < len(kinds) and kinds[number] == AUX

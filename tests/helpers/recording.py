@@ -2,7 +2,7 @@
 
 import torch
 
-from dpmodule.executor import recorded
+from dpmodule.executor import cuda_graph_mode
 from dpmodule.executor.cuda_graphs import RecordedOutputs
 
 __all__ = ["FakeDriver"]
@@ -18,9 +18,9 @@ class FakeDriver:
     def __init__(self, monkeypatch, memory=list, against="", error=None):
         self.memory, self.against, self.error = memory, against, error
         self.rehearsed = self.recorded = self.replayed = 0
-        monkeypatch.setattr(recorded, "driver_of", lambda device: self)
+        monkeypatch.setattr(cuda_graph_mode, "driver_of", lambda device: self)
 
-    def rehearse(self, work):
+    def warm_up(self, work):
         self.rehearsed += 1
         return work(), self.against
 

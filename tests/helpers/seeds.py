@@ -4,8 +4,8 @@ import contextlib
 
 import numpy as np
 
+from dpmodule._devices import generators
 from dpmodule.context import cpu
-from dpmodule.devices import generators
 
 __all__ = ["fixed_random_numbers", "start_random_numbers"]
 

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from dpmodule import files
+from dpmodule import _files as files
 
 __all__ = ["arrays_of", "attend", "fill", "killed_while_writing", "values"]
 

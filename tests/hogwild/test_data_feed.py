@@ -15,7 +15,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, FileError, FileFormatError
-from dpmodule.hogwild import FileBatches, Part, check_files, split_parts
+from dpmodule.hogwild import FileBatches, FileRange, check_files, split_parts
 from helpers.functors import backend as backend
 from helpers.processes import descendants, until
 from helpers.walk import walks
@@ -91,7 +91,7 @@ def test_batches_run_on_over_files(tmp_path, backend):
             ("d", b"".join(lines[4:])[:-1]),
         )
     ]
-    with batches_of(feed_of(2), map(Part, paths)) as batches:
+    with batches_of(feed_of(2), map(FileRange, paths)) as batches:
         found = list(batches)
     assert [batch.num_lines for batch in found] == [2, 2, 2, 1]
     assert [(os.path.basename(batch.file), batch.first_line) for batch in found] == [
@@ -135,7 +135,7 @@ def check_counts(seed, trials, folder):
         for workers, size in itertools.product((1, 2, 3, 7), (1, 3, 64)):
             parts = split_parts(paths, workers)
             block_bytes = generator.choice([1, 16, 100, 1000, 1 << 20])
-            for each in (parts, [Part(path) for path in paths]):
+            for each in (parts, [FileRange(path) for path in paths]):
                 found = list(batches_of(feed_of(size), each, block_bytes=block_bytes))
                 assert sum(map(rows_of, found), []) == rows
                 assert [batch.num_lines for batch in found[:-1]] == [size] * (len(found) - 1)
@@ -143,7 +143,7 @@ def check_counts(seed, trials, folder):
             shared = [list(batches_of(feed_of(size), parts[i::workers])) for i in range(workers)]
             got = sorted(row for mine in shared for batch in mine for row in rows_of(batch))
             assert got == sorted(rows)
-        piped = batches_of(feed_of(3, "gzip -dcf"), map(Part, paths))
+        piped = batches_of(feed_of(3, "gzip -dcf"), map(FileRange, paths))
         assert sum(map(rows_of, piped), []) == rows
         for path in paths:
             os.unlink(path)
@@ -164,7 +164,7 @@ def test_every_cut_by_bytes(tmp_path, backend):
     text = "\r\n".join(map(line_of, rows)).encode()
     path = put(tmp_path / "a", text)
     for cut in range(len(text) + 2):
-        parts = [Part(path, 0, cut), Part(path, cut, None)]
+        parts = [FileRange(path, 0, cut), FileRange(path, cut, None)]
         found = [list(batches_of(feed_of(9), [part], block_bytes=64)) for part in parts]
         assert sum((rows_of(batch) for mine in found for batch in mine), []) == rows
         before = text[: max(0, cut - 1)].count(b"\n") + (text[cut - 1 : cut] == b"\n") if cut else 0
@@ -179,13 +179,13 @@ def test_parts_keep_workers_busy(tmp_path):
     parts = split_parts([path, small, packed], 2)
     assert [(part.path, part.begin) for part in parts[:2]] == [(path, 0), (path, parts[0].end)]
     assert 8 <= len(parts) <= 11
-    assert parts[-2:] == [Part(small), Part(packed)]
+    assert parts[-2:] == [FileRange(small), FileRange(packed)]
     sizes = [(part.end or 100_000) - part.begin for part in parts[:-2]]
     assert sum(sizes) == 100_000
     assert max(sizes) - min(sizes) <= 1
-    assert split_parts([path], 4, "zcat") == [Part(path)]
+    assert split_parts([path], 4, "zcat") == [FileRange(path)]
     assert len(split_parts([small], 3)) == 3
-    assert split_parts([put(tmp_path / "d", b"")], 3) == [Part(str(tmp_path / "d"))]
+    assert split_parts([put(tmp_path / "d", b"")], 3) == [FileRange(str(tmp_path / "d"))]
 
 
 GOOD = b"2 5 6 1 0.5 3 1 2 3 1 0\n"
@@ -208,30 +208,34 @@ def test_bad_lines_name_file_line_and_slot(bad, where, suffix, block_bytes, tmp_
     first = put(tmp_path / "first", before)
     number = (GOOD * where + b"\n\n").count(b"\n") + 1
     with pytest.raises(FileFormatError, match=f"^{path}: line {number}(: |, ){text}"):
-        list(batches_of(feed_of(2), [Part(first), Part(path)], block_bytes=block_bytes))
-    batches = batches_of(feed_of(2), [Part(first), Part(path)], "skip", block_bytes=block_bytes)
+        list(batches_of(feed_of(2), [FileRange(first), FileRange(path)], block_bytes=block_bytes))
+    batches = batches_of(feed_of(2), [FileRange(first), FileRange(path)], "skip", block_bytes=block_bytes)
     assert sum(batch.num_lines for batch in batches) == 3 + where + 2
     assert batches.skipped == 1
     if not suffix and (where > 1 or "dense" not in text):  # else that line says how many there are
         with pytest.raises(FileFormatError, match=f"^{path}: line {number}(: |, ){text}"):
-            list(batches_of(feed_of(2), [Part(path, 1), Part(path)][where == 0 :], block_bytes=block_bytes))
+            list(
+                batches_of(
+                    feed_of(2), [FileRange(path, 1), FileRange(path)][where == 0 :], block_bytes=block_bytes
+                )
+            )
 
 
 def test_the_width_of_dense_slots_is_that_of_the_first_line_of_all_files(tmp_path, backend):
     first, second = put(tmp_path / "a", GOOD), put(tmp_path / "b", b"1 5 1 0.5 2 1 2 1 0\n")
     with pytest.raises(FileFormatError, match=f"{second}: line 1, slot 'dense': found 2 values, expected 3"):
-        list(batches_of(feed_of(), [Part(first), Part(second)]))
+        list(batches_of(feed_of(), [FileRange(first), FileRange(second)]))
     with pytest.raises(FileFormatError, match=f"{first}: line 1, slot 'dense': found 3 values, expected 2"):
-        list(batches_of(feed_of(), [Part(first)], widths={"dense": 2}))
+        list(batches_of(feed_of(), [FileRange(first)], widths={"dense": 2}))
     bad_first = put(tmp_path / "c", b"1 5 1 0.5 2 1 2 1 x\n" + GOOD)
-    batches = batches_of(feed_of(), [Part(bad_first), Part(second)], "skip")
+    batches = batches_of(feed_of(), [FileRange(bad_first), FileRange(second)], "skip")
     assert [batch.num_lines for batch in batches] == [1]
     assert batches.skipped == 2
 
 
 def test_values_may_be_written_and_belong_to_one_batch(tmp_path):
     path = put(tmp_path / "a", GOOD * 5)
-    found = list(batches_of(feed_of(2), [Part(path)]))
+    found = list(batches_of(feed_of(2), [FileRange(path)]))
     found[0].slots["words"].values.zero_()
     assert found[1].slots["words"].values.tolist() == [5, 6, 5, 6]
 
@@ -246,9 +250,9 @@ def test_arguments_are_checked(tmp_path):
     with pytest.raises(
         ArgumentError, match="bytes 3 to None cannot be read alone, since the file is compressed"
     ):
-        list(batches_of(feed_of(), [Part(path, 3)]))
+        list(batches_of(feed_of(), [FileRange(path, 3)]))
     with pytest.raises(ArgumentError, match="goes through a program"):
-        list(batches_of(feed_of(command="tac"), [Part(path, 0, 7)]))
+        list(batches_of(feed_of(command="tac"), [FileRange(path, 0, 7)]))
 
 
 def test_lists_of_files_are_checked(tmp_path):
@@ -272,19 +276,19 @@ def test_lists_of_files_are_checked(tmp_path):
 
 def test_a_file_that_goes_away_or_is_no_gzip(tmp_path):
     with pytest.raises(FileError, match=r"No such file.*none"):
-        list(batches_of(feed_of(), [Part(str(tmp_path / "none"))]))
+        list(batches_of(feed_of(), [FileRange(str(tmp_path / "none"))]))
     with pytest.raises(FileError, match=r"No such file.*none"):
-        list(batches_of(feed_of(), [Part(str(tmp_path / "none"), 5)]))
+        list(batches_of(feed_of(), [FileRange(str(tmp_path / "none"), 5)]))
     whole = gzip.compress(GOOD * 1000)
     for data in (b"plain", whole[:-3], whole[:40], whole[:40] + b"xxxx" + whole[44:], whole + b"rest"):
         path = tmp_path / "a.gz"
         path.write_bytes(data)
-        with pytest.raises(FileFormatError, match=f"{path}: not a whole gzip file"):
-            list(batches_of(feed_of(), [Part(str(path))]))
+        with pytest.raises(FileFormatError, match=f"{path}: not a complete gzip file"):
+            list(batches_of(feed_of(), [FileRange(str(path))]))
     path.write_bytes(whole + gzip.compress(GOOD))
-    assert sum(batch.num_lines for batch in batches_of(feed_of(), [Part(str(path))])) == 1001
+    assert sum(batch.num_lines for batch in batches_of(feed_of(), [FileRange(str(path))])) == 1001
     path.write_bytes(b"")
-    assert list(batches_of(feed_of(), [Part(str(path))])) == []
+    assert list(batches_of(feed_of(), [FileRange(str(path))])) == []
 
 
 # --- programs
@@ -300,16 +304,16 @@ def program(folder, text):
 def test_files_go_through_a_program(tmp_path):
     doubled = program(tmp_path, "for line in sys.stdin: sys.stdout.write(line * 2)")
     paths = [put(tmp_path / "a", GOOD * 3), put(tmp_path / "b", GOOD[:-1])]
-    found = batches_of(feed_of(4, doubled), map(Part, paths), "skip")
+    found = batches_of(feed_of(4, doubled), map(FileRange, paths), "skip")
     assert [batch.num_lines for batch in found] == [4, 2]
     assert found.skipped == 1  # twice the line without an end
-    assert sum(batch.num_lines for batch in batches_of(feed_of(3, "cat -"), map(Part, paths))) == 4
+    assert sum(batch.num_lines for batch in batches_of(feed_of(3, "cat -"), map(FileRange, paths))) == 4
 
 
 def test_no_shell_sees_the_command(tmp_path):
     path = put(tmp_path / "a", GOOD)
     with pytest.raises(FileError, match="ended with exit status"):
-        list(batches_of(feed_of(2, f"cat > {tmp_path}/made; true"), [Part(path)]))
+        list(batches_of(feed_of(2, f"cat > {tmp_path}/made; true"), [FileRange(path)]))
     assert not os.path.exists(tmp_path / "made")
 
 
@@ -321,24 +325,24 @@ def test_a_program_that_fails_is_shown(tmp_path):
     with pytest.raises(
         FileError, match=f"^{path}: pipe_command .* ended with exit status 3; it .* no such column$"
     ):
-        list(batches_of(feed_of(2, fails), [Part(path)]))
+        list(batches_of(feed_of(2, fails), [FileRange(path)]))
     killed = program(tmp_path, "os.kill(os.getpid(), 9)")
     with pytest.raises(FileError, match="was killed by signal 9; it wrote nothing to stderr"):
-        list(batches_of(feed_of(2, killed), [Part(path)]))
+        list(batches_of(feed_of(2, killed), [FileRange(path)]))
     for command in ("no-such-program -x", str(tmp_path)):
         with pytest.raises(FileError, match=f"{path}: pipe_command '{command}' cannot be run"):
-            list(batches_of(feed_of(2, command), [Part(path)]))
+            list(batches_of(feed_of(2, command), [FileRange(path)]))
 
 
 def test_a_program_that_does_not_end_with_its_output_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpmodule.hogwild.data_files._END_S", 0.1)
+    monkeypatch.setattr("dpmodule.hogwild.data_files._EXIT_TIMEOUT_S", 0.1)
     path = put(tmp_path / "a", GOOD)
     before = descendants()
     lasting = program(tmp_path, "os.close(0); os.close(1); time.sleep(100)")
     with pytest.raises(
         FileError, match=f"^{path}: pipe_command .* closed its output and did not end within 0.1 s"
     ):
-        list(batches_of(feed_of(2, lasting), [Part(path)]))
+        list(batches_of(feed_of(2, lasting), [FileRange(path)]))
     until(lambda: descendants() <= before)
 
 
@@ -349,7 +353,7 @@ def test_a_program_is_ended_with_the_iteration(tmp_path):
         f"open({str(note)!r}, 'w').write(str(os.getpid()))\nwhile True: sys.stdout.write({GOOD.decode()!r} * 100)",
     )
     for way in ("close", "with", "drop", "error"):
-        batches = batches_of(feed_of(2, endless), [Part(path)], block_bytes=100)
+        batches = batches_of(feed_of(2, endless), [FileRange(path)], block_bytes=100)
         iteration = iter(batches)
         next(iteration)
         pid = int(note.read_text())
@@ -381,7 +385,7 @@ def test_a_pipe_can_be_a_file(tmp_path):
 
     writer = threading.Thread(target=write, name="writer")
     writer.start()
-    assert [batch.num_lines for batch in batches_of(feed_of(2), [Part(str(path))])] == [2]
+    assert [batch.num_lines for batch in batches_of(feed_of(2), [FileRange(str(path))])] == [2]
     writer.join()
 
 
@@ -416,7 +420,7 @@ def fuzz(seed, lines, folder):
                 expected["bad"] += 1
         batches = batches_of(
             FUZZED,
-            [Part(path)],
+            [FileRange(path)],
             "skip",
             block_bytes=generator.choice([50, 5000]),
             widths={"dense": 3, "label": 1},

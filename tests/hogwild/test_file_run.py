@@ -186,7 +186,7 @@ def check_kills(folder, sizes, seed):
     met = [killed(folder, size, generator.random() * 0.05) for size in sizes]
     assert any(met)
     last = mx.AsyncExecutor.last_snapshot(str(folder / "now"))
-    assert last.under_way or last.done
+    assert last.in_progress or last.done
     for output in run_ranks(BEGIN + SAVES, 2, folder):
         examples, is_right = output.split()
         assert is_right == "True"

@@ -365,7 +365,7 @@ def test_a_damaged_file_is_an_error(tmp_path):
     with gzip.open(path, "wt") as file:
         file.write("\n".join(bow_lines(100, random.Random(0))))
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(FileFormatError, match="packed.gz: not a whole gzip file"):
+    with pytest.raises(FileFormatError, match="packed.gz: not a complete gzip file"):
         trained(bow(), bow_feed(), [str(path)], "native")
 
 

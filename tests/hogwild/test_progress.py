@@ -55,9 +55,9 @@ def test_a_snapshot_notes_what_is_done_and_how_far_the_rest_is(mode, tmp_path):
         found = run.last_snapshot(prefix)
         trained = counts(run, net)
     assert (found.epoch, found.prefix, found.done) == (3, prefix, files[:2])
-    assert list(found.under_way) == files[2:]
+    assert list(found.in_progress) == files[2:]
     with open(files[2]) as file:  # lines are counted with blank ones among them
-        read = [line for _, line in zip(range(found.under_way[files[2]]), file) if line.strip()]
+        read = [line for _, line in zip(range(found.in_progress[files[2]]), file) if line.strip()]
     assert len(read) == trained.sum() - 24
     assert set(trained[: 24 + len(read)]) == {1}
 
@@ -176,7 +176,7 @@ def test_lines_in_memory_go_on_in_the_same_order(tmp_path):
         with pytest.raises(Enough):
             run.train_from_dataset(net, loaded(5), 2, callback=look, callback_s=1e-6, **options)
         run.snapshot(prefix)
-        assert list(run.last_snapshot(prefix).under_way) == ["memory"]
+        assert list(run.last_snapshot(prefix).in_progress) == ["memory"]
     with mx.AsyncExecutor() as run:
         for other in (loaded(6), files):
             call = run.run_from_files if other is files else run.train_from_dataset
@@ -250,7 +250,7 @@ def kill_and_resume(folder, mode, workers, lines, kills, seed):
     begun, output = 0, None
     for attempt in range(kills + 1):
         before = mx.AsyncExecutor.last_snapshot(str(folder / "now"))
-        left = None if before is None else [before.done, before.under_way]
+        left = None if before is None else [before.done, before.in_progress]
         arguments = (folder, total, workers, mode, int(attempt < kills))
         with Program(
             "file", TESTS / "helpers" / "counting_run.py", *arguments, OMP_NUM_THREADS="1"
@@ -274,7 +274,7 @@ def has_begun(folder, newest):
     """Say whether a snapshot was written since that of a time, in the middle of a file."""
     if run_file_time(folder) == newest:
         return False
-    return bool(mx.AsyncExecutor.last_snapshot(str(folder / "now")).under_way)
+    return bool(mx.AsyncExecutor.last_snapshot(str(folder / "now")).in_progress)
 
 
 def run_file_time(folder):
@@ -300,7 +300,7 @@ def test_a_run_ends_after_its_batches_when_asked_to(number, code, tmp_path):
             time.sleep(0.001)
         program.send_signal(number)
         assert program.wait() in (code, 130 if code < 0 else code), program.output()[1]
-    assert len(mx.AsyncExecutor.last_snapshot(str(tmp_path / "now")).state["places"]) == 1
+    assert len(mx.AsyncExecutor.last_snapshot(str(tmp_path / "now")).state["progress"]) == 1
 
 
 @pytest.mark.slow

@@ -143,7 +143,7 @@ def test_dumps_of_arrays_inside_lists_and_of_torch():
         init = Holds(value)
         assert json.loads(init.dumps()) == ["holds", {"value": text}]
         assert mx.init.create(init.dumps()) == init
-    with pytest.raises(TypeError, match=r"arguments of Holds\(value=cpu\(0\)\): .*expected numbers"):
+    with pytest.raises(TypeError, match=r"arguments of Holds\(value=cpu\(0\)\) as JSON: .*expected numbers"):
         Holds(mx.cpu()).dumps()
 
 

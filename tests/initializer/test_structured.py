@@ -57,7 +57,7 @@ def test_mixed_takes_the_first_pattern_that_matches_from_the_start():
 
 
 def test_mixed_refuses():
-    with pytest.raises(ArgumentError, match=r"no pattern fits 'foo' \(tried 'bar', 'baz'\)"):
+    with pytest.raises(ArgumentError, match=r"no pattern matches 'foo' \(tried 'bar', 'baz'\)"):
         filled(mx.init.Mixed(["bar", "baz"], [mx.init.Zero(), mx.init.Zero()]), (1,), "foo")
     with pytest.raises(ArgumentError, match="2 patterns for 1 initializers"):
         mx.init.Mixed(["a", "b"], [mx.init.Zero()])
@@ -92,7 +92,7 @@ def test_loaded_arrays_are_copied():
 
 def test_load_refuses():
     init = mx.init.Load({"w": mx.nd.zeros((2,))})
-    with pytest.raises(ShapeError, match=r"w has shape \(3,\), but \(2,\) in what was loaded"):
+    with pytest.raises(ShapeError, match=r"w has shape \(3,\), but the loaded array has \(2,\)"):
         filled(init, (3,), "w")
     with pytest.raises(ArgumentError, match="x is not among the loaded arrays, and there is no default_init"):
         filled(init, (2,), "x")

@@ -14,8 +14,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 import dpmodule as mx
+from dpmodule._core import torch_private
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.compat import torch_private
 from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerStuck
 from helpers import datasets
 from helpers.processes import SOON_S, await_gone, resources

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodule as mx
-from dpmodule import run_file
+from dpmodule._devices import generators
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.devices import generators
+from dpmodule.checkpoint import run_format
 from helpers import datasets, iterators
 from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, write_records
 from helpers.processes import resources
@@ -52,8 +52,8 @@ def walk(it, takes):
 def through_a_file(tmp_path_factory, state):
     path = tmp_path_factory.getbasetemp() / "state.run"
     with path.open("wb") as file:
-        run_file.write(file, state)
-    return run_file.read(str(path))
+        run_format.write(file, state)
+    return run_format.read(str(path))
 
 
 def check_goes_on(make, takes, others, folder):

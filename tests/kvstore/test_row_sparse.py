@@ -111,7 +111,11 @@ def test_rows_of_lists():
     ("call", "error", "message"),
     [
         (lambda s: s.row_sparse_pull("r", empty()), AssertionError, "out or row_ids is missing"),
-        (lambda s: s.row_sparse_pull("r", row_ids=nd.array([0])), AssertionError, "out or row_ids is missing"),
+        (
+            lambda s: s.row_sparse_pull("r", row_ids=nd.array([0])),
+            AssertionError,
+            "out or row_ids is missing",
+        ),
         (
             lambda s: s.row_sparse_pull("r", nd.ones(SHAPE).tostype("csr"), row_ids=nd.array([0])),
             ArgumentError,

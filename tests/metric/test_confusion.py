@@ -1,4 +1,4 @@
-"""AUC and LogLoss against their definitions, and with what is no probability."""
+"""AUC and LogLoss against their definitions, and with what is not a probability."""
 
 import math
 import pickle

@@ -167,7 +167,9 @@ def test_a_subclass_that_keeps_more_is_refused_by_name_until_it_merges_that():
         first.update([np.zeros(2)], [np.array([1.0, 2.0])])
         second.update([np.zeros(2)], [np.array([1.0, 3.0])])
         if kind is Worst:
-            with pytest.raises(ArgumentError, match="metric 'worst' cannot be merged: a Worst keeps 'seen'"):
+            with pytest.raises(
+                ArgumentError, match="metric 'worst' cannot be merged: Worst has the state 'seen'"
+            ):
                 first.merge(second)
             assert first.get() == ("worst", 2.0)
             both = [metric.create(["acc", each]) for each in (first, second)]
@@ -215,7 +217,7 @@ def test_attributes_are_compared_by_value():
     first.merge(second)
     assert first.get() == (["a", "b"], [2.0, 4.0])
     with pytest.raises(
-        ArgumentError, match="metric 'old': cannot merge a Configured .* other arguments: offset is"
+        ArgumentError, match="metric 'old': cannot merge a Configured .* different arguments: offset is"
     ):
         first.merge(Configured(1.0))
 
@@ -233,12 +235,12 @@ def test_sums_in_lists_are_added_one_by_one():
     [
         (metric.Accuracy(), metric.MSE(), "metric 'accuracy': cannot merge MSE, expected another Accuracy"),
         (metric.Accuracy(), None, "cannot merge NoneType"),
-        (metric.F1(), metric.F1(average="micro"), "made with other arguments"),
-        (metric.CrossEntropy(1e-3), metric.CrossEntropy(), "made with other arguments: eps is 0.001 here"),
-        (metric.AUC(10), metric.AUC(), "made with other arguments"),
+        (metric.F1(), metric.F1(average="micro"), "with different arguments"),
+        (metric.CrossEntropy(1e-3), metric.CrossEntropy(), "with different arguments: eps is 0.001 here"),
+        (metric.AUC(10), metric.AUC(), "with different arguments"),
         (metric.create(["acc"]), metric.create(["acc", "ce"]), "composite of 2 metrics, expected one of 1"),
         (metric.create(["acc"]), metric.create(["ce"]), "cannot merge CrossEntropy"),
-        (metric.np(spread), metric.np(lambda label, pred: 0.0), "made with other arguments"),
+        (metric.np(spread), metric.np(lambda label, pred: 0.0), "with different arguments"),
     ],
 )
 def test_what_does_not_fit_is_refused(first, second, text):

@@ -20,7 +20,7 @@ from dpmodule import metric
 from dpmodule.base import ArgumentError, ShapeError, StateError
 from dpmodule.metric import classification
 from dpmodule.metric.base import registry
-from dpmodule.metric.tally import Tally
+from dpmodule.metric.pending_results import PendingResults
 from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "goldens" / "misc"
@@ -457,7 +457,7 @@ LABELS = {
 }
 
 
-KNOWN_TO_NUMPY = classification._KNOWN_TO_NUMPY
+KNOWN_TO_NUMPY = classification._NUMPY_DTYPES
 INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none of them")]
 
 
@@ -471,7 +471,7 @@ def test_hits_are_counted_by_numpy_as_by_torch(dtype, scores, labels, axis, monk
     pred = torch.tensor(SCORES[scores]).to(getattr(torch, dtype))
     found = []
     for known in (KNOWN_TO_NUMPY, frozenset()):
-        monkeypatch.setattr(classification, "_KNOWN_TO_NUMPY", known)
+        monkeypatch.setattr(classification, "_NUMPY_DTYPES", known)
         one = metric.Accuracy(axis=axis)
         one.update([label], [pred])
         one.update([label.repeat(2)], [pred.repeat(2, 1)])
@@ -501,7 +501,7 @@ def test_updates_do_not_read_values(monkeypatch):
         raise RuntimeError("a value was read")
 
     with monkeypatch.context() as patch:
-        patch.setattr(classification, "_KNOWN_TO_NUMPY", frozenset())  # as on a GPU
+        patch.setattr(classification, "_NUMPY_DTYPES", frozenset())  # as on a GPU
         for name in names:
             for kind in (torch.Tensor, mx.nd.NDArray):
                 if hasattr(kind, name):
@@ -515,7 +515,7 @@ def test_updates_do_not_read_values(monkeypatch):
 
 
 def test_tally_keeps_rows_apart():
-    tally = Tally()
+    tally = PendingResults()
     assert tally.drain() is None
     for i in range(600):
         tally.add(torch.tensor([i, i * i]))

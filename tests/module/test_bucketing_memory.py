@@ -170,7 +170,7 @@ def test_inputs_of_all_buckets_lie_in_one_memory(order):
 
 def test_leaving_a_bucket_and_updating_return_free_memory(monkeypatch):
     module, calls = trained(), []
-    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(module.bucket_key))
+    monkeypatch.setattr("dpmodule.module.bucketing_module.trim_heap", lambda: calls.append(module.bucket_key))
     module.forward(batch(4))
     module.forward(batch(8))
     assert calls == []  # so little is not worth the time
@@ -193,7 +193,7 @@ def test_leaving_a_bucket_and_updating_return_free_memory(monkeypatch):
 def test_fit_returns_free_memory_once_an_epoch(monkeypatch):
     calls = []
     module = trained()
-    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module.trim_heap", lambda: calls.append(1))
     monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
     rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
     data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
@@ -206,7 +206,7 @@ def test_fit_returns_free_memory_once_an_epoch(monkeypatch):
 def test_free_memory_is_returned_again_after_a_fit_that_failed(monkeypatch):
     calls = []
     module = trained()
-    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module.trim_heap", lambda: calls.append(1))
     monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
     rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
     data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
@@ -223,7 +223,7 @@ def test_free_memory_is_returned_again_after_a_fit_that_failed(monkeypatch):
 
 def test_one_bucket_alone_keeps_its_memory(monkeypatch):
     calls = []
-    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module.trim_heap", lambda: calls.append(1))
     monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
     trained(order=LENGTHS[:1])
     assert calls == []

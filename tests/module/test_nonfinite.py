@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule._devices.device_transfer import HostCopy
 from dpmodule.base import ArgumentError, NonFiniteError
-from dpmodule.devices.device_transfer import HostCopy
 from dpmodule.module.nonfinite import AsyncCheck, CheckedTensor, PendingChecks
 
 S = mx.sym
@@ -232,7 +232,9 @@ ROOTED = {
 
 @pytest.mark.parametrize("kind", ROOTED)
 def test_the_node_where_it_begins_is_named(kind):
-    with pytest.raises(NonFiniteError, match="first at the node 'logarithm_output'; the parameters are those before"):
+    with pytest.raises(
+        NonFiniteError, match="first at the node 'logarithm_output'; the parameters are those before"
+    ):
         ROOTED[kind]().fit(BucketBatches(X, Y, 8), num_epoch=1, initializer=mx.init.Xavier())
 
 
@@ -292,7 +294,9 @@ def test_nan_beside_infinity_is_nan():
 
 
 def test_large_numbers_are_finite():
-    assert AsyncCheck([look("large", 1e300, dtype=torch.float64), look("float32", 3e38, 3e38)]).first() is None
+    assert (
+        AsyncCheck([look("large", 1e300, dtype=torch.float64), look("float32", 3e38, 3e38)]).first() is None
+    )
 
 
 def test_whole_numbers_and_empty_tensors_are_finite():

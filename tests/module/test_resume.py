@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import run_file
 from dpmodule.base import ArgumentError, FileError, FileFormatError, NonFiniteError, StateError
+from dpmodule.checkpoint import run_format
 from helpers import datasets, iterators, resumable
 from helpers.pictures import FOLDER, NAMES, file_of
 from helpers.small_fits import blobs, classifier, parameters
@@ -969,11 +969,11 @@ def test_a_run_that_was_begun_anew_is_the_newest(tmp_path):
 def test_other_kernels_are_told(tmp_path, caplog):
     run(tmp_path, num_epoch=1)
     path = tmp_path / "run-0001.run"
-    state = run_file.read(path)
+    state = run_format.read(path)
     assert state["kernels"]["torch"] == torch.__version__
     state["kernels"]["instructions"], state["threads"] = "abacus", 99
     with path.open("wb") as file:
-        run_file.write(file, state)
+        run_format.write(file, state)
     run(tmp_path, num_epoch=2)
     text = (
         f"with instructions: abacus, here {torch.backends.cpu.get_cpu_capability()}; with threads: 99, here"
@@ -989,7 +989,7 @@ def test_a_state_is_no_pickle(tmp_path):
         own = mx.mod.Module(net, label_names=["softmax_label"] if i else None)
         module.add(own, take_labels=bool(i), auto_wiring=True)
     module.fit(blobs(), num_epoch=1, optimizer="adam", checkpoint=tmp_path / "a")
-    state = run_file.read(tmp_path / "a-0001.run")
+    state = run_format.read(tmp_path / "a-0001.run")
     assert [each["attributes"]["num_update"] for each in state["optimizers"]] == [12, 12]
     data = (tmp_path / "a-0001.run").read_bytes()
     assert b"dpmodule" not in data
@@ -1122,7 +1122,9 @@ def test_what_is_refused_leaves_the_good_checkpoint(tmp_path, what):
 
 def test_an_iterator_that_has_become_shorter_is_refused(tmp_path):
     run(tmp_path, kill=17, make_data=lambda: Mute(12), every=4)
-    with pytest.raises(StateError, match="Mute: it has 3 batches, but the run was saved after 4 batches of an epoch"):
+    with pytest.raises(
+        StateError, match="Mute: it has 3 batches, but the run was saved after 4 batches of an epoch"
+    ):
         run(tmp_path, make_data=lambda: Mute(3))
 
 

@@ -377,7 +377,7 @@ def test_parameters_are_saved_but_not_the_network(tmp_path):
     other.load_params(str(tmp_path / "net.params"))
     assert torch.equal(other.torch_module[0].weight, mod.torch_module[0].weight)
     with pytest.raises(
-        ArgumentError, match="runs a torch module, which a symbol file cannot hold.*save_params"
+        ArgumentError, match="runs a torch module, which a symbol file cannot store.*save_params"
     ):
         mod.save_checkpoint(str(tmp_path / "net"), 1)
     assert [path.name for path in tmp_path.iterdir()] == ["net.params"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from dpmodule._devices import generators
 from dpmodule.base import ArgumentError, MXNetError, ShapeError
-from dpmodule.devices import generators
 
 nd = mx.nd
 

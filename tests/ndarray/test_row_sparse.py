@@ -150,8 +150,8 @@ def test_contexts():
         ),
         (lambda: sparse.row_sparse_array(([[1, 2]], [0]), shape=(4, 3)), ShapeError, "expected data"),
         (lambda: sparse.row_sparse_array(([[1, 2]], [[0]]), shape=(4, 2)), ShapeError, "indices"),
-        (lambda: sparse.row_sparse_array(([], [])), ShapeError, "give shape="),
-        (lambda: sparse.row_sparse_array(([[]], [0]), shape=(2, 0)), ShapeError, "hold nothing"),
+        (lambda: sparse.row_sparse_array(([], [])), ShapeError, "pass shape="),
+        (lambda: sparse.row_sparse_array(([[]], [0]), shape=(2, 0)), ShapeError, "have no elements"),
         (lambda: sparse.row_sparse_array(([["a"]], [0])), DTypeError, "expected numbers"),
         (lambda: sparse.zeros("coo", (2, 2)), ArgumentError, "'coo'"),
         (lambda: sparse.zeros("row_sparse", ()), ShapeError, "cannot have shape"),
@@ -250,7 +250,7 @@ def test_copyto():
     check(array.copyto(nd.ones((4, 2))), TWO_ROWS)
     check(array.copyto(sparse.zeros("row_sparse", (4, 2), dtype="float64")), TWO_ROWS, [0, 2], "float64")
     check(nd.array(TWO_ROWS).copyto(nd.ones((4, 2)).tostype("row_sparse")), TWO_ROWS, [0, 2])
-    with pytest.warns(RuntimeWarning, match="itself"):
+    with pytest.warns(RuntimeWarning, match="are the same array"):
         assert array.copyto(array) is False
     with pytest.raises(ShapeError, match="shape"):
         array.copyto(nd.ones((2, 4)))

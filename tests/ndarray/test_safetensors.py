@@ -160,7 +160,7 @@ def test_other_names_are_mxnets(name, tmp_path):
 )
 def test_names_of_other_formats_are_refused(ending, tmp_path):
     path = tmp_path / f"x.{ending}"
-    with pytest.raises(ArgumentError, match=r"means another format; .* write"):
+    with pytest.raises(ArgumentError, match=r"has the extension of another format; .* write"):
         nd.save(path, {"a": nd.ones((2,))})
     assert not path.exists()
 
@@ -169,8 +169,8 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path):
     path = tmp_path / "x.safetensors"
     nd.save(path, {"old": nd.ones((1,))})
     for data, match in (
-        ([nd.ones((2,))], "give a dict"),
-        (nd.ones((2,)), "give a dict"),
+        ([nd.ones((2,))], "pass a dict"),
+        (nd.ones((2,)), "pass a dict"),
         ({"a": nd.sparse.zeros("csr", (2, 2))}, r"'a' is of storage type 'csr'.*\.params.*tostype"),
         ({"a": nd.sparse.zeros("row_sparse", (2, 2))}, "'row_sparse'"),
         ({"__metadata__": nd.ones((2,))}, "rename it"),

@@ -204,7 +204,7 @@ def test_files_that_cannot_be_opened(tmp_path):
         (b'{"nodes": []}   ', "JSON"),
         (b"PK\x03\x04" + bytes(30), "zip archive"),
         (b"\x80\x04\x95" + bytes(30), "pickle"),
-        (bytes(64), "no MXNet array file"),
+        (bytes(64), "not an MXNet array file"),
         (struct.pack("<QQ", 0x112, 0), "number of arrays needs 8 bytes"),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
         (one_array(v2((2**40, 2**10))), "data of shape"),
@@ -216,7 +216,7 @@ def test_files_that_cannot_be_opened(tmp_path):
         (one_array(v2((2,), 0, bytes(7))), "number of names needs"),
         (one_array(v2((2,), 0, bytes(8), storage=5)), "no storage type 5"),
         (one_array(struct.pack("<Iii", 0xF993FAC9, 0, 1000)), "1000 axes"),
-        (one_array(struct.pack("<I", 77)), "starts no array"),
+        (one_array(struct.pack("<I", 77)), "does not start an array"),
         (one_array(v2((1,), 0, bytes(4)), 2), "2 names for 1 arrays"),
         (one_array(v2((1,), 0, bytes(4)), 1) + struct.pack("<Q", 2**63), "a name needs"),
         (one_array(v2((1,), 0, bytes(4)), 1) + struct.pack("<Q", 2) + b"\xff\xff", "not UTF-8"),
@@ -236,7 +236,7 @@ def test_one_name_for_two_arrays():
     record = v2((1,), 0, bytes(4))
     name = struct.pack("<Q", 1) + b"a"
     content = struct.pack("<QQQ", 0x112, 0, 2) + record * 2 + struct.pack("<Q", 2) + name * 2
-    with pytest.raises(FileFormatError, match="'a' stands for two arrays"):
+    with pytest.raises(FileFormatError, match="two arrays have the name 'a'"):
         nd.load_frombuffer(content)
 
 

@@ -23,7 +23,7 @@ def test_notebook_is_stored_without_outputs(path):
     nbformat.validate(book)
     for cell in book.cells:
         if cell.cell_type == "code":
-            assert cell.outputs == [], f"{path.name}: run .ci/strip_notebooks.py"
+            assert cell.outputs == [], f"{path.name}: run tools/strip_notebooks.py"
             assert cell.execution_count is None
 
 
@@ -39,7 +39,7 @@ def test_outputs_are_told_with_file_and_line_and_removed(tmp_path, monkeypatch, 
     assert strip_notebooks.main() == 1
     told = capsys.readouterr().out
     assert told.startswith(f"{path}:{line}: ")
-    assert told.endswith("; run python .ci/strip_notebooks.py\n")
+    assert told.endswith("; run python tools/strip_notebooks.py\n")
     monkeypatch.setattr(sys, "argv", ["strip_notebooks.py", str(path)])
     assert strip_notebooks.main() == 1
     assert path.read_text(encoding="utf-8") == plain

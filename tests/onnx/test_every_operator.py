@@ -40,7 +40,7 @@ def params_of(node, names):
     """Return which of an operator's inputs are parameters."""
     if node.op.variadic is not None:
         return []
-    kinds = [each.kind for each in node.op.wanted(node.a, len(node.inputs))]
+    kinds = [each.kind for each in node.op.active_inputs(node.a, len(node.inputs))]
     return [name for name, kind in zip(names, kinds, strict=True) if kind in (PARAM, AUX)]
 
 
@@ -48,7 +48,7 @@ def symbol_of(row):
     """Return a row's operator on variables, and their names."""
     op = ops.get(row.name)
     names = [f"x{i}" for i in range(len(row.inputs))]
-    face = mx.symbol.symbol.face(row.name)
+    face = mx.symbol.symbol.op_function(row.name)
     made = face(*[mx.sym.Variable(name) for name in names], name="op", **row.attrs)
     return op, names, made
 

@@ -234,8 +234,8 @@ def test_all_operators_that_onnx_lacks_come_in_one_error(tmp_path):
         [
             ("Custom 'own'", "runs Python code of the user's"),
             ("sgd_update 'step'", "an optimizer's step"),
-            ("_linalg_syevd 'spectrum'", "finds eigenvalues"),
-            ("_linalg_inverse 'large'", "the matrices are of 9 rows"),
+            ("_linalg_syevd 'spectrum'", "computes eigenvalues"),
+            ("_linalg_inverse 'large'", "the matrices have 9 rows"),
         ],
         strict=True,
     ):
@@ -249,8 +249,8 @@ def test_all_parameters_that_do_not_fit_come_in_one_error():
     with pytest.raises(ArgumentError) as error:
         export(params=wrong)
     assert str(error.value).splitlines() == [
-        "params has 'fc1_weight' of shape (4, 5), the symbol wants (4, 3)",
-        "params has 'fc2_bias' of shape (3,), the symbol wants (2,)",
+        "params has 'fc1_weight' of shape (4, 5), but the symbol expects (4, 3)",
+        "params has 'fc2_bias' of shape (3,), but the symbol expects (2,)",
     ]
 
 
@@ -274,7 +274,7 @@ MISTAKES = [
     ({"in_shapes": [(2, 3), (2,)]}, ArgumentError, "got 2, expected a shape for each of the inputs ['data']"),
     ({"in_shapes": (2,)}, ArgumentError, "expected a list of shapes"),
     ({"in_shapes": [(0, 3)]}, ArgumentError, "expected lengths of at least 1"),
-    ({"in_shapes": [(2, 4)]}, ArgumentError, "'fc1_weight' of shape (4, 3), the symbol wants (4, 4)"),
+    ({"in_shapes": [(2, 4)]}, ArgumentError, "'fc1_weight' of shape (4, 3), but the symbol expects (4, 4)"),
     (
         {"dynamic": {"dat": {0: "batch"}}},
         ArgumentError,

@@ -6,7 +6,7 @@ from pathlib import Path
 from dpmodule import ops
 
 PAGE = (Path(__file__).parents[2] / "docs" / "interop" / "to_onnx.md").read_text(encoding="utf-8")
-OPTIMIZER = "an optimizer's step is no part of an exported network"
+OPTIMIZER = "an optimizer's step is not part of an exported network"
 
 
 def test_every_operator_without_a_counterpart_is_listed():

@@ -8,7 +8,7 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import ArgumentError
 from dpmodule.onnx.export import make_model
-from dpmodule.onnx.prediction import described_inputs, prediction_graph
+from dpmodule.onnx.prediction import describe_inputs, prediction_graph
 from helpers.models import ROOT, by_path, with_parameters
 from helpers.onnx_runs import exported, our_outputs, runtime_outputs
 from helpers.walk import walks
@@ -22,7 +22,7 @@ def sent_out(symbol, arrays, inputs):
     """Return the model of a network whose other variables are parameters."""
     params = {name: mx.nd.array(value) for name, value in arrays.items() if name not in inputs}
     shapes = {name: arrays[name].shape for name in inputs}
-    return make_model(symbol, params, described_inputs(symbol, params, shapes, "float32"))
+    return make_model(symbol, params, describe_inputs(symbol, params, shapes, "float32"))
 
 
 def parameters(rng, features=3, units=4):
@@ -59,7 +59,7 @@ def test_ctc_is_left_out_beside_its_softmax(caplog):
     arrays = {"data": rng.randn(6, 2, 3).astype("float32"), **parameters(rng)}
     with caplog.at_level(logging.WARNING):
         model = sent_out(net, arrays, ["data"])
-    assert caplog.messages == ["left out, as computed from labels: loss_output"]
+    assert caplog.messages == ["outputs computed from labels are not exported: loss_output"]
     assert [each.name for each in model.graph.output] == ["share_output"]
     ours = our_outputs(net, arrays | {"label": np.ones((2, 3), "float32")})[0]
     np.testing.assert_allclose(runtime_outputs(model, arrays)[0], ours, 1e-5, 1e-6)

@@ -43,7 +43,7 @@ def function_of(op, attributes):
 
 def check(op, attributes, arrays):
     function = function_of(op, attributes)
-    rules = [i.batch for i in op.wanted(attributes, len(arrays))]
+    rules = [i.batch for i in op.active_inputs(attributes, len(arrays))]
     one = [torch.tensor(x) for x in arrays]
     if ROWS in rules:
         other = [x.flip(0) if rule == ROWS else x for x, rule in zip(one, rules, strict=True)]

@@ -15,7 +15,7 @@ import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import OpError
 from dpmodule.ops.spec import AUX, REQUIRED
-from dpmodule.symbol.symbol import face
+from dpmodule.symbol.symbol import op_function
 
 DATA = Path(__file__).parents[1] / "data"
 ANY_KEYWORD = json.loads((DATA / "any_keyword.json").read_text())
@@ -129,18 +129,18 @@ def test_outputs():
 
 def test_any_keyword():
     of_mxnet = [name for kept, facts in KEPT.items() for name in (kept, *facts["aliases"])]
-    takes = {name for name in of_mxnet if ops.get(name).takes_any}
+    takes = {name for name in of_mxnet if ops.get(name).accepts_any_keyword}
     assert takes == set(of_mxnet) & set(ANY_KEYWORD["takes"])
     assert len(takes) > 200
     for name in takes:  # every one keeps it, and hands it to the variables that it makes
-        symbol = face(name)(name="node", foreign=1)
+        symbol = op_function(name)(name="node", foreign=1)
         assert symbol.attr("foreign") == "1", name
         assert {"foreign"} <= {key for one in symbol.attr_dict().values() for key in one}, name
         assert mx.sym.load_json(symbol.tojson()).attr_dict() == symbol.attr_dict(), name
     refusing = [name for name in of_mxnet if name not in takes and ops.get(name).read_attrs is None]
     for name in refusing:
         with pytest.raises(OpError, match="foreign"):
-            face(name)(foreign=1)
+            op_function(name)(foreign=1)
 
 
 def test_text_that_is_kept_of_any_keyword():

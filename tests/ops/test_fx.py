@@ -86,7 +86,7 @@ def test_what_is_no_operator_is_no_function():
 
 
 def test_what_users_operators_keep_is_not_copied():
-    memory = fx.Memory()
+    memory = fx.OperatorState()
     memory.kept["x"] = object()
     assert pickle.loads(pickle.dumps(memory)).kept == {}
 

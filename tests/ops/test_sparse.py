@@ -7,7 +7,7 @@ import torch
 import dpmodule as mx
 from dpmodule import nd, ops
 from dpmodule.base import ArgumentError, BoundsError, DTypeError, OpError
-from dpmodule.ops.sparse import Csr, Rows, rule, rule_of, stored_rows
+from dpmodule.ops.sparse import Csr, RowSparse, dispatch, rule_of, stored_rows
 from helpers.op_case import OpCase, check_gradient, check_value, run, shapes
 
 RNG = np.random.RandomState(3)
@@ -171,13 +171,13 @@ def test_storage_is_kept_only_where_zeros_stay_zero():
 
 
 def test_a_fallback_is_logged_once(caplog, monkeypatch):
-    monkeypatch.setattr(rule, "_noted", set())
+    monkeypatch.setattr(dispatch, "_logged_fallbacks", set())
     array = nd.array(sparse_values((3, 2))).tostype("csr")
     for _ in range(2):
         nd.softmax(array)
         nd.softmax(nd.ones((3, 2)))
     assert [record.message.split(" has ")[0] for record in caplog.records] == ["softmax"]
-    monkeypatch.setattr(rule, "_noted", set())
+    monkeypatch.setattr(dispatch, "_logged_fallbacks", set())
     monkeypatch.setenv("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
     nd.softmax(array)
     assert len(caplog.records) == 1
@@ -194,12 +194,14 @@ def test_operators_that_mxnet_has_for_dense_arrays_only():
 
 
 def test_records():
-    rows = Rows(torch.tensor([1, 3]), torch.tensor([[1.0], [2.0]]), (5, 1))
+    rows = RowSparse(torch.tensor([1, 3]), torch.tensor([[1.0], [2.0]]), (5, 1))
     assert rows.dense().flatten().tolist() == [0, 1, 0, 2, 0]
     assert rows.pick(torch.tensor([[3, 0], [1, 1]])).flatten().tolist() == [2, 0, 1, 1]
-    full = Rows(torch.arange(2), torch.ones(2, 1), (2, 1))
+    full = RowSparse(torch.arange(2), torch.ones(2, 1), (2, 1))
     assert full.dense() is full.values
-    matrix = Csr.from_places(torch.tensor([0, 2]), torch.tensor([1, 0]), torch.tensor([5.0, 6.0]), (3, 2))
+    matrix = Csr.from_coordinates(
+        torch.tensor([0, 2]), torch.tensor([1, 0]), torch.tensor([5.0, 6.0]), (3, 2)
+    )
     assert matrix.starts.tolist() == [0, 1, 1, 2]
     assert matrix.dense().tolist() == [[0, 5], [0, 0], [6, 0]]
     grad = torch.sparse_coo_tensor(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpmodule.ops.torch_call import Instances, drawing_from, in_mode
+from dpmodule.ops.torch_call import TorchModulePool, drawing_from, in_mode
 
 
 def net():
@@ -15,7 +15,7 @@ def net():
 
 def test_the_module_itself_is_lent_first_and_copies_share_its_memory():
     module = net()
-    pool = Instances(module)
+    pool = TorchModulePool(module)
     with pool.borrowed() as first:
         assert first is module
         with pool.borrowed() as second:
@@ -29,7 +29,7 @@ def test_the_module_itself_is_lent_first_and_copies_share_its_memory():
 
 def test_an_error_gives_the_module_back():
     module = net()
-    pool = Instances(module)
+    pool = TorchModulePool(module)
     with pytest.raises(ValueError, match="inside"), pool.borrowed():
         raise ValueError("inside")
     with pool.borrowed() as found:
@@ -37,7 +37,7 @@ def test_an_error_gives_the_module_back():
 
 
 def test_threads_never_share_one():
-    pool, held, clashes = Instances(net()), set(), []
+    pool, held, clashes = TorchModulePool(net()), set(), []
     gate = threading.Barrier(4)
 
     def work():
@@ -60,7 +60,7 @@ def test_threads_never_share_one():
 
 def test_a_copy_follows_the_modes_of_the_module():
     module = net()
-    pool = Instances(module)
+    pool = TorchModulePool(module)
     with pool.borrowed(), pool.borrowed():
         pass
     module[1].eval()

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from dpmodule.base import MXNetError, OpError
-from dpmodule.ops.user_code import is_users, user_code
+from dpmodule.ops.user_code import is_user_error, user_code
 
 
 class Detailed(ValueError):
@@ -32,7 +32,7 @@ def test_what_is_raised_inside_is_marked_and_of_both_types(error):
     assert isinstance(found, MXNetError)
     assert (found.args, str(found), type(found).__name__) == (error.args, str(error), type(error).__name__)
     assert found.__cause__ is error
-    assert is_users(found)
+    assert is_user_error(found)
 
 
 def test_attributes_are_kept():
@@ -47,17 +47,17 @@ def test_errors_are_pickled(error):
     copy = pickle.loads(pickle.dumps(found))
     assert type(copy) is type(found)
     assert (copy.args, str(copy)) == (error.args, str(error))
-    assert is_users(copy)
+    assert is_user_error(copy)
 
 
 @pytest.mark.parametrize("error", [OpError("bad"), KeyboardInterrupt()])
 def test_errors_of_the_package_and_interrupts_stay_themselves(error):
     assert raised_by(error) is error
-    assert is_users(error)
+    assert is_user_error(error)
 
 
 def test_others_are_not():
-    assert not is_users(KeyError("x"))
-    assert not is_users(None)
+    assert not is_user_error(KeyError("x"))
+    assert not is_user_error(None)
     with user_code():
         pass

@@ -264,9 +264,9 @@ def test_module_trains_with_a_torch_class():
         (torch.optim.AdamW, {"foo": 1}, "AdamW does not accept .*foo"),
         (torch.optim.AdamW, {"lr": -1.0}, "AdamW does not accept .*-1.0"),
         (torch.optim.AdamW, {"lr": 0.1, "learning_rate": 0.2}, "learning_rate is 0.2 and lr is 0.1"),
-        (torch.optim.AdamW, {"weight_decay": 0.1, "wd": 0.2}, "give one of them"),
+        (torch.optim.AdamW, {"weight_decay": 0.1, "wd": 0.2}, "pass only one of them"),
         (torch.optim.Rprop, {"wd": 0.1}, "Rprop has no weight decay"),
-        (lambda params: 3, {}, "made a int"),
+        (lambda params: 3, {}, "returned a int"),
         (torch.optim.SGD([torch.zeros(1)]), {}, "optimizer is SGD, expected a torch.optim class"),
     ],
 )
@@ -281,7 +281,7 @@ def test_states_of_another_torch_class_or_network():
     update(0, mx.nd.ones((2,)), weight)
     other = optimizer.get_updater(optimizer.create(torch.optim.Adam))
     other.set_states(update.get_states())
-    with pytest.raises(StateError, match=r"Adam cannot go on from states \['momentum_buffer'\].*step"):
+    with pytest.raises(StateError, match=r"Adam cannot continue from states \['momentum_buffer'\].*step"):
         other(0, mx.nd.ones((2,)), weight)
     other = optimizer.get_updater(optimizer.create(torch.optim.SGD, momentum=0.9))
     other.set_states(update.get_states())

@@ -9,8 +9,8 @@ import torch
 
 import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer
+from dpmodule._core import torch_private
 from dpmodule.base import ArgumentError, DTypeError, ShapeError
-from dpmodule.compat import torch_private
 from helpers import rules
 from helpers.walk import walks
 

@@ -252,7 +252,7 @@ class TestMisuse:
 
     def test_group_as_input(self):
         group = mx.sym.Group([mx.sym.Variable("a"), mx.sym.Variable("b")])
-        with pytest.raises(ArgumentError, match=r"inputs is a group of 2 symbols; give list\(inputs\)"):
+        with pytest.raises(ArgumentError, match=r"inputs is a group of 2 symbols; pass list\(inputs\)"):
             mx.rnn.RNNCell(UNITS).unroll(2, group)
         assert len(mx.rnn.RNNCell(UNITS).unroll(2, list(group))[0]) == 2
 
@@ -262,7 +262,7 @@ class TestMisuse:
 
     @pytest.mark.parametrize("length", [0, -1, 2.0, None])
     def test_length(self, length):
-        with pytest.raises(ArgumentError, match="length is .*, expected a number of steps from 1"):
+        with pytest.raises(ArgumentError, match="length is .*, expected a positive number of steps"):
             mx.rnn.RNNCell(UNITS).unroll(length, mx.sym.Variable("x"))
 
     @pytest.mark.parametrize("units", [0, "4", True])

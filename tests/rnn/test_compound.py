@@ -142,7 +142,7 @@ class TestMisuse:
         assert not stack_of(cell).steppable
 
     def test_empty_stack(self):
-        with pytest.raises(StateError, match="there is no cell to unroll; add one first"):
+        with pytest.raises(StateError, match="there is no cell to unroll; call add"):
             mx.rnn.SequentialRNNCell().unroll(2, mx.sym.Variable("x"))
 
     def test_no_cell(self):
@@ -151,7 +151,7 @@ class TestMisuse:
 
     def test_two_owners_of_weights(self):
         stack = mx.rnn.SequentialRNNCell(params=mx.rnn.RNNParams("s_"))
-        with pytest.raises(ArgumentError, match="give params to the cells alone"):
+        with pytest.raises(ArgumentError, match="pass params to the cells only"):
             stack.add(mx.rnn.GRUCell(2))
 
     def test_number_of_states(self):
@@ -221,7 +221,7 @@ def test_cells_of_users_inside_others(make, width):
 
 def test_a_users_cell_without_valid_length():
     cell = stack_of(Own("own_"))
-    with pytest.raises(ArgumentError, match="unroll of Own 'own_' does not take it"):
+    with pytest.raises(ArgumentError, match="unroll of Own 'own_' does not accept it"):
         cell.unroll(3, mx.sym.Variable("data"), valid_length=mx.sym.Variable("length"))
 
 

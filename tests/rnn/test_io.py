@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodule as mx
+from dpmodule._devices import generators
 from dpmodule.base import ArgumentError
-from dpmodule.devices import generators
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data" / "goldens" / "rnn" / "sentences.json").read_text())
 
@@ -40,7 +40,7 @@ class TestEncoding:
         assert mx.rnn.encode_sentences([["x"]], vocab={"a": 0, "b": 1}, unknown_token="?")[0] == [[2]]
 
     def test_unknown_word(self):
-        with pytest.raises(ArgumentError, match="'x' is not in vocab; add it, or give an unknown_token"):
+        with pytest.raises(ArgumentError, match="'x' is not in vocab; add it, or pass an unknown_token"):
             mx.rnn.encode_sentences([["x"]], vocab={"a": 1})
 
 
@@ -156,7 +156,7 @@ def test_only_the_batch_axis_of_a_longer_layout_counts(layout, shape):
         ({"buckets": [3, 0]}, "expected lengths from 1, such as"),
         (
             {"batch_size": 9},
-            "no length occurs in 9 of the 2 sentences, so there would be no batch; give buckets",
+            "no length occurs in 9 of the 2 sentences, which would give no batches; pass buckets",
         ),
         ({"sentences": []}, "no length occurs in 2 of the 0 sentences"),
     ],

@@ -49,7 +49,7 @@ def test_missing_inputs_of_many_become_variables():
         (lambda x: S.FullyConnected(x, bias=x, num_hidden=2, no_bias=True), "input bias does not exist"),
         (lambda x: S.FullyConnected(x, x, x, x, num_hidden=2), "num_hidden is given twice"),
         (lambda x: S.relu(x, data=x), "data is given twice"),
-        (lambda x: S.relu(S.split(x, num_outputs=2)), "has 2 outputs; choose one"),
+        (lambda x: S.relu(S.split(x, num_outputs=2)), "has 2 outputs; select one"),
         (lambda x: S.relu(mx.nd.ones((2,))), "expected a Symbol"),
         (lambda x: S.Concat(x, 3), "arg1 is int 3"),
         (lambda x: S.elemwise_add(x, x, x), "takes at most 2|3 inputs"),

@@ -123,7 +123,7 @@ def test_test_of_several_numbers_is_refused():
     out = mx.sym.contrib.cond(mx.sym.var("p"), lambda: mx.sym.var("a") + 1, lambda: mx.sym.var("a") - 1)
     executor = out.simple_bind(mx.cpu(), p=(2,), a=(2,))
     with pytest.raises(
-        mx.MXNetError, match=r"cond's test gives an array of shape \(2,\), expected one number"
+        mx.MXNetError, match=r"the condition of cond returned an array of shape \(2,\), expected one number"
     ):
         executor.forward()
 
@@ -321,7 +321,10 @@ def test_module_trains_through_a_loop_on_two_contexts():
         (lambda f, x, s: f.foreach(lambda x, s: (x, s), 3, []), "data must be one array or symbol"),
         (lambda f, x, s: f.foreach(lambda x, s: (x, s), [], []), "data is empty"),
         (lambda f, x, s: f.foreach(lambda x, s: (s + 1, s), x, s), "'x' has to be used in the loop body"),
-        (lambda f, x, s: f.foreach(lambda x, s: (x, x), x, [s]), "another form than init_states"),
+        (
+            lambda f, x, s: f.foreach(lambda x, s: (x, x), x, [s]),
+            "states of another structure than init_states",
+        ),
         (lambda f, x, s: f.foreach(lambda x, s: ([], []), x, []), "neither outputs nor states"),
         (
             lambda f, x, s: f.while_loop(lambda s: s, lambda s: (s, s), [s]),
@@ -353,9 +356,9 @@ def test_wrong_use_is_explained(make, message):
         (lambda node: node["subgraphs"].append({}), "has no list of 1 'subgraphs'"),
         (lambda node: node["subgraphs"][0].pop("nodes"), "subgraph 0 of node"),
         (lambda node: node["subgraphs"][0]["nodes"][0].pop("name"), "subgraph 0 of node .*: node 0"),
-        (lambda node: node["attrs"].update(in_data_locs="[99]"), "do not fit"),
-        (lambda node: node["attrs"].update(in_data_locs="[-5]"), "do not fit"),
-        (lambda node: node["attrs"].update(num_out_data="9"), "do not fit"),
+        (lambda node: node["attrs"].update(in_data_locs="[99]"), "do not match"),
+        (lambda node: node["attrs"].update(in_data_locs="[-5]"), "do not match"),
+        (lambda node: node["attrs"].update(num_out_data="9"), "do not match"),
         (lambda node: node["attrs"].update(num_outputs="1000000000000"), "its last subgraph 2"),
         (lambda node: node["attrs"].update(in_data_locs="nonsense"), "in_data_locs"),
     ],

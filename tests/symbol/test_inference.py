@@ -51,9 +51,9 @@ def test_more_follows_than_in_mxnet():
     [
         (((2, 5),), {"fc_weight": (3, 5)}, ArgumentError, "not both"),
         (((2, 5), (3, 5), (3,), (4,)), {}, ArgumentError, "4 values for 3 arguments"),
-        ((), {"zz": (2,)}, ArgumentError, "'zz' is no argument; arguments: data"),
-        ((), {"data": 5}, DTypeError, "given for data is 5"),
-        ((), {"data": "wide"}, DTypeError, "given for data"),
+        ((), {"zz": (2,)}, ArgumentError, "'zz' is not an argument; arguments: data"),
+        ((), {"data": 5}, DTypeError, "shape of data is 5"),
+        ((), {"data": "wide"}, DTypeError, "shape of data"),
         ((), {"data": (2.5, 5)}, DTypeError, "tuple of integers"),
         (
             (),
@@ -91,7 +91,7 @@ def test_unknown_types_give_nones_and_a_warning():
 @pytest.mark.parametrize(
     ("kwargs", "error", "said"),
     [
-        ({"zz": "float16"}, ArgumentError, "'zz' is no argument"),
+        ({"zz": "float16"}, ArgumentError, "'zz' is not an argument"),
         ({"data": "float7"}, DTypeError, "float7"),
         ({"data": "int32", "fc_weight": "float32"}, DTypeError, "FullyConnected 'fc' made at"),
     ],

@@ -49,7 +49,7 @@ def test_choosing_outputs():
 
 def test_choosing_what_is_not_there():
     group = S.Group([S.Variable("a"), S.Variable("b"), S.Variable("a")])
-    with pytest.raises(ArgumentError, match="'zz' is no output of this symbol; outputs: a, b, a"):
+    with pytest.raises(ArgumentError, match="'zz' is not an output of this symbol; outputs: a, b, a"):
         group["zz"]
     with pytest.raises(ValueError, match="names several outputs"):
         group["a"]
@@ -114,7 +114,7 @@ def test_composing_replaces_states_too():
 @pytest.mark.parametrize(
     ("args", "kwargs", "said"),
     [
-        ((), {"zz": "b"}, "'zz' is no argument"),
+        ((), {"zz": "b"}, "'zz' is not an argument"),
         (("b",), {"a": "b"}, "not both"),
         (("b", "b"), {}, "2 symbols for 1 arguments"),
         ((), {"a": 3}, "a is 3"),

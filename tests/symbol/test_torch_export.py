@@ -35,7 +35,7 @@ class Ids(nn.Module):
 
 @pytest.mark.parametrize("net", [Branch(), Length()])
 def test_a_branch_from_values_is_refused_in_words(net, capfd):
-    with pytest.raises(ArgumentError, match="known only when it runs") as caught:
+    with pytest.raises(ArgumentError, match="known only at run time") as caught:
         mx.sym.from_torch(net, torch.ones(2, 3))
     text = str(caught.value)
     assert type(net).__name__ in text
@@ -47,7 +47,7 @@ def test_a_branch_from_values_is_refused_in_words(net, capfd):
 def test_what_a_dynamic_axis_may_be():
     net = nn.Linear(3, 2)
     with pytest.raises(
-        ArgumentError, match="'x' is no input; there are input; 'input' has no axis 5, but 2 axes"
+        ArgumentError, match="'x' is not an input; there are input; 'input' has no axis 5, but 2 axes"
     ):
         mx.sym.from_torch(net, torch.ones(2, 3), dynamic={"x": {0: "n"}, "input": {5: "m"}})
     with pytest.raises(ArgumentError, match="expected a dict such as"):
@@ -86,7 +86,7 @@ def test_arguments_that_do_not_fit():
     net = nn.Linear(3, 2)
     with pytest.raises(ArgumentError, match="module is of type function"):
         mx.sym.from_torch(lambda x: x, torch.ones(2))
-    with pytest.raises(ArgumentError, match="forward of Linear does not take these examples: missing"):
+    with pytest.raises(ArgumentError, match="forward of Linear does not accept these examples: missing"):
         mx.sym.from_torch(net)
     with pytest.raises(ArgumentError, match="torch.export cannot read Linear: .*reduction dim"):
         mx.sym.from_torch(net, torch.ones(2, 4))

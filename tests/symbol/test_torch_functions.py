@@ -189,13 +189,13 @@ def with_hook(kind):
 
 
 REFUSED = {
-    "forward calls register_hook, and a symbol runs no hooks": Net(hooked),
+    "forward calls register_hook, which a symbol cannot run": Net(hooked),
     r"has hooks on gradients \(first.weight\)": with_hook("parameter"),
     r"has hooks on gradients \(last\)": with_hook("module"),
     "Doubled writes into its arguments": Net(lambda net, x, h: Doubled.apply(h * 1)),
     "Called gets an argument of type builtin": Net(lambda net, x, h: Called.apply(h, torch.tanh)),
     "Called gets an argument of type Linear": Net(lambda net, x, h: Called.apply(h, net.first)),
-    "Reversed gets a size that may vary": Net(lambda net, x, h: Reversed.apply(h, x.shape[0])),
+    "Reversed gets a dynamic size": Net(lambda net, x, h: Reversed.apply(h, x.shape[0])),
 }
 
 

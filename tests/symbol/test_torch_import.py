@@ -25,14 +25,14 @@ def test_everything_that_has_no_translation_is_listed_with_its_place():
     with pytest.raises(ArgumentError) as caught:
         mx.sym.from_torch(Foreign(), torch.ones(2, 3, 3))
     lines = str(caught.value).splitlines()
-    assert lines[0] == "from_torch: Foreign holds what no symbol can:"
+    assert lines[0] == "from_torch: Foreign cannot be translated:"
     assert lines[-1].startswith("sym.torch_module(module, ...)")
     text = "\n".join(lines)
     assert "aten._fft_r2c.default, which has no translation: forward (Foreign) at " in text
     assert "aten.max_pool2d.default pools over windows with dilation" in text
     assert "part.1 (MaxPool2d) at " in text
     assert "aten.kthvalue.default" in text
-    assert "picks elements by truth values" in text
+    assert "selects elements by a mask" in text
     assert len(lines) == 6
     assert all("test_torch_import.py:" in line for line in lines[1:-1])
 
@@ -63,7 +63,7 @@ def test_a_buffer_that_changes_is_refused():
             return x - self.total
 
     with pytest.raises(
-        ArgumentError, match="a buffer that forward changes, which a symbol only reads: total\n"
+        ArgumentError, match="a buffer that forward changes, while a symbol only reads it: total\n"
     ):
         mx.sym.from_torch(Counter(), torch.ones(2, 3))
 

@@ -1,1 +1,1 @@
-"""Recurrent networks, tree networks and softmax layers, made of parameters of a collection."""
+"""Builders of recurrent networks, tree networks and softmax layers."""

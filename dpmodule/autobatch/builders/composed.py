@@ -1,38 +1,38 @@
-"""Networks made of others: those that read a sequence from both ends, and trees."""
+"""Bidirectional networks and tree LSTMs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..arguments import TOO_LARGE, sizes_of, whole
+from ..arguments import TOO_LARGE, as_integer, sizes_of
 from ..collection import ParameterCollection, as_collection
-from ..errors import ArgumentError, ForeignValueError, foreign_value, user_line
-from ..expression import Expression, listed
+from ..errors import ArgumentError, ForeignValueError, user_line, wrong_type
+from ..expression import Expression, as_list
 from ..functions.arithmetic import affine_transform, cmult, concatenate, logistic, tanh
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
-from .rnn import RNNBuilder, made_from
+from .rnn import RNNBuilder, builder_from_spec
 from .state import RNNState
 
 
 class BiRNNBuilder:
-    """Pairs of networks, one for each direction; a layer reads both outputs of the one below.
+    """A bidirectional network: each layer is a pair of networks that reads both outputs of the layer below.
 
     Shape:
         input: (input_dim,), any minibatch.
         output: (hidden_dim,), (hidden_dim / 2,) from each direction.
 
     Args:
-        num_layers: how many pairs.
-        hidden_dim: the size of outputs, half of it from each direction.
-        model: where the parameters go.
+        num_layers: number of pairs.
+        hidden_dim: size of the outputs, half of it from each direction.
+        model: collection that gets the parameters.
         rnn_builder_factory: a builder class, such as `LSTMBuilder`.
-        builder_layers: pairs of builders to use in place of new ones.
+        builder_layers: existing pairs of builders to use.
 
     Raises:
         ArgumentError: `hidden_dim` is odd, or `builder_layers` is empty.
-        ForeignValueError: `builder_layers` holds something else than pairs of builders.
+        ForeignValueError: `builder_layers` contains anything but pairs of builders.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -56,21 +56,21 @@ class BiRNNBuilder:
         self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
         self._model = as_collection(model, "model").add_subcollection("birnn")
         if builder_layers is not None:
-            self.builder_layers = [_pair(each) for each in listed("builder_layers", builder_layers)]
+            self.builder_layers = [_pair(each) for each in as_list("builder_layers", builder_layers)]
             if not self.builder_layers:
                 raise ArgumentError(
                     f"builder_layers is empty, expected a pair of builders for each layer (at {user_line()})"
                 )
             return
-        num_layers, hidden_dim = whole(num_layers, "num_layers"), whole(hidden_dim, "hidden_dim")
+        num_layers, hidden_dim = as_integer(num_layers, "num_layers"), as_integer(hidden_dim, "hidden_dim")
         if not 0 < num_layers < TOO_LARGE or hidden_dim % 2:
             raise ArgumentError(
                 f"num_layers, hidden_dim are {num_layers}, {hidden_dim}; expected a positive number"
                 f" below {TOO_LARGE} and an even one (at {user_line()})"
             )
         if not callable(rnn_builder_factory):
-            what = "makes no builders; pass a class such as LSTMBuilder"
-            raise foreign_value("rnn_builder_factory", rnn_builder_factory, what)
+            what = "does not create builders; pass a class such as LSTMBuilder"
+            raise wrong_type("rnn_builder_factory", rnn_builder_factory, what)
         self.builder_layers = []
         for layer in range(num_layers):
             size = hidden_dim if layer else input_dim
@@ -79,17 +79,17 @@ class BiRNNBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> BiRNNBuilder:
-        """Make a network as `spec` of another one describes it.
+        """Create a network from the `spec` of another network.
 
         Args:
-            spec: what the other one's `spec` is.
-            model: the collection that gets the parameters.
+            spec: the other network's `spec`.
+            model: collection that gets the parameters.
 
         Raises:
-            ArgumentError: `spec` describes no network of this class.
-            ForeignValueError: it is no list.
+            ArgumentError: `spec` does not describe a network of this class.
+            ForeignValueError: it is not a list.
         """
-        return made_from(cls, spec, model)
+        return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -103,17 +103,17 @@ class BiRNNBuilder:
         """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`.
 
         Args:
-            p: chance that a number is dropped, from 0 to less than 1.
+            p: probability of dropping an element, in [0, 1).
 
         Raises:
             ArgumentError: `p` is below 0, or 1 or more.
-            ForeignValueError: it is no number.
+            ForeignValueError: it is not a number.
         """
         for each in self._all():
             each.set_dropout(p)
 
     def disable_dropout(self) -> None:
-        """Do without dropout."""
+        """Disable dropout."""
         for each in self._all():
             each.disable_dropout()
 
@@ -123,11 +123,11 @@ class BiRNNBuilder:
     def _joined(
         self, es: Sequence[Expression], layers: Sequence[tuple[RNNBuilder, RNNBuilder]]
     ) -> list[Expression]:
-        found = listed("es", es)
+        found = as_list("es", es)
         for forward, backward in layers:
             ahead = forward.initial_state().transduce(found)
-            behind = backward.initial_state().transduce(found[::-1])
-            found = [concatenate([f, b]) for f, b in zip(ahead, behind[::-1])]
+            reverse = backward.initial_state().transduce(found[::-1])
+            found = [concatenate([f, b]) for f, b in zip(ahead, reverse[::-1])]
         return found
 
     def add_inputs(self, es: Sequence[Expression]) -> list[tuple[RNNState, RNNState]]:
@@ -137,25 +137,25 @@ class BiRNNBuilder:
             es: each (input_dim,).
 
         Raises:
-            ForeignValueError: `es` is no list of expressions.
-            ShapeError: one has another size than the builder was made for.
+            ForeignValueError: `es` is not a list of expressions.
+            ShapeError: an input does not have the size the builder expects.
         """
         inputs = self._joined(es, self.builder_layers[:-1])
         forward, backward = self.builder_layers[-1]
         ahead = forward.initial_state().add_inputs(inputs)
-        behind = backward.initial_state().add_inputs(inputs[::-1])
-        return list(zip(ahead, behind[::-1]))
+        reverse = backward.initial_state().add_inputs(inputs[::-1])
+        return list(zip(ahead, reverse[::-1]))
 
     def transduce(self, es: Sequence[Expression]) -> list[Expression]:
-        """Return both outputs of the topmost pair, joined, at every position.
+        """Return the concatenated outputs of the topmost pair at every position.
 
         Shape:
             es: each (input_dim,).
             returns: each (hidden_dim,).
 
         Raises:
-            ForeignValueError: `es` is no list of expressions.
-            ShapeError: one has another size than the builder was made for.
+            ForeignValueError: `es` is not a list of expressions.
+            ShapeError: an input does not have the size the builder expects.
         """
         return self._joined(es, self.builder_layers)
 
@@ -166,7 +166,7 @@ def _pair(given: Any) -> tuple[RNNBuilder, RNNBuilder]:
         forward, backward = given
         if hasattr(forward, "initial_state") and hasattr(backward, "initial_state"):
             return forward, backward
-    raise foreign_value("builder_layers", given, "is no pair of builders")
+    raise wrong_type("builder_layers", given, "is not a pair of builders")
 
 
 TreeState = tuple[Expression, Expression]
@@ -174,21 +174,21 @@ TreeState = tuple[Expression, Expression]
 
 
 class TreeLSTMBuilder:
-    """A long short-term memory that reads a tree from its leaves; each child has a forget gate of its own.
+    """A tree LSTM, computed from the leaves up, with one forget gate per child.
 
     Shape:
         vector of a leaf: (input_dim,), any minibatch.
         output, memory: (hidden_dim,).
 
     Args:
-        arity: how many children an inner node has.
-        input_dim: the size of the vectors of leaves.
-        hidden_dim: the size of outputs and memories.
-        model: where the parameters go.
+        arity: number of children of an inner node.
+        input_dim: size of the leaves' vectors.
+        hidden_dim: size of the outputs and memories.
+        model: collection that gets the parameters.
 
     Raises:
         ArgumentError: `arity` is not positive.
-        ForeignValueError: `model` is no collection, or a number no integer.
+        ForeignValueError: `model` is not a collection, or a number is not an integer.
         ShapeError: a size is not positive.
 
     Example:
@@ -204,7 +204,7 @@ class TreeLSTMBuilder:
     """
 
     def __init__(self, arity: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
-        arity = whole(arity, "arity")
+        arity = as_integer(arity, "arity")
         if arity < 1:
             raise ArgumentError(f"arity is {arity}, expected a positive integer (at {user_line()})")
         input_dim, hidden_dim = sizes_of((input_dim, hidden_dim))
@@ -219,17 +219,17 @@ class TreeLSTMBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> TreeLSTMBuilder:
-        """Make a network as `spec` of another one describes it.
+        """Create a network from the `spec` of another network.
 
         Args:
-            spec: what the other one's `spec` is.
-            model: the collection that gets the parameters.
+            spec: the other network's `spec`.
+            model: collection that gets the parameters.
 
         Raises:
-            ArgumentError: `spec` describes no network of this class.
-            ForeignValueError: it is no list.
+            ArgumentError: `spec` does not describe a network of this class.
+            ForeignValueError: it is not a list.
         """
-        return made_from(cls, spec, model)
+        return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -253,7 +253,7 @@ class TreeLSTMBuilder:
             returns: each (hidden_dim,).
 
         Raises:
-            ShapeError: it has another size.
+            ShapeError: `x` has the wrong size.
         """
         i, o, u = self._gates(self._leaf, x)
         c = cmult(i, u)
@@ -266,13 +266,13 @@ class TreeLSTMBuilder:
             children, returns: each (hidden_dim,).
 
         Args:
-            children: what `leaf` and `node` returned for them, as many as the builder's arity.
+            children: results of `leaf` or `node`, as many as the builder's arity.
 
         Raises:
-            ArgumentError: there are more or fewer.
-            ForeignValueError: they are no pairs of expressions.
+            ArgumentError: the number of children is wrong.
+            ForeignValueError: a child is not a pair of expressions.
         """
-        children = listed("node: children", children)
+        children = as_list("node: children", children)
         if len(children) != self.arity:
             raise ArgumentError(
                 f"{len(children)} children for a tree of arity {self.arity} (at {user_line()})"

@@ -1,4 +1,4 @@
-"""Long short-term memories."""
+"""LSTM builders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from ..arguments import flag, number, number_from, probability
 from ..collection import ParameterCollection
-from ..expression import Expression, apply, fast_form, handle_of, node_of, plain
+from ..expression import Expression, apply, handle_of, node_of, plain, with_c_version
 from ..functions.arithmetic import affine_transform, cmult, logistic, tanh
 from ..functions.inputs import zeros
 from ..functions.layers import layer_norm, vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
@@ -23,7 +23,7 @@ from .state import Layers, Mask
 
 
 class VanillaLSTMBuilder(RNNBuilder):
-    """A network of long short-term memories without peepholes.
+    """A multi-layer LSTM without peepholes.
 
     Gates ``i, f, o = logistic(Wx * x + Wh * h + b)`` (plus `forget_bias` for f), candidate
     ``u = tanh(Wx * x + Wh * h + b)``, memory ``c' = f * c + i * u``, output ``h' = o * tanh(c')``.
@@ -36,14 +36,14 @@ class VanillaLSTMBuilder(RNNBuilder):
         b: (4 * hidden_dim,), rows in the order i, f, o, u.
 
     Args:
-        layers: how many.
-        hidden_dim: the size of outputs and memories.
-        model: where the parameters go.
-        ln_lstm: normalize what goes into gates and memories.
+        layers: number of layers.
+        hidden_dim: size of the outputs and memories.
+        model: collection that gets the parameters.
+        ln_lstm: True to apply layer normalization to gates and memories.
 
     Raises:
         ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
+        ForeignValueError: `model` is not a collection, or a size is not an integer.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -70,7 +70,7 @@ class VanillaLSTMBuilder(RNNBuilder):
     ) -> None:
         self._has_norm, self._forget_bias = flag(ln_lstm, "ln_lstm"), number(forget_bias, "forget_bias")
         self._norms: list[tuple[Parameters, ...]] = []
-        self._outer_model = model  # where DyNet puts gains and biases of normalization
+        self._outer_model = model  # DyNet adds the gains and biases of normalization here
         super().__init__(layers, input_dim, hidden_dim, model)
         self.spec = (*self.spec, self._has_norm, self._forget_bias)
         self._norm_expressions: dict[int, tuple[Expression, ...]] = {}
@@ -125,7 +125,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         if mask[0] is not None:
             x = cmult(x, mask[0])
         if not self._is_plain():
-            return self._spelled_cell(weights, x, old, mask)
+            return self._composed_cell(weights, x, old, mask)
         h = old[0] if old is not None else None
         if h is not None and mask[1] is not None:
             h = cmult(h, mask[1])
@@ -143,7 +143,7 @@ class VanillaLSTMBuilder(RNNBuilder):
             outputs, _ = lstm_sequence(outputs, h, c, wx, wh, b, self._forget_bias)
         return outputs
 
-    def _spelled_cell(
+    def _composed_cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
         wx, wh, b = weights
@@ -165,7 +165,7 @@ def _normal(x: Expression, gain_and_bias: tuple[Expression, ...]) -> Expression:
     return layer_norm(x, *gain_and_bias) if gain_and_bias else x
 
 
-@fast_form
+@with_c_version
 def lstm_step(
     x: Expression,
     h: Expression | None,
@@ -175,7 +175,7 @@ def lstm_step(
     b: Expression,
     forget_bias: float,
 ) -> tuple[Expression, Expression]:
-    """Compute output and memory after one input; None for an old output or memory of zeros.
+    """Compute the output and memory after one input; `h` and `c` may be None for zeros.
 
     Shape:
         x: (n,).
@@ -201,7 +201,7 @@ def lstm_sequence(
     b: Expression,
     forget_bias: float,
 ) -> tuple[list[Expression], Expression | None]:
-    """Compute the outputs after each of several inputs, and the last memory; see `lstm_step`.
+    """Compute the output after each input, and the last memory; see `lstm_step`.
 
     Shape:
         xs: each (n,).
@@ -230,7 +230,7 @@ def lstm_sequence(
 
 
 def _pair(h: Expression) -> tuple[Expression, Expression]:
-    """Return output and memory of a step, whose nodes follow each other."""
+    """Return output and memory of a step, which are consecutive nodes."""
     return h, handle_of(h.node + 1, h.version)
 
 
@@ -238,20 +238,20 @@ LSTMBuilder = VanillaLSTMBuilder
 
 
 class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
-    """The same network; DyNet computes it in fewer operations, here both are one step.
+    """An equivalent of `VanillaLSTMBuilder`; DyNet computes it in fewer operations.
 
     Shape:
         input: (input_dim,), any minibatch.
         output, memory: (hidden_dim,).
 
     Args:
-        layers: how many.
-        hidden_dim: the size of outputs and memories.
-        model: where the parameters go.
+        layers: number of layers.
+        hidden_dim: size of the outputs and memories.
+        model: collection that gets the parameters.
 
     Raises:
         ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
+        ForeignValueError: `model` is not a collection, or a size is not an integer.
     """
 
     collection_name: ClassVar[str] = "compact-vanilla-lstm-builder"
@@ -279,23 +279,23 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
         return not self._noise and super()._is_plain()
 
     def set_weightnoise(self, std: float) -> None:
-        """Add noise of a standard deviation to the weights.
+        """Add normally distributed noise to the weights.
 
-        It is drawn in every graph and at every step anew; steps that run in one batch have the same.
+        Every step of every graph draws new noise; steps that run in one batch share it.
 
         Args:
-            std: in the weights' own unit; 0 for none.
+            std: standard deviation; 0 for no noise.
 
         Raises:
             ArgumentError: `std` is negative or NaN.
-            ForeignValueError: it is no number.
+            ForeignValueError: it is not a number.
         """
         self._noise = number_from(std, 0.0, "set_weightnoise: std")
         self._update_cells()
 
 
 class CoupledLSTMBuilder(RNNBuilder):
-    """A network of long short-term memories whose input gate also decides what is forgotten.
+    """A multi-layer LSTM with peepholes and a coupled input and forget gate.
 
     ``i = logistic(Wix * x + Wih * h + Wic * c + bi)``, ``u = tanh(Wcx * x + Wch * h + bc)``,
     ``c' = (1 - i) * c + i * u``, ``o = logistic(Wox * x + Woh * h + Woc * c' + bo)``, ``h' = o * tanh(c')``.
@@ -305,13 +305,13 @@ class CoupledLSTMBuilder(RNNBuilder):
         output, memory: (hidden_dim,).
 
     Args:
-        layers: how many.
-        hidden_dim: the size of outputs and memories.
-        model: where the parameters go.
+        layers: number of layers.
+        hidden_dim: size of the outputs and memories.
+        model: collection that gets the parameters.
 
     Raises:
         ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
+        ForeignValueError: `model` is not a collection, or a size is not an integer.
 
     Source: Greff et al., "LSTM: a search space odyssey", 2015 (coupled input and forget gate, peepholes), as DyNet's
     `CoupledLSTMBuilder`.
@@ -324,10 +324,10 @@ class CoupledLSTMBuilder(RNNBuilder):
         return self.hidden_dim, self.hidden_dim
 
     def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
-        """Add what a peephole sees of a memory to a gate.
+        """Add the peephole term of a memory to a gate.
 
         Args:
-            gate: what the gate has of input and output so far.
+            gate: sum of the gate's input and output terms.
 
         Shape:
             gate, c, returns: (hidden_dim,).
@@ -364,20 +364,20 @@ class CoupledLSTMBuilder(RNNBuilder):
 
 
 class FastLSTMBuilder(CoupledLSTMBuilder):
-    """The same network without an effect of peepholes: DyNet has weights of one column for them, and does not use them.
+    """A `CoupledLSTMBuilder` without peepholes; their one-column weights are ignored, as in DyNet.
 
     Shape:
         input: (input_dim,), any minibatch.
         output, memory: (hidden_dim,).
 
     Args:
-        layers: how many.
-        hidden_dim: the size of outputs and memories.
-        model: where the parameters go.
+        layers: number of layers.
+        hidden_dim: size of the outputs and memories.
+        model: collection that gets the parameters.
 
     Raises:
         ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
+        ForeignValueError: `model` is not a collection, or a size is not an integer.
 
     Source: DyNet's `FastLSTMBuilder`.
     """
@@ -392,22 +392,22 @@ class FastLSTMBuilder(CoupledLSTMBuilder):
 
 
 class SparseLSTMBuilder(VanillaLSTMBuilder):
-    """A `VanillaLSTMBuilder` that can set the smallest weights to zero.
+    """A `VanillaLSTMBuilder` that can prune its smallest weights.
 
     Shape:
         input: (input_dim,), any minibatch.
         output, memory: (hidden_dim,).
 
     Args:
-        layers: how many.
-        hidden_dim: the size of outputs and memories.
-        model: where the parameters go.
-        ln_lstm: normalize what goes into gates and memories.
-        forget_bias: added to what goes into the forget gate.
+        layers: number of layers.
+        hidden_dim: size of the outputs and memories.
+        model: collection that gets the parameters.
+        ln_lstm: True to apply layer normalization to gates and memories.
+        forget_bias: added to the input of the forget gate.
 
     Raises:
         ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
+        ForeignValueError: `model` is not a collection, or a size is not an integer.
 
     Source: Narang et al., "Exploring sparsity in recurrent neural networks", 2017, as in DyNet.
     """
@@ -418,7 +418,7 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
         return False
 
     def _is_plain(self) -> bool:
-        return False  # the single operation of a step takes parameters, these weights are products
+        return False  # the fused step takes parameters, but these weights are products
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         wx, wh = self._add_weights(size)
@@ -429,27 +429,27 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
 
     def new_graph(self, update: bool = True) -> None:
         super().new_graph(update)
-        thinned: list[tuple[Expression, ...]] = []
+        pruned: list[tuple[Expression, ...]] = []
         for layer, (wx, wh, b, *_) in enumerate(self._expressions):
             mask_x, mask_h = (each.expr(update=False) for each in self.parameters[layer][3:])
-            thinned.append((cmult(wx, mask_x), cmult(wh, mask_h), b))
+            pruned.append((cmult(wx, mask_x), cmult(wh, mask_h), b))
         self._norm_expressions = {
             new[0].node: self._norm_expressions[old[0].node]
-            for new, old in zip(thinned, self._expressions)
+            for new, old in zip(pruned, self._expressions)
             if old[0].node in self._norm_expressions
         }
-        self._expressions = thinned
+        self._expressions = pruned
         self.keep()
 
     def set_sparsity(self, sparsity: float) -> None:
         """Set the smallest weights to zero.
 
         Args:
-            sparsity: how many of them, from 0 to 1.
+            sparsity: fraction of the weights, from 0 to 1.
 
         Raises:
-            ArgumentError: it is outside.
-            ForeignValueError: it is no number.
+            ArgumentError: `sparsity` is out of range.
+            ForeignValueError: it is not a number.
         """
         sparsity = probability(sparsity, "sparsity")
         for wx, wh, _, mask_x, mask_h in self.parameters:

@@ -1,4 +1,4 @@
-"""Recurrent networks whose layers are all alike."""
+"""Base of recurrent networks with equal layers, and the simple RNN and GRU."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ... import native
-from ..arguments import TOO_LARGE, below_one, flag, whole
+from ..arguments import TOO_LARGE, as_integer, below_one, flag
 from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, StaleExpressionError, user_line
-from ..expression import Expression, handle_of, listed, node_of
+from ..expression import Expression, as_list, handle_of, node_of
 from ..functions.arithmetic import affine_transform, cmult, logistic, tanh
 from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
-from ..graph import entered
+from ..graph import node_holders
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from ..session import state as shared
@@ -25,14 +25,14 @@ B = TypeVar("B")
 class RNNBuilder:
     """A recurrent network of several layers.
 
-    Subclasses make their parameters with `_add_layer`, and define `cell`.
+    Subclasses define `_add_layer`, which creates parameters, and `cell`.
 
     Shape:
         input: (input_dim,), any minibatch.
         output, memory: (hidden_dim,).
 
     Args:
-        model: where the parameters go, in a collection of their own.
+        model: collection in which a subcollection for the parameters is made.
     """
 
     collection_name: ClassVar[str] = "rnn-builder"
@@ -40,12 +40,12 @@ class RNNBuilder:
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         layers, input_dim, hidden_dim = (
-            whole(each, name)
+            as_integer(each, name)
             for each, name in ((layers, "layers"), (input_dim, "input_dim"), (hidden_dim, "hidden_dim"))
         )
         if not all(0 < each < TOO_LARGE for each in (layers, input_dim, hidden_dim)):
             raise ArgumentError(
-                f"layers, input_dim, hidden_dim are {layers}, {input_dim}, {hidden_dim}; all need to be positive"
+                f"layers, input_dim, hidden_dim are {layers}, {input_dim}, {hidden_dim}; expected positive numbers"
                 f" and below {TOO_LARGE} (at {user_line()})"
             )
         self.layers, self.input_dim, self.hidden_dim = layers, input_dim, hidden_dim
@@ -54,33 +54,33 @@ class RNNBuilder:
         self._dropout = self._dropout_h = 0.0
         self._version = -1
         self._is_updated, self._is_cut = True, False
-        self._held_before = 0  # nodes of smaller numbers are held here
+        self._held_before = 0  # the builder holds nodes with smaller numbers
         self._masks: list[Mask] = []
-        self._mask_batch = 0  # the size of the minibatch that they are for; 0 if they are still to be drawn
+        self._mask_batch = 0  # size of their minibatch; 0 until they are drawn
         self._expressions: Sequence[tuple[Expression, ...]] = ()
         self.parameters: list[tuple[Parameters, ...]] = [
             self._add_layer(input_dim if layer == 0 else hidden_dim) for layer in range(layers)
         ]
-        self.cells: Any = None  # what native code needs to add steps itself
+        self.cells: Any = None  # lets native code add steps
         if native.core is not None and self._is_native():
             self.cells = native.core.AutobatchLayers(
                 tuple(self.parameters), self.has_memory, self._lstm_forget_bias()
             )
 
     def _is_native(self) -> bool:
-        """Say whether native code may add steps; what a class derived from these computes, only that knows."""
+        """Return True if native code may add steps, which it cannot for users' subclasses."""
         return __package__ == type(self).__module__.rpartition(".")[0]
 
     def _lstm_forget_bias(self) -> float | None:
-        """Return the forget bias of an LSTM, whose equations native code has; None lets it learn steps from `cell`."""
+        """Return the forget bias of an LSTM, which native code implements; None makes it record the steps of `cell`."""
         return None
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
-        """Make the parameters of a layer whose input has `size` elements."""
+        """Create the parameters of a layer whose input has `size` elements."""
         raise NotImplementedError(f"{type(self).__name__} does not define _add_layer")
 
     def _add_gate(self, size: int) -> tuple[Parameters, Parameters, Parameters]:
-        """Make what a gate multiplies an input of `size` and the old output with, and its bias."""
+        """Create a gate's input weight, recurrent weight and bias, for an input of `size` elements."""
         add, hidden = self._model.add_parameters, self.hidden_dim
         return add((hidden, size)), add((hidden, hidden)), add((hidden,), ConstInitializer(0.0))
 
@@ -94,7 +94,7 @@ class RNNBuilder:
             old, returns: each (hidden_dim,), with the minibatch of `x`.
 
         Args:
-            old: the layer's state before, None at the beginning.
+            old: the layer's previous state, None at the beginning.
 
         Returns:
             The new state: (output,) or (output, memory).
@@ -104,7 +104,7 @@ class RNNBuilder:
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
         """Make a network as `spec` of another one describes it."""
-        return made_from(cls, spec, model)
+        return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -118,7 +118,7 @@ class RNNBuilder:
         """Return the parameters of every layer.
 
         Shape:
-            returns: as the class says.
+            returns: see the class.
         """
         return [list(layer) for layer in self.parameters]
 
@@ -126,7 +126,7 @@ class RNNBuilder:
         """Return the parameters of every layer as expressions of the graph under construction.
 
         Shape:
-            returns: those of the parameters.
+            returns: the shapes of the parameters.
         """
         if self._version != shared.graph.version:
             raise StaleExpressionError(
@@ -137,34 +137,35 @@ class RNNBuilder:
         return [[handle_of(each.enter(), each.version) for each in layer] for layer in self._expressions]
 
     def initial_state(self, vecs: Sequence[Expression] | None = None, update: bool = True) -> RNNState:
-        """Begin a sequence.
+        """Return the initial state of a sequence.
 
         Shape:
             vecs: each (hidden_dim,).
 
         Args:
-            vecs: the first states: memories of all layers, if the network has any, then outputs of all layers; zeros
-                if not given.
-            update: False makes the network's parameters constants.
+            vecs: memories of all layers, if the network has memories, then outputs of all layers; zeros by default.
+            update: False to treat the network's parameters as constants.
         """
         self._mask_batch = 0
         self.new_graph(update)
-        given = [] if vecs is None else listed("initial_state: vecs", vecs)
+        given = [] if vecs is None else as_list("initial_state: vecs", vecs)
         return RNNState(self, self.layers_of(given) if given else ())
 
     def initial_state_from_raw_vectors(self, vecs: Sequence[Any], update: bool = True) -> RNNState:
-        """Begin a sequence with states given as lists of numbers; see `initial_state`.
+        """Return the initial state from lists of numbers; see `initial_state`.
 
         Shape:
             vecs: each (hidden_dim,).
         """
-        return self.initial_state([inputVector(each) for each in listed("vecs", vecs)], update)
+        return self.initial_state([inputVector(each) for each in as_list("vecs", vecs)], update)
 
     def new_graph(self, update: bool = True) -> None:
-        """Put the parameters into the graph under construction, as constants if `update` is False."""
+        """Use the parameters in the graph under construction, as constants if `update` is False."""
         self._is_updated, self._is_cut = flag(update, "update"), False
         self._version = shared.graph.version
-        expressions: Sequence[tuple[Expression, ...]] = self.parameters  # they enter when they are used
+        expressions: Sequence[tuple[Expression, ...]] = (
+            self.parameters
+        )  # added to the graph when they are used
         if not self._is_updated:
             expressions = [tuple([each.expr(False) for each in layer]) for layer in self.parameters]
             self.keep()
@@ -174,25 +175,25 @@ class RNNBuilder:
         self._update_cells()
 
     def keep(self) -> None:
-        """Note that nodes made so far are held here, so that they are forgotten when they are taken back."""
+        """Register as a holder of the nodes made so far, which `cg_revert` may remove."""
         graph = shared.graph
         self._held_before = graph.size
-        entered.note(self, graph.version)
+        node_holders.add(self, graph.version)
 
-    def leave(self, size: int) -> None:
-        """Forget nodes from number `size` on; the next step makes them again."""
+    def forget_nodes(self, size: int) -> None:
+        """Forget nodes from number `size` on; the next step creates them again."""
         if self._held_before > size:
             self._is_cut = True
             self._mask_batch = 0
             self._update_cells()
 
     def refresh(self) -> None:
-        """Put parameters that have been taken back into the graph once more."""
+        """Add parameters removed by `cg_revert` to the graph again."""
         if self._is_cut:
             self.new_graph(self._is_updated)
 
     def _update_cells(self) -> None:
-        """Let native code add steps if it can, with the masks that there are now."""
+        """Tell native code whether it can add steps, and with which masks."""
         cells = self.cells
         if cells is not None:
             has_masks = self._mask_batch > 0
@@ -201,25 +202,25 @@ class RNNBuilder:
             cells.ready = fits and self._is_plain()
 
     def _is_plain(self) -> bool:
-        """Say whether steps are, but for masks of dropout, those of the class's equations and nothing else."""
+        """Return True if steps follow the class's equations, apart from dropout masks."""
         return True
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
-        """Turn memories and outputs of all layers into states of layers.
+        """Convert memories and outputs of all layers to states of layers.
 
         Shape:
             vecs, returns: each (hidden_dim,).
         """
         for each in vecs:
-            node_of(each)  # that it is an expression, and of this graph
+            node_of(each)  # checks that it is an expression of this graph
         count = self.layers
         if len(vecs) != (2 * count if self.has_memory else count):
             expected = f"{count} memories and {count} outputs" if self.has_memory else str(count)
-            raise ArgumentError(f"{len(vecs)} first states given, expected {expected} (at {user_line()})")
+            raise ArgumentError(f"{len(vecs)} initial states given, expected {expected} (at {user_line()})")
         return tuple(zip(vecs[count:], vecs[:count]) if self.has_memory else zip(vecs))
 
     def zero_layers(self) -> Layers:
-        """Return the states of layers before anything was read.
+        """Return the states of layers before the first input.
 
         Shape:
             returns: each (hidden_dim,).
@@ -235,7 +236,7 @@ class RNNBuilder:
             x: (input_dim,).
 
         Args:
-            before: the states of layers, () at the beginning.
+            before: the states of the layers, () at the beginning.
         """
         masks = self.masks(x)
         after = []
@@ -253,7 +254,7 @@ class RNNBuilder:
             xs: each (input_dim,).
 
         Args:
-            before: the states of layers, () at the beginning.
+            before: the states of the layers, () at the beginning.
         """
         outputs = []
         for x in xs:
@@ -262,21 +263,21 @@ class RNNBuilder:
         return outputs
 
     def set_dropout(self, p: float) -> None:
-        """Multiply inputs and outputs of every layer with random masks, one a sequence, where networks have them."""
+        """Apply dropout to inputs and outputs of every layer, with one random mask per sequence."""
         self.set_dropouts(p, p)
 
     def set_dropouts(self, d: float, d_r: float) -> None:
-        """Set the probabilities for inputs and for outputs going around; see `set_dropout`."""
+        """Set the dropout rates of inputs and of recurrent outputs; see `set_dropout`."""
         self._dropout, self._dropout_h = below_one(d, "dropout rate"), below_one(d_r, "dropout rate")
         self._mask_batch = 0
         self._update_cells()
 
     def disable_dropout(self) -> None:
-        """Do without dropout."""
+        """Disable dropout."""
         self.set_dropout(0.0)
 
     def set_dropout_masks(self, batch_size: int = 1) -> None:
-        """Draw new masks, one for each element of minibatches; call it after `initial_state`.
+        """Draw new masks, one for each element of the minibatch; call it after `initial_state`.
 
         Shape:
             masks: (input_dim,) and (hidden_dim,), with a minibatch of `batch_size`.
@@ -294,11 +295,11 @@ class RNNBuilder:
         self._update_cells()
 
     def masks(self, x: Expression) -> list[Mask]:
-        """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+        """Return the dropout masks of all layers, drawn before the first input of a sequence.
 
         Shape:
             x: (input_dim,).
-            returns: of each layer that of its input, and (hidden_dim,); with the minibatch of `x`.
+            returns: for each layer, the shape of its input and (hidden_dim,); with the minibatch of `x`.
         """
         if not (self._dropout or self._dropout_h):
             return [(None, None)] * self.layers
@@ -307,14 +308,14 @@ class RNNBuilder:
         return self._masks
 
 
-def made_from(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
-    """Make a network of a class as `spec` of another one of that class describes it."""
-    given = listed("spec", spec)
+def builder_from_spec(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
+    """Create a network from the `spec` of another network of its class."""
+    given = as_list("spec", spec)
     try:
         bound = inspect.signature(builder).bind(*given[:3], model, *given[3:])
     except TypeError as failure:
         raise ArgumentError(
-            f"spec is {spec!r}, no description of {builder.__name__}: {failure} (at {user_line()})"
+            f"spec is {spec!r}, which does not describe a {builder.__name__}: {failure} (at {user_line()})"
         ) from None
     return builder(*bound.args)
 
@@ -324,19 +325,19 @@ def _mask(size: int, rate: float, batch_size: int) -> Expression | None:
 
 
 class SimpleRNNBuilder(RNNBuilder):
-    """A network with ``h' = tanh(Wx * x + Wh * h + b)``.
+    """A multi-layer network with ``h' = tanh(Wx * x + Wh * h + b)``.
 
     Shape:
         input: (input_dim,), any minibatch.
         output: (hidden_dim,).
 
     Args:
-        layers: how many.
-        model: where the parameters go.
+        layers: number of layers.
+        model: collection that gets the parameters.
 
     Raises:
         ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
+        ForeignValueError: `model` is not a collection, or a size is not an integer.
     """
 
     collection_name: ClassVar[str] = "simple-rnn-builder"
@@ -356,7 +357,7 @@ class SimpleRNNBuilder(RNNBuilder):
 
 
 class GRUBuilder(RNNBuilder):
-    """A network of gated recurrent units.
+    """A multi-layer network of gated recurrent units.
 
     ``z = logistic(Wzx * x + Wzh * h + bz)``, ``r = logistic(Wrx * x + Wrh * h + br)``,
     ``u = tanh(Whx * x + Whh * (r * h) + bh)``, ``h' = (1 - z) * h + z * u``.
@@ -366,12 +367,12 @@ class GRUBuilder(RNNBuilder):
         output: (hidden_dim,).
 
     Args:
-        layers: how many.
-        model: where the parameters go.
+        layers: number of layers.
+        model: collection that gets the parameters.
 
     Raises:
         ArgumentError: a size is not positive.
-        ForeignValueError: `model` is no collection, or a size no integer.
+        ForeignValueError: `model` is not a collection, or a size is not an integer.
 
     Source: Cho et al., "Learning phrase representations using RNN encoder-decoder", 2014, as in DyNet.
     """
@@ -397,7 +398,7 @@ class GRUBuilder(RNNBuilder):
 
 
 def masked(x: Expression, mask: Expression | None) -> Expression:
-    """Multiply with the mask of dropout, if there is one.
+    """Apply a dropout mask, if there is one.
 
     Shape:
         x, mask, returns: equal.

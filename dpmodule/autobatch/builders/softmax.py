@@ -1,4 +1,4 @@
-"""Softmax layers over many classes, and the files that put words into groups or trees."""
+"""Softmax layers over many classes, and readers of cluster files."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ..._devices.generators import host
+from ..._files import regular_file
 from ...base import FileError, FileFormatError
-from ...devices.generators import host
-from ...files import regular_file
-from ..arguments import file_name, flag, place, whole
+from ..arguments import as_index, as_integer, file_name, flag
 from ..collection import ParameterCollection, as_collection
-from ..errors import BoundsError, ShapeError, foreign_value, user_line
-from ..expression import Expression, listed, node_of, plain
+from ..errors import BoundsError, ShapeError, user_line, wrong_type
+from ..expression import Expression, as_list, node_of, plain
 from ..functions.arithmetic import affine_transform, concatenate, concatenate_to_batch, log
 from ..functions.inputs import zeros
 from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax_batch
 from ..functions.shapes import pick, pick_batch_elem
 from ..initializers import ConstInitializer
 from ..ops.linear import MATMUL
-from ..ops.spec import shown
+from ..ops.spec import format_dim
 from ..parameters import Parameters
 from ..session import state
 
 
 def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[list[str], int]]:
     if not isinstance(word_dict, Mapping):
-        raise foreign_value("word_dict", word_dict, "is no dict from words to their numbers")
+        raise wrong_type("word_dict", word_dict, "is not a dict from words to numbers")
     try:
         with open(file_name(cluster_file, "cluster_file"), encoding="utf-8", opener=regular_file) as source:
             text = source.read().splitlines()
@@ -44,7 +44,7 @@ def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[li
 
 
 def read_clusters(cluster_file: str, word_dict: Mapping[str, int]) -> list[list[int]]:
-    """Read lines "group word" and return the numbers of the words of every group, in the order of the file."""
+    """Read lines "group word" and return the word numbers of every group, in file order."""
     groups: dict[str, list[int]] = {}
     for path, word in _lines(cluster_file, word_dict):
         groups.setdefault(path[0], []).append(word)
@@ -57,26 +57,26 @@ def read_paths(
     """Read lines "branch branch ... word".
 
     Returns:
-        For every word the nodes on its way, each with the number of the branch taken; and how many branches every node
-        has. A single field of several digits, as in Brown clusters, stands for one branch a digit.
+        The path of every word, as pairs of node and branch number, and the number of branches of every node. A single
+        field, as in Brown clusters, has one branch per digit.
     """
     nodes: dict[tuple[str, ...], int] = {}
     branches: list[dict[str, int]] = []
     paths: dict[int, list[tuple[int, int]]] = {}
     for fields, word in _lines(cluster_file, word_dict):
         path = list(fields[0]) if len(fields) == 1 else fields
-        way = []
+        steps = []
         for depth, branch in enumerate([*path, f"word {word}"]):
             node = nodes.setdefault(tuple(path[:depth]), len(nodes))
             if node == len(branches):
                 branches.append({})
-            way.append((node, branches[node].setdefault(branch, len(branches[node]))))
-        paths[word] = way
+            steps.append((node, branches[node].setdefault(branch, len(branches[node]))))
+        paths[word] = steps
     return paths, [len(each) for each in branches]
 
 
 class SoftmaxBuilder:
-    """The base: a distribution over classes, given a vector.
+    """Base of softmax layers: a distribution over classes, given a vector.
 
     Shape:
         vector: (rep_dim,), any minibatch.
@@ -89,37 +89,37 @@ class SoftmaxBuilder:
         raise NotImplementedError(f"{type(self).__name__} does not define param_collection")
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        """Return minus the logarithm of the probability of class `c`.
+        """Return the negative log-probability of class `c`.
 
         Shape:
             x: (rep_dim,).
             returns: (1,).
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
 
         Raises:
-            BoundsError: there is no such class.
+            BoundsError: the class does not exist.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define neg_log_softmax")
 
     def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
-        """Return minus the logarithm of the probability of one class for each element of a minibatch.
+        """Return the negative log-probability of one class for each element of a minibatch.
 
         Shape:
             x: (rep_dim,), with a minibatch of ``len(c)``.
             returns: (1,), with the same minibatch.
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
 
         Raises:
-            BoundsError: there is no such class, or there are more of them than elements of the minibatch.
-            ForeignValueError: `c` is no list of integers.
+            BoundsError: a class does not exist, or there are more classes than elements of the minibatch.
+            ForeignValueError: `c` is not a list of integers.
         """
         parts = [
             self.neg_log_softmax(pick_batch_elem(x, at), label, update)
-            for at, label in enumerate(listed("c", c))
+            for at, label in enumerate(as_list("c", c))
         ]
         return concatenate_to_batch(parts)
 
@@ -131,43 +131,43 @@ class SoftmaxBuilder:
             returns: (classes,).
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define full_logits")
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all classes; see `full_logits`.
+        """Return the log-probabilities of all classes; see `full_logits`.
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
 
         Shape:
             x: (rep_dim,).
             returns: (classes,).
 
         Raises:
-            ShapeError: `x` has another size.
+            ShapeError: `x` has the wrong size.
         """
         return log_softmax(self.full_logits(x, update))
 
     def sample(self, x: Expression) -> int:
-        """Draw a class; computes the graph so far.
+        """Draw a class, computing the graph up to here.
 
         Shape:
             x: (rep_dim,), no minibatch.
 
         Raises:
-            ShapeError: it is none, or has a minibatch.
+            ShapeError: `x` is not a vector, or has a minibatch.
         """
         dim = state.graph.dim(node_of(x))
         if len(dim.d) > 1 or dim.batch > 1:
-            raise ShapeError(f"sample of {shown(dim)}: expected one vector (at {user_line()})")
+            raise ShapeError(f"sample of {format_dim(dim)}: expected one vector (at {user_line()})")
         weights = np.exp(self.full_log_distribution(x).npvalue())
         return int(host().choice(len(weights), p=weights / weights.sum()))
 
 
-class _OwnCollection:
-    """Parameters in a collection of their own."""
+class _WithSubcollection:
+    """Mixin of builders whose parameters are in a subcollection."""
 
     def __init__(self, pc: ParameterCollection, name: str) -> None:
         self._model = as_collection(pc, "pc").add_subcollection(name)
@@ -177,7 +177,7 @@ class _OwnCollection:
         return self._model
 
     def _add_weights(self, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
-        """Make a matrix (classes, size), and a vector (classes,) of biases if there are any."""
+        """Create a weight matrix (classes, size) and, if `bias` is set, a vector (classes,)."""
         has_bias = flag(bias, "bias")
         found = self._model.add_parameters((classes, size))
         return (
@@ -197,19 +197,19 @@ def _nothing(x: Expression) -> Expression:
     return zeros(1, state.graph.dim(node_of(x)).batch)
 
 
-class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
+class StandardSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
     """One softmax over all classes.
 
     Shape:
         vector: (rep_dim,), any minibatch.
 
     Args:
-        num_classes: how many classes.
-        pc: where the parameters go.
-        bias: whether there are biases.
+        num_classes: number of classes.
+        pc: collection that gets the parameters.
+        bias: True to add biases.
 
     Raises:
-        ForeignValueError: `pc` is no collection, a size no integer, or `bias` neither True nor False.
+        ForeignValueError: `pc` is not a collection, a size is not an integer, or `bias` is not a bool.
         ShapeError: a size is not positive.
     """
 
@@ -227,21 +227,21 @@ class StandardSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return pickneglogsoftmax_batch(self.full_logits(x, update), c)
 
 
-class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
-    """A softmax over groups, and one inside each group: p(word) = p(group) * p(word | group).
+class ClassFactoredSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
+    """A softmax over groups and one within each group: p(word) = p(group) * p(word | group).
 
     Shape:
         vector: (rep_dim,), any minibatch.
 
     Args:
         cluster_file: a text file with lines "group word".
-        pc: where the parameters go.
-        bias: whether there are biases.
+        pc: collection that gets the parameters.
+        bias: True to add biases.
 
     Raises:
         FileError: the file cannot be read.
-        FileFormatError: a line is no group and word, or the word is unknown.
-        ForeignValueError: an argument is of a wrong type.
+        FileFormatError: a line is not a group and a known word.
+        ForeignValueError: an argument has the wrong type.
 
     Source: Goodman, "Classes for fast maximum entropy training", 2001.
     """
@@ -256,7 +256,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
     ) -> None:
         super().__init__(pc, "class-factored-softmax-builder")
         self._groups = read_clusters(cluster_file, word_dict)
-        self._place = {
+        self._positions = {
             word: (group, at) for group, words in enumerate(self._groups) for at, word in enumerate(words)
         }
         self._top = self._add_weights(len(self._groups), rep_dim, bias)
@@ -268,7 +268,7 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         """Return the scores of groups.
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
 
         Shape:
             x: (rep_dim,).
@@ -277,10 +277,10 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return _affine(self._top, x, update)
 
     def class_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of groups.
+        """Return the log-probabilities of the groups.
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
 
         Shape:
             x: (rep_dim,).
@@ -292,37 +292,37 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         """Return the scores of the words of a group.
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
 
         Shape:
             x: (rep_dim,).
             returns: (words of the group,).
 
         Raises:
-            BoundsError: there is no such group.
+            BoundsError: the group does not exist.
         """
-        weights = self._inner[place(classid, len(self._inner), "classid")]
+        weights = self._inner[as_index(classid, len(self._inner), "classid")]
         return _nothing(x) if weights is None else _affine(weights, x, update)
 
     def subclass_log_distribution(self, x: Expression, classid: int, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of the words of a group.
+        """Return the log-probabilities of the words of a group.
 
         Args:
-            update: False makes the parameters constants.
+            update: False to treat the parameters as constants.
 
         Shape:
             x: (rep_dim,).
             returns: (words of the group,).
 
         Raises:
-            BoundsError: there is no such group.
+            BoundsError: the group does not exist.
         """
         return log_softmax(self.subclass_logits(x, classid, update))
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        if (c := whole(c, "c")) not in self._place:
+        if (c := as_integer(c, "c")) not in self._positions:
             raise BoundsError(f"word {c} is in no group of the cluster file (at {user_line()})")
-        group, at = self._place[c]
+        group, at = self._positions[c]
         loss = pickneglogsoftmax(self.class_logits(x, update), group)
         return (
             loss
@@ -343,21 +343,21 @@ class ClassFactoredSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         return self.full_log_distribution(x, update)
 
 
-class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
-    """A tree of softmaxes; a word's probability is the product of those on the way to it.
+class HierarchicalSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
+    """A tree of softmaxes; a word's probability is the product along its path.
 
     Shape:
         vector: (rep_dim,), any minibatch.
 
     Args:
-        cluster_file: a text file with lines "branch branch ... word", or "branches word" as Brown clusters are written.
-        pc: where the parameters go.
-        bias: whether there are biases.
+        cluster_file: a text file with lines "branch branch ... word", or "branches word" as in Brown clusters.
+        pc: collection that gets the parameters.
+        bias: True to add biases.
 
     Raises:
         FileError: the file cannot be read.
-        FileFormatError: a line is no path and word, or the word is unknown.
-        ForeignValueError: an argument is of a wrong type.
+        FileFormatError: a line is not a path and a known word.
+        ForeignValueError: an argument has the wrong type.
 
     Source: Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005.
     """
@@ -377,7 +377,7 @@ class HierarchicalSoftmaxBuilder(_OwnCollection, SoftmaxBuilder):
         ]
 
     def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
-        if (c := whole(c, "c")) not in self._paths:
+        if (c := as_integer(c, "c")) not in self._paths:
             raise BoundsError(f"word {c} is not in the cluster file (at {user_line()})")
         loss: Expression | None = None
         for node, branch in self._paths[c]:

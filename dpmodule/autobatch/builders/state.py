@@ -1,4 +1,4 @@
-"""Positions in a sequence: `RNNState`, and that of stacked networks."""
+"""States of recurrent networks: `RNNState` and `StackedRNNState`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ... import native
-from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, foreign_value, user_line
-from ..expression import Expression, listed, node_of
+from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, user_line, wrong_type
+from ..expression import Expression, as_list, node_of
 from ..session import state as shared
 
 Layers = tuple[tuple[Expression, ...], ...]
 """The states of all layers: for each, (output,) or (output, memory)."""
 
 Mask = tuple[Expression | None, Expression | None]
-"""What inputs and outputs of a layer are multiplied with; None for nothing."""
+"""Dropout masks of a layer's input and output; None for no mask."""
 
 
 class RecurrentNetwork(Protocol):
-    """A recurrent network, as its states know it.
+    """Interface of recurrent networks used by their states.
 
     Attributes:
-        has_memory: whether the state of a layer is (output, memory), not (output,).
+        has_memory: True if the state of a layer is (output, memory), False if it is (output,).
     """
 
     layers: int
@@ -29,28 +29,28 @@ class RecurrentNetwork(Protocol):
     cells: Any
 
     def refresh(self) -> None:
-        """Make sure that its expressions belong to the graph under construction."""
+        """Ensure that the network's expressions belong to the graph under construction."""
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
-        """Turn memories and outputs of all layers into states of layers.
+        """Convert memories and outputs of all layers to states of layers.
 
         Shape:
             vecs, returns: each (hidden_dim,).
         """
 
     def zero_layers(self) -> Layers:
-        """Return the states of layers before anything was read.
+        """Return the states of layers before the first input.
 
         Shape:
             returns: each (hidden_dim,).
         """
 
     def masks(self, x: Expression) -> list[Mask]:
-        """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+        """Return the dropout masks of all layers, drawn before the first input of a sequence.
 
         Shape:
             x: (input_dim,).
-            returns: of each layer that of its input, and (hidden_dim,).
+            returns: for each layer, the shape of its input and (hidden_dim,).
         """
 
     def step(self, before: Layers, x: Expression) -> Layers:
@@ -71,7 +71,7 @@ class RecurrentNetwork(Protocol):
 
 
 class _PlainState:
-    """The fields of a state, where there is no native extension."""
+    """Base of states without the native extension."""
 
     __slots__ = ("_builder", "_cells", "_layers", "_previous", "_version")
 
@@ -89,14 +89,14 @@ else:
 
 
 class RNNState(_Base):
-    """What a recurrent network knows after some inputs; never changes.
+    """Immutable state of a recurrent network after some inputs.
 
     Shape:
         outputs, memories: each (hidden_dim,), with the minibatch of the inputs.
 
     Args:
-        layers: the states of its layers, empty at the beginning.
-        previous: the state before the last input.
+        layers: states of the layers, empty at the beginning.
+        previous: state before the last input.
     Source: DyNet's `RNNState`.
     """
 
@@ -109,11 +109,11 @@ class RNNState(_Base):
         self._cells = builder.cells
         self._version = shared.graph.version
 
-    # native code has these where the extension is here; what it cannot add itself it leaves to `_step` and `_run`
+    # implemented in C with the extension, which calls `_step` and `_run` for what it cannot add itself
     if TYPE_CHECKING or native.core is None:
 
         def add_input(self, x: Expression) -> RNNState:
-            """Return the state after one more input.
+            """Return the state after another input.
 
             Shape:
                 x: (input_dim,).
@@ -138,7 +138,7 @@ class RNNState(_Base):
             return self._layers[-1][0] if self._layers else None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Refuse to be copied or pickled."""
+        """Raise an error, since states cannot be copied or pickled."""
         raise ForeignValueError(
             "RNNState belongs to the graph and cannot be copied or pickled; save the values of s()"
         )
@@ -151,7 +151,7 @@ class RNNState(_Base):
                 f" again after renew_cg() (at {user_line()})"
             )
         if graph.was_cut and self._layers:
-            graph.check_nodes((self._layers[-1][-1].node,))  # before others get its number
+            graph.check_nodes((self._layers[-1][-1].node,))  # before new nodes reuse its number
         self._builder.refresh()
 
     def _step(self, x: Expression) -> RNNState:
@@ -170,25 +170,25 @@ class RNNState(_Base):
             xs: the input vectors; see `add_input`.
 
         Raises:
-            ForeignValueError: `xs` is no list of expressions.
-            ShapeError: one has another size than the builder was made for.
+            ForeignValueError: `xs` is not a list of expressions.
+            ShapeError: an input does not have the size the builder expects.
             StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         states, current = [], self
-        for x in listed("add_inputs: xs", xs):
+        for x in as_list("add_inputs: xs", xs):
             current = current.add_input(x)
             states.append(current)
         return states
 
     def _run(self, xs: Iterable[Expression]) -> list[Expression]:
         self._check()
-        xs = listed("transduce: xs", xs)
+        xs = as_list("transduce: xs", xs)
         if xs and self._draws_masks(xs[0]):
             return self.transduce(xs)
         return self._builder.run(self._layers, xs)
 
     def _draws_masks(self, x: Expression) -> bool:
-        """Draw masks if a sequence begins here; say whether native code can add steps since then."""
+        """Draw masks at the beginning of a sequence; return True if native code can add steps from then on."""
         builder = self._builder
         if builder.cells is None or builder.cells.ready:
             return False
@@ -220,17 +220,17 @@ class RNNState(_Base):
         return self._builder
 
     def set_h(self, es: Sequence[Expression] | None = None) -> RNNState:
-        """Return a state with other outputs; memories stay, and are zeros at the beginning.
+        """Return a state with other outputs; memories are kept, and are zeros at the beginning.
 
         Shape:
             es: each (hidden_dim,).
 
         Args:
-            es: one for each layer.
+            es: one output for each layer.
 
         Raises:
-            ArgumentError: there are more or fewer.
-            ForeignValueError: `es` is no list of expressions.
+            ArgumentError: the number of expressions is wrong.
+            ForeignValueError: `es` is not a list of expressions.
             StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         self._check()
@@ -239,24 +239,24 @@ class RNNState(_Base):
         return RNNState(self._builder, tuple((h, *layer[1:]) for h, layer in zip(given, old)), self)
 
     def set_s(self, es: Sequence[Expression] | None = None) -> RNNState:
-        """Return a state with other memories, and other outputs if these are given, too.
+        """Return a state with other memories and, if given, other outputs.
 
         Shape:
             es: each (hidden_dim,).
 
         Args:
-            es: the memories of all layers, then the outputs; for networks without memory the outputs.
+            es: memories of all layers, optionally followed by their outputs; only outputs for networks without memory.
 
         Raises:
-            ArgumentError: there are more or fewer.
-            ForeignValueError: `es` is no list of expressions.
+            ArgumentError: the number of expressions is wrong.
+            ForeignValueError: `es` is not a list of expressions.
             StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         self._check()
         layers = self._builder.layers
         if not self._builder.has_memory:
             return self.set_h(es)
-        es = None if es is None else listed("set_s: es", es)
+        es = None if es is None else as_list("set_s: es", es)
         if es is not None and len(es) == layers:
             old = self._layers or self._builder.zero_layers()
             given = self._checked(es, layers)
@@ -265,32 +265,32 @@ class RNNState(_Base):
 
     @staticmethod
     def _checked(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
-        given = [] if es is None else listed("es", es)
+        given = [] if es is None else as_list("es", es)
         if len(given) != count:
             raise ArgumentError(f"{len(given)} expressions given, expected {count} (at {user_line()})")
         for each in given:
-            node_of(each)  # that it is an expression, and of this graph
+            node_of(each)  # checks that it is an expression of this graph
         return given
 
 
-# as Python's own errors name them
+# names in Python's own error messages
 RNNState._step.__qualname__ = "RNNState.add_input"
 RNNState._run.__qualname__ = "RNNState.transduce"
 
 
 class StackedRNNState:
-    """The states of networks that read each other's outputs.
+    """States of stacked networks, each of which reads the outputs of the one below.
 
     Shape:
-        outputs, memories: as each network says.
+        outputs, memories: see each network.
 
     Args:
-        states: one for each network, the lowest first.
-        prev: the state before the last input.
+        states: one for each network, from the lowest up.
+        prev: state before the last input.
 
     Raises:
-        ArgumentError: there are none.
-        ForeignValueError: one is no state.
+        ArgumentError: `states` is empty.
+        ForeignValueError: an element is not a state.
 
     Source: DyNet's `StackedRNNState`.
     """
@@ -298,25 +298,25 @@ class StackedRNNState:
     __slots__ = ("_previous", "states")
 
     def __init__(self, states: Sequence[RNNState], prev: StackedRNNState | None = None) -> None:
-        self.states: list[RNNState] = listed("states", states)
+        self.states: list[RNNState] = as_list("states", states)
         if not self.states:
             raise ArgumentError(f"states is empty, expected a state of each network (at {user_line()})")
         for each in self.states:
             if not hasattr(each, "add_input"):
-                raise foreign_value("states", each, "is no state of a network")
+                raise wrong_type("states", each, "is not a state of a network")
         self._previous = prev
 
     def add_input(self, x: Expression) -> StackedRNNState:
-        """Return the state after one more input.
+        """Return the state after another input.
 
         Shape:
             x: (input_dim,) of the lowest network.
 
         Args:
-            x: the input vector of the lowest network.
+            x: input vector of the lowest network.
 
         Raises:
-            ShapeError: it has another size than the network was made for.
+            ShapeError: `x` does not have the size the network expects.
             StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
         after = []
@@ -336,11 +336,11 @@ class StackedRNNState:
             xs: the input vectors; see `add_input`.
 
         Raises:
-            ForeignValueError: `xs` is no list of expressions.
-            ShapeError: see `add_input`, as all others.
+            ForeignValueError: `xs` is not a list of expressions.
+            ShapeError: see `add_input`, also for other errors.
         """
         found, current = [], self
-        for x in listed("add_inputs: xs", xs):
+        for x in as_list("add_inputs: xs", xs):
             current = current.add_input(x)
             found.append(current)
         return found
@@ -357,7 +357,7 @@ class StackedRNNState:
         """Return `RNNState.s` of every network.
 
         Shape:
-            returns: of each network each (hidden_dim,).
+            returns: for each network, each (hidden_dim,).
         """
         return [each.s() for each in self.states]
 
@@ -365,7 +365,7 @@ class StackedRNNState:
         """Return `RNNState.h` of every network.
 
         Shape:
-            returns: of each network each (hidden_dim,).
+            returns: for each network, each (hidden_dim,).
         """
         return [each.h() for each in self.states]
 

@@ -1,1 +1,1 @@
-"""DyNet's functions of expressions; those without an underscore are what the package imports and shows."""
+"""DyNet's functions of expressions; the package exports all names without an underscore."""

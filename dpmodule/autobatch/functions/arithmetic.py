@@ -1,24 +1,24 @@
-"""Functions of every element, sums, products, maxima and joins of expressions."""
+"""Elementwise functions, sums, products, maxima and concatenation of expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
-from ..arguments import number, whole
+from ..arguments import as_integer, number
 from ..errors import ArgumentError, ShapeError, user_line
 from ..expression import (
     Expression,
     append_many,
     apply,
     apply_to_padded,
-    fast,
-    fast_form,
+    binary_operation,
+    c_version,
     node_of,
-    not_empty,
-    paired,
+    non_empty_list,
     plain,
-    single,
+    unary_operation,
+    with_c_version,
 )
 from ..ops import binary
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
@@ -28,80 +28,80 @@ from ..ops.unary import ARGMAX, CEIL, FLOOR, NOBACKPROP, ROUND, SCALE_GRADIENT, 
 from ..session import state
 
 
-class OfOne(Protocol):
-    """A function of an expression."""
+class UnaryFunction(Protocol):
+    """A function of one expression."""
 
     def __call__(self, x: Expression) -> Expression:
-        """Add its operation to the graph."""
+        """Add the operation to the graph."""
 
 
-def function_of(op: Operation) -> OfOne:
-    """Make the function of an operation as its record describes it."""
-    found = single(op)
+def unary_function(op: Operation) -> UnaryFunction:
+    """Create the function of a unary operation from its record."""
+    found = unary_operation(op)
     found.__name__ = found.__qualname__ = op.name
-    found.__module__ = __name__.rpartition(".functions.")[0]  # where it is found by its name, as pickles ask
+    found.__module__ = __name__.rpartition(".functions.")[0]  # the public module, so that it can be pickled
     found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
-    return cast(OfOne, fast(op.name, found))
+    return cast(UnaryFunction, c_version(op.name, found))
 
 
-tanh = function_of(UNARY["tanh"])
-logistic = function_of(UNARY["logistic"])
-rectify = function_of(UNARY["rectify"])
-exp = function_of(UNARY["exp"])
-log = function_of(UNARY["log"])
-sqrt = function_of(UNARY["sqrt"])
-square = function_of(UNARY["square"])
-cube = function_of(UNARY["cube"])
-abs = function_of(UNARY["abs"])
-sin = function_of(UNARY["sin"])
-cos = function_of(UNARY["cos"])
-tan = function_of(UNARY["tan"])
-asin = function_of(UNARY["asin"])
-acos = function_of(UNARY["acos"])
-atan = function_of(UNARY["atan"])
-sinh = function_of(UNARY["sinh"])
-cosh = function_of(UNARY["cosh"])
-asinh = function_of(UNARY["asinh"])
-acosh = function_of(UNARY["acosh"])
-atanh = function_of(UNARY["atanh"])
-erf = function_of(UNARY["erf"])
-softsign = function_of(UNARY["softsign"])
-log_sigmoid = function_of(UNARY["log_sigmoid"])
-lgamma = function_of(UNARY["lgamma"])
-selu = function_of(UNARY["selu"])
-nobackprop = function_of(NOBACKPROP)
+tanh = unary_function(UNARY["tanh"])
+logistic = unary_function(UNARY["logistic"])
+rectify = unary_function(UNARY["rectify"])
+exp = unary_function(UNARY["exp"])
+log = unary_function(UNARY["log"])
+sqrt = unary_function(UNARY["sqrt"])
+square = unary_function(UNARY["square"])
+cube = unary_function(UNARY["cube"])
+abs = unary_function(UNARY["abs"])
+sin = unary_function(UNARY["sin"])
+cos = unary_function(UNARY["cos"])
+tan = unary_function(UNARY["tan"])
+asin = unary_function(UNARY["asin"])
+acos = unary_function(UNARY["acos"])
+atan = unary_function(UNARY["atan"])
+sinh = unary_function(UNARY["sinh"])
+cosh = unary_function(UNARY["cosh"])
+asinh = unary_function(UNARY["asinh"])
+acosh = unary_function(UNARY["acosh"])
+atanh = unary_function(UNARY["atanh"])
+erf = unary_function(UNARY["erf"])
+softsign = unary_function(UNARY["softsign"])
+log_sigmoid = unary_function(UNARY["log_sigmoid"])
+lgamma = unary_function(UNARY["lgamma"])
+selu = unary_function(UNARY["selu"])
+nobackprop = unary_function(NOBACKPROP)
 
 
-@fast_form
+@with_c_version
 def elu(x: Expression, alpha: float = 1.0) -> Expression:
-    """Compute x above 0 and alpha * (exp(x) - 1) below, of every element.
+    """Compute x if x > 0, else alpha * (exp(x) - 1), by element.
 
     Args:
         x: the operand.
-        alpha: the negative of the limit far below 0.
+        alpha: negative of the limit for x to minus infinity.
     """
     return apply(UNARY["elu"], (x,), (number(alpha, "elu: alpha"),))
 
 
-@fast_form
+@with_c_version
 def silu(x: Expression, beta: float = 1.0) -> Expression:
-    """Compute x * logistic(beta * x) of every element, also known as swish.
+    """Compute x * logistic(beta * x) by element, also known as swish.
 
     Args:
         x: the operand.
-        beta: see above.
+        beta: factor in the logistic function.
     """
     return apply(UNARY["silu"], (x,), (number(beta, "silu: beta"),))
 
 
-@fast_form
+@with_c_version
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
-    """Pass the value on, and the gradient back multiplied by a number."""
+    """Return the value unchanged, and multiply the gradient by `lambd`."""
     return apply(SCALE_GRADIENT, (x,), (), number(lambd, "scale_gradient: lambd"))
 
 
 def flip_gradient(x: Expression) -> Expression:
-    """Pass the value on, and the negative of the gradient back."""
+    """Return the value unchanged, and negate the gradient."""
     return scale_gradient(x, -1.0)
 
 
@@ -120,10 +120,10 @@ def round(x: Expression, gradient_mode: str) -> Expression:
     """Round every element, halves away from zero.
 
     Args:
-        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+        gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient through unchanged.
 
     Raises:
-        ArgumentError: `gradient_mode` is neither.
+        ArgumentError: `gradient_mode` is invalid.
     """
     return apply(ROUND, (x,), (_straight("round", gradient_mode),))
 
@@ -139,16 +139,16 @@ def floor(x: Expression, gradient_mode: str) -> Expression:
 
 
 def argmax(x: Expression, gradient_mode: str) -> Expression:
-    """Make a vector with a one where the greatest element of `x` is; for `gradient_mode` see `round`."""
+    """Return a one-hot vector of the greatest element of `x`; for `gradient_mode` see `round`."""
     return apply(ARGMAX, (x,), (_straight("argmax", gradient_mode),))
 
 
 FEW = 4
-"""So many operands are an ordinary operation; more, of one shape, are stacked in one go."""
+"""Largest number of operands of an ordinary operation; more operands of one shape are stacked."""
 
 
 def _are_alike(xs: Sequence[Any]) -> bool:
-    """Say whether all operands are computed nodes of one shape."""
+    """Return True if all operands are computed nodes of one shape."""
     return state.graph.are_alike([node_of(x) for x in xs])
 
 
@@ -164,7 +164,7 @@ def _fold(
     return apply(few, xs, attrs)
 
 
-@fast_form
+@with_c_version
 def esum(xs: Iterable[Expression]) -> Expression:
     """Add expressions.
 
@@ -172,13 +172,13 @@ def esum(xs: Iterable[Expression]) -> Expression:
         xs: at least one; dimensions of 1 are broadcast.
 
     Raises:
-        EmptySequenceError: there is none.
+        EmptySequenceError: the list is empty.
         ShapeError: their dimensions differ.
     """
-    return _fold(binary.SUM, binary.SUM_MANY, not_empty("esum", xs))
+    return _fold(binary.SUM, binary.SUM_MANY, non_empty_list("esum", xs))
 
 
-@fast_form
+@with_c_version
 def average(xs: Iterable[Expression]) -> Expression:
     """Compute the mean of expressions.
 
@@ -186,128 +186,128 @@ def average(xs: Iterable[Expression]) -> Expression:
         xs: at least one.
 
     Raises:
-        EmptySequenceError: there is none.
+        EmptySequenceError: the list is empty.
         ShapeError: their dimensions differ.
     """
-    found = not_empty("average", xs)
+    found = non_empty_list("average", xs)
     if len(found) > 1 and _are_alike(found):
         return append_many(binary.AVERAGE_MANY, found)
     return apply(binary.SUM, found) * (1.0 / len(found))
 
 
-@fast_form
+@with_c_version
 def emax(xs: Iterable[Expression]) -> Expression:
-    """Compute the greatest of expressions, element by element; the first of equal ones has the gradient.
+    """Compute the elementwise maximum of expressions; the first of equal ones gets the gradient.
 
     Args:
         xs: at least one, of equal dimensions.
     """
-    return _fold(binary.MAX, binary.MAX_MANY, not_empty("emax", xs))
+    return _fold(binary.MAX, binary.MAX_MANY, non_empty_list("emax", xs))
 
 
-@fast_form
+@with_c_version
 def logsumexp(xs: Iterable[Expression]) -> Expression:
-    """Compute log(exp(x1) + exp(x2) + ...) of expressions of equal dimensions, element by element."""
-    found = xs if type(xs) is list and xs else not_empty("logsumexp", xs)
+    """Compute log(exp(x1) + exp(x2) + ...) by element, for expressions of equal dimensions."""
+    found = xs if type(xs) is list and xs else non_empty_list("logsumexp", xs)
     try:
         return apply(binary.LOGSUMEXP, found)
     except ShapeError as error:
         return apply_to_padded(error, binary.LOGSUMEXP, found, (), min)
 
 
-@fast_form
-@paired(binary.MAX)
+@with_c_version
+@binary_operation(binary.MAX)
 def bmax(x: Expression, y: Expression) -> Expression:
-    """Compute the greater of two expressions of equal dimensions, element by element."""
+    """Compute the elementwise maximum of two expressions of equal dimensions."""
     return plain(binary.MAX, x, y)
 
 
-@fast_form
-@paired(binary.MIN)
+@with_c_version
+@binary_operation(binary.MIN)
 def bmin(x: Expression, y: Expression) -> Expression:
-    """Compute the smaller of two expressions of equal dimensions, element by element."""
+    """Compute the elementwise minimum of two expressions of equal dimensions."""
     return plain(binary.MIN, x, y)
 
 
-@fast_form
-@paired(binary.CMULT)
+@with_c_version
+@binary_operation(binary.CMULT)
 def cmult(x: Expression, y: Expression) -> Expression:
     """Multiply element by element; dimensions of 1 are broadcast."""
     return plain(binary.CMULT, x, y)
 
 
-@fast_form
-@paired(binary.CDIV)
+@with_c_version
+@binary_operation(binary.CDIV)
 def cdiv(x: Expression, y: Expression) -> Expression:
     """Divide `x` by `y`, element by element; dimensions of 1 of `y` are broadcast."""
     return plain(binary.CDIV, x, y)
 
 
-@fast_form
-@paired(binary.POW)
+@with_c_version
+@binary_operation(binary.POW)
 def pow(x: Expression, y: Expression) -> Expression:
     """Raise every element of `x` to a power."""
     return plain(binary.POW, x, y)
 
 
-@fast_form
-@paired(binary.COLWISE_ADD)
+@with_c_version
+@binary_operation(binary.COLWISE_ADD)
 def colwise_add(x: Expression, y: Expression) -> Expression:
     """Add a vector to every column of a matrix."""
     return plain(binary.COLWISE_ADD, x, y)
 
 
-@fast_form
-@paired(DOT)
+@with_c_version
+@binary_operation(DOT)
 def dot_product(x: Expression, y: Expression) -> Expression:
     """Compute the sum of the products of elements of two expressions of equal dimensions."""
     return plain(DOT, x, y)
 
 
-@fast_form
+@with_c_version
 def affine_transform(exprs: Iterable[Expression]) -> Expression:
     """Compute ``b + W1 * x1 + W2 * x2 + ...`` of ``[b, W1, x1, W2, x2, ...]``.
 
     Args:
-        exprs: a bias, and pairs of a matrix and what it is multiplied with.
+        exprs: a bias, and pairs of a matrix and its factor.
 
     Raises:
-        ShapeError: they do not fit.
+        ShapeError: the shapes do not fit.
     """
     if type(exprs) is list and len(exprs) == 3:
         bias, matrix, x = exprs
         return plain(AFFINE, bias, matrix, x)
-    return apply(AFFINE, not_empty("transform", exprs))
+    return apply(AFFINE, non_empty_list("transform", exprs))
 
 
-@fast_form
+@with_c_version
 def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
-    """Join expressions along a dimension.
+    """Concatenate expressions along a dimension.
 
     Args:
         xs: at least one; all other dimensions are equal.
         d: the dimension.
 
     Raises:
-        EmptySequenceError: there is none.
+        EmptySequenceError: the list is empty.
         ShapeError: other dimensions differ.
     """
-    found = xs if type(xs) is list and xs else not_empty("concatenate", xs)
-    axis = whole(d, "concatenate: d")
+    found = xs if type(xs) is list and xs else non_empty_list("concatenate", xs)
+    axis = as_integer(d, "concatenate: d")
     if len(found) <= FEW:
         return apply(CONCATENATE, found, (axis,))
     return _fold(CONCATENATE, CONCATENATE_MANY, found, (axis,), (axis, len(found)))
 
 
-@fast_form
+@with_c_version
 def concatenate_cols(xs: Iterable[Expression]) -> Expression:
-    """Join vectors or matrices of equal heights side by side."""
+    """Concatenate vectors or matrices of equal heights along columns."""
     return concatenate(xs, 1)
 
 
 def concatenate_to_batch(xs: Iterable[Expression]) -> Expression:
-    """Join the minibatches of expressions of equal dimensions."""
-    found = not_empty("concatenate", xs)
+    """Concatenate the minibatches of expressions of equal dimensions."""
+    found = non_empty_list("concatenate", xs)
     return _fold(TO_BATCH, TO_BATCH_MANY, found, (), (len(found),))
 
 
@@ -320,7 +320,7 @@ def inverse(x: Expression) -> Expression:
     """Invert a square matrix.
 
     Raises:
-        ArgumentError: when the value is computed: the matrix is singular.
+        ArgumentError: the matrix is singular (raised when the value is computed).
     """
     return apply(INVERSE, (x,))
 
@@ -336,7 +336,7 @@ def contract3d_1d(x: Expression, y: Expression) -> Expression:
 
 
 def contract3d_1d_bias(x: Expression, y: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d` does and add a matrix `b` (i, j)."""
+    """Compute `contract3d_1d` and add a matrix `b` (i, j)."""
     return apply(CONTRACT, (x, y, b), (1, True))
 
 
@@ -346,5 +346,5 @@ def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
 
 
 def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
-    """Do what `contract3d_1d_1d` does and add a vector `b` (i)."""
+    """Compute `contract3d_1d_1d` and add a vector `b` (i)."""
     return apply(CONTRACT, (x, y, z, b), (2, True))

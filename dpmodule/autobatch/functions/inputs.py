@@ -1,4 +1,4 @@
-"""Expressions from numbers and arrays."""
+"""Input expressions: numbers, arrays, constants and random numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ... import native
-from ..arguments import TOO_LARGE, flag, number, numbers, one_or_several, place, probability, sizes_of, whole
+from ..arguments import (
+    TOO_LARGE,
+    as_index,
+    as_integer,
+    flag,
+    number,
+    numbers,
+    one_or_several,
+    probability,
+    sizes_of,
+)
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
-from ..expression import Expression, append, fast_form, listed, not_empty
+from ..expression import Expression, append, as_list, non_empty_list, with_c_version
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..session import state
@@ -23,22 +33,22 @@ _new = Expression.__new__
 _ONE = Dim((1,))
 
 
-class Settable:
-    """What inputs have in addition to expressions."""
+class SettableInput:
+    """Mixin that adds `set` to input expressions."""
 
     __slots__ = ()
 
     def enter(self) -> int:
-        """Return the number of the node, which the class of expressions before this one in a class's bases knows."""
+        """Return the number of the node; provided by the expression class."""
         raise NotImplementedError(f"{type(self).__name__} does not define enter")
 
     def set(self, value: ArrayLike) -> None:
-        """Replace the value; all values asked for from now on, and `backward`, follow it.
+        """Replace the value; later values and `backward` use the new one.
 
-        A graph can thus be built once, and run for one example after another.
+        This allows a graph to be built once and run on many examples.
 
         Shape:
-            value: (*d), or (*d, batch) of a minibatch; or as many numbers, the first dimension running fastest.
+            value: (*d), or (*d, batch) for a minibatch; or as many numbers in column-major order.
 
         Example:
             >>> import dpmodule.autobatch as dy
@@ -66,20 +76,20 @@ class Settable:
 
 if TYPE_CHECKING or native.core is None:
 
-    class InputExpression(Expression, Settable):
+    class InputExpression(Expression, SettableInput):
         """An input whose value can be replaced with `set`."""
 
         __slots__ = ()
 
 else:
     InputExpression = native.core.autobatch_inputs(
-        Settable, f"{__name__}.InputExpression", "An input whose value can be replaced with `set`."
+        SettableInput, f"{__name__}.InputExpression", "An input whose value can be replaced with `set`."
     )
     InputExpression.__name__ = "InputExpression"
 
 
-def _made(array: Array, dim: Dim) -> InputExpression:
-    """Make an expression of an array, (batch, *d), which nobody else may change."""
+def _input(array: Array, dim: Dim) -> InputExpression:
+    """Return an input expression of an array (batch, *d) that no caller may change."""
     graph = state.graph
     found = _new(InputExpression)
     found.node, found.version = graph.append(INPUT, (dim,), (), array), graph.version
@@ -87,12 +97,10 @@ def _made(array: Array, dim: Dim) -> InputExpression:
 
 
 def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
-    """Return the `Dim` that a size or a tuple of sizes means."""
-    if (
-        type(dim) is int and 0 < dim < TOO_LARGE and type(batch_size) is int and batch_size == 1
-    ):  # the usual case, in less time
+    """Return the `Dim` for a size or a tuple of sizes."""
+    if type(dim) is int and 0 < dim < TOO_LARGE and type(batch_size) is int and batch_size == 1:  # fast path
         return Dim((dim,))
-    batch = whole(batch_size, "batch_size")
+    batch = as_integer(batch_size, "batch_size")
     if not 0 < batch < TOO_LARGE:
         raise ShapeError(
             f"batch_size is {batch_size}, expected a positive size below {TOO_LARGE} (at {user_line()})"
@@ -100,20 +108,20 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
     return Dim(sizes_of(dim) or (1,), batch)
 
 
-@fast_form
+@with_c_version
 def inputTensor(
     arr: ArrayLike, batched: bool = False, device: str = "", reusable_expr: bool = False
 ) -> InputExpression:
-    """Make an expression of an array.
+    """Return an input expression of an array.
 
     Args:
-        arr: the values; a list of arrays makes a minibatch of them.
-        batched: the last axis is the minibatch.
-        device: kept for DyNet's signature; everything is where `configure` says.
-        reusable_expr: kept for DyNet's signature; `set` works always.
+        arr: the values; a list of arrays becomes a minibatch.
+        batched: True if the last axis is the minibatch.
+        device: ignored; `configure` chooses the device.
+        reusable_expr: ignored; `set` always works.
 
     Raises:
-        ForeignValueError: `arr` is no array of numbers.
+        ForeignValueError: `arr` is not an array of numbers.
 
     Example:
         >>> import numpy, dpmodule.autobatch as dy
@@ -126,23 +134,23 @@ def inputTensor(
     if array.ndim == 0:
         array = array.reshape(1)
     if not flag(batched, "inputTensor: batched"):
-        return _made(array[None], dim_of(array.shape))
+        return _input(array[None], dim_of(array.shape))
     dim = dim_of(array.shape[:-1] if array.ndim > 1 else (1,), array.shape[-1])
-    return _made(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d), dim)
+    return _input(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d), dim)
 
 
 def inputTensorTranspose(
     arr: ArrayLike, dim: int | Sequence[int] | None = None, batch_size: int = 1, device: str = ""
 ) -> InputExpression:
-    """Make a tensor of a flat array as it lies in DyNet's memory: the first dimension runs fastest, the minibatch last.
+    """Return a tensor from a flat array in DyNet's memory order: column-major, with the minibatch last.
 
     Args:
-        dim: the dimensions of an element of the minibatch; a vector if not given.
+        dim: dimensions of an element of the minibatch; a vector by default.
         device: see `inputTensor`.
 
     Raises:
-        ForeignValueError: `arr` is no flat array of numbers.
-        ShapeError: there are more or fewer values than `dim` and `batch_size` ask for.
+        ForeignValueError: `arr` is not a flat array of numbers.
+        ShapeError: the number of values does not match `dim` and `batch_size`.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -163,46 +171,46 @@ def inputTensorTranspose(
             f" (at {user_line()})"
         )
     values = array.astype(np.float64).reshape(*found.d, found.batch, order="F")
-    return _made(np.moveaxis(values, -1, 0), found)
+    return _input(np.moveaxis(values, -1, 0), found)
 
 
-@fast_form
+@with_c_version
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
-    """Make a vector of a list of numbers.
+    """Return a vector from a list of numbers.
 
     Args:
         v: the numbers; an array of several axes is read row by row.
         device: see `inputTensor`.
 
     Raises:
-        ForeignValueError: `v` holds something else.
+        ForeignValueError: `v` contains anything else.
     """
     array = numbers(v, "inputVector").reshape(1, -1)
-    return _made(array, dim_of(array.size))
+    return _input(array, dim_of(array.size))
 
 
-@fast_form
+@with_c_version
 def scalarInput(s: float, device: str = "") -> InputExpression:
-    """Make an expression {1} of one number.
+    """Return an expression {1} from one number.
 
     Args:
         device: see `inputTensor`.
 
     Raises:
-        ForeignValueError: `s` is no number.
-        ShapeError: there are several.
+        ForeignValueError: `s` is not a number.
+        ShapeError: `s` has several elements.
     """
     if type(s) is float:
-        return _made(np.array(s, ndmin=2), _ONE)
+        return _input(np.array(s, ndmin=2), _ONE)
     array = numbers(s, "scalarInput")
     if array.size != 1:
         raise ShapeError(f"scalarInput: {array.size} numbers, expected one (at {user_line()})")
-    return _made(array.reshape(1, 1), _ONE)
+    return _input(array.reshape(1, 1), _ONE)
 
 
-@fast_form
+@with_c_version
 def vecInput(dim: int, device: str = "") -> InputExpression:
-    """Make a vector of zeros, to be `set` later.
+    """Return a vector of zeros, to be `set` later.
 
     Args:
         device: see `inputTensor`.
@@ -211,39 +219,39 @@ def vecInput(dim: int, device: str = "") -> InputExpression:
         ShapeError: `dim` is not positive.
     """
     found = dim_of(dim)
-    return _made(np.zeros((1, *found.d)), found)
+    return _input(np.zeros((1, *found.d)), found)
 
 
-@fast_form
+@with_c_version
 def matInput(d1: int, d2: int) -> InputExpression:
-    """Make a matrix of zeros, to be `set` later.
+    """Return a matrix of zeros, to be `set` later.
 
     Args:
-        d1: how many rows.
-        d2: how many columns.
+        d1: number of rows.
+        d2: number of columns.
 
     Raises:
         ShapeError: a size is not positive.
     """
     found = dim_of((d1, d2))
-    return _made(np.zeros((1, *found.d)), found)
+    return _input(np.zeros((1, *found.d)), found)
 
 
 def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
-    """Make a tensor of a flat list, the first dimension running fastest.
+    """Return a tensor from a flat list in column-major order.
 
     Args:
         d: the dimensions.
 
     Raises:
-        ForeignValueError: `v` holds something else than numbers.
-        ShapeError: there are more or fewer values than the dimensions ask for.
+        ForeignValueError: `v` contains anything but numbers.
+        ShapeError: the number of values does not match the dimensions.
     """
     found = dim_of(d)
     array = numbers(v, "inputMatrix").astype(np.float64)
     if array.size != found.size:
         raise ShapeError(f"inputMatrix: {array.size} values for the dimensions {found.d} (at {user_line()})")
-    return _made(array.reshape(found.d, order="F")[None], found)
+    return _input(array.reshape(found.d, order="F")[None], found)
 
 
 def sparse_inputTensor(
@@ -254,80 +262,80 @@ def sparse_inputTensor(
     defval: float = 0.0,
     device: str = "",
 ) -> InputExpression:
-    """Make a tensor of a few values and their places.
+    """Return a tensor from a few values and their indices.
 
     Args:
-        idxs: for every dimension, the places of all values.
-        values: what stands at those places.
+        idxs: for every dimension, the indices of all values.
+        values: the values at those indices.
         shape: the shape, with the minibatch last if `batched`.
         batched: see `inputTensor`.
-        defval: what all other elements are.
+        defval: value of all other elements.
         device: see `inputTensor`.
 
     Raises:
-        ForeignValueError: a place is no integer, or a value no number.
-        ShapeError: there are not as many lists of places as dimensions, or of places as values.
-        BoundsError: a place is outside.
+        ForeignValueError: an index is not an integer, or a value is not a number.
+        ShapeError: the numbers of lists and dimensions, or of indices and values, differ.
+        BoundsError: an index is out of range.
     """
     sizes, given = sizes_of(shape), numbers(values, "sparse_inputTensor: values").reshape(-1)
-    places = tuple(
-        [whole(each, "sparse_inputTensor: idxs") for each in listed("sparse_inputTensor: idxs", some)]
-        for some in listed("sparse_inputTensor: idxs", idxs)
+    indices = tuple(
+        [as_integer(each, "sparse_inputTensor: idxs") for each in as_list("sparse_inputTensor: idxs", some)]
+        for some in as_list("sparse_inputTensor: idxs", idxs)
     )
-    if len(places) != len(sizes) or any(len(each) != given.size for each in places):
+    if len(indices) != len(sizes) or any(len(each) != given.size for each in indices):
         raise ShapeError(
-            f"sparse_inputTensor: {len(places)} lists of {', '.join(str(len(each)) for each in places)} places for"
+            f"sparse_inputTensor: {len(indices)} lists of {', '.join(str(len(each)) for each in indices)} indices for"
             f" {len(sizes)} dimensions and {given.size} values (at {user_line()})"
         )
     array = np.full(sizes, number(defval, "sparse_inputTensor: defval"), np.float64)
     try:
-        array[places] = given
+        array[indices] = given
     except IndexError as failure:
         raise BoundsError(f"sparse_inputTensor: {failure} (at {user_line()})") from None
     return inputTensor(array, batched)
 
 
-@fast_form
+@with_c_version
 def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expression:
-    """Make a tensor whose elements are all the same.
+    """Return a tensor whose elements are all equal.
 
     Args:
         dim: a size, or a tuple of them.
         val: the value of all elements.
 
     Raises:
-        ForeignValueError: `val` is no number, or a size no integer.
+        ForeignValueError: `val` is not a number, or a size is not an integer.
         ShapeError: a size is not positive.
     """
     return append(CONSTANT, (dim_of(dim, batch_size),), (), number(val, "val"))
 
 
-@fast_form
+@with_c_version
 def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of zeros; see `constant`."""
+    """Return a tensor of zeros; see `constant`."""
     return constant(dim, 0.0, batch_size)
 
 
-@fast_form
+@with_c_version
 def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of ones; see `constant`."""
+    """Return a tensor of ones; see `constant`."""
     return constant(dim, 1.0, batch_size)
 
 
 def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
-    """Make a vector with a one at one place, or a minibatch of them.
+    """Return a one-hot vector, or a minibatch of them.
 
     Args:
-        idx: the place, or a list of places.
+        idx: index of the one, or a list of indices.
         device: see `inputTensor`.
 
     Raises:
-        BoundsError: a place is outside.
+        BoundsError: an index is out of range.
     """
     given = one_or_several(idx, "one_hot")
-    places = [given] if isinstance(given, int) else not_empty("one_hot", given)
-    dim = dim_of(d, len(places))
-    return append(ONE_HOT, (dim,), (), [place(each, dim.d[0], "one_hot") for each in places])
+    indices = [given] if isinstance(given, int) else non_empty_list("one_hot", given)
+    dim = dim_of(d, len(indices))
+    return append(ONE_HOT, (dim,), (), [as_index(each, dim.d[0], "one_hot") for each in indices])
 
 
 def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, second: float) -> Expression:
@@ -335,12 +343,12 @@ def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, 
     is_possible = first <= second if kind == "uniform" else second >= 0.0 or kind == "bernoulli"
     if not (is_possible and math.isfinite(first) and math.isfinite(second)):
         raise ArgumentError(
-            f"random_{kind}: no numbers can be drawn with the parameters {first} and {second} (at {user_line()})"
+            f"random_{kind}: cannot draw numbers with the parameters {first} and {second} (at {user_line()})"
         )
     return append(RANDOM, (dim_of(dim, batch_size), kind, first, second), ())
 
 
-@fast_form
+@with_c_version
 def random_normal(
     dim: int | Sequence[int], mean: float = 0.0, stddev: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -350,13 +358,13 @@ def random_normal(
         dim: a size, or a tuple of them.
 
     Raises:
-        ArgumentError: no numbers can be drawn with these parameters.
+        ArgumentError: the parameters are invalid.
         ShapeError: a size is not positive.
     """
     return _random(dim, batch_size, "normal", mean, stddev)
 
 
-@fast_form
+@with_c_version
 def random_bernoulli(
     dim: int | Sequence[int], p: float, scale: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -364,17 +372,17 @@ def random_bernoulli(
 
     Args:
         dim: a size, or a tuple of them.
-        scale: what is drawn.
+        scale: value that is drawn.
 
     Raises:
-        ArgumentError: `p` is no probability.
+        ArgumentError: `p` is not a probability.
     """
     return _random(dim, batch_size, "bernoulli", probability(p, "random_bernoulli: p"), scale)
 
 
-@fast_form
+@with_c_version
 def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_size: int = 1) -> Expression:
-    """Draw evenly from `left` to `right`; see `random_normal`.
+    """Draw from a uniform distribution from `left` to `right`; see `random_normal`.
 
     Args:
         dim: a size, or a tuple of them.
@@ -383,7 +391,7 @@ def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_si
     return _random(dim, batch_size, "uniform", left, right)
 
 
-@fast_form
+@with_c_version
 def random_gumbel(
     dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1
 ) -> Expression:
@@ -392,7 +400,7 @@ def random_gumbel(
     Args:
         dim: a size, or a tuple of them.
         mu: the most likely value.
-        beta: how wide the distribution is; the standard deviation is about 1.28 times as much.
+        beta: scale of the distribution; the standard deviation is about 1.28 * `beta`.
     """
     return _random(dim, batch_size, "gumbel", mu, beta)
 

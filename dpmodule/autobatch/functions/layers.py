@@ -1,13 +1,22 @@
-"""Convolutions, pooling, dropout, noise, normalization, steps of recurrent networks, devices."""
+"""Convolutions, pooling, dropout, noise, normalization, LSTM steps and devices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ..arguments import flag, number_from, probability, whole
+from ..arguments import as_integer, flag, number_from, probability
 from ..errors import ArgumentError, ForeignValueError, ShapeError, user_line
-from ..expression import Expression, apply, apply_to_padded, fast_form, handle_of, listed, node_of, plain
+from ..expression import (
+    Expression,
+    apply,
+    apply_to_padded,
+    as_list,
+    handle_of,
+    node_of,
+    plain,
+    with_c_version,
+)
 from ..ops import convolution, layers
 from ..ops.spec import Operation
 from ..ops.unary import IDENTITY
@@ -16,11 +25,11 @@ from .arithmetic import concatenate
 
 
 def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
-    if type(values) in (list, tuple) and len(values) == 2:  # the usual case, in less time
+    if type(values) in (list, tuple) and len(values) == 2:  # fast path
         first, second = values
         if type(first) is int and type(second) is int and first > 0 and second > 0:
             return first, second
-    found = [whole(each, name) for each in listed(name, values)]
+    found = [as_integer(each, name) for each in as_list(name, values)]
     if len(found) != 2 or min(found) < 1:
         raise ArgumentError(f"{name} is {found}, expected two positive integers (at {user_line()})")
     return found[0], found[1]
@@ -32,8 +41,8 @@ def conv2d(x: Expression, f: Expression, stride: Sequence[int], is_valid: bool =
     Args:
         x: the image (H, W, C).
         f: the filters (h, w, C, F).
-        stride: steps of the window, in pixels: down, right.
-        is_valid: False adds zeros around, so that every stride has its window.
+        stride: vertical and horizontal stride, in pixels.
+        is_valid: False pads with zeros, so that every stride has a window.
 
     Returns:
         (H', W', F).
@@ -44,14 +53,14 @@ def conv2d(x: Expression, f: Expression, stride: Sequence[int], is_valid: bool =
 def conv2d_bias(
     x: Expression, f: Expression, b: Expression, stride: Sequence[int], is_valid: bool = True
 ) -> Expression:
-    """Convolve an image with filters and add a bias (F) to each filter's result; see `conv2d`.
+    """Convolve an image with filters and add biases (F); see `conv2d`.
 
     Args:
         x: the image (H, W, C).
         f: the filters (h, w, C, F).
         b: the biases (F).
-        stride: steps of the window, in pixels: down, right.
-        is_valid: False adds zeros around, so that every stride has its window.
+        stride: vertical and horizontal stride, in pixels.
+        is_valid: False pads with zeros, so that every stride has a window.
     """
     return apply(convolution.CONV2D, (x, f, b), (_pair("stride", stride), flag(is_valid, "is_valid")))
 
@@ -59,26 +68,26 @@ def conv2d_bias(
 def maxpooling2d(
     x: Expression, ksize: Sequence[int], stride: Sequence[int], is_valid: bool = True
 ) -> Expression:
-    """Pick the greatest element of every window of an image.
+    """Apply max pooling to an image.
 
     Args:
         x: the image (H, W, C).
-        ksize: the window's height and width, in pixels.
-        stride: its steps, in pixels: down, right.
-        is_valid: False adds windows that stick out.
+        ksize: height and width of the window, in pixels.
+        stride: vertical and horizontal stride, in pixels.
+        is_valid: False adds windows that extend past the border.
     """
     attrs = _pair("ksize", ksize), _pair("stride", stride), flag(is_valid, "is_valid")
     return apply(convolution.MAXPOOL, (x,), attrs)
 
 
 def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
-    """Pick the `k` greatest elements along a dimension `d`, in their order in `x`."""
-    return apply(convolution.KMAX, (x,), (whole(k, "kmax_pooling: k"), whole(d, "kmax_pooling: d")))
+    """Select the `k` greatest elements along a dimension `d`, in their order in `x`."""
+    return apply(convolution.KMAX, (x,), (as_integer(k, "kmax_pooling: k"), as_integer(d, "kmax_pooling: d")))
 
 
 def fold_rows(x: Expression, nrows: int = 2) -> Expression:
-    """Sum `nrows` neighbouring rows each."""
-    return apply(convolution.FOLD_ROWS, (x,), (whole(nrows, "fold_rows: nrows"),))
+    """Sum every `nrows` adjacent rows."""
+    return apply(convolution.FOLD_ROWS, (x,), (as_integer(nrows, "fold_rows: nrows"),))
 
 
 def filter1d_narrow(x: Expression, y: Expression) -> Expression:
@@ -95,8 +104,8 @@ def filter1d_narrow(x: Expression, y: Expression) -> Expression:
 
 
 def kmh_ngram(x: Expression, v: int) -> Expression:
-    """Sum all runs of `v` neighbouring columns."""
-    return apply(convolution.NGRAM, (x,), (whole(v, "kmh_ngram: v"),))
+    """Sum every `v` consecutive columns."""
+    return apply(convolution.NGRAM, (x,), (as_integer(v, "kmh_ngram: v"),))
 
 
 def circ_conv(u: Expression, v: Expression) -> Expression:
@@ -110,7 +119,7 @@ def circ_corr(u: Expression, v: Expression) -> Expression:
 
 
 def _drawn(op: Operation, operands: Sequence[Expression], attrs: tuple[Any, ...]) -> Expression:
-    """Add an operation that draws random numbers: every node is one of its own, so that it keeps what it has drawn."""
+    """Add a random operation; each node gets its own argument, so that it keeps its own draw."""
     return apply(op, operands, attrs, op.name)
 
 
@@ -118,44 +127,44 @@ def _rate(p: float) -> float:
     return probability(p, "dropout rate")
 
 
-@fast_form
+@with_c_version
 def dropout(x: Expression, p: float) -> Expression:
     """Set elements to zero with probability `p`, and divide the others by 1 - p.
 
     Args:
-        p: the probability; nothing is drawn where it is 0.
+        p: the probability; 0 returns `x`.
 
     Raises:
-        ArgumentError: `p` is no probability.
+        ArgumentError: `p` is not a probability.
     """
     rate = _rate(p)
     return _drawn(layers.DROPOUT, (x,), (rate,)) if rate else handle_of(node_of(x), state.graph.version)
 
 
-@fast_form
+@with_c_version
 def dropout_dim(x: Expression, d: int, p: float) -> Expression:
-    """Do what `dropout` does, to all elements along a dimension `d` at once."""
-    return _drawn(layers.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
+    """Apply `dropout` to whole slices along a dimension `d`."""
+    return _drawn(layers.DROPOUT_DIM, (x,), (_rate(p), as_integer(d, "dropout_dim: d")))
 
 
-@fast_form
+@with_c_version
 def dropout_batch(x: Expression, p: float) -> Expression:
-    """Do what `dropout` does, to whole elements of the minibatch."""
+    """Apply `dropout` to whole elements of the minibatch."""
     return _drawn(layers.DROPOUT_BATCH, (x,), (_rate(p),))
 
 
-@fast_form
+@with_c_version
 def block_dropout(x: Expression, p: float) -> Expression:
-    """Do what `dropout` does, to all elements at once."""
+    """Apply `dropout` to the whole value."""
     return _drawn(layers.BLOCK_DROPOUT, (x,), (_rate(p),))
 
 
-@fast_form
+@with_c_version
 def noise(x: Expression, stddev: float) -> Expression:
     """Add normally distributed noise.
 
     Args:
-        stddev: its standard deviation, in the unit of `x`.
+        stddev: standard deviation.
 
     Raises:
         ArgumentError: `stddev` is negative.
@@ -171,17 +180,17 @@ def available_devices() -> list[str]:
 
 
 def to_device(e: Expression, device_str: str) -> Expression:
-    """Return the expression: a graph lies on one device, the one that `configure` chose.
+    """Return the expression, since a graph is on one device, chosen by `configure`.
 
     Args:
-        device_str: its name, such as "CPU" or "GPU:0".
+        device_str: name of the device, such as "CPU" or "GPU:0".
 
     Raises:
-        ArgumentError: the graph lies elsewhere.
+        ArgumentError: the graph is on another device.
     """
     if not isinstance(device_str, str):
         raise ForeignValueError(
-            f"to_device: {type(device_str).__name__} {device_str!r} is no name of a device (at {user_line()})"
+            f"to_device: {type(device_str).__name__} {device_str!r} is not a device name (at {user_line()})"
         )
     if device_str and device_str != available_devices()[-1]:
         raise ArgumentError(
@@ -211,16 +220,15 @@ def vanilla_lstm_gates(
     b: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
-    """Compute the gates of an LSTM, one below the other: input, forget (with 1 added), output, candidate.
+    """Compute the concatenated gates of an LSTM: input, forget (with 1 added), output, candidate.
 
     Args:
         x_t: the input (I).
-        h_tm1: the output before (H).
-        Wx: weights of the input (4H, I).
-        Wh: weights of the output before (4H, H).
+        h_tm1: the previous output (H).
+        Wx: input weights (4H, I).
+        Wh: recurrent weights (4H, H).
         b: biases (4H).
-        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch of such
-            steps.
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once per batch of steps.
     """
     return _gates(x_t, (h_tm1, Wx, Wh, b), (), weightnoise_std)
 
@@ -233,18 +241,17 @@ def vanilla_lstm_gates_concat(
     b: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
-    """Do what `vanilla_lstm_gates` does with several inputs, joined.
+    """Compute `vanilla_lstm_gates` for the concatenation of several inputs.
 
     Args:
-        x_t: parts of the input, which are put one behind the other (I in all).
-        h_tm1: the output before (H).
-        Wx: weights of the input (4H, I).
-        Wh: weights of the output before (4H, H).
+        x_t: parts of the input (I in total).
+        h_tm1: the previous output (H).
+        Wx: input weights (4H, I).
+        Wh: recurrent weights (4H, H).
         b: biases (4H).
-        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
-            of such steps.
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once per batch of steps.
     """
-    return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
+    return _gates(as_list("x_t", x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
 
 
 def vanilla_lstm_gates_dropout(
@@ -257,18 +264,17 @@ def vanilla_lstm_gates_dropout(
     dropout_mask_h: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
-    """Do what `vanilla_lstm_gates` does, with input and output multiplied with masks first.
+    """Compute `vanilla_lstm_gates` with dropout masks on input and previous output.
 
     Args:
         x_t: the input (I).
-        h_tm1: the output before (H).
-        Wx: weights of the input (4H, I).
-        Wh: weights of the output before (4H, H).
+        h_tm1: the previous output (H).
+        Wx: input weights (4H, I).
+        Wh: recurrent weights (4H, H).
         b: biases (4H).
-        dropout_mask_x: factors of the input (I).
-        dropout_mask_h: factors of the output before (H).
-        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
-            of such steps.
+        dropout_mask_x: mask of the input (I).
+        dropout_mask_h: mask of the previous output (H).
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once per batch of steps.
     """
     return _gates(x_t, (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
 
@@ -283,29 +289,28 @@ def vanilla_lstm_gates_dropout_concat(
     dropout_mask_h: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
-    """Do what `vanilla_lstm_gates_dropout` does with several inputs, joined.
+    """Compute `vanilla_lstm_gates_dropout` for the concatenation of several inputs.
 
     Args:
-        x_t: parts of the input, which are put one behind the other (I in all).
-        h_tm1: the output before (H).
-        Wx: weights of the input (4H, I).
-        Wh: weights of the output before (4H, H).
+        x_t: parts of the input (I in total).
+        h_tm1: the previous output (H).
+        Wx: input weights (4H, I).
+        Wh: recurrent weights (4H, H).
         b: biases (4H).
-        dropout_mask_x: factors of the input (I).
-        dropout_mask_h: factors of the output before (H).
-        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch
-            of such steps.
+        dropout_mask_x: mask of the input (I).
+        dropout_mask_h: mask of the previous output (H).
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once per batch of steps.
     """
-    return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
+    return _gates(as_list("x_t", x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
 
 
 def vanilla_lstm_c(c_tm1: Expression, gates_t: Expression) -> Expression:
-    """Compute the memory of an LSTM, (H) of gates (4H): input gate * candidate + forget gate * memory before."""
+    """Compute the memory (H) of an LSTM from gates (4H): input gate * candidate + forget gate * previous memory."""
     return apply(layers.LSTM_C, (c_tm1, gates_t))
 
 
 def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
-    """Compute the output of an LSTM, (H) of a memory (H) and gates (4H): output gate * tanh(memory)."""
+    """Compute the output (H) of an LSTM from memory (H) and gates (4H): output gate * tanh(memory)."""
     return apply(layers.LSTM_H, (c_t, gates_t))
 
 
@@ -313,7 +318,7 @@ def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
     """Compute ``g * (x - mean) / std + b``.
 
     Args:
-        b: biases, of its size.
+        b: biases, of the same size.
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
     """
     try:
@@ -326,7 +331,7 @@ def weight_norm(w: Expression, g: Expression) -> Expression:
     """Compute ``g * w / |w|``.
 
     Args:
-        g: their length; one number.
+        g: length of the result, a scalar.
     Source: Salimans and Kingma, "Weight normalization", 2016.
     """
     return apply(layers.WEIGHT_NORM, (w, g))

@@ -1,24 +1,24 @@
-"""Softmax, and losses."""
+"""Softmax and loss functions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arguments import TOO_LARGE, number, number_from, one_or_several, place, whole
+from ..arguments import TOO_LARGE, as_index, as_integer, number, number_from, one_or_several
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from ..expression import Expression, apply, apply_to_padded, fast_form, node_of, not_empty, plain
+from ..expression import Expression, apply, apply_to_padded, node_of, non_empty_list, plain, with_c_version
 from ..ops import losses
 from ..session import state
 
 
 def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
-    """Return a label as a plain integer.
+    """Convert a label to an integer and check its range.
 
     Args:
-        x: the expression whose dimension is picked from.
-        axis: which dimension.
+        x: the expression that the label indexes.
+        axis: the indexed dimension.
     """
-    found = label if type(label) is int else whole(label, name)
+    found = label if type(label) is int else as_integer(label, name)
     graph = state.graph
     try:
         node = x.node if x.version == graph.version else x.enter()
@@ -40,85 +40,84 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
 
 
 def _labels(name: str, x: Expression, vs: Sequence[int]) -> list[int]:
-    return [checked_label(name, x, v) for v in not_empty(name, vs)]
+    return [checked_label(name, x, v) for v in non_empty_list(name, vs)]
 
 
 def _margin(m: float) -> float:
     return number_from(m, 0.0, "m")
 
 
-@fast_form
+@with_c_version
 def softmax(x: Expression, d: int = 0) -> Expression:
-    """Make elements positive and their sum one: exp(x) / sum(exp(x)).
+    """Compute the softmax exp(x) / sum(exp(x)).
 
     Args:
         x: a vector or matrix.
-        d: along which dimension the sum is one.
+        d: dimension along which the sum is one.
 
     Raises:
-        ShapeError: there is no such dimension.
+        ShapeError: the dimension does not exist.
     """
-    return apply(losses.SOFTMAX, (x,), (whole(d, "softmax: d"),))
+    return apply(losses.SOFTMAX, (x,), (as_integer(d, "softmax: d"),))
 
 
-@fast_form
+@with_c_version
 def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Expression:
     """Compute the logarithm of `softmax` along the first dimension.
 
     Args:
         x: a vector or matrix.
-        restrict: only these elements of a vector take part, those that are named twice with double weight; the others
-            become -inf.
+        restrict: indices of the elements to use, where duplicates have double weight; all others become -inf.
     """
     if restrict is None:
         return apply(losses.LOG_SOFTMAX, (x,))
     return apply(losses.RESTRICTED, (x,), (tuple(_labels("log_softmax", x, restrict)),))
 
 
-@fast_form
+@with_c_version
 def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     """Compute -log_softmax(x)[v], the loss of a classifier.
 
     Args:
-        v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
+        v: the label; for a minibatch, a list with one label per element, or one label for all.
 
     Raises:
-        BoundsError: the label is outside.
-        ShapeError: there are more or fewer labels than elements of the minibatch.
+        BoundsError: the label is out of range.
+        ShapeError: the number of labels does not match the minibatch.
     """
     if type(v) is not int and not isinstance(v := one_or_several(v, "PickNegLogSoftmax"), int):
         return pickneglogsoftmax_batch(x, v)
     return apply(losses.PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
 
-@fast_form
+@with_c_version
 def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     """Compute `pickneglogsoftmax` of every element of a minibatch.
 
     Args:
-        x: vectors of scores; without a minibatch, the same for every label.
-        vs: one label for each.
+        x: vectors of scores; without a minibatch, the vector is used for every label.
+        vs: one label per element.
 
     Raises:
-        BoundsError: a label is outside.
-        EmptySequenceError: there is none.
-        ShapeError: there are more or fewer labels than elements of the minibatch.
+        BoundsError: a label is out of range.
+        EmptySequenceError: the list is empty.
+        ShapeError: the number of labels does not match the minibatch.
     """
     labels = _labels("PickNegLogSoftmax", x, vs)
     return apply(losses.PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
 
 
-@fast_form
+@with_c_version
 def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     """Compute the sum of max(0, x[i] - x[v] + m) over all i but `v`.
 
     Args:
-        v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
+        v: the label; for a minibatch, a list with one label per element, or one label for all.
 
     Raises:
         ArgumentError: the margin is negative.
-        BoundsError: the label is outside.
-        ShapeError: there are more or fewer labels than elements of the minibatch.
+        BoundsError: the label is out of range.
+        ShapeError: the number of labels does not match the minibatch.
     """
     if type(v) is not int and not isinstance(v := one_or_several(v, "Hinge"), int):
         return hinge_batch(x, v, m)
@@ -126,7 +125,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
 
 
 def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
-    """Compute `hinge` of every element of a minibatch, each with a label of its own."""
+    """Compute `hinge` of every element of a minibatch, with one label each."""
     labels = _labels("Hinge", x, vs)
     return apply(losses.HINGE_BATCH, (x,), (_margin(m), len(labels)), labels)
 
@@ -135,15 +134,15 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
     """Compute `hinge` along one dimension of a matrix.
 
     Args:
-        v: one label for every column (`d` = 0) or row (`d` = 1).
+        v: one label per column (`d` = 0) or row (`d` = 1).
         d: the dimension of the scores.
 
     Raises:
-        BoundsError: a label is outside.
-        ShapeError: there are more or fewer labels than columns or rows.
+        BoundsError: a label is out of range.
+        ShapeError: the number of labels does not match the columns or rows.
     """
-    axis = whole(d, "hinge_dim: d")
-    labels = [checked_label("HingeDim", x, each, axis) for each in not_empty("HingeDim", v)]
+    axis = as_integer(d, "hinge_dim: d")
+    labels = [checked_label("HingeDim", x, each, axis) for each in non_empty_list("HingeDim", v)]
     sizes, batch = state.graph.dim(node_of(x))
     if len(sizes) == 2 and axis in (0, 1) and len(labels) not in (sizes[1 - axis], sizes[1 - axis] * batch):
         raise ShapeError(
@@ -163,10 +162,10 @@ def sparsemax(x: Expression) -> Expression:
 
 
 def constrained_softmax(x: Expression, y: Expression) -> Expression:
-    """Compute a softmax whose elements stay below bounds.
+    """Compute a softmax whose elements have upper bounds.
 
     Args:
-        y: the bounds.
+        y: upper bounds.
     Source: Martins and Kreutzer, "Learning what's easy", 2017.
     """
     return apply(losses.CONSTRAINED_SOFTMAX, (x, y))
@@ -192,8 +191,8 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
     """Compute the sum of d² / 2 for differences d up to `c`, and c * (|d| - c / 2) beyond.
 
     Args:
-        y: the other, of its dimensions.
-        c: where the loss becomes linear.
+        y: the other operand, with the same dimensions.
+        c: threshold beyond which the loss is linear.
     """
     attrs = (c if type(c) is float else number(c, "huber_distance: c"),)
     try:
@@ -203,7 +202,7 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:
-    """Compute the sum of -y * log(x) - (1 - y) * log(1 - x); `y` is what `x` should be."""
+    """Compute the sum of -y * log(x) - (1 - y) * log(1 - x); `y` is the target."""
     return apply(losses.BINARY_LOG, (x, y))
 
 
@@ -211,19 +210,19 @@ def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expressi
     """Compute max(0, m - x + y).
 
     Args:
-        x: scores that should be greater, as one row or number.
+        x: scores that should be greater, a row or a scalar.
     """
     return apply(losses.RANK, (x, y), (number(m, "m"),))
 
 
-@fast_form
+@with_c_version
 def poisson_loss(log_lambda: Expression, x: int) -> Expression:
-    """Compute the negative logarithm of the Poisson probability of a count.
+    """Compute the negative log-probability of a count under a Poisson distribution.
 
     Args:
-        log_lambda: the logarithm of the rate; one number.
+        log_lambda: logarithm of the rate, a scalar.
 
     Raises:
-        BoundsError: it does not fit 32 bits, or is negative.
+        BoundsError: the count is negative or does not fit 32 bits.
     """
-    return apply(losses.POISSON, (log_lambda,), (), place(x, TOO_LARGE, "poisson_loss: x"))
+    return apply(losses.POISSON, (log_lambda,), (), as_index(x, TOO_LARGE, "poisson_loss: x"))

@@ -1,38 +1,38 @@
-"""Functions that pick from an expression, change its shape, or sum over dimensions, elements and minibatches."""
+"""Functions that select elements, change shapes, or reduce dimensions, elements and minibatches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ..arguments import TOO_LARGE, flag, one_or_several, whole
+from ..arguments import TOO_LARGE, as_integer, flag, one_or_several
 from ..errors import ArgumentError, BoundsError, ForeignValueError, NegativeIndexError, user_line
-from ..expression import Expression, apply, fast, fast_form, listed, node_of, not_empty
+from ..expression import Expression, apply, as_list, c_version, node_of, non_empty_list, with_c_version
 from ..ops import reduce
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters
 from ..session import state
-from .arithmetic import function_of
+from .arithmetic import unary_function
 from .inputs import dim_of
 from .losses import checked_label
 
 
-@fast_form
+@with_c_version
 def parameter(*args: Parameters | LookupParameters) -> Any:
-    """Return parameters as expressions of the graph under construction, which they are without this, too.
+    """Return parameters as expressions; needed only for compatibility, since parameters are expressions.
 
     Args:
         args: one or more parameters.
 
     Returns:
-        What was given: one, or a tuple.
+        One expression, or a tuple.
     """
     return _expressions(args, True)
 
 
 def const_parameter(*args: Parameters | LookupParameters) -> Any:
-    """Return parameters as constants: no gradient flows into them."""
+    """Return parameters as constants without gradients."""
     return _expressions(args, False)
 
 
@@ -40,7 +40,7 @@ def _expressions(given: Sequence[Any], update: bool) -> Any:
     found = []
     for each in given:
         if not isinstance(each, (Parameters, LookupParameters)):
-            raise ForeignValueError(f"{type(each).__name__} {each!r} is no parameter (at {user_line()})")
+            raise ForeignValueError(f"{type(each).__name__} {each!r} is not a parameter (at {user_line()})")
         found.append(each.expr(update))
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -48,98 +48,100 @@ def _expressions(given: Sequence[Any], update: bool) -> Any:
 def _table(value: Any) -> LookupParameters:
     if isinstance(value, LookupParameters):
         return value
-    raise ForeignValueError(f"{type(value).__name__} {value!r} is no lookup parameter (at {user_line()})")
+    raise ForeignValueError(f"{type(value).__name__} {value!r} is not a lookup parameter (at {user_line()})")
 
 
 def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expression:
     """Return a row of a table.
 
     Args:
-        update: False makes it a constant.
+        update: False for a constant.
 
     Raises:
-        BoundsError: there is no such row.
+        BoundsError: the row does not exist.
     """
     return p[index] if update is True and isinstance(p, LookupParameters) else _table(p).row(index, update)
 
 
-@fast_form
+@with_c_version
 def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = True) -> Expression:
     """Return rows of a table as one expression with a minibatch.
 
     Args:
-        update: False makes it a constant.
+        update: False for a constant.
 
     Raises:
-        BoundsError: there is no such row.
+        BoundsError: the row does not exist.
         EmptySequenceError: `indices` is empty.
     """
     return _table(p).batch(indices, update)
 
 
-@fast_form
+@with_c_version
 def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Expression:
-    """Pick one element of a dimension, which disappears.
+    """Select one element of a dimension, which is removed.
 
     Args:
-        index: which one; a list for the elements of a minibatch.
+        index: the index; a list with one index per element of a minibatch.
         dim: the dimension.
 
     Raises:
-        BoundsError: the index is outside.
+        BoundsError: the index is out of range.
     """
     if type(index) is not int and not isinstance(index := one_or_several(index, "PickElement"), int):
         return pick_batch(e, index, dim)
-    axis = whole(dim, "pick: dim")
+    axis = as_integer(dim, "pick: dim")
     return apply(PICK, (e,), (axis,), checked_label("PickElement", e, index, axis))
 
 
-@fast_form
+@with_c_version
 def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expression:
-    """Pick one element of every element of a minibatch.
+    """Select one element of every element of a minibatch.
 
     Args:
-        e: the operand; without a minibatch, it is picked from several times.
-        indices: one index for each.
+        e: the operand; without a minibatch, it is used for every index.
+        indices: one index per element.
         dim: the dimension.
 
     Raises:
-        BoundsError: an index is outside.
-        EmptySequenceError: there is none.
+        BoundsError: an index is out of range.
+        EmptySequenceError: the list is empty.
     """
-    axis = whole(dim, "pick_batch: dim")
-    places = [checked_label("PickElement", e, index, axis) for index in not_empty("PickElement", indices)]
-    return apply(PICK_BATCH, (e,), (axis, len(places)), places)
+    axis = as_integer(dim, "pick_batch: dim")
+    indices = [
+        checked_label("PickElement", e, index, axis) for index in non_empty_list("PickElement", indices)
+    ]
+    return apply(PICK_BATCH, (e,), (axis, len(indices)), indices)
 
 
-@fast_form
+@with_c_version
 def pick_batch_elem(x: Expression, v: int) -> Expression:
-    """Pick one element of the minibatch.
+    """Select one element of the minibatch.
 
     Args:
-        v: which one.
+        v: the index.
 
     Raises:
-        BoundsError: there is no such element.
+        BoundsError: the element does not exist.
     """
     return pick_batch_elems(x, [v])
 
 
-@fast_form
+@with_c_version
 def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
-    """Pick elements of the minibatch.
+    """Select elements of the minibatch.
 
     Args:
-        vs: which ones.
+        vs: the indices.
 
     Raises:
-        BoundsError: there is no such element.
+        BoundsError: the element does not exist.
     """
-    return apply(ELEMENTS, (x,), (-1, _unsigned("pick_batch_elems", vs)))  # the axis before the first one
+    return apply(ELEMENTS, (x,), (-1, _unsigned("pick_batch_elems", vs)))  # -1: the minibatch axis
 
 
 def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
-    found = tuple(whole(each, name) for each in not_empty(name, values))
+    found = tuple(as_integer(each, name) for each in non_empty_list(name, values))
     if any(each < 0 for each in found):
         raise NegativeIndexError(
             f"{name}: can't convert negative value to unsigned int: {list(found)} (at {user_line()})"
@@ -147,58 +149,58 @@ def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-@fast_form
+@with_c_version
 def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
-    """Pick elements from `s` to before `e` of dimension `d`."""
+    """Select elements `s` (inclusive) to `e` (exclusive) of dimension `d`."""
     s, e = _unsigned("pick_range", (s, e))
-    return apply(PICK_RANGE, (x,), (whole(d, "pick_range: d"), s, e))
+    return apply(PICK_RANGE, (x,), (as_integer(d, "pick_range: d"), s, e))
 
 
 def pickrange(x: Expression, s: int, e: int) -> Expression:
-    """Pick elements from `s` to before `e` of the first dimension; DyNet's old name."""
+    """Select elements `s` (inclusive) to `e` (exclusive) of the first dimension; DyNet's old name."""
     return pick_range(x, s, e)
 
 
-@fast_form
+@with_c_version
 def strided_select(
     x: Expression, strides: Sequence[int], range_from: Sequence[int] = (), range_to: Sequence[int] = ()
 ) -> Expression:
-    """Pick with a stride, in several dimensions: ``x[from[0]:to[0]:strides[0], ...]``.
+    """Select with strides in several dimensions: ``x[from[0]:to[0]:strides[0], ...]``.
 
     Args:
-        strides: 1 where there is none given; one more than there are dimensions is that of the minibatch.
-        range_from: first elements, 0 where there is none given.
+        strides: strides, 1 by default; one more than there are dimensions applies to the minibatch.
+        range_from: first elements, 0 by default.
 
     Raises:
-        BoundsError: a range is empty or outside.
+        BoundsError: a range is empty or out of bounds.
     """
     given = {"strides": strides, "range_from": range_from, "range_to": range_to}
     attrs = tuple(
-        tuple(whole(n, f"strided_select: {name}") for n in listed(f"strided_select: {name}", each))
+        tuple(as_integer(n, f"strided_select: {name}") for n in as_list(f"strided_select: {name}", each))
         for name, each in given.items()
     )
     return apply(STRIDED, (x,), attrs)
 
 
-@fast_form
+@with_c_version
 def select_rows(x: Expression, rs: Sequence[int]) -> Expression:
-    """Pick rows of a matrix."""
+    """Select rows of a matrix."""
     return apply(SELECT, (x,), (0, _unsigned("select_rows", rs)))
 
 
-@fast_form
+@with_c_version
 def select_cols(x: Expression, cs: Sequence[int]) -> Expression:
-    """Pick columns of a matrix."""
+    """Select columns of a matrix."""
     return apply(SELECT, (x,), (1, _unsigned("select_cols", cs)))
 
 
-@fast_form
+@with_c_version
 def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Give an expression other dimensions; the first one runs fastest.
+    """Reshape an expression in column-major order.
 
     Args:
         d: the dimensions.
-        batch_size: the size of the minibatch; 1 keeps it as it is, or folds it into the dimensions.
+        batch_size: size of the minibatch; 1 keeps it, or folds it into the dimensions.
 
     Raises:
         ShapeError: the number of elements differs.
@@ -206,26 +208,26 @@ def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expre
     return apply(RESHAPE, (x,), (dim_of(d, batch_size),))
 
 
-@fast_form
+@with_c_version
 def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
-    """Exchange dimensions.
+    """Permute dimensions.
 
     Args:
-        dims: which dimension of `x` comes first, second, ...
+        dims: order of the dimensions of `x` in the result.
 
     Raises:
-        ShapeError: not every dimension is named once.
+        ShapeError: `dims` is not a permutation.
     """
-    order = tuple(whole(each, "transpose: dims") for each in listed("transpose: dims", dims))
+    order = tuple(as_integer(each, "transpose: dims") for each in as_list("transpose: dims", dims))
     return apply(TRANSPOSE, (x,), (order,))
 
 
-pickrange = fast("pick_range", pickrange)
+pickrange = c_version("pick_range", pickrange)
 
 
 def _count_from(value: int, least: int, what: str) -> int:
-    """Return an integer that is not below `least`, 0 or 1, and that every engine can hold."""
-    found = whole(value, what)
+    """Return an integer from `least` (0 or 1) that fits 32 bits."""
+    found = as_integer(value, what)
     if abs(found) >= TOO_LARGE:
         raise BoundsError(f"{what} is {found}, expected less than {TOO_LARGE} (at {user_line()})")
     if found < 0:
@@ -238,90 +240,90 @@ def _count_from(value: int, least: int, what: str) -> int:
 def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(d := one_or_several(d, "d"), int):
         return (d,)
-    return tuple(whole(axis, "d") for axis in listed("d", d))
+    return tuple(as_integer(axis, "d") for axis in as_list("d", d))
 
 
 def _all(x: Expression) -> tuple[int, ...]:
     return tuple(range(len(state.graph.dim(node_of(x)).d)))
 
 
-@fast_form
+@with_c_version
 def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) -> Expression:
-    """Sum over dimensions, which disappear.
+    """Sum over dimensions, which are removed.
 
     Args:
         d: the dimensions.
-        n: not used; as in DyNet.
+        n: ignored, as in DyNet.
     """
     return apply(reduce.SUM_DIM, (x,), (_axes(d), flag(b, "b")))
 
 
-@fast_form
+@with_c_version
 def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 0) -> Expression:
-    """Compute the mean of the `r`-th powers over dimensions, which disappear.
+    """Compute the mean of the `r`-th powers over dimensions, which are removed.
 
     Args:
         d: the dimensions.
         r: the power, 1 or more.
-        n: what to divide by, if positive, in place of the number of elements.
+        n: divisor, if positive, instead of the number of elements.
 
     Raises:
         ArgumentError: `r` is 0.
-        BoundsError: `r` or `n` does not fit 32 bits, or is negative.
-        ShapeError: there is no such dimension, or nothing to compute the mean over.
+        BoundsError: `r` or `n` is negative or does not fit 32 bits.
+        ShapeError: a dimension does not exist, or there are no elements.
     """
     return apply(
         reduce.MOMENT, (x,), (_axes(d), flag(b, "b"), _count_from(r, 1, "r"), _count_from(n, 0, "n"))
     )
 
 
-@fast_form
+@with_c_version
 def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the mean over dimensions; see `moment_dim`.
 
     Args:
         d: the dimensions.
-        n: what to divide by, if positive, in place of the number of elements.
+        n: divisor, if positive, instead of the number of elements.
     """
     return moment_dim(x, d, 1, b, n)
 
 
-@fast_form
+@with_c_version
 def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`.
 
     Args:
         d: the dimensions.
-        n: what to divide by, if positive, in place of the number of elements.
+        n: divisor, if positive, instead of the number of elements.
     """
     return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _count_from(n, 0, "n")))
 
 
-@fast_form
+@with_c_version
 def moment_elems(x: Expression, r: int) -> Expression:
     """Compute the mean of the `r`-th powers of all elements."""
     return moment_dim(x, _all(x), r, False)
 
 
-@fast_form
+@with_c_version
 def mean_elems(x: Expression) -> Expression:
     """Compute the mean of all elements."""
     return moment_elems(x, 1)
 
 
-@fast_form
+@with_c_version
 def std_elems(x: Expression) -> Expression:
     """Compute the standard deviation of all elements."""
     return std_dim(x, _all(x), False)
 
 
-@fast_form
+@with_c_version
 def moment_batches(x: Expression, r: int) -> Expression:
     """Compute the mean of the `r`-th powers over the minibatch."""
     return moment_dim(x, (), r, True)
 
 
-@fast_form
+@with_c_version
 def mean_batches(x: Expression) -> Expression:
     """Compute the mean over the minibatch."""
     return moment_batches(x, 1)
@@ -332,30 +334,30 @@ def std_batches(x: Expression) -> Expression:
     return std_dim(x, (), True)
 
 
-@fast_form
+@with_c_version
 def max_dim(x: Expression, d: int = 0) -> Expression:
-    """Pick the greatest element along dimension `d`, which disappears."""
-    return apply(reduce.MAX_DIM, (x,), (whole(d, "d"),))
+    """Compute the maximum along dimension `d`, which is removed."""
+    return apply(reduce.MAX_DIM, (x,), (as_integer(d, "d"),))
 
 
-@fast_form
+@with_c_version
 def min_dim(x: Expression, d: int = 0) -> Expression:
-    """Pick the smallest element along dimension `d`, which disappears."""
-    return apply(reduce.MIN_DIM, (x,), (whole(d, "d"),))
+    """Compute the minimum along dimension `d`, which is removed."""
+    return apply(reduce.MIN_DIM, (x,), (as_integer(d, "d"),))
 
 
-@fast_form
+@with_c_version
 def logsumexp_dim(x: Expression, d: int = 0) -> Expression:
-    """Compute the logarithm of the sum of exponentials of a vector or matrix along dimension `d`, which disappears."""
-    return apply(reduce.LOGSUMEXP_DIM, (x,), (whole(d, "d"),))
+    """Compute the logarithm of the sum of exponentials of a vector or matrix along dimension `d`, which is removed."""
+    return apply(reduce.LOGSUMEXP_DIM, (x,), (as_integer(d, "d"),))
 
 
 def cumsum(x: Expression, d: int = 0) -> Expression:
-    """Sum up to every element along dimension `d`."""
-    return apply(reduce.CUMSUM, (x,), (whole(d, "d"),))
+    """Compute the cumulative sum along dimension `d`."""
+    return apply(reduce.CUMSUM, (x,), (as_integer(d, "d"),))
 
 
-sum_elems = function_of(reduce.SUM_ELEMS)
-squared_norm = function_of(reduce.SQUARED_NORM)
-l2_norm = function_of(reduce.L2_NORM)
-sum_batches = function_of(reduce.SUM_BATCHES)
+sum_elems = unary_function(reduce.SUM_ELEMS)
+squared_norm = unary_function(reduce.SQUARED_NORM)
+l2_norm = unary_function(reduce.L2_NORM)
+sum_batches = unary_function(reduce.SUM_BATCHES)

@@ -1,1 +1,1 @@
-"""The graph and the engine in C++ (`dpmodule/native/autobatch`), as Python sees them."""
+"""Python side of the graph and engine in C++ (`dpmodule/native/autobatch`)."""

@@ -1,7 +1,7 @@
-"""The graph whose node table and engine are native (`dpmodule/native/autobatch`); its interface is that of `Graph`.
+"""The graph with a native node table and engine (`dpmodule/native/autobatch`); see `graph.EngineGraph`.
 
-Operations with kernels (`ops.spec.Operation.kernel`) become nodes of the engine; the batches of all others (`nodes`)
-run in torch (`torch_calls`). Parameters are shared by pointer (`parameters`).
+Operations with kernels (`ops.spec.Operation.kernel`) become nodes of the engine; batches of all others run in torch
+(`torch_calls`). Parameters are shared by pointer (`nodes.NativeParameters`).
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import StateError
-from ..graph import FEW, EngineGraph, Marks, RanBatch, inputs_of, known_as, way_of
+from ..graph import FEW, EngineGraph, ExecutedBatch, ParameterVersions, display_name, execution_of, inputs_of
 from ..ops.native_kernels import OP, SOURCES, kernel_name
 from ..ops.spec import Dim, Operation
 from .nodes import NativeNodes, NativeParameters, as_buffer
-from .torch_calls import Caller, CallKind
+from .torch_calls import CallKind, TorchCaller
 
 Tensor = torch.Tensor
 
 
 class NativeOperation(NamedTuple):
-    """What nodes of a signature compute.
+    """The operation of a signature's nodes.
 
     Attributes:
-        name: as users know it; several with "+" between them if one kernel does several.
-        parameters: the engine's numbers of those that belong to it, -1 for none.
-        call: what is run in torch; None where there is a kernel.
+        name: public name; operations fused into one kernel are joined with "+".
+        parameters: the engine's numbers of its parameters, -1 for none.
+        call: the call in torch; None if there is a kernel.
     """
 
     name: str
@@ -44,10 +44,10 @@ class NativeGraph(EngineGraph):
     """The node table and engine in C++."""
 
     engine_name = "native"
-    """As `configure` takes it."""
+    """Name of the engine in `configure`."""
 
     LIMIT = 50_000
-    """So many signatures are kept from graph to graph."""
+    """Largest number of signatures kept from graph to graph."""
 
     def __init__(self, core: Any, options: Any, version: int = 0) -> None:
         super().__init__(options, version)
@@ -56,10 +56,10 @@ class NativeGraph(EngineGraph):
         self.machine.activate(version)
 
     def _begin(self) -> None:
-        """Make an engine that knows no signatures and parameters yet."""
+        """Create a new engine, without signatures and parameters."""
         self.machine = self._core.AutobatchEngine()
         self.machine.batched = self.options.autobatch
-        self._caller = Caller(self.options)
+        self._caller = TorchCaller(self.options)
         caller = self._caller
         self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.node_arguments)
         self._parameters = NativeParameters(self.machine)
@@ -68,7 +68,7 @@ class NativeGraph(EngineGraph):
         self._built, self._idle_since = 0.0, time.perf_counter()
 
     def _tidy(self) -> None:
-        """Start afresh if there is too much, or if most parameters are gone."""
+        """Reset the engine if it has too many signatures or mostly dead parameters."""
         count = self._parameters.count
         is_full = self.machine.signatures > self.LIMIT or len(self._caller.kinds) > self.LIMIT
         if is_full or (count > 256 and 2 * self._parameters.gone() > count):
@@ -91,7 +91,7 @@ class NativeGraph(EngineGraph):
         else:
             node = self._nodes.source(op, attrs, aux)
         if self.is_immediate:
-            self._compute_at_once(node, op.name)
+            self._compute_immediately(node, op.name)
         return node
 
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
@@ -101,7 +101,7 @@ class NativeGraph(EngineGraph):
         if node < 0:
             node = self._nodes.call(op, attrs, args, None, True)
         if self.is_immediate:
-            self._compute_at_once(node, op.name)
+            self._compute_immediately(node, op.name)
         return node
 
     def set_input(self, node: int, array: Any) -> None:
@@ -148,7 +148,7 @@ class NativeGraph(EngineGraph):
         if node < machine.computed and not machine.is_fused(node):
             return
         if machine.busy:
-            raise StateError("the graph is being computed: an operation on it must not use it itself")
+            raise StateError("the graph is being computed: its operations must not use it")
         self._built += time.perf_counter() - self._idle_since
         self.machine.follow()
         self._run(node)
@@ -158,28 +158,28 @@ class NativeGraph(EngineGraph):
         if not self.machine.skips and self._attempt(node) is None:
             return
         errors = self._compute_each(node)
-        if node not in errors:  # it has a value, or what it reads has failed earlier and is tried again
+        if node not in errors:  # it has a value, or its operands failed earlier and are retried
             node = self.machine.again(node)
             errors = self._compute_each(node)
         if node in errors:
             raise errors[node]
 
     def _attempt(self, node: int) -> Exception | None:
-        """Compute what is missing up to a node; return why that fails, if it does."""
+        """Compute missing values up to a node; return the error, if any."""
         try:
             self.machine.forward(node)
         except BaseException as error:
             self._caller.cut(self.machine.computed)
-            if isinstance(error, Exception):  # of a user's operation, which may raise anything
+            if isinstance(error, Exception):  # user code may raise anything
                 return error
             raise
         return None
 
     def _compute_each(self, last: int) -> dict[int, Exception]:
-        """Compute what is missing up to a node one by one, since a node fails.
+        """Compute missing values up to a node one by one, after a batch has failed.
 
         Returns:
-            Why nodes could not be computed; those that read what had failed before are left out.
+            The errors of nodes, without those that read nodes that failed earlier.
         """
         machine = self.machine
         errors: dict[int, Exception] = {}
@@ -209,7 +209,7 @@ class NativeGraph(EngineGraph):
 
     def _compute(self, node: int) -> None:
         if node < self.machine.computed and not self.machine.is_fused(node):
-            self.machine.follow()  # a parameter is read where it lies now
+            self.machine.follow()  # the memory of a parameter may have changed
         else:
             self.forward(node)
 
@@ -251,7 +251,7 @@ class NativeGraph(EngineGraph):
         return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
 
     def _compute_again(self, number: int = -1) -> Tensor:
-        """Compute everything once more without fusion; return the gradient of one parameter, if asked for."""
+        """Recompute everything without fusion; return the gradient of one parameter, if requested."""
         machine = self.machine
         self.check_free("gradient")
         machine.follow()
@@ -268,8 +268,8 @@ class NativeGraph(EngineGraph):
             machine.fuses, self._caller.is_repeating = True, False
         return found
 
-    def marks(self) -> Marks:
-        found: Marks = self.machine.marks()
+    def parameter_versions(self) -> ParameterVersions:
+        found: ParameterVersions = self.machine.marks()
         return found
 
     def is_given(self, node: int) -> bool:
@@ -282,7 +282,7 @@ class NativeGraph(EngineGraph):
     # ---- what was run ----
 
     def operation(self, signature: int) -> NativeOperation:
-        """Return what nodes of a signature of the engine compute."""
+        """Return the operation of a signature's nodes."""
         op, kind, _, _, parameters = self.machine.describe(signature)
         name = kernel_name(op, kind, parameters)
         if name == "call":
@@ -292,23 +292,23 @@ class NativeGraph(EngineGraph):
         dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
         return NativeOperation(name, parameters, tuple(dims), None)
 
-    def ran(self) -> list[RanBatch]:
+    def executed_batches(self) -> list[ExecutedBatch]:
         return list(self._ran())
 
-    def _ran(self) -> Iterator[RanBatch]:
+    def _ran(self) -> Iterator[ExecutedBatch]:
         for signatures, count, repeats, forward, nodes in self.machine.batches():
             operations = [self.operation(signature) for signature in signatures]
             (*_, last) = operations
             call = last.call
             if last.name in SOURCES or (call is not None and not call.dims):
                 continue
-            operation = " + ".join(known_as(each.name) for each in operations)
+            operation = " + ".join(display_name(each.name) for each in operations)
             dims = [dim for each in operations for dim in each.dims]
             dims += [self.dim(node) for node in nodes if node >= 0]
             if len(dims) > FEW and len(set(dims)) == 1:
                 del dims[1:]
             out = self.machine.describe(signatures[-1])
-            yield RanBatch(
+            yield ExecutedBatch(
                 kind=signatures,
                 operation=operation,
                 dims=tuple(dims) if call is None else inputs_of(call.op, call.attrs, call.dims),
@@ -319,8 +319,8 @@ class NativeGraph(EngineGraph):
                 calls=count,
                 forward=forward,
                 repeats=repeats,
-                apart="" if call is None else call.op.apart,
-                way="" if call is None else way_of(call.op, call.attrs, call.dims),
+                never_batched="" if call is None else call.op.never_batched,
+                execution="" if call is None else execution_of(call.op, call.attrs, call.dims),
             )
 
     @property
@@ -348,9 +348,9 @@ class NativeGraph(EngineGraph):
         self._activate()
 
     def _activate(self) -> None:
-        """Let the fast functions add to this graph, in this thread."""
+        """Let C functions add nodes to this graph, in this thread."""
         if self.is_immediate:
-            self.machine.deactivate()  # they compute nothing
+            self.machine.deactivate()  # C functions compute nothing
         else:
             self.machine.activate(self.version)
 
@@ -382,14 +382,16 @@ class NativeGraph(EngineGraph):
             finally:
                 machine.fuses = True
 
-    def leave(self) -> None:
+    def deactivate(self) -> None:
         self.machine.deactivate()
 
     def recalculate(self) -> None:
         self._caller.forget()
         self.machine.forget_drawn()
         self.machine.revert(self.size, 0)
-        self._checkpoints = [(size, 0) for size, _ in self._checkpoints]  # what was computed then is gone
+        self._checkpoints = [
+            (size, 0) for size, _ in self._checkpoints
+        ]  # values computed before are discarded
         self._root = -1
 
     def _progress(self) -> int:

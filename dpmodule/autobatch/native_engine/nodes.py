@@ -1,6 +1,7 @@
-"""How the native engine gets nodes: parameters and tables, other sources, and operations that it has no kernel for.
+"""Nodes of the native engine: parameters, tables, other sources, and operations without a kernel.
 
-The engine looks where parameters lie before every forward and backward pass, because a tensor may have been replaced.
+The engine checks the addresses of parameters before every forward and backward pass, because a tensor may have been
+replaced.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ import torch
 
 from ..ops.native_kernels import DRAW, OP
 from ..ops.spec import Dim, Operation
-from ..storage import LookupStorage, ParameterStorage, mark_of
-from .torch_calls import Caller, CallKind
+from ..storage import LookupStorage, ParameterStorage, memory_version
+from .torch_calls import CallKind, TorchCaller
 
 Tensor = torch.Tensor
 
 
 def _tensor(numbers: bytearray, storage: ParameterStorage) -> Tensor:
-    """Return what the engine has copied of a gradient."""
+    """Return the engine's copy of a gradient."""
     return torch.frombuffer(numbers, dtype=torch.float32).view(storage.tensor.shape)
 
 
 class NativeParameters:
-    """The numbers that parameters have in an engine, and what is remembered of their gradients."""
+    """Numbers of parameters in an engine, and backups of their gradients."""
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine
@@ -33,24 +34,24 @@ class NativeParameters:
         self._params: list[tuple[weakref.ref[ParameterStorage], bool]] = []
         self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
         self._rows_before: dict[int, tuple[Tensor, Tensor]] = {}
-        self._written: list[int] = []  # tables that the last backward pass has added to
+        self._written: list[int] = []  # tables changed by the last backward pass
 
     def renew(self) -> None:
-        """Let go what only the last graph needed."""
+        """Release data of the last graph."""
         self._rows_before.clear()
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of parameters and tables."""
         return len(self._params) + len(self._tables)
 
     def gone(self) -> int:
-        """Count the parameters that nobody holds any more."""
+        """Return the number of parameters that no longer exist."""
         params = sum(reference() is None for reference, _ in self._params)
         return params + sum(reference() is None for reference, _ in self._tables)
 
     def number(self, reference: weakref.ref[ParameterStorage], is_updated: bool) -> int:
-        """Return the engine's number of a parameter."""
+        """Return the engine's number for a parameter."""
         key = (reference, is_updated)
         number = self._numbers.get(key)
         if number is None:
@@ -66,7 +67,7 @@ class NativeParameters:
         return Dim(tuple(storage.tensor.shape) if storage else ())
 
     def table_number(self, reference: weakref.ref[LookupStorage], is_updated: bool) -> int:
-        """Return the engine's number of a table of rows."""
+        """Return the engine's number for a table."""
         key = (reference, is_updated, "rows")
         number = self._numbers.get(key)
         if number is None:
@@ -97,7 +98,7 @@ class NativeParameters:
         self._machine.set_table_gradient(number, gradient)
 
     def take_back(self) -> None:
-        """Make the gradients of parameters what they were before a pass that has failed."""
+        """Restore the gradients of parameters after a failed pass."""
         for number in self._machine.used_parameters():
             passed = self._machine.passed(number)
             if passed is not None:
@@ -113,7 +114,7 @@ class NativeParameters:
                 table.add_rows(*self._rows_before[number])
 
     def take_rows(self) -> None:
-        """Remember which rows of tables the pass has written to."""
+        """Record the rows of tables changed by the pass."""
         for number in self._machine.used_tables():
             rows = self._machine.touched(number)
             storage = self._tables[number][0]()
@@ -123,10 +124,10 @@ class NativeParameters:
                     storage.rows()
 
     def gradient(self, number: int) -> Tensor | None:
-        """Return the gradient of the last pass with respect to a parameter, None if it is no longer here.
+        """Return the gradient of a parameter in the last pass, None if it is no longer available.
 
         Shape:
-            returns: the parameter's.
+            returns: the parameter's shape.
         """
         reference, is_updated = self._params[number]
         storage: Any = reference()  # the graph holds it
@@ -134,15 +135,15 @@ class NativeParameters:
             return torch.zeros_like(storage.tensor)
         total: Tensor | None = storage.gradient
         before, left = self._machine.passed(number) or (None, None)
-        if total is None or mark_of(total) != left:
-            return None  # it was updated, scaled, or made zero since
+        if total is None or memory_version(total) != left:
+            return None  # updated, scaled or cleared since
         return total.clone() if before is None else total - _tensor(before, storage)
 
     def collect(self, number: int) -> Tensor:
-        """Let the next backward pass add to memory apart, and return that.
+        """Return separate memory to which the next backward pass adds the gradient.
 
         Shape:
-            returns: the parameter's.
+            returns: the parameter's shape.
         """
         storage: Any = self._params[number][0]()
         found = torch.zeros(storage.tensor.shape)
@@ -151,7 +152,7 @@ class NativeParameters:
 
 
 def as_buffer(array: Any) -> Any:
-    """Return an array that the engine can read: of floats or doubles, side by side.
+    """Convert to a contiguous array of float32 or float64, which the engine can read.
 
     Shape:
         array, returns: equal.
@@ -161,13 +162,13 @@ def as_buffer(array: Any) -> Any:
 
 
 class NativeNodes:
-    """Adds nodes to an engine, and knows the shapes of those that there are.
+    """Adds nodes to an engine and caches their shapes.
 
     Args:
         caller: runs operations without a kernel.
     """
 
-    def __init__(self, machine: Any, caller: Caller, parameters: NativeParameters) -> None:
+    def __init__(self, machine: Any, caller: TorchCaller, parameters: NativeParameters) -> None:
         self._machine, self._caller, self._parameters = machine, caller, parameters
         self._calls: dict[Any, tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._inputs: dict[Dim, int] = {}
@@ -223,7 +224,7 @@ class NativeNodes:
         return node
 
     def call(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any, many: bool) -> int:
-        """Add a node that is run in torch; `many`: it takes many operands of one shape."""
+        """Add a node that runs in torch; `many` marks operations on many operands of one shape."""
         machine = self._machine
         shapes = tuple([machine.shape_of(arg) for arg in args])
         apart = tuple([machine.parameter_of(arg) for arg in args]) if not many else ()
@@ -246,7 +247,7 @@ class NativeNodes:
     def _describe(
         self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...], apart: tuple[int, ...], many: bool
     ) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """Check shapes; return the signature of a call, and those of its further results with their offsets."""
+        """Check shapes; return the signature of a call, and the signatures and offsets of its further results."""
         machine = self._machine
         dims = tuple([self.dim(arg) for arg in args[: 1 if many else None]])
         shaped = op.shape(attrs, dims)
@@ -266,7 +267,7 @@ class NativeNodes:
             op.constant,
         )
         extras = []
-        for place in range(1, len(outs)):
-            view: int = machine.view_signature(numbers[place], sizes[0])
-            extras.append((view, sum(sizes[:place])))
+        for index in range(1, len(outs)):
+            view: int = machine.view_signature(numbers[index], sizes[0])
+            extras.append((view, sum(sizes[:index])))
         return signature, tuple(extras)

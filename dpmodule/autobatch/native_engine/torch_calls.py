@@ -1,8 +1,8 @@
-"""Runs the operations that the native engine has no kernel for: in torch, on the engine's memory, a batch at a time.
+"""Batches of operations without a native kernel, run in torch on the engine's memory.
 
-Some operations would give something else a second time: those that draw numbers, and those of users' code. The native
-engine computes a graph once more where somebody asks for a gradient that fusion has left out. What such operations gave
-the first time is kept before that, row by row, because the second time other rows may be batched together.
+Random operations and user code may return other results when they are repeated. The native engine recomputes a graph if
+a gradient that fusion has skipped is requested. Before that, the results of such operations are saved row by row,
+because the second run may batch other rows together.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Tensor = torch.Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """A batch that has been run.
+class RecordedBatch:
+    """Results of a batch that must not be repeated.
 
     Shape:
         inputs: each (rows or 1, batch, *d).
-        values: (rows, numbers in a row).
+        values: (rows, elements per row).
     """
 
     op: Operation
@@ -40,36 +40,36 @@ class Drawn:
     values: Tensor
 
 
-class Kept:
-    """The rows of batches that must not be run again, by the place of the argument in `Caller.node_arguments`."""
+class RecordedRows:
+    """Rows of batches that must not be repeated, by index in `TorchCaller.node_arguments`."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, tuple[Drawn, int]] = {}
+        self._rows: dict[int, tuple[RecordedBatch, int]] = {}
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all rows."""
         self._rows.clear()
 
-    def keep(self, drawn: Drawn, places: Sequence[int]) -> None:
-        """Keep a batch.
+    def keep(self, drawn: RecordedBatch, places: Sequence[int]) -> None:
+        """Save a batch.
 
         Args:
-            places: the number of each row.
+            places: index of each row.
         """
         self._rows.update((place, (drawn, row)) for row, place in enumerate(places))
 
     def rows(self, places: Sequence[int]) -> list[int]:
-        """Return which rows of a batch are here; `places` has the number of each row."""
+        """Return the rows of a batch that are saved."""
         return [row for row, place in enumerate(places) if place in self._rows] if self._rows else []
 
     def write(self, rows: Sequence[int], places: Sequence[int], target: Tensor) -> None:
-        """Write the results of those rows of a batch that are here.
+        """Write the results of the saved rows of a batch.
 
         Shape:
-            target: (all rows, numbers in a row).
+            target: (all rows, elements per row).
 
         Args:
-            places: the number of each row.
+            places: index of each row.
         """
         for row in rows:
             drawn, at = self._rows[places[row]]
@@ -82,21 +82,21 @@ class Kept:
         gradients: Sequence[Tensor],
         targets: Sequence[Tensor | None],
     ) -> None:
-        """Add the gradients of the operands of those rows of a batch that are here.
+        """Add the gradients of the operands of the saved rows of a batch.
 
         Shape:
             gradients: each (all rows, batch, *d).
             targets: each (all rows or 1, batch, *d).
 
         Args:
-            places: the number of each row.
-            targets: for every operand, where its gradient goes; None for nowhere.
+            places: index of each row.
+            targets: for every operand, the tensor for its gradient, or None.
         """
-        batches: dict[tuple[Drawn, int], list[tuple[int, int]]] = {}
+        batches: dict[tuple[RecordedBatch, int], list[tuple[int, int]]] = {}
         seen: Counter[int] = Counter()
         for row in rows:
             drawn, at = self._rows[places[row]]
-            # nodes that were made anew, because they had failed, have the number of those before
+            # recreated nodes, after a failure, have the index of the failed ones
             batches.setdefault((drawn, seen[places[row]]), []).append((row, at))
             seen[places[row]] += 1
         for (drawn, _), pairs in batches.items():
@@ -116,10 +116,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class CallKind:
-    """What a batch of calls computes.
+    """The operation of a batch of calls.
 
     Args:
-        dims: the `Dim` of every operand; of one, where they are many alike.
+        dims: the `Dim` of every operand; of one operand for operations on many.
     """
 
     op: Operation
@@ -129,7 +129,7 @@ class CallKind:
 
 
 class _UnrepeatableBatch(NamedTuple):
-    """A batch that would give other results a second time, with the arguments of `Caller.forward`."""
+    """A batch that may return other results when repeated, with the arguments of `TorchCaller.forward`."""
 
     call: BatchCall
     kind: CallKind
@@ -139,18 +139,18 @@ class _UnrepeatableBatch(NamedTuple):
 
 
 def _is_drawn(op: Operation) -> bool:
-    """Say whether an operation may give other results a second time."""
-    return op.random or op.whole
+    """Return True if an operation may return other results when repeated."""
+    return op.random or op.whole_batch
 
 
 def _widths(kind: CallKind) -> list[int]:
-    """Return how many numbers each result has; a row of the engine's memory holds one result behind the other."""
+    """Return the number of elements of each result; a row of the engine's memory holds all results in order."""
     return [dim.size * dim.batch for dim in kind.outs]
 
 
 @lru_cache(1024)
 def _floats(size: int) -> Any:
-    """Return the type of so many floats in a row: making one takes longer than most operations."""
+    """Return a ctypes array of floats, cached because creating the type is slow."""
     return ctypes.c_float * size
 
 
@@ -161,7 +161,7 @@ def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
         returns: `shape`.
 
     Args:
-        shape: its shape; the elements lie in a row.
+        shape: shape of the contiguous tensor.
     """
     size = 1
     for each in shape:
@@ -170,7 +170,7 @@ def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
 
 
 def _products_into(targets: Sequence[Tensor | None]) -> Callable[..., None]:
-    """Return what adds gradients that are products of matrices to memory of the engine; see `BatchCall.defer`."""
+    """Return a function that adds matrix products to the engine's gradients; see `BatchCall.defer`."""
 
     def add(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
         target, summed = targets[place], targets[bias] if bias >= 0 else None
@@ -182,16 +182,16 @@ def _products_into(targets: Sequence[Tensor | None]) -> Callable[..., None]:
     return add
 
 
-class Caller:
-    """Forward and backward of the operations that run in torch, as the engine calls them, and what they remember.
+class TorchCaller:
+    """Forward and backward of the operations that run in torch, called by the engine.
 
     Args:
-        options: what to compute with; its generator is used for random operations.
+        options: settings; its generator is used for random operations.
 
     Attributes:
-        kinds: what batches compute; the engine knows them by their places.
-        node_arguments: the own arguments of nodes (`Operation.aux`); the engine knows them by their places.
-        is_repeating: whether the graph is computed once more, so that gradients of parameters have been counted.
+        kinds: operations of batches, by the engine's index.
+        node_arguments: arguments of single nodes (`Operation.aux`), by the engine's index.
+        is_repeating: True while the graph is recomputed, when gradients of parameters have been counted already.
     """
 
     def __init__(self, options: Any) -> None:
@@ -200,54 +200,54 @@ class Caller:
         self.node_arguments: list[Any] = []
         self._calls: dict[int, BatchCall] = {}
         self._drawn: dict[int, _UnrepeatableBatch] = {}
-        self._kept = Kept()
-        self._places: dict[
-            int, list[int]
-        ] = {}  # of batches that may be kept, the places of their rows' arguments
-        self._rows: list[tuple[Any, Tensor, Tensor]] = []  # of this backward pass; see `BatchCall.rows`
+        self._kept = RecordedRows()
+        self._places: dict[int, list[int]] = {}  # argument indices of the rows of batches that may be saved
+        self._rows: list[
+            tuple[Any, Tensor, Tensor]
+        ] = []  # gradients of table rows in this pass; see `BatchCall.rows`
         self.is_repeating = False
 
     def renew(self) -> None:
-        """Forget all batches and numbers."""
+        """Forget all batches and node arguments."""
         self.forget()
         self.node_arguments.clear()
 
     def forget(self) -> None:
-        """Forget all batches: they will be computed again, with other random numbers."""
+        """Forget all batches, which will be recomputed with other random numbers."""
         self._calls.clear()
         self._places.clear()
         self._drawn.clear()
         self._kept.clear()
 
     def cut(self, size: int) -> None:
-        """Forget the batches from node number `size` on: their memory is used for others."""
+        """Forget the batches from node number `size` on, whose memory is reused."""
         for key in [key for key in self._drawn if key >= size]:
             del self._drawn[key]
 
     def keep(self) -> None:
-        """Keep the results of what would give others, before all is computed once more."""
+        """Save results that a recomputation could change."""
         for call, kind, arguments, aux, out in self._drawn.values():
             inputs = [x.clone() for x in self._operands(kind, call.count, arguments, [])]
             values = tensor_at(out, (call.count, sum(_widths(kind)))).clone()
             inputs = self._expanded(kind.op, call.count, inputs)
-            self._kept.keep(Drawn(kind.op, call, kind.outs, inputs, values), aux)
+            self._kept.keep(RecordedBatch(kind.op, call, kind.outs, inputs, values), aux)
         self._drawn.clear()
 
     def forget_rows(self) -> None:
-        """Forget the gradients of rows of tables that a backward pass has put off."""
+        """Discard the deferred gradients of table rows."""
         self._rows.clear()
 
     def add_rows(self) -> None:
-        """Add them to their tables, since the pass has come through."""
+        """Add the deferred gradients to their tables, after a successful pass."""
         for table, rows, gradient in self._rows:
             table.add_rows(rows, gradient)
         self.forget_rows()
 
     def draw(self, kind: int, first: float, second: float, address: int, count: int) -> None:
-        """Draw numbers for a batch.
+        """Draw random numbers for a batch.
 
         Args:
-            first: the rate of dropout; the standard deviation of noise; what a distribution is given.
+            first: dropout rate, standard deviation of noise, or first parameter of a distribution.
         """
         numbers, generator, name = tensor_at(address, (count,)), self._options.generator, name_of(kind, DRAW)
         if "dropout" in name:
@@ -258,7 +258,7 @@ class Caller:
             draw_random(numbers, name, first, second, generator)
 
     def keep_argument(self, value: Any) -> int:
-        """Keep a node's own argument (`Operation.aux`); return its place in `node_arguments`."""
+        """Store the argument of a node (`Operation.aux`); return its index in `node_arguments`."""
         self.node_arguments.append(value)
         return len(self.node_arguments) - 1
 
@@ -285,9 +285,9 @@ class Caller:
         """Compute a batch and write its results.
 
         Args:
-            arguments: (address, whether all nodes share one row, 0) of every operand.
-            aux: for every node, the place of its own argument in `node_arguments`.
-            counts: for operations that take many, how many operands each node has.
+            arguments: (address, True if all nodes share one row, 0) for every operand.
+            aux: for every node, the index of its argument in `node_arguments`.
+            counts: for operations on many operands, the number of operands of each node.
         """
         kind = self.kinds[number]
         op, options = kind.op, self._options
@@ -333,7 +333,7 @@ class Caller:
         """Compute the gradients of the operands of a batch and write them.
 
         Args:
-            arguments: (address, whether shared, address of the gradient or 0).
+            arguments: (address, True if shared, address of the gradient or 0) for every operand.
         """
         kind = self.kinds[number]
         if self.is_repeating and not kind.dims:

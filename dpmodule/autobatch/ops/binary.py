@@ -1,6 +1,6 @@
-"""Operations on the elements of two operands, and sums, means and maxima of many.
+"""Elementwise operations on two operands, and sums, means and maxima of many.
 
-Dimensions count from the first one, as in DyNet: a vector of 3 beside a matrix (3, 4) is one column.
+Broadcasting aligns first dimensions, as in DyNet: with a matrix (3, 4), a vector of 3 is one column.
 """
 
 from __future__ import annotations
@@ -9,8 +9,20 @@ from typing import Any
 
 import torch
 
-from .native_kernels import OP, REDUCTION, Attrs, Machine, Nodes, binary, plain, unary
-from .spec import BatchCall, Dim, Dims, Grads, ShapeRule, declare, fail, same_batch, scalar, target, wide
+from .native_kernels import OP, REDUCTION, Attrs, NativeEngine, Nodes, binary, plain, unary
+from .spec import (
+    BatchCall,
+    Dim,
+    Dims,
+    Grads,
+    ShapeRule,
+    common_batch,
+    declare,
+    fail,
+    scalar,
+    target,
+    unsqueeze_as,
+)
 from .unary import same_shape
 
 Tensor = torch.Tensor
@@ -26,7 +38,7 @@ def broadcast(name: str, dims: Dims) -> Dim:
                 if found[axis] != 1:
                     fail(name, dims, "for each dimension, the sizes need to match or equal 1")
                 found[axis] = size
-    return Dim(tuple(found), same_batch(name, dims))
+    return Dim(tuple(found), common_batch(name, dims))
 
 
 def aligned(x: Tensor, dim: Dim, rank: int) -> Tensor:
@@ -129,32 +141,32 @@ def _cdiv_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     return [reduced(part, x), reduced(-part * (left / right), y)]
 
 
-def beside_number(name: str, what: str) -> ShapeRule:
-    """Return the shape rule of an operand and one number, which errors call `what`."""
+def scalar_operand(name: str, what: str) -> ShapeRule:
+    """Return the shape rule of an operand and a scalar, called `what` in errors."""
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:
         if dims[1].size != 1:
             fail(name, dims, f"the {what} needs to be one number")
-        return Dim(dims[0].d, same_batch(name, dims))
+        return Dim(dims[0].d, common_batch(name, dims))
 
     return shape
 
 
 def _power(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
-    return torch.pow(x, wide(y, x))
+    return torch.pow(x, unsqueeze_as(y, x))
 
 
-def equal(name: str, who: str = "all operands", is_number: bool = False) -> ShapeRule:
+def equal(name: str, subject: str = "all operands", is_number: bool = False) -> ShapeRule:
     """Return the shape rule of operands of the same dimensions.
 
     Args:
-        is_number: the result is one number, and else as large as each of them.
+        is_number: True if the result is a scalar, False if it has the shape of the operands.
     """
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:
         if any(dim.d != dims[0].d for dim in dims):
-            fail(name, dims, f"{who} need the same dimensions")
-        batch = same_batch(name, dims)
+            fail(name, dims, f"{subject} need the same dimensions")
+        batch = common_batch(name, dims)
         return scalar(batch) if is_number else Dim(dims[0].d, batch)
 
     return shape
@@ -168,7 +180,7 @@ def _maximum(call: BatchCall, *xs: Tensor) -> Tensor:
 
 
 def _maximum_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
-    """Let the first of several equal ones have the gradient, as DyNet does."""
+    """Give the gradient to the first of several equal maxima, as DyNet does."""
     left, found = torch.ones_like(g, dtype=torch.bool), []
     best = call.result
     for x in xs:
@@ -199,19 +211,19 @@ def _logsumexp_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
 def _colwise_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[1].d) > 1 and dims[1].d[1] != 1 or dims[0].d[0] != dims[1].d[0]:
         fail("colwise_add", dims, "a matrix and a column of its height are needed")
-    return Dim(dims[0].d, same_batch("colwise_add", dims))
+    return Dim(dims[0].d, common_batch("colwise_add", dims))
 
 
 def _colwise(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return x + aligned(y, call.dims[1], len(call.dims[0].d))
 
 
-def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _sum_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["binary" if len(args) == 2 else "sum"], 0, args)
 
 
-def max_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    """Add a node of the maxima of operands; see `native_kernels.Maker`."""
+def max_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    """Add a node of the maxima of operands; see `native_kernels.NodeMaker`."""
     if len(args) == 2:
         return _TWO_MAXIMA(engine, attrs, args, aux)
     return engine.kernel(OP["sum"], REDUCTION["max_dim"], args)
@@ -224,7 +236,7 @@ SUM = declare("sum", _shape("sum"), _sum, _sum_grad, kernel=_sum_kernel)
 MINUS = declare("subtract", _shape("subtract"), _minus, _minus_grad, kernel=binary("sub"))
 CMULT = declare("cmult", _shape("cmult"), _cmult, _cmult_grad, kernel=binary("mul"))
 CDIV = declare("cdiv", _cdiv_shape, _cdiv, _cdiv_grad, kernel=binary("div"))
-POW = declare("pow", beside_number("pow", "exponent"), _power, kernel=binary("pow"))
+POW = declare("pow", scalar_operand("pow", "exponent"), _power, kernel=binary("pow"))
 MAX = declare("max", equal("max"), _maximum, _maximum_grad, kernel=max_kernel)
 MIN = declare("min", equal("min"), _minimum, _minimum_grad, kernel=binary("min"))
 LOGSUMEXP = declare(
@@ -238,7 +250,7 @@ COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise, kernel=plain("col
 
 
 def _segments(call: BatchCall) -> Tensor:
-    """Return the number of the node that every operand belongs to."""
+    """Return the index of the node of every operand."""
     counts = torch.tensor(call.counts, device=call.device)
     return torch.repeat_interleave(torch.arange(call.count, device=call.device), counts)
 
@@ -279,7 +291,7 @@ def _max_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [found.reshape(x.shape)]
 
 
-def _average_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _average_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     total = engine.kernel(OP["sum"], 0, args)
     return -1 if total < 0 else _SCALED(engine, (), (total,), 1.0 / len(args))
 

@@ -1,4 +1,4 @@
-"""Convolutions, pooling, and what DyNet has for n-grams.
+"""Convolutions, pooling, and DyNet's n-gram operations.
 
 Images are (height, width, channels); filters (height, width, channels, filters).
 """
@@ -11,8 +11,19 @@ import torch
 import torch.nn.functional as F
 
 from ..arguments import TOO_LARGE
-from .native_kernels import CONVOLUTION, OP, Attrs, Machine, NodeLayout, Nodes, arranged, fits, plain, reduced
-from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, same_batch
+from .native_kernels import (
+    CONVOLUTION,
+    OP,
+    Attrs,
+    NativeEngine,
+    NodeLayout,
+    Nodes,
+    arranged,
+    fits,
+    plain,
+    reduced,
+)
+from .spec import BatchCall, Dim, Dims, Grads, Operation, common_batch, declare, fail
 
 Tensor = torch.Tensor
 
@@ -22,7 +33,7 @@ def _length(size: int, window: int, stride: int, is_valid: bool) -> int:
 
 
 def _padding(size: int, window: int, stride: int, is_valid: bool) -> tuple[int, int]:
-    """Return how much is added before and after, so that every stride has its window."""
+    """Return the padding before and after, so that every stride has a window."""
     if is_valid:
         return 0, 0
     total = max((_length(size, window, stride, False) - 1) * stride + window - size, 0)
@@ -40,15 +51,15 @@ def _conv_shape(attrs: Attrs, dims: Dims) -> Dim:
     height, width, channels = _image(dims[0])
     window = dims[1].d
     if window[2] != channels or is_valid and (window[0] > height or window[1] > width):
-        fail("conv2d", dims, "the filters need the image's channels, and may not be larger than it")
+        fail("conv2d", dims, "the filters need as many channels as the image, and must not be larger than it")
     if len(dims) > 2 and dims[2].d != (window[3],):
         fail("conv2d", dims, f"the bias needs the dimensions ({window[3]},)")
     found = tuple(_length(s, w, t, is_valid) for s, w, t in zip((height, width), window, stride))
-    return Dim((*found, window[3]), same_batch("conv2d", dims))
+    return Dim((*found, window[3]), common_batch("conv2d", dims))
 
 
 MANY = 2**20
-"""Windows of so many elements in all are left to torch's convolutions."""
+"""Largest total size of windows for `_conv_small`; larger ones use torch's convolution."""
 
 
 def _conv(call: BatchCall, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
@@ -78,7 +89,7 @@ def _conv(call: BatchCall, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
 
 
 def _conv_small(call: BatchCall, images: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
-    """Multiply all windows with the filters: what torch prepares for a convolution takes longer than a small one."""
+    """Multiply all windows with the filters, which is faster than torch for small convolutions."""
     windows = images.unfold(1, f.shape[0], call.attrs[0][0]).unfold(2, f.shape[1], call.attrs[0][1])
     windows = windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, f[..., 0].numel())
     call.saved = windows, images.shape
@@ -90,7 +101,7 @@ def _conv_grad(call: BatchCall, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) 
     if call.saved is None:
         return None
     windows, shape = call.saved
-    if len(g) != len(x):  # all nodes have the same operands: there is one row of them
+    if len(g) != len(x):  # all nodes share their operands, which have one row
         g = g.sum(0, keepdim=True)
     down, right = call.attrs[0]
     rows = g.reshape(-1, f.shape[-1])
@@ -124,7 +135,7 @@ def _pool_shape(attrs: Attrs, dims: Dims) -> Dim:
 def _pool(call: BatchCall, x: Tensor) -> Tensor:
     window, stride, is_valid = call.attrs
     height, width, channels = _image(call.dims[0])
-    # beyond these, larger steps and windows make no difference, but do not fit torch's numbers or the memory
+    # larger strides and windows have no effect, but could overflow torch's integers or the memory
     stride = [min(step, size) for step, size in zip(stride, (height, width))]
     window = [min(side, 2 * (size + step)) for side, size, step in zip(window, (height, width), stride)]
     top, bottom = _padding(height, window[0], stride[0], is_valid)
@@ -144,7 +155,7 @@ def _kmax_shape(attrs: Attrs, dims: Dims) -> Dim:
 
 def _kmax(call: BatchCall, x: Tensor) -> Tensor:
     count, axis = call.attrs
-    order = x.sort(dim=axis + 2, descending=True, stable=True)[1]  # the first of equals, on every device
+    order = x.sort(dim=axis + 2, descending=True, stable=True)[1]  # stable: equal on every device
     places = order.narrow(axis + 2, 0, count).sort(axis + 2)[0]
     return x.gather(axis + 2, places)
 
@@ -164,7 +175,7 @@ def _filter_shape(attrs: Attrs, dims: Dims) -> Dim:
     x, f = dims[0].d, dims[1].d
     if len(x) != 2 or len(f) not in (2, 3) or f[0] != x[0] or f[1] > x[1]:
         fail("filter1d_narrow", dims, "a matrix (D, T) and filters (D, w, F) are needed")
-    return Dim((f[2] if len(f) == 3 else 1, x[1] - f[1] + 1), same_batch("filter1d_narrow", dims))
+    return Dim((f[2] if len(f) == 3 else 1, x[1] - f[1] + 1), common_batch("filter1d_narrow", dims))
 
 
 def _filter(call: BatchCall, x: Tensor, f: Tensor) -> Tensor:
@@ -176,7 +187,7 @@ def _filter(call: BatchCall, x: Tensor, f: Tensor) -> Tensor:
 def _ngram_shape(attrs: Attrs, dims: Dims) -> Dim:
     d = dims[0].d
     if len(d) != 2 or not 1 <= attrs[0] <= d[1]:
-        fail("kmh_ngram", dims, f"runs of {attrs[0]} columns of a matrix that has no fewer are needed")
+        fail("kmh_ngram", dims, f"a matrix of at least {attrs[0]} columns is needed")
     return Dim((d[0], d[1] - attrs[0] + 1), dims[0].batch)
 
 
@@ -187,7 +198,7 @@ def _ngram(call: BatchCall, x: Tensor) -> Tensor:
 def _circular_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or len(dims[0].d) != 1:
         fail("circular convolution", dims, "two vectors of one size are needed")
-    return Dim(dims[0].d, same_batch("circular convolution", dims))
+    return Dim(dims[0].d, common_batch("circular convolution", dims))
 
 
 def _shifted(call: BatchCall, v: Tensor, sign: int) -> Tensor:
@@ -197,29 +208,29 @@ def _shifted(call: BatchCall, v: Tensor, sign: int) -> Tensor:
     return v[..., (steps[:, None] + sign * steps) % size]
 
 
-def _conv_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _conv_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     stride, is_valid = attrs
     return engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
 
 
-def _pool_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _pool_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     window, stride, is_valid = attrs
     if max(*window, *stride) >= TOO_LARGE:
         return -1
     return engine.slide(OP["maxpooling2d"], args, *window, *stride, is_valid)
 
 
-def _kmax_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _kmax_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     if not all(0 <= each < TOO_LARGE for each in attrs):
         return -1
     return engine.kernel(OP["kmax_pooling"], attrs[0], args, 0.0, attrs[1])
 
 
-def _fold_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _fold_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < TOO_LARGE else -1
 
 
-def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _ngram_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (length,) = attrs
     x = NodeLayout(engine, args[0])
     if len(x.d) != 2 or not 1 <= length <= x.d[1]:
@@ -233,12 +244,12 @@ def _ngram_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
 
 
 def _circular(name: str, sign: int) -> Operation:
-    """Declare the product of a vector and a matrix of the other one's circular shifts."""
+    """Declare the product of a vector and the matrix of another vector's circular shifts."""
 
     def run(call: BatchCall, u: Tensor, v: Tensor) -> Tensor:
         return torch.matmul(_shifted(call, v, sign), u.unsqueeze(-1)).squeeze(-1)
 
-    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         u, v = args
         dims, batch = engine.dim(v)
         size = dims[0]

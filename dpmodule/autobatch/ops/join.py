@@ -1,4 +1,4 @@
-"""Joining operands, and changing the shape of one."""
+"""Concatenation, reshape and transpose."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .native_kernels import OP, Attrs, Machine, NodeLayout, Nodes, arranged, plain
-from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, target
+from .native_kernels import OP, Attrs, NativeEngine, NodeLayout, Nodes, arranged, plain
+from .spec import BatchCall, Dim, Dims, Grads, common_batch, declare, fail, target
 
 Tensor = torch.Tensor
-_MOST = 7  # dimensions that DyNet has
+_MAX_DIMENSIONS = 7  # DyNet's limit of dimensions
 
 
 def _padded(d: tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -20,8 +20,8 @@ def _padded(d: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 
 def _check_axis(axis: int, dims: Dims) -> None:
-    if not 0 <= axis < _MOST:
-        fail("concatenate", dims, f"the dimension is {axis}, expected 0 ... {_MOST - 1}")
+    if not 0 <= axis < _MAX_DIMENSIONS:
+        fail("concatenate", dims, f"the dimension is {axis}, expected 0 ... {_MAX_DIMENSIONS - 1}")
 
 
 def _concatenate_shape(attrs: Attrs, dims: Dims) -> Dim:
@@ -36,7 +36,7 @@ def _concatenate_shape(attrs: Attrs, dims: Dims) -> Dim:
             what = f"all but dimension {axis} need to agree"
             fail("concatenate", dims, f"Bad input dimensions in Concatenate: {what}")
         total += d[axis]
-    return Dim((*first[:axis], total, *first[axis + 1 :]), same_batch("concatenate", dims))
+    return Dim((*first[:axis], total, *first[axis + 1 :]), common_batch("concatenate", dims))
 
 
 def _concatenate(call: BatchCall, *xs: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def _many_shape(attrs: Attrs, dims: Dims) -> Dim:
 
 
 def _many(call: BatchCall, x: Tensor) -> Tensor:
-    """Join (nodes * k, batch, *d) along one of the dimensions."""
+    """Concatenate (nodes * k, batch, *d) along a dimension."""
     axis, count = call.attrs
     d = _padded(call.dims[0].d, axis + 1)
     x = x.reshape(call.count, count, call.out.batch, *d)
@@ -117,7 +117,7 @@ def _to_batch_many_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 
 
 def _backwards(x: Tensor) -> Tensor:
-    """Reverse the dimensions, so that row-major order reads the elements in DyNet's, column-major order."""
+    """Reverse the dimensions, so that row-major order becomes DyNet's column-major order."""
     return x.permute(0, 1, *range(x.dim() - 1, 1, -1))
 
 
@@ -146,7 +146,7 @@ def _transpose_shape(attrs: Attrs, dims: Dims) -> Dim:
     (order,) = attrs
     d = _padded(dims[0].d, len(order))
     if sorted(order) != list(range(len(d))):
-        fail("transpose", dims, f"dims={list(order)} needs to name each of the {len(d)} dimensions once")
+        fail("transpose", dims, f"dims={list(order)} needs to contain each of the {len(d)} dimensions once")
     found = [d[axis] for axis in order]
     while len(found) > len(dims[0].d) and found[-1] == 1:
         found.pop()
@@ -166,20 +166,20 @@ def _transpose_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g.permute(0, 1, *(axis + 2 for axis in back)).reshape(g.shape[0], *x.shape[1:])]
 
 
-def _concatenate_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _concatenate_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["concat"], attrs[0], args) if 0 <= attrs[0] < TOO_LARGE else -1
 
 
-def _reshape_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _reshape_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     dims, batch = engine.dim(args[0])
     target = attrs[0]
     size = math.prod(dims)
-    if target.size * target.batch not in (size, size * batch):  # the minibatch may be left out
+    if target.size * target.batch not in (size, size * batch):  # the minibatch may be omitted
         return -1
     return engine.kernel(OP["arrangement"], engine.shape(target.d, target.batch), args)
 
 
-def _transpose_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _transpose_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (order,) = attrs
     if order == (1, 0):
         return engine.kernel(OP["arrangement"], -1, args)

@@ -1,4 +1,4 @@
-"""Normalization, dropout and noise, and the steps of LSTMs as single operations."""
+"""Normalization, dropout, noise, and LSTM steps as single operations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .binary import CDIV, CMULT, MINUS, SUM, beside_number, equal, reduced
-from .native_kernels import BINARY, OP, Attrs, Machine, Nodes, chain, drawn, fits, seen_as
+from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced, scalar_operand
+from .native_kernels import BINARY, OP, Attrs, NativeEngine, Nodes, chain, drawn, fits, view_as
 from .native_kernels import reduced as along_dimensions
 from .spec import (
     BatchCall,
@@ -19,11 +19,11 @@ from .spec import (
     Operation,
     Run,
     ShapeRule,
+    common_batch,
     declare,
     fail,
-    same_batch,
     target,
-    wide,
+    unsqueeze_as,
 )
 from .unary import UNARY, same_shape
 
@@ -52,10 +52,10 @@ def _layer_grad(call: BatchCall, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) 
 
 
 def _weight(call: BatchCall, w: Tensor, g: Tensor) -> Tensor:
-    return w * (wide(g, w) / wide(w.flatten(2).square().sum(2).sqrt(), w))
+    return w * (unsqueeze_as(g, w) / unsqueeze_as(w.flatten(2).square().sum(2).sqrt(), w))
 
 
-def _layer_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _layer_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     x, gains, biases = args
     dims = [engine.dim(arg)[0] for arg in args]
     if len(dims[0]) > 1 or dims[1:] != dims[:1] * 2:
@@ -68,19 +68,19 @@ def _layer_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return chain(engine, centred, (CDIV.kernel, deviation), (CMULT.kernel, gains), (SUM.kernel, biases))
 
 
-def _weight_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _weight_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     w, length = args
     if math.prod(engine.dim(length)[0]) != 1 or not fits(engine, w, length):
         return -1
     norm = along_dimensions(engine, "l2_norm", w, range(len(engine.dim(w)[0])), False)
-    factor = engine.kernel(OP["binary"], BINARY["div"], (seen_as(engine, length, (1,)), norm))
+    factor = engine.kernel(OP["binary"], BINARY["div"], (view_as(engine, length, (1,)), norm))
     return engine.kernel(OP["binary"], BINARY["mul"], (w, factor))
 
 
 LAYER_NORM = declare(
     "layer_norm", equal("layer_norm", "input, gains and biases"), _layer, _layer_grad, kernel=_layer_kernel
 )
-WEIGHT_NORM = declare("weight_norm", beside_number("weight_norm", "length"), _weight, kernel=_weight_kernel)
+WEIGHT_NORM = declare("weight_norm", scalar_operand("weight_norm", "length"), _weight, kernel=_weight_kernel)
 
 
 def draw_mask(mask: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
@@ -91,7 +91,7 @@ def draw_mask(mask: Tensor, rate: float, generator: torch.Generator | None) -> T
 
 
 def _masked(call: BatchCall, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
-    """Multiply with a mask that keeps elements with probability 1 - rate, and makes up for the others."""
+    """Multiply with a dropout mask, see `draw_mask`."""
     call.saved = draw_mask(torch.empty(tuple(shape), dtype=x.dtype, device=x.device), rate, call.generator)
     answer: Tensor = x * call.saved
     return answer
@@ -154,12 +154,12 @@ def _lstm_shape(attrs: Attrs, dims: Dims) -> tuple[Dim, Dim]:
         fail("lstm_step", dims, "gates of 4 times the size of the states are needed")
     if len(dims) > 1 and dims[1].d != (4 * size, size):
         fail("lstm_step", dims, f"the recurrent weights need the dimensions ({4 * size}, {size})")
-    found = Dim((size,), same_batch("lstm_step", dims))
+    found = Dim((size,), common_batch("lstm_step", dims))
     return found, found
 
 
 def _gates(call: BatchCall, gates: Tensor) -> Tensor:
-    """Apply the activations of input, forget and output gate and of the candidate, in place."""
+    """Apply the activations of the gates and of the candidate, in place."""
     size = call.out.d[0]
     if call.attrs[0]:
         gates[..., size : 2 * size].add_(call.attrs[0])
@@ -200,13 +200,13 @@ def _gate_grads(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of the gates before their activations, and of the new memory."""
     gates, squashed = call.saved
-    found, size = _room(call, 0, gates.shape), call.out.d[0]
+    found, size = _gradient_memory(call, 0, gates.shape), call.out.d[0]
     shape = (*gates.shape[:-1], 4, size)
     i, f, o, u = gates.view(shape).unbind(-2)
     di, df, do, du = found.view(shape).unbind(-2)
     dh, above = g
     dc = dh * o
-    dc = above.add_(_tanh_back(dc, squashed, grad_input=dc))  # in its place, for `gradient()` of the memory
+    dc = above.add_(_tanh_back(dc, squashed, grad_input=dc))  # in place, for `gradient()` of the memory
     torch.mul(dc, u, out=di)
     if c is None:
         df.zero_()
@@ -220,8 +220,8 @@ def _gate_grads(
     return found, torch.mul(dc, f, out=target(call, 3) if c is not None and c.shape == dc.shape else None)
 
 
-def _room(call: BatchCall, place: int, shape: Sequence[int]) -> Tensor:
-    """Return the memory for the gradient of an operand, or new one if the operand is broadcast."""
+def _gradient_memory(call: BatchCall, place: int, shape: Sequence[int]) -> Tensor:
+    """Return the memory for the gradient of an operand, or new memory if the operand is broadcast."""
     memory = target(call, place)
     if memory is not None and memory.shape == shape:
         return memory
@@ -239,7 +239,7 @@ def _step_grad(
         call.defer(1, flat, h.expand(*gates.shape[:2], size).reshape(-1, size))
     dh = None
     if wants[2]:
-        dh = _room(call, 2, memory.shape)
+        dh = _gradient_memory(call, 2, memory.shape)
         torch.mm(flat, w.flatten(0, 2), out=dh.view(-1, size))
     return [reduced(gates, x), None, dh if dh is None else reduced(dh, h), reduced(memory, c)]
 
@@ -257,11 +257,11 @@ def _gates_shape(attrs: Attrs, dims: Dims) -> Dim:
         fail("vanilla_lstm_gates", dims, "x (I), h (H), Wx (4H, I), Wh (4H, H) and b (4H) are needed")
     if has_masks and (dims[5].d != x.d or dims[6].d != h.d):
         fail("vanilla_lstm_gates", dims, "the masks need the dimensions of x and h")
-    return Dim(b.d, same_batch("vanilla_lstm_gates", dims))
+    return Dim(b.d, common_batch("vanilla_lstm_gates", dims))
 
 
 def _noisy(call: BatchCall, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Add noise, one for a batch; the same again when `run` is repeated for the gradient."""
+    """Add noise, drawn once per batch and reused when `run` is repeated for the gradient."""
     spread = call.attrs[0]
     if not spread:
         return weights
@@ -285,7 +285,7 @@ def _dynet_gates(
 def _state_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims[0].d) > 1 or (dims[0].d[0] * 4,) != dims[1].d:
         fail("vanilla_lstm", dims, "a state of H and gates of 4H are needed")
-    return Dim(dims[0].d, same_batch("vanilla_lstm", dims))
+    return Dim(dims[0].d, common_batch("vanilla_lstm", dims))
 
 
 def _c(call: BatchCall, c: Tensor, gates: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products of matrices, affine maps and other linear algebra."""
+"""Matrix products, affine maps and other linear algebra."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ...compat import torch_private
-from ...ops.nn.linear import onednn_pays
+from ..._core import torch_private
+from ...ops.nn.linear import onednn_is_faster
 from ...ops.nn.linear import product as onednn_product
 from ..errors import ArgumentError
 from .binary import aligned, equal, reduced
-from .native_kernels import BINARY, OP, Attrs, Machine, Nodes, fits, plain, seen_as
-from .spec import BatchCall, Dim, Dims, Grads, declare, fail, same_batch, scalar, target, wide
+from .native_kernels import BINARY, OP, Attrs, NativeEngine, Nodes, fits, plain, view_as
+from .spec import BatchCall, Dim, Dims, Grads, common_batch, declare, fail, scalar, target, unsqueeze_as
 
 Tensor = torch.Tensor
 
 _LARGE = 1_500_000
-"""Multiplications from which oneDNN is the faster one, where it is at all."""
+"""Number of multiplications from which oneDNN is faster."""
 
 
 def is_large(left: Tensor, right: Tensor) -> bool:
-    """Say whether ``left @ right.T`` is a product for oneDNN."""
+    """Return True if ``left @ right.T`` should use oneDNN."""
     return (
         left.shape[0] * right.numel() >= _LARGE
         and left.dtype is right.dtype is torch.float32
         and left.device.type == "cpu"
-        and onednn_pays()
+        and onednn_is_faster()
     )
 
 
 def product(left: Tensor, right: Tensor, into: Tensor | None = None) -> Tensor:
-    """Return ``left @ right.T`` of two matrices, in new memory or in that of `into`."""
+    """Return ``left @ right.T``, written to `into` if given."""
     if is_large(left, right):
         found = onednn_product(left, right)
         return found if into is None else into.copy_(found)
@@ -46,8 +46,8 @@ def affine(x: Tensor, matrix: Tensor, bias: Tensor | None, into: Tensor | None) 
     Args:
         x: (N, K).
         matrix: (M, K).
-        bias: (M,), None for zeros.
-        into: (N, M), memory for the result, None for new memory.
+        bias: (M,), or None for zeros.
+        into: (N, M), memory for the result, or None for new memory.
     """
     if is_large(x, matrix):
         found = torch_private.onednn_linear(x, matrix, bias, "none", [], "")
@@ -69,11 +69,11 @@ def _product(name: str, x: Dim, y: Dim, dims: Dims) -> tuple[int, ...]:
 
 
 def _matmul_shape(attrs: Attrs, dims: Dims) -> Dim:
-    return Dim(_product("multiply", dims[0], dims[1], dims), same_batch("multiply", dims))
+    return Dim(_product("multiply", dims[0], dims[1], dims), common_batch("multiply", dims))
 
 
 def _matrix(x: Tensor, dim: Dim) -> Tensor:
-    """View an operand as matrices: a vector is one column."""
+    """View an operand as matrices, where a vector is one column."""
     return x if len(dim.d) == 2 else x.unsqueeze(-1)
 
 
@@ -82,7 +82,7 @@ def _is_shared(x: Tensor, dim: Dim) -> bool:
 
 
 def _is_plain(call: BatchCall, at: int, x: Tensor, y: Tensor) -> bool:
-    """Say whether operand `at` is one matrix for all nodes, and the next one a vector for each of them."""
+    """Return True if operand `at` is one matrix shared by all nodes, and the next operand one vector per node."""
     return y.dim() == 3 and _is_shared(x, call.dims[at]) and y.shape[:2] == (call.count, call.out.batch)
 
 
@@ -94,7 +94,7 @@ def _plain(call: BatchCall, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor
 
 
 def _plain_grads(call: BatchCall, at: int, g: Tensor, x: Tensor, y: Tensor) -> Grads:
-    """Return the gradients of what stands before the matrix, of the matrix and of the vectors."""
+    """Return the gradients of the bias, if any, of the matrix and of the vectors."""
     wants = call.wants or (True,) * len(call.dims)
     rows, matrix = g.flatten(0, 1), x.flatten(0, 2)
     found: Grads = [None] * (at + 2)
@@ -123,7 +123,7 @@ def _multiply(x: Tensor, y: Tensor, left: Dim, right: Dim) -> Tensor:
 
 
 def _rows(x: Tensor, dim: Dim) -> Tensor:
-    """View all columns of all nodes and minibatch elements as rows of one matrix."""
+    """View all columns of all nodes and minibatch elements as rows of a matrix."""
     if len(dim.d) == 1:
         return x.reshape(-1, dim.d[0])
     return x.transpose(2, 3).reshape(-1, dim.d[0])
@@ -132,7 +132,7 @@ def _rows(x: Tensor, dim: Dim) -> Tensor:
 def _multiply_grad(
     call: BatchCall, g: Tensor, at: int, x: Tensor, y: Tensor, result: Dim
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the gradients of the factors at operands `at` and `at` + 1, or defer the left one."""
+    """Return the gradients of the factors `at` and `at` + 1, or defer the left one."""
     left, right = call.dims[at], call.dims[at + 1]
     wants = call.wants or (True,) * len(call.dims)
     dx = dy = None
@@ -169,7 +169,7 @@ def _matmul_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
 
 def _affine_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(dims) % 2 == 0:
-        needed = "a bias and pairs of a matrix and what it is multiplied with are needed"
+        needed = "a bias, and pairs of a matrix and its factor, are needed"
         fail("affine_transform", dims, needed)
     if len(dims) == 1:
         return dims[0]
@@ -179,7 +179,7 @@ def _affine_shape(attrs: Attrs, dims: Dims) -> Dim:
     bias = dims[0].d[:1] if len(dims[0].d) == 2 and dims[0].d[1] == 1 else dims[0].d
     if shapes or bias not in (found, found[:1]):
         fail("affine_transform", dims, "the products and the bias need equal dimensions")
-    return Dim(found, same_batch("affine_transform", dims))
+    return Dim(found, common_batch("affine_transform", dims))
 
 
 def _affine(call: BatchCall, bias: Tensor, *xs: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ def _affine(call: BatchCall, bias: Tensor, *xs: Tensor) -> Tensor:
 
 
 def _fit(x: Tensor, dim: Dim | None, rank: int) -> Tensor:
-    """Give a product or bias `rank` dimensions: a column may be a vector or a matrix of one column."""
+    """Give a product or bias `rank` dimensions by adding or removing a dimension of one column."""
     if x.dim() - 2 == rank:
         return x
     return x.unsqueeze(-1) if x.dim() - 2 < rank else x.squeeze(-1)
@@ -214,13 +214,13 @@ def _affine_grad(call: BatchCall, g: Tensor, bias: Tensor, *xs: Tensor) -> Grads
 
 
 def _stack(call: BatchCall, *operands: Tensor) -> Tensor:
-    """Compute several products beside each other: the rows of the first one for all nodes, then of the next one."""
+    """Compute several stacked products: the rows of the first one for all nodes, then those of the next one."""
     *held, y = operands
     count, matrix, rows = call.attrs[0], held[-1], y.flatten(0, 1)
     shape = (count, len(rows), matrix.shape[1])
     wide, memory, flat = rows.expand(count, *rows.shape), target(call), matrix.flatten(0, 1)
     into = None if memory is None else memory.view(shape)
-    if is_large(rows, flat):  # one wide product is faster, although its columns are parted afterwards
+    if is_large(rows, flat):  # one wide product is faster, even though its columns must be split
         bias = None if len(held) == 1 else held[0].flatten()
         parts = affine(rows, flat, bias, None).view(len(rows), count, -1).transpose(0, 1)
         found = parts.contiguous() if into is None else into.copy_(parts)
@@ -243,7 +243,7 @@ def _dot(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _dot_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
-    return [reduced(wide(g, x) * y, x), reduced(wide(g, x) * x, y)]
+    return [reduced(unsqueeze_as(g, x) * y, x), reduced(unsqueeze_as(g, x) * x, y)]
 
 
 def _square(name: str, attrs: Attrs, dims: Dims) -> Dim:
@@ -264,7 +264,7 @@ def _inverse(call: BatchCall, x: Tensor) -> Tensor:
     try:
         answer: Tensor = torch.linalg.inv(x)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        raise ArgumentError("inverse: a matrix is singular, and has no inverse") from None
+        raise ArgumentError("inverse: a matrix is singular") from None
     return answer
 
 
@@ -286,11 +286,11 @@ def _contract_shape(attrs: Attrs, dims: Dims) -> Dim:
     found = full[: 3 - vectors]
     if has_bias and _trim(dims[-1].d) != _trim(found):
         fail(name, dims, f"the bias needs the dimensions {found}")
-    return Dim(found, same_batch(name, dims))
+    return Dim(found, common_batch(name, dims))
 
 
 def _trim(d: tuple[int, ...]) -> tuple[int, ...]:
-    """Return dimensions without ones at their end; the first one stays."""
+    """Remove trailing dimensions of 1, except the first dimension."""
     while len(d) > 1 and d[-1] == 1:
         d = d[:-1]
     return d
@@ -304,7 +304,7 @@ def _contract(call: BatchCall, x: Tensor, *rest: Tensor) -> Tensor:
     return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
 
 
-def _contract_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _contract_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     vectors, has_bias = attrs
     d = engine.dim(args[0])[0]
     if not vectors <= len(d) <= 3 or not fits(engine, *args):
@@ -315,14 +315,14 @@ def _contract_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> in
         size = rest.pop()
         if engine.dim(v)[0] != (size,):
             return -1
-        matrix = seen_as(engine, found, (math.prod(rest), size))
-        found = seen_as(engine, engine.kernel(OP["multiply"], 0, (matrix, v)), tuple(rest))
+        matrix = view_as(engine, found, (math.prod(rest), size))
+        found = view_as(engine, engine.kernel(OP["multiply"], 0, (matrix, v)), tuple(rest))
     if not has_bias:
         return found
     bias = args[-1]
     if _trim(engine.dim(bias)[0]) != _trim(tuple(rest)):
         return -1
-    return engine.kernel(OP["binary"], BINARY["add"], (found, seen_as(engine, bias, tuple(rest))))
+    return engine.kernel(OP["binary"], BINARY["add"], (found, view_as(engine, bias, tuple(rest))))
 
 
 MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0, kernel=plain("multiply"))

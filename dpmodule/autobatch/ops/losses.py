@@ -1,4 +1,4 @@
-"""Softmax, and losses: of labels, and between two operands."""
+"""Softmax, losses with labels, and losses of two operands."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .native_kernels import (
     OP,
     UNARY,
     Attrs,
-    Machine,
-    Maker,
+    NativeEngine,
+    NodeMaker,
     Nodes,
     along,
     chain,
@@ -30,11 +30,11 @@ from .spec import (
     Grads,
     Operation,
     ShapeRule,
+    common_batch,
     declare,
     fail,
-    same_batch,
     scalar,
-    wide,
+    unsqueeze_as,
     zeros_for,
 )
 from .unary import UNARY as UNARIES
@@ -72,28 +72,28 @@ def _restricted_shape(attrs: Attrs, dims: Dims) -> Dim:
     if len(d) > 1 and d[1] != 1:
         fail("log_softmax", dims, "a vector is needed to restrict")
     if any(not 0 <= place < d[0] for place in attrs[0]) or not attrs[0]:
-        fail("log_softmax", dims, f"restrict={list(attrs[0])} is outside")
+        fail("log_softmax", dims, f"restrict={list(attrs[0])} is out of range")
     return dims[0]
 
 
 def _restricted(call: BatchCall, x: Tensor) -> Tensor:
-    places = torch.tensor(call.attrs[0], device=call.device)
+    indices = torch.tensor(call.attrs[0], device=call.device)
     found = torch.full_like(x, -torch.inf)
-    return found.index_copy_(2, places, torch.log_softmax(x.index_select(2, places), 2))
+    return found.index_copy_(2, indices, torch.log_softmax(x.index_select(2, indices), 2))
 
 
 def _restricted_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    places = torch.tensor(call.attrs[0], device=call.device)
-    once = torch.tensor([*dict.fromkeys(call.attrs[0])], device=call.device)  # the result has each place once
+    indices = torch.tensor(call.attrs[0], device=call.device)
+    once = torch.tensor([*dict.fromkeys(call.attrs[0])], device=call.device)  # the result has each index once
     part = g.index_select(2, once)
-    share = torch.softmax(x.index_select(2, places), 2)
+    share = torch.softmax(x.index_select(2, indices), 2)
     found = zeros_for(g, x)
     found.index_copy_(2, once, part)
-    return [found.index_add_(2, places, share * part.sum(2, keepdim=True), alpha=-1)]
+    return [found.index_add_(2, indices, share * part.sum(2, keepdim=True), alpha=-1)]
 
 
 def _vector(name: str, dims: Dims, needed: str = "a vector of scores is needed") -> Dim:
-    """Return the `Dim` of the first operand, after checking that it has one dimension, or ones behind that."""
+    """Return the `Dim` of the first operand, which must be a vector, apart from trailing ones."""
     if any(size != 1 for size in dims[0].d[1:]):
         fail(name, dims, needed)
     return dims[0]
@@ -102,7 +102,7 @@ def _vector(name: str, dims: Dims, needed: str = "a vector of scores is needed")
 def _labelled_shape(name: str, others: int = 0) -> ShapeRule:
     """Return the shape rule of a loss.
 
-    Without a minibatch of scores, they are compared with every label.
+    Scores without a minibatch are used for every label.
     """
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:
@@ -122,14 +122,14 @@ def _labels(call: BatchCall) -> Tensor:
 
 
 def _of_operand(found: Tensor, x: Tensor) -> Grads:
-    """Return a gradient of every label as that of the scores."""
+    """Reduce the gradient per label to that of the scores."""
     if x.shape[1] != found.shape[1]:
         found = found.sum(1, keepdim=True)
     return [found.reshape(found.shape[0], *x.shape[1:])]
 
 
 def _logs(scores: Tensor) -> Tensor:
-    """Compute the logarithm of the softmax of (N, batch, width); torch is slow for many short rows, but not columns."""
+    """Compute the logarithm of the softmax of (N, batch, width); faster than torch for many short rows."""
     rows, width = scores.shape[0] * scores.shape[1], scores.shape[2]
     if rows < 4 * width:
         return torch.log_softmax(scores, 2)
@@ -188,7 +188,7 @@ def _sparsemax(call: BatchCall, x: Tensor) -> Tensor:
     ordered = scores.sort(2, descending=True)[0]
     sums = ordered.cumsum(2)
     ranks = torch.arange(1, scores.shape[2] + 1, device=x.device, dtype=x.dtype)
-    support = (ranks * ordered + 1 > sums).sum(2, keepdim=True).clamp(min=1)  # none where there is a NaN
+    support = (ranks * ordered + 1 > sums).sum(2, keepdim=True).clamp(min=1)  # at least 1, for NaN
     threshold = (sums.gather(2, support - 1) - 1) / support
     return torch.relu(scores - threshold).reshape(x.shape)
 
@@ -202,12 +202,12 @@ def _sparsemax_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 def _constrained_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or len(dims[0].d) != 1:
         fail("constrained_softmax", dims, "two vectors of one size are needed")
-    return Dim(dims[0].d, same_batch("constrained_softmax", dims))
+    return Dim(dims[0].d, common_batch("constrained_softmax", dims))
 
 
 def _constrained(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
-    """Share the probability that bounded elements give up among the others, until none is above its bound."""
-    x, y = x + torch.zeros_like(y), y + torch.zeros_like(x)  # as large as each other
+    """Redistribute the probability above the bounds until no element exceeds its bound."""
+    x, y = x + torch.zeros_like(y), y + torch.zeros_like(x)  # broadcast to a common shape
     weights = torch.exp(x - x.amax(2, keepdim=True))
     free = torch.ones_like(x, dtype=torch.bool)
     share = weights
@@ -221,15 +221,15 @@ def _constrained(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return share
 
 
-def _restricted_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _restricted_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel_with_labels(OP["log_softmax"], args[0], 0.0, attrs[0]) if attrs[0] else -1
 
 
-def _hinge_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _hinge_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
 
 
-def _hinge_dim_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _hinge_dim_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, margin = attrs
     return engine.kernel_with_labels(OP["hinge"], args[0], margin, aux, axis) if axis in (0, 1) else -1
 
@@ -264,20 +264,20 @@ def _total(x: Tensor) -> Tensor:
 def _distance(
     name: str, kernel: str, value: Callable[..., Tensor], slope: Callable[..., Tensor]
 ) -> Operation:
-    """Declare the sum of a function of differences, and of the attribute if there is one."""
+    """Declare a distance: the sum of a function of differences, with an optional attribute."""
 
     def run(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
         return _total(value(x - y, *call.attrs))
 
     def grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
-        part = slope(x - y, *call.attrs) * wide(g, x)
+        part = slope(x - y, *call.attrs) * unsqueeze_as(g, x)
         return [reduced(part, x), reduced(-part, y)]
 
     return declare(name, equal(name, "both operands", True), run, grad, kernel=_of_difference(kernel))
 
 
-def _huber(apart: Tensor, bound: float) -> Tensor:
-    size = apart.abs()
+def _huber(difference: Tensor, bound: float) -> Tensor:
+    size = difference.abs()
     return torch.where(size < bound, size.square() / 2, bound * (size - bound / 2))
 
 
@@ -288,14 +288,14 @@ def _log_loss(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
 def _log_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     dx = torch.where(y == 1, -1 / x, torch.where(y == 0, 1 / (1 - x), (x - y) / (x * (1 - x))))
     dy = torch.log1p(-x) - torch.log(x)
-    return [reduced(wide(g, x) * dx, x), reduced(wide(g, x) * dy, y)]
+    return [reduced(unsqueeze_as(g, x) * dx, x), reduced(unsqueeze_as(g, x) * dy, y)]
 
 
 def _rank_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].d != dims[1].d or dims[0].d[0] != 1:
         needed = "rows of equal dimensions are needed"
         fail("pairwise_rank_loss", dims, f"Bad input dimensions in PairwiseRankLoss: {needed}")
-    return Dim(dims[0].d, same_batch("pairwise_rank_loss", dims))
+    return Dim(dims[0].d, common_batch("pairwise_rank_loss", dims))
 
 
 def _rank(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
@@ -319,40 +319,42 @@ def _poisson(call: BatchCall, x: Tensor) -> Tensor:
     return answer
 
 
-def _of_difference(name: str) -> Maker:
-    """Return the maker of the sum of a function of differences."""
+def _of_difference(name: str) -> NodeMaker:
+    """Return the node maker of a distance."""
     op, kind = OP["unary"], UNARY[name]
 
-    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
             return -1
-        apart = chain(engine, args[0], (MINUS.kernel, args[1]))
-        if apart < 0:
+        difference = chain(engine, args[0], (MINUS.kernel, args[1]))
+        if difference < 0:
             return -1
-        apart = engine.kernel(op, kind, (apart,), attrs[0] if attrs else 0.0)
-        return chain(engine, apart, (SUM_ELEMS.kernel, None))
+        difference = engine.kernel(op, kind, (difference,), attrs[0] if attrs else 0.0)
+        return chain(engine, difference, (SUM_ELEMS.kernel, None))
 
     return make
 
 
-def _log_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _log_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
     return chain(engine, losses, (SUM_ELEMS.kernel, None))
 
 
-def _rank_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _rank_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     left, right = [engine.dim(arg)[0] for arg in args]
-    apart = chain(engine, args[1], (MINUS.kernel, args[0])) if left == right and left[0] == 1 else -1
-    if apart < 0:
+    difference = chain(engine, args[1], (MINUS.kernel, args[0])) if left == right and left[0] == 1 else -1
+    if difference < 0:
         return -1
-    return chain(engine, _SHIFTED(engine, (), (apart,), attrs[0]), (UNARIES["rectify"].kernel, None))
+    return chain(engine, _SHIFTED(engine, (), (difference,), attrs[0]), (UNARIES["rectify"].kernel, None))
 
 
 _SHIFTED = unary("shift")
 
-SQUARED_DISTANCE = _distance("squared_distance", "square", torch.square, lambda apart: 2 * apart)
+SQUARED_DISTANCE = _distance("squared_distance", "square", torch.square, lambda difference: 2 * difference)
 L1 = _distance("l1_distance", "abs", torch.abs, torch.sign)
-HUBER = _distance("huber_distance", "huber", _huber, lambda apart, bound: apart.clamp(-bound, bound))
+HUBER = _distance(
+    "huber_distance", "huber", _huber, lambda difference, bound: difference.clamp(-bound, bound)
+)
 BINARY_LOG = declare(
     "binary_log_loss",
     equal("binary_log_loss", "both operands", True),

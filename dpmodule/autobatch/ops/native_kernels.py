@@ -1,4 +1,4 @@
-"""How operations are added to the native engine: the numbers that the extension tells, and what adds its nodes."""
+"""Nodes of the native engine: numbers of its kernels, and functions that add nodes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Nodes = tuple[int, ...]
 """The operands of an operation."""
 
 
-class Machine(Protocol):
+class NativeEngine(Protocol):
     """The engine in C++ (`dpmodule._native.AutobatchEngine`).
 
-    All that add nodes return the new one's number, or -1 where the operands are not what the kernel takes.
+    Methods that add a node return its number, or -1 if the kernel does not support the operands.
     """
 
     def kernel(
@@ -29,21 +29,21 @@ class Machine(Protocol):
     def kernel_with_labels(
         self, op: int, node: int, number: float, labels: Sequence[int], integer: int = -1, /
     ) -> int:
-        """Add a node that has several labels or places of its own."""
+        """Add a node with several labels or indices."""
 
     def slide(self, op: int, nodes: Sequence[int], *window: int) -> int:
-        """Add a node of windows of an image: their height and width, their steps, whether none sticks out."""
+        """Add a node of sliding windows: height, width, vertical and horizontal stride, and `is_valid`."""
 
     def select(self, node: int, rows: Sequence[int], columns: Sequence[int], /) -> int:
-        """Add a node of some rows and columns."""
+        """Add a node that selects rows and columns."""
 
     def strided(self, node: int, strides: Sequence[int], first: Sequence[int], end: Sequence[int], /) -> int:
-        """Add a node of places with a stride, in several dimensions."""
+        """Add a node that selects with strides in several dimensions."""
 
     def arrange(
         self, kind: int, node: int, first: int, sizes: Sequence[int], steps: Sequence[int], shape: int, /
     ) -> int:
-        """Add a node of the numbers that nested loops read from another one."""
+        """Add a node of the elements that nested loops read from another node."""
 
     def shape(self, dims: Sequence[int], batch: int, /) -> int:
         """Return the number of a shape."""
@@ -52,18 +52,18 @@ class Machine(Protocol):
         """Return the dimensions of a node, and the size of its minibatch."""
 
 
-Maker = Callable[[Machine, Attrs, Nodes, Any], int]
-"""Adds an operation's node: (engine, attributes, operands, own argument), and returns it.
+NodeMaker = Callable[[NativeEngine, Attrs, Nodes, Any], int]
+"""A function (engine, attributes, operands, node argument) that adds a node and returns its number.
 
--1 where the operands are not what the kernel takes: then the operation runs in torch, a batch at a time.
+It returns -1 if the kernel does not support the operands, in which case the operation runs in torch.
 """
 
 LAST_AXIS = 29
-"""A set of axes is a number of 32 bits, one of which is for the minibatch."""
+"""Last axis in a 32-bit set of axes, which also has a bit for the minibatch."""
 
 
 class _Numbers(dict[str, int]):
-    """The numbers of names; without the extension, where nobody uses them, each is -1."""
+    """Numbers by name; without the extension, where they are unused, -1 for every name."""
 
     def __missing__(self, name: str) -> int:
         if native.core is not None:
@@ -83,7 +83,7 @@ ARRANGEMENT = _numbers("arrangement")
 CONVOLUTION = _numbers("convolution")
 DRAW = _numbers("draw")
 SOURCES = frozenset(["normal", "uniform", "bernoulli", "gumbel", "lookup_batch"])
-"""Kernels of operations that have no operands for their users."""
+"""Kernels of operations without operands."""
 _KINDS = {
     "unary": UNARY,
     "unary_each": UNARY,
@@ -97,7 +97,7 @@ _KINDS = {
 
 
 def name_of(number: int, among: Mapping[str, int]) -> str:
-    """Return the name that has a number."""
+    """Return the name of a number."""
     return next(name for name, each in among.items() if each == number)
 
 
@@ -124,7 +124,7 @@ _NAMES = {
 
 
 def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
-    """Return what a kernel computes, by the names of operations, with "+" between several."""
+    """Return the names of the operations that a kernel computes, joined with "+"."""
     name = name_of(op, OP)
     if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
         return "multiply"
@@ -144,37 +144,37 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
     return _NAMES.get(name, name)
 
 
-def plain(name: str, kind: int = 0) -> Maker:
-    """Return the maker of a kernel, of a kind if it has several, that takes the operands and the node's own number."""
+def plain(name: str, kind: int = 0) -> NodeMaker:
+    """Return the node maker of a kernel whose only other argument is the node's own number."""
     op = OP[name]
     return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, 0.0, int(aux or 0))
 
 
-def unary(name: str) -> Maker:
-    """Return the maker of a function of every element, and of the attribute or the node's own number if it has one."""
+def unary(name: str) -> NodeMaker:
+    """Return the node maker of an elementwise function, with an attribute or node argument as its parameter."""
     op, kind = OP["unary"], UNARY[name]
     return lambda engine, attrs, args, aux: engine.kernel(op, kind, args, float((*attrs, aux)[0] or 0.0))
 
 
-def binary(name: str) -> Maker:
-    """Return the maker of a function of the elements of two operands."""
+def binary(name: str) -> NodeMaker:
+    """Return the node maker of an elementwise function of two operands."""
     op, kind = OP["binary"], BINARY[name]
     return lambda engine, attrs, args, aux: engine.kernel(op, kind, args) if len(args) == 2 else -1
 
 
-def labelled(name: str) -> Maker:
-    """Return the maker of a loss whose node has a label for every element of the minibatch."""
+def labelled(name: str) -> NodeMaker:
+    """Return the node maker of a loss with one label per element of the minibatch."""
     op = OP[name]
     return lambda engine, attrs, args, aux: engine.kernel_with_labels(
         op, args[0], attrs[0] if attrs else 0.0, aux
     )
 
 
-def drawn(name: str) -> Maker:
-    """Return the maker of dropout or noise; attributes are its rate and perhaps a dimension."""
+def drawn(name: str) -> NodeMaker:
+    """Return the node maker of dropout or noise, whose attributes are the rate and optionally a dimension."""
     kind = DRAW[name]
 
-    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         rate, *axis = attrs
         fits = all(0 <= each < TOO_LARGE for each in axis)
         return engine.kernel(OP["drawn"], kind, args, rate, *axis) if fits else -1
@@ -182,22 +182,22 @@ def drawn(name: str) -> Maker:
     return make
 
 
-def along(name: str) -> Maker:
-    """Return the maker of a kernel along a dimension, the attribute, or the first one."""
+def along(name: str) -> NodeMaker:
+    """Return the node maker of a kernel along a dimension, given by the attribute or else the first."""
     op = OP[name]
 
-    def make(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         axis = attrs[0] if attrs else 0
         return engine.kernel(op, axis, args) if 0 <= axis <= LAST_AXIS else -1
 
     return make
 
 
-def chain(engine: Machine, first: int, *steps: tuple[Maker | None, Any]) -> int:
-    """Apply one operation after the other; -1 where the engine does not take one.
+def chain(engine: NativeEngine, first: int, *steps: tuple[NodeMaker | None, Any]) -> int:
+    """Apply operations in sequence; return -1 if the engine does not support one.
 
     Args:
-        steps: the kernels of operations, each with its second operand, None for none.
+        steps: kernels of operations, each with its second operand or None.
     """
     found = first
     for kernel, other in steps:
@@ -206,20 +206,20 @@ def chain(engine: Machine, first: int, *steps: tuple[Maker | None, Any]) -> int:
     return found
 
 
-def fits(engine: Machine, *args: int) -> bool:
-    """Say whether minibatches have one size, or none."""
+def fits(engine: NativeEngine, *args: int) -> bool:
+    """Return True if the minibatches can be broadcast."""
     return len({engine.dim(arg)[1] for arg in args} - {1}) < 2
 
 
 class NodeLayout:
-    """How the numbers of a node lie in memory.
+    """Memory layout of a node.
 
     Attributes:
         d: its dimensions.
-        steps: how far apart the numbers of each dimension lie.
+        steps: stride of each dimension.
     """
 
-    def __init__(self, engine: Machine, node: int) -> None:
+    def __init__(self, engine: NativeEngine, node: int) -> None:
         self.d, self.batch = engine.dim(node)
         self.steps: list[int] = []
         self.size = 1
@@ -229,35 +229,37 @@ class NodeLayout:
 
 
 def arranged(
-    engine: Machine,
+    engine: NativeEngine,
     kind: str,
     x: int,
     loops: Sequence[tuple[int, int]],
     dim: tuple[Sequence[int], int],
     first: int = 0,
 ) -> int:
-    """Return the node of numbers that nested loops read from another one.
+    """Add a node of the elements that nested loops read from another node.
 
     Args:
-        loops: how many numbers and how far apart, of every loop, the outermost first.
-        dim: dimensions of the result, and its minibatch.
+        loops: count and stride of every loop, the outermost first.
+        dim: dimensions and minibatch of the result.
     """
     sizes, steps = zip(*loops)
     return engine.arrange(ARRANGEMENT[kind], x, first, sizes, steps, engine.shape(*dim))
 
 
-def seen_as(engine: Machine, x: int, dims: tuple[int, ...]) -> int:
-    """Return an operand with other dimensions, its numbers where they are."""
+def view_as(engine: NativeEngine, x: int, dims: tuple[int, ...]) -> int:
+    """Reshape an operand in memory order."""
     batch = engine.dim(x)[1]
     return arranged(engine, "reshape", x, [(math.prod(dims) * batch, 1)], (dims, batch))
 
 
-def reduced(engine: Machine, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0) -> int:
-    """Return the node of a reduction; -1 where the engine does not take it.
+def reduced(
+    engine: NativeEngine, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0
+) -> int:
+    """Add a reduction; return -1 if the engine does not support it.
 
     Args:
-        axes: along which dimensions.
-        divisor: what a mean or a deviation divides by; 0 for the number of elements.
+        axes: the reduced dimensions.
+        divisor: divisor of a mean or deviation; 0 for the number of elements.
     """
     known = set(axes)
     if len(known) != len(axes) or not all(0 <= axis <= LAST_AXIS for axis in known):
@@ -266,16 +268,16 @@ def reduced(engine: Machine, kind: str, x: int, axes: Sequence[int], is_batch: b
     layout = NodeLayout(engine, x)
     if node >= 0 or not (known or is_batch) or any(axis >= len(layout.d) for axis in known):
         return node
-    return _reduction(engine, kind, _side_by_side(engine, x, layout, known, is_batch), {0}, False, divisor)
+    return _reduction(engine, kind, _group_axes(engine, x, layout, known, is_batch), {0}, False, divisor)
 
 
-def _reduction(engine: Machine, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
+def _reduction(engine: NativeEngine, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
     bits = sum(2 << axis for axis in axes) + is_batch
     return engine.kernel(OP["reduction"], REDUCTION[kind], (x,), divisor, bits)
 
 
-def _side_by_side(engine: Machine, x: int, layout: NodeLayout, axes: set[int], is_batch: bool) -> int:
-    """Return a node whose first dimension is all those that `reduced` is given; elsewhere they lie unevenly."""
+def _group_axes(engine: NativeEngine, x: int, layout: NodeLayout, axes: set[int], is_batch: bool) -> int:
+    """Move the reduced axes into one leading dimension, for axes that are not evenly strided."""
     loops = list(zip(layout.d, layout.steps))
     inside = [loops[axis] for axis in axes]
     outside = [loop for axis, loop in enumerate(loops) if axis not in axes]

@@ -1,4 +1,4 @@
-"""Elements, ranges and minibatch elements of one operand, and which of them an index picks."""
+"""Selection of elements, ranges and minibatch elements, and indexing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from ..arguments import TOO_LARGE, whole
+from ..arguments import TOO_LARGE, as_integer
 from ..errors import ArgumentError, BoundsError, ForeignValueError, user_line
-from .native_kernels import LAST_AXIS, OP, Attrs, Machine, Nodes
-from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, shown, zeros_for
+from .native_kernels import LAST_AXIS, OP, Attrs, NativeEngine, Nodes
+from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, format_dim, zeros_for
 
 Tensor = torch.Tensor
 
 
 def without(d: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
-    """Remove dimensions; (1,) if none is left."""
+    """Remove dimensions; return (1,) if none remains."""
     return tuple(size for axis, size in enumerate(d) if axis not in axes) or (1,)
 
 
@@ -28,11 +28,11 @@ def _pick_shape(attrs: Attrs, dims: Dims) -> Dim:
 
 
 def _index(call: BatchCall, x: Tensor) -> Tensor:
-    """Spread the index of every node over the other axes."""
+    """Expand the index of every node over the other axes."""
     axis = call.attrs[0] + 2
     shape = [*x.shape]
     shape[axis] = 1
-    if call.aux.dim() == 2:  # one a minibatch element
+    if call.aux.dim() == 2:  # one index per minibatch element
         spread = (call.count, -1, *[1] * (x.dim() - 2))
         shape[1] = call.out.batch
     else:
@@ -93,7 +93,8 @@ def _strided_shape(attrs: Attrs, dims: Dims) -> Dim:
         stop = _at(stops, axis, size)
         if step < 1 or not 0 <= start < stop or stop > size:
             raise BoundsError(
-                f"strided_select: {start}:{stop}:{step} of a dimension of {size} in {shown(dim)} (at {user_line()})"
+                f"strided_select: {start}:{stop}:{step} of a dimension of {size} in {format_dim(dim)}"
+                f" (at {user_line()})"
             )
         found[axis] = -(-(stop - start) // step)
     return Dim(tuple(found[:-1]), found[-1])
@@ -122,75 +123,75 @@ def _strided_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 
 
 def _elements_shape(attrs: Attrs, dims: Dims) -> Dim:
-    _, places = attrs
-    if not places:
+    _, indices = attrs
+    if not indices:
         fail("pick_batch_elems", dims, "at least one element is needed")
-    for place in places:
-        if not 0 <= place < dims[0].batch:
+    for index in indices:
+        if not 0 <= index < dims[0].batch:
             raise BoundsError(
-                f"pick_batch_elems: requested element {place} from a batch size of {dims[0].batch} (at {user_line()})"
+                f"pick_batch_elems: requested element {index} from a batch size of {dims[0].batch} (at {user_line()})"
             )
-    return Dim(dims[0].d, len(places))
+    return Dim(dims[0].d, len(indices))
 
 
 def _select_shape(attrs: Attrs, dims: Dims) -> Dim:
-    axis, places = attrs
+    axis, indices = attrs
     name = "select_cols" if axis else "select_rows"
     d = dims[0].d
     if len(d) > 2 or axis >= len(d):
         fail(name, dims, "a matrix is needed")
-    for place in places:
-        if not 0 <= place < d[axis]:
-            raise BoundsError(f"{name}: {place} is outside {shown(dims[0])} (at {user_line()})")
-    return Dim((*d[:axis], len(places), *d[axis + 1 :]), dims[0].batch)
+    for index in indices:
+        if not 0 <= index < d[axis]:
+            raise BoundsError(f"{name}: {index} is out of range for {format_dim(dims[0])} (at {user_line()})")
+    return Dim((*d[:axis], len(indices), *d[axis + 1 :]), dims[0].batch)
 
 
 def _select(call: BatchCall, x: Tensor) -> Tensor:
-    axis, places = call.attrs
-    return x.index_select(axis + 2, torch.tensor(places, device=call.device))
+    axis, indices = call.attrs
+    return x.index_select(axis + 2, torch.tensor(indices, device=call.device))
 
 
 def _select_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    axis, places = call.attrs
-    return [zeros_for(g, x).index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
+    axis, indices = call.attrs
+    return [zeros_for(g, x).index_add_(axis + 2, torch.tensor(indices, device=call.device), g)]
 
 
-def _pick_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _pick_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     if not 0 <= attrs[0] <= LAST_AXIS or not isinstance(aux, int):
         return -1
     return engine.kernel(OP["view"], 0, args, attrs[0], aux)
 
 
-def _pick_batch_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _pick_batch_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis = attrs[0]
     return engine.kernel_with_labels(OP["pick_batch"], args[0], axis, aux) if 0 <= axis <= LAST_AXIS else -1
 
 
-def _range_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _range_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, start, stop = attrs
     if not 0 <= axis <= LAST_AXIS or not 0 <= start < stop < TOO_LARGE:
         return -1
     return engine.kernel(OP["view"], stop - start, args, axis, start)
 
 
-def _strided_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _strided_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     is_large = any(abs(number) >= TOO_LARGE for each in attrs for number in each)
     return -1 if is_large else engine.strided(args[0], *attrs)
 
 
-def _elements_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    _, places = attrs
-    return engine.kernel_with_labels(OP["view"], args[0], 0.0, places) if max(places) < TOO_LARGE else -1
+def _elements_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    _, indices = attrs
+    return engine.kernel_with_labels(OP["view"], args[0], 0.0, indices) if max(indices) < TOO_LARGE else -1
 
 
-def _select_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _select_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, chosen = attrs
     dims = engine.dim(args[0])[0]
     if len(dims) > 2 or axis >= len(dims) or max(chosen, default=TOO_LARGE) >= TOO_LARGE:
         return -1
-    places: list[Sequence[int]] = [range(size) for size in (*dims, 1)[:2]]
-    places[axis] = chosen
-    return engine.select(args[0], *places)
+    indices: list[Sequence[int]] = [range(size) for size in (*dims, 1)[:2]]
+    indices[axis] = chosen
+    return engine.select(args[0], *indices)
 
 
 PICK = declare("pick", _pick_shape, _pick, _pick_grad, aux="int", expand=True, kernel=_pick_kernel)
@@ -204,18 +205,18 @@ SELECT = declare("select", _select_shape, _select, _select_grad, kernel=_select_
 
 
 def picked(dim: Dim, index: Any) -> tuple[Operation, tuple[Any, ...], Any]:
-    """Return operation, attributes and own argument (`Operation.aux`) of ``x[index]``.
+    """Return operation, attributes and node argument (`Operation.aux`) of ``x[index]``.
 
     Args:
-        dim: the shape of ``x``.
-        index: an integer, a slice, or a tuple of slices; for a minibatch, one slice more may pick its elements.
+        dim: shape of ``x``.
+        index: an integer, a slice, or a tuple of slices; an extra slice selects elements of a minibatch.
     """
     if isinstance(index, slice):
         return _slices(dim, (index,))
     if isinstance(index, tuple):
         return _slices(dim, index)
     size = dim.d[0]
-    at = whole(index, "index of an expression")
+    at = as_integer(index, "index of an expression")
     if not -size <= at < size:
         raise BoundsError(f"Index too large: {at} > {size - 1} (at {user_line()})")
     return PICK, (0,), at % size
@@ -237,10 +238,10 @@ def _slices(dim: Dim, index: tuple[Any, ...]) -> tuple[Operation, tuple[Any, ...
     steps, starts, stops = [], [], []
     for each, size in zip(index, sizes):
         if not isinstance(each, slice):
-            raise ArgumentError(f"{each!r} among slices: take one dimension at a time (at {user_line()})")
+            raise ArgumentError(f"{each!r} among slices: index one dimension at a time (at {user_line()})")
         start, stop, step = _indices(each, size)
         if step < 1:
-            raise ArgumentError(f"step {step}: only steps of 1 and more are possible (at {user_line()})")
+            raise ArgumentError(f"step is {step}, expected 1 or more (at {user_line()})")
         if start >= stop:
             raise BoundsError(
                 f"the slice {start}:{stop} of a dimension of {size} is empty (at {user_line()})"

@@ -1,4 +1,4 @@
-"""Sums, means, moments and extremes over elements, dimensions and minibatches of one operand."""
+"""Reductions over elements, dimensions and minibatches: sums, means, moments and extremes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .native_kernels import Attrs, Machine, Maker, Nodes, along, plain, reduced
+from .native_kernels import Attrs, NativeEngine, NodeMaker, Nodes, along, plain, reduced
 from .pick import without
 from .spec import (
     BatchCall,
@@ -21,7 +21,7 @@ from .spec import (
     declare,
     fail,
     scalar,
-    wide,
+    unsqueeze_as,
     zeros_for,
 )
 from .unary import raise_kernel
@@ -43,7 +43,7 @@ def _checked(name: str, axes: Sequence[int], dims: Dims) -> None:
 
 
 def _over(name: str) -> ShapeRule:
-    """Return the shape rule for attributes that begin with (axes, whether to include the minibatch)."""
+    """Return the shape rule for attributes that begin with (axes, include the minibatch)."""
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:
         _checked(name, attrs[0], dims)
@@ -53,12 +53,12 @@ def _over(name: str) -> ShapeRule:
 
 
 def _axes(call: BatchCall) -> list[int]:
-    """Return the axes of the tensor that an attribute (axes, minibatch) stands for."""
+    """Return the tensor axes for the attributes (axes, include the minibatch)."""
     return [axis + 2 for axis in call.attrs[0]] + [1] * bool(call.attrs[1])
 
 
 def _spread(g: Tensor, call: BatchCall, x: Tensor) -> Tensor:
-    """Give a result's gradient the axes that were summed away, as 1."""
+    """Restore reduced axes of a result's gradient, with size 1."""
     shape = [*x.shape]
     shape[0] = g.shape[0]
     for axis in _axes(call):
@@ -75,7 +75,7 @@ def _sum_elems(call: BatchCall, x: Tensor) -> Tensor:
 
 
 def _sum_elems_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return [wide(g, x).expand(g.shape[0], *x.shape[1:])]
+    return [unsqueeze_as(g, x).expand(g.shape[0], *x.shape[1:])]
 
 
 def _batch_sum(call: BatchCall, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def _sum_dim_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 
 
 def _count(call: BatchCall, x: Tensor) -> float:
-    """Return what means are divided by: attribute n, or the number of elements."""
+    """Return the divisor of means: attribute n, or the number of elements."""
     given = call.attrs[-1]
     if given > 0:
         return float(given)
@@ -129,7 +129,7 @@ def _std(call: BatchCall, x: Tensor) -> Tensor:
 
 
 def _std_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    """Leave out what moves the mean when n is given; DyNet's rule, exact without n."""
+    """Ignore the effect of n on the mean, as DyNet does; exact without n."""
     axes = _axes(call)
     if not axes:
         return [None]
@@ -140,7 +140,7 @@ def _std_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 
 
 def _without(name: str, is_flat: bool = False) -> ShapeRule:
-    """Return the shape rule for a dimension as the only attribute, of vectors and matrices only if `is_flat`."""
+    """Return the shape rule for a dimension as the only attribute; with `is_flat`, for vectors and matrices only."""
 
     def shape(attrs: Attrs, dims: Dims) -> Dim:
         if is_flat and len(dims[0].d) > 2:
@@ -161,8 +161,8 @@ def _extreme(find: Callable[..., Any]) -> Callable[[BatchCall, Tensor], Tensor]:
 
 def _extreme_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     found = zeros_for(g, x)
-    places = call.saved.expand(g.shape[0], *call.saved.shape[1:])
-    return [found.scatter_(call.attrs[0] + 2, places, g.reshape(places.shape))]
+    indices = call.saved.expand(g.shape[0], *call.saved.shape[1:])
+    return [found.scatter_(call.attrs[0] + 2, indices, g.reshape(indices.shape))]
 
 
 def _logsumexp(call: BatchCall, x: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ def _norm(call: BatchCall, x: Tensor) -> Tensor:
 
 
 def _norm_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return [2 * x * wide(g, x)]
+    return [2 * x * unsqueeze_as(g, x)]
 
 
 def _length(call: BatchCall, x: Tensor) -> Tensor:
@@ -204,19 +204,19 @@ def _length(call: BatchCall, x: Tensor) -> Tensor:
 
 
 def _length_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    size = wide(call.result, x)
-    return [torch.where(size > 0, x * wide(g, x) / size, 0.0)]
+    size = unsqueeze_as(call.result, x)
+    return [torch.where(size > 0, x * unsqueeze_as(g, x) / size, 0.0)]
 
 
-def _sum_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _sum_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], *attrs)
 
 
-def _batches_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _batches_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], (), True)
 
 
-def _moment_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _moment_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, power, divisor = attrs
     (x,) = args
     is_large = divisor >= TOO_LARGE or abs(power) >= TOO_LARGE
@@ -227,35 +227,35 @@ def _moment_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "mean_dim", x, axes, is_batch, max(divisor, 0))
 
 
-def _std_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _std_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, divisor = attrs
     if divisor >= TOO_LARGE:
         return -1
     return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
 
 
-def _l2_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _l2_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
 def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Operation:
-    """Declare an operation along a dimension, the only attribute; of vectors and matrices only if `is_flat`."""
+    """Declare a reduction along a dimension, the only attribute; with `is_flat`, for vectors and matrices only."""
 
-    def kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         return reduced(engine, name, args[0], attrs, False)
 
     return declare(name, _without(name, is_flat), run, grad, kernel=kernel)
 
 
 def _whole(
-    name: str, text: str, run: Run, grad: Run, kernel: Maker | None = None, shape: ShapeRule = _elements
+    name: str, text: str, run: Run, grad: Run, kernel: NodeMaker | None = None, shape: ShapeRule = _elements
 ) -> Operation:
-    """Declare an operation on all elements; the native engine's kernel has its name unless one is given."""
+    """Declare a reduction of all elements; the native kernel has the same name by default."""
     return declare(name, shape, run, grad, kernel=kernel or plain(name), text=text)
 
 
 SUM_ELEMS = _whole(
-    "sum_elems", "Sum all elements; of a minibatch, of each of its elements.", _sum_elems, _sum_elems_grad
+    "sum_elems", "Sum all elements, separately for each element of a minibatch.", _sum_elems, _sum_elems_grad
 )
 SUM_BATCHES = _whole(
     "sum_batches", "Sum the elements of the minibatch.", _batch_sum, _batches_grad, _batches_kernel, _batches

@@ -11,13 +11,13 @@ from .spec import BatchCall, Dim, Dims, Grads, declare
 Tensor = torch.Tensor
 
 
-def _given(attrs: Attrs, dims: Dims) -> Dim:
+def _declared_shape(attrs: Attrs, dims: Dims) -> Dim:
     found: Dim = attrs[0]
     return found
 
 
 def _input(call: BatchCall) -> Tensor:
-    """Stack the arrays of the nodes; each has the shape (batch, *d)."""
+    """Stack the arrays of the nodes, each (batch, *d)."""
     stacked = call.aux[0][None] if len(call.aux) == 1 else np.stack(call.aux)
     return torch.from_numpy(stacked).to(call.device, call.dtype)
 
@@ -29,19 +29,19 @@ def _constant(call: BatchCall) -> Tensor:
 
 
 def _one_hot(call: BatchCall) -> Tensor:
-    places = torch.tensor(list(call.aux), device=call.device).view(call.count, call.out.batch, 1)
+    indices = torch.tensor(list(call.aux), device=call.device).view(call.count, call.out.batch, 1)
     found = torch.zeros(call.count, call.out.batch, *call.out.d, device=call.device, dtype=call.dtype)
-    return found.scatter_(2, places, 1.0)
+    return found.scatter_(2, indices, 1.0)
 
 
 def _parameter(call: BatchCall) -> Tensor:
-    """Return the value itself: a parameter is never copied or stacked."""
+    """Return the value without a copy; a parameter is never stacked."""
     tensor: Tensor = call.attrs[1]().tensor
     return tensor[None, None]
 
 
 def _lookup(call: BatchCall) -> Tensor:
-    """Pick rows; the vocabulary's own order of elements is that of the rows."""
+    """Look up rows of a table."""
     storage = call.attrs[1]()
     storage.check_fits(call.device, call.dtype)
     table: Tensor = storage.tensor
@@ -82,15 +82,17 @@ def _nothing(call: BatchCall, g: Tensor) -> Grads:
     return []
 
 
-INPUT = declare("input", _given, _input, _nothing, aux="object", constant=True)
-CONSTANT = declare("constant", _given, _constant, _nothing, aux="float", constant=True)
-ONE_HOT = declare("one_hot", _given, _one_hot, _nothing, aux="object", constant=True)
-PARAMETER = declare("parameter", _given, _parameter, _nothing, aux="object")
-LOOKUP = declare("lookup", _given, _lookup, _lookup_grad, aux="int")
-CONST_LOOKUP = declare("const_lookup", _given, _lookup, _nothing, aux="int", constant=True)
-LOOKUP_BATCH = declare("lookup_batch", _given, _lookup, _lookup_grad, aux="ints")
-CONST_LOOKUP_BATCH = declare("const_lookup_batch", _given, _lookup, _nothing, aux="ints", constant=True)
-RANDOM = declare("random", _given, _random, _nothing, random=True, constant=True)
+INPUT = declare("input", _declared_shape, _input, _nothing, aux="object", constant=True)
+CONSTANT = declare("constant", _declared_shape, _constant, _nothing, aux="float", constant=True)
+ONE_HOT = declare("one_hot", _declared_shape, _one_hot, _nothing, aux="object", constant=True)
+PARAMETER = declare("parameter", _declared_shape, _parameter, _nothing, aux="object")
+LOOKUP = declare("lookup", _declared_shape, _lookup, _lookup_grad, aux="int")
+CONST_LOOKUP = declare("const_lookup", _declared_shape, _lookup, _nothing, aux="int", constant=True)
+LOOKUP_BATCH = declare("lookup_batch", _declared_shape, _lookup, _lookup_grad, aux="ints")
+CONST_LOOKUP_BATCH = declare(
+    "const_lookup_batch", _declared_shape, _lookup, _nothing, aux="ints", constant=True
+)
+RANDOM = declare("random", _declared_shape, _random, _nothing, random=True, constant=True)
 
 READING = frozenset([PARAMETER, LOOKUP, CONST_LOOKUP, LOOKUP_BATCH, CONST_LOOKUP_BATCH])
-"""Those that read a parameter: the second attribute is a weak reference to it."""
+"""Operations that read a parameter, whose weak reference is the second attribute."""

@@ -1,18 +1,16 @@
-"""The records of the operation table, and the helpers that shape rules share.
+"""The records of the operation table, and helpers for shape rules.
 
-One operation is one `Operation`. Both engines read the same record: the engine in Python calls `run` and `grad` for
-every batch, the native one for those operations that it has no kernel for, or whose operands `Operation.kernel` does
-not take.
+One operation is one `Operation`. Both engines read the same record: the Python engine calls `run` and `grad` for every
+batch, the native engine only for operations or operands that `Operation.kernel` does not support.
 
-Layout of tensors:
-    An expression has a `Dim`: its dimensions ``d`` and the size ``batch`` of its minibatch. A *batch* of N nodes that
-    share a signature is one tensor ``(N, batch, *d)``, row-major; axis 0 counts nodes, axis 1 the minibatch.
-    An operand that all nodes of the batch have in common (a parameter, or one expression that all of them use) comes
-    as ``(1, batch, *d)``; an operand without minibatch beside others with one as ``(N, 1, *d)``. `run` broadcasts
-    them, or sets `Operation.expand` to receive operands of N rows only.
+Layout of tensors: An expression has a `Dim`: its dimensions ``d`` and the size ``batch`` of its minibatch. A *batch* of
+    N nodes that share a signature is one tensor ``(N, batch, *d)``, row-major; axis 0 counts nodes, axis 1 the
+    minibatch. An operand shared by all nodes of the batch (a parameter, or one expression) is ``(1, batch, *d)``; an
+    operand without a minibatch, when others have one, is ``(N, 1, *d)``. `run` broadcasts them, or sets
+    `Operation.expand` to receive operands of N rows only.
 
-Numbers that differ from node to node (word indices, labels, constants) are in `BatchCall.aux`, one entry a node; all
-else that an operation has been given is in `BatchCall.attrs`, and belongs to the signature.
+Arguments that differ between nodes (word indices, labels, constants) are in `BatchCall.aux`, one entry per node; all
+others are in `BatchCall.attrs` and belong to the signature.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..errors import ArgumentError, ShapeError, user_line
-from .native_kernels import Attrs, Maker
+from .native_kernels import Attrs, NodeMaker
 
 
 class Dim(NamedTuple):
-    """The dimensions of an expression: those of one minibatch element, and how many elements there are."""
+    """The dimensions of an expression: those of one minibatch element, and the size of the minibatch."""
 
     d: tuple[int, ...]
     batch: int = 1
@@ -46,29 +44,29 @@ class Dim(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BatchCall:
-    """What `Operation.run` and `Operation.grad` are told about the batch that they compute.
+    """Description of a batch for `Operation.run` and `Operation.grad`.
 
     Args:
         attrs: the attributes of the signature.
         dims: the `Dim` of every operand.
         out: the `Dim` of the first output.
         count: N, the number of nodes.
-        aux: the numbers of the nodes, as the operation's `Operation.aux` says: None, a tensor of N integers or of N
-            numbers, or a list of N objects.
-        generator: for operations that draw random numbers.
-        device: where the tensors are.
-        dtype: their element type.
-        saved: what `run` leaves for `grad`, in any form.
+        aux: the arguments of the nodes, depending on `Operation.aux`: None, a tensor of N integers or floats, or a list
+            of N objects.
+        generator: generator of random operations.
+        device: device of the tensors.
+        dtype: dtype of the tensors.
+        saved: any data that `run` saves for `grad`.
         result: the first output of `run`, for `grad`.
-        wants: for `grad`, which operands need a gradient; all of them unless set.
-        defer: called by `grad` in place of returning the gradient of an operand which all nodes share, as
-            ``defer(operand, left, right, bias)``: the engine adds ``left.T @ right`` of all batches at once; and the
-            sum of the rows of `left` to the gradient of operand `bias`, if there is one.
-        rows: for `grad`, where gradients of rows of tables are put off to, as (storage, row numbers, gradients): they
-            count only when the whole pass has come through.
-        counts: for operations with `Operation.many`, how many operands each node has.
-        into: memory for the results, (N, batch, *d), which `run` may compute into, and then returns; empty when it must
-            make new tensors. For `grad`, memory for the gradient of every operand, None for those that must be new.
+        wants: for `grad`, which operands need a gradient; all by default.
+        defer: called by `grad` instead of returning the gradient of an operand shared by all nodes, as ``defer(operand,
+            left, right, bias)``: the engine adds ``left.T @ right`` for all batches together, and the sum of the rows
+            of `left` to the gradient of operand `bias`, if given.
+        rows: for `grad`, deferred gradients of table rows, as (storage, row numbers, gradients), which are added only
+            after the whole pass has succeeded.
+        counts: for operations with `Operation.many`, the number of operands of each node.
+        into: memory for the results, (N, batch, *d), which `run` may write and return; empty if it must create new
+            tensors. For `grad`, memory for the gradient of every operand, or None for new tensors.
     """
 
     attrs: Attrs
@@ -91,7 +89,7 @@ class BatchCall:
 Tensor = torch.Tensor
 Dims = Sequence[Dim]
 Grads = list[Tensor | None]
-"""The gradient of every operand, None for none."""
+"""The gradient of every operand, or None."""
 Run = Callable[..., Any]
 ShapeRule = Callable[[Attrs, Dims], Dim]
 
@@ -101,30 +99,30 @@ class Operation:
     """One operation.
 
     Args:
-        name: as the signature and `explain` show it.
-        shape: from (attributes, `Dim` of every operand) to the `Dim` of the result, or of every result; raises
+        name: name in signatures and in `explain`.
+        shape: function from (attributes, `Dim` of every operand) to the `Dim` of the result or results; may raise
             `ShapeError`.
-        run: from (`BatchCall`, operands) to the result, or a tuple of results. Runs without autograd. None where the
-            operation before computes the result.
-        grad: from (`BatchCall`, gradient of the result or a tuple of them, operands) to a list with the gradient of
-            every operand, of the operand's shape, or None for none. Without it, or where it returns None in place of
-            the list, the engine runs `run` again under autograd.
-        aux: what a node's own number is: "" (nothing), "int", "float", "ints" (one a minibatch element) or "object".
-        outputs: how many results there are; the second one is the node after the first, and so on.
-        expand: `run` needs operands of N rows: none that is common to all nodes comes as one row.
-        constant: the result never has a gradient with respect to operands.
-        random: `run` draws from `BatchCall.generator`; it has a `grad`, or finds in `BatchCall.saved` what it has drawn
-            when it runs again.
-        whole: a batch must not be computed again in part, as its nodes may depend on each other (statistics).
-        matrix: the operand that is a matrix, -1 for none: nodes with different matrices are batched apart where few
-            matrices serve many nodes.
-        apart: why nodes of this operation are never batched, "" if they are.
-        many: all operands have one `Dim`, and come as one tensor: that of node 0, of node 1, ... stacked along axis 0.
-            How many each node has is in `BatchCall.counts`; nodes with different numbers are batched apart.
-        ragged: with `many`: nodes with different numbers of operands may share a batch.
-        kernel: adds a node to the native engine; None where it runs `run` and `grad`, too.
-        text: of a function of DyNet's that does nothing but add this operation on an expression, the first sentence of
-            its documentation; "" where functions say more.
+        run: function from (`BatchCall`, operands) to the result or a tuple of results, called without autograd. None if
+            the previous operation computes the result.
+        grad: function from (`BatchCall`, gradient of the result or a tuple of them, operands) to a list with the
+            gradient of every operand, or None. Without it, or if it returns None instead of a list, the engine runs
+            `run` under autograd.
+        aux: type of the node's own argument: "" (none), "int", "float", "ints" (one per minibatch element) or "object".
+        outputs: number of results, which are consecutive nodes.
+        expand: `run` needs operands of N rows; shared operands are expanded.
+        constant: the result has no gradient with respect to operands.
+        random: `run` draws from `BatchCall.generator`; there is a `grad`, or `run` reuses its draw from
+            `BatchCall.saved` when it is repeated.
+        whole_batch: a batch must not be recomputed in part, since its nodes may depend on each other (statistics).
+        matrix: index of the matrix operand, -1 for none; nodes with different matrices are batched separately if few
+            matrices are used by many nodes.
+        never_batched: reason why nodes of this operation are never batched, "" if they are.
+        many: all operands have one `Dim` and are passed as one tensor, stacked along axis 0 node by node.
+            `BatchCall.counts` has the number of operands of each node; nodes with different numbers are batched
+            separately.
+        ragged: with `many`, nodes with different numbers of operands may share a batch.
+        kernel: function that adds a node to the native engine; None if it uses `run` and `grad`.
+        text: documentation of a function generated from this record; "" if `functions` defines it.
     """
 
     name: str
@@ -136,12 +134,12 @@ class Operation:
     expand: bool = False
     constant: bool = False
     random: bool = False
-    whole: bool = False
+    whole_batch: bool = False
     matrix: int = -1
-    apart: str = ""
+    never_batched: str = ""
     many: bool = False
     ragged: bool = False
-    kernel: Maker | None = None
+    kernel: NodeMaker | None = None
     text: str = ""
 
     def __repr__(self) -> str:
@@ -154,7 +152,7 @@ _TABLE: dict[str, Operation] = {}
 def declare(
     name: str, shape: Callable[..., Any], run: Run | None = None, grad: Run | None = None, **options: Any
 ) -> Operation:
-    """Enter an operation into the table."""
+    """Add an operation to the table."""
     if name in _TABLE:
         raise ArgumentError(f"the operation {name!r} is declared twice")
     found = _TABLE[name] = Operation(name, shape, run, grad, **options)
@@ -162,11 +160,13 @@ def declare(
 
 
 def find(name: str) -> Operation:
-    """Return the operation of a name."""
+    """Return an operation by name."""
     try:
         return _TABLE[name]
     except KeyError:
-        raise ArgumentError(f"no operation {name!r}; there are {', '.join(sorted(_TABLE))}") from None
+        raise ArgumentError(
+            f"no operation {name!r}; the operations are {', '.join(sorted(_TABLE))}"
+        ) from None
 
 
 def names() -> list[str]:
@@ -174,24 +174,24 @@ def names() -> list[str]:
     return sorted(_TABLE)
 
 
-def shown(dim: Dim) -> str:
-    """Write a `Dim` as DyNet does: {3,4}, with a minibatch of 5 {3,4X5}."""
+def format_dim(dim: Dim) -> str:
+    """Format a `Dim` as DyNet does: {3,4}, or {3,4X5} with a minibatch of 5."""
     text = ",".join(map(str, dim.d))
     return f"{{{text}X{dim.batch}}}" if dim.batch > 1 else f"{{{text}}}"
 
 
-def show(dims: Dims) -> str:
-    """Write several of them: [{3,4} {3}]."""
-    return "[" + " ".join(map(shown, dims)) + "]"
+def format_dims(dims: Dims) -> str:
+    """Format several `Dim`s: [{3,4} {3}]."""
+    return "[" + " ".join(map(format_dim, dims)) + "]"
 
 
 def fail(name: str, dims: Dims, text: str) -> NoReturn:
-    """Raise the `ShapeError` of an operation that its operands do not fit."""
-    raise ShapeError(f"{name}: mismatched input dimensions {show(dims)}: {text} (at {user_line()})")
+    """Raise a `ShapeError` for the operands of an operation."""
+    raise ShapeError(f"{name}: mismatched input dimensions {format_dims(dims)}: {text} (at {user_line()})")
 
 
-def same_batch(name: str, dims: Dims) -> int:
-    """Return the common minibatch size of operands; those without a minibatch are broadcast."""
+def common_batch(name: str, dims: Dims) -> int:
+    """Return the common minibatch size of operands, broadcasting those without a minibatch."""
     found = 1
     for dim in dims:
         if dim.batch != 1 and dim.batch != found:
@@ -202,42 +202,42 @@ def same_batch(name: str, dims: Dims) -> int:
 
 
 def target(call: BatchCall, place: int = 0) -> torch.Tensor | None:
-    """Return the memory to compute a result into, None to make a new tensor."""
+    """Return the memory for a result, or None for a new tensor."""
     return call.into[place] if call.into else None
 
 
-def wide(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Give one number for every node and minibatch element the axes that `x` has."""
+def unsqueeze_as(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Append axes of size 1 to (N, batch) numbers until they have as many axes as `x`."""
     return numbers.reshape(*numbers.shape[:2], *[1] * (x.dim() - 2))
 
 
 def zeros_for(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Return a gradient of zeros for an operand `x`, with a row for each of `g`, the gradient of the result."""
+    """Return a zero gradient for operand `x`, with as many rows as the result's gradient `g`."""
     return torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
 
 
 def scalar(batch: int = 1) -> Dim:
-    """Return the `Dim` of one number."""
+    """Return the `Dim` of a scalar."""
     return Dim((1,), batch)
 
 
 def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.dtype) -> Any:
-    """Turn the nodes' own arguments (`Op.aux`) into what `BatchCall.aux` promises.
+    """Convert the arguments of the nodes to `BatchCall.aux`.
 
     Shape:
-        returns: (nodes,) or (nodes, ...), as `Op.aux` says.
+        returns: (nodes,) or (nodes, ...), depending on `Operation.aux`.
     """
     if kind == "":
         return None
     if kind == "float":
         return torch.from_numpy(np.array(values, np.float64)).to(device, dtype)
-    if kind in ("int", "ints"):  # by way of numpy, which reads lists ten times as fast
+    if kind in ("int", "ints"):  # NumPy converts lists ten times as fast
         return torch.from_numpy(np.array(values, np.int64)).to(device)
     return values
 
 
 def run_call(call: BatchCall, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-    """Compute the results of a batch; keeps the first one in ``call.result``.
+    """Compute the results of a batch, storing the first one in ``call.result``.
 
     Shape:
         inputs, returns: each (nodes or 1, batch, *d).
@@ -249,7 +249,7 @@ def run_call(call: BatchCall, run: Any, inputs: list[Tensor]) -> tuple[Tensor, .
 
 
 def grad_call(call: BatchCall, op: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
-    """Compute the gradient of every operand of a batch, of the operand's shape.
+    """Compute the gradient of every operand of a batch.
 
     Shape:
         gradients: each (nodes, batch, *d).

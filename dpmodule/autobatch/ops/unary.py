@@ -1,4 +1,4 @@
-"""Operations on every element of one operand."""
+"""Elementwise operations on one operand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .native_kernels import OP, Attrs, Machine, Maker, Nodes, unary
+from .native_kernels import OP, Attrs, NativeEngine, NodeMaker, Nodes, unary
 from .native_kernels import UNARY as KINDS
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, target
 
@@ -20,21 +20,21 @@ SELU_LAMBDA = 1.0507009873554804934193349852946
 
 
 def same_shape(attrs: Attrs, dims: Dims) -> Dim:
-    """Give the result the shape of the operand."""
+    """Return the shape of the operand."""
     return dims[0]
 
 
 def _spread(number: Tensor, like: Tensor) -> Tensor:
-    """Give the numbers of the nodes the axes that `like` has."""
+    """Append axes to the numbers of the nodes until they have as many as `like`."""
     return number.view(-1, *[1] * (like.dim() - 1))
 
 
 Value = Callable[..., Tensor]
-"""Of the operand, and of the number beside it if there is one."""
+"""Function of the operand and, for scalar operations, a number."""
 Slope = Callable[..., Tensor]
-"""Times the gradient, of (gradient, operand, result), and of the number beside the operand if there is one."""
+"""Function of (gradient, operand, result) and, for scalar operations, a number; returns the operand's gradient."""
 _ALWAYS_NEW = (torch.relu, torch.selu, torch.nn.functional.logsigmoid)
-"""Functions of torch that do not compute into given memory."""
+"""Functions of torch without an `out` argument."""
 
 
 def _function(
@@ -44,11 +44,11 @@ def _function(
     slope: Slope | None = None,
     back: Any = None,
 ) -> Operation:
-    """Declare a function of every element; the native engine's kernel has its name.
+    """Declare an elementwise function; the native kernel has the same name.
 
     Args:
-        what: the function in words; "" where more is said than that, in `functions`.
-        back: in place of `slope`, computes the gradient of (gradient, result), also into memory.
+        what: the function in words, for the documentation; "" if `functions` defines it.
+        back: alternative to `slope`: an operator from (gradient, result) to the operand's gradient.
     """
     into = isinstance(value, BuiltinFunctionType) and value not in _ALWAYS_NEW
 
@@ -124,21 +124,21 @@ _FUNCTIONS = [
     _function("silu", "", lambda x, k: x * torch.sigmoid(k * x), _silu_slope),
 ]
 UNARY: dict[str, Operation] = {each.name: each for each in _FUNCTIONS}
-"""The functions of every element that DyNet has one function for."""
+"""Elementwise operations with a DyNet function each."""
 
 
-def raise_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
-    """Add a node of powers of an operand, the own number being the exponent; see `native_kernels.Maker`."""
+def raise_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    """Add a power node, whose argument is the exponent; see `native_kernels.NodeMaker`."""
     name = {2.0: "square", 3.0: "cube"}.get(aux, "power_number")
     return engine.kernel(OP["unary"], KINDS[name], args, aux if name == "power_number" else 0.0)
 
 
-def _beside(name: str, kernel: Maker, value: Value, slope: Slope) -> Operation:
-    """Declare a function of every element and a number, which is the node's own: x + 1 and x + 2 make one batch.
+def _with_scalar(name: str, kernel: NodeMaker, value: Value, slope: Slope) -> Operation:
+    """Declare an elementwise function with a number per node, so that x + 1 and x + 2 share a batch.
 
     Args:
-        value: computes it, of (operand, numbers of the nodes).
-        slope: computes the gradient, of (gradient, operand, numbers of the nodes).
+        value: the function of (operand, numbers of the nodes).
+        slope: the operand's gradient, from (gradient, operand, numbers of the nodes).
     """
 
     def run(call: BatchCall, x: Tensor) -> Tensor:
@@ -154,23 +154,27 @@ def _power_slope(g: Tensor, x: Tensor, k: Tensor) -> Tensor:
     return g * torch.where(k == 0, 0.0, k * torch.pow(x, k - 1))
 
 
-SHIFT = _beside("add_number", unary("shift"), lambda x, k: x + k, lambda g, x, k: g)
-SCALE = _beside("multiply_number", unary("scale"), lambda x, k: x * k, lambda g, x, k: g * k)
-RECIPROCAL = _beside("number_divided", unary("recip"), lambda x, k: k / x, lambda g, x, k: -g * k / (x * x))
-RAISE = _beside("power_number", raise_kernel, torch.pow, _power_slope)
-EXPONENT = _beside(
+SHIFT = _with_scalar("add_number", unary("shift"), lambda x, k: x + k, lambda g, x, k: g)
+SCALE = _with_scalar("multiply_number", unary("scale"), lambda x, k: x * k, lambda g, x, k: g * k)
+RECIPROCAL = _with_scalar(
+    "number_divided", unary("recip"), lambda x, k: k / x, lambda g, x, k: -g * k / (x * x)
+)
+RAISE = _with_scalar("power_number", raise_kernel, torch.pow, _power_slope)
+EXPONENT = _with_scalar(
     "number_power",
     unary("number_power"),
     lambda x, k: torch.pow(k, x),
     lambda g, x, k: g * torch.pow(k, x) * torch.log(k),
 )
-SCALE_GRADIENT = _beside("scale_gradient", unary("scale_gradient"), lambda x, k: x, lambda g, x, k: g * k)
+SCALE_GRADIENT = _with_scalar(
+    "scale_gradient", unary("scale_gradient"), lambda x, k: x, lambda g, x, k: g * k
+)
 
 
 def _passing(
-    name: str, kernel: Maker, value: Value = lambda x: x, constant: bool = False, text: str = ""
+    name: str, kernel: NodeMaker, value: Value = lambda x: x, constant: bool = False, text: str = ""
 ) -> Operation:
-    """Declare a function of every element whose gradient is passed on as it is, or not at all."""
+    """Declare an elementwise function whose gradient passes through unchanged, or not at all."""
 
     def run(call: BatchCall, x: Tensor) -> Tensor:
         return value(x)
@@ -181,12 +185,15 @@ def _passing(
     return declare(name, same_shape, run, grad, kernel=kernel, constant=constant, text=text)
 
 
-def _argmax_kernel(engine: Machine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _argmax_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["argmax"], int(attrs[0]), args)
 
 
 NOBACKPROP = _passing(
-    "nobackprop", unary("nobackprop"), constant=True, text="Pass the value on, and no gradient back."
+    "nobackprop",
+    unary("nobackprop"),
+    constant=True,
+    text="Return the value unchanged, and stop the gradient.",
 )
 IDENTITY = _passing("identity", unary("identity"))
 ROUND = _passing(  # halves away from zero

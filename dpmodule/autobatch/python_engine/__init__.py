@@ -1,1 +1,1 @@
-"""The graph and the engine in Python."""
+"""The Python implementation of the graph and the engine."""

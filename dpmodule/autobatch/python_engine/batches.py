@@ -1,4 +1,4 @@
-"""Runs batches, and their backward passes: gathers operands, calls operations, keeps a record of each."""
+"""Execution of batches, and backward passes through them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,34 @@ from ..graph import Options
 from ..ops.linear import product
 from ..ops.source import PARAMETER
 from ..ops.spec import BatchCall, Dim, aux_tensor, grad_call, run_call
-from .schedule import side_by_side
-from .signature import BatchPlan, BatchStep, Signature, SignatureTable, Stacked
-from .values import Pool, Reads, Record, Values, Where, mark_operands, merged, reached_nodes, reads_of
+from .schedule import stack_products
+from .signature import BatchPlan, BatchStep, Signature, SignatureTable, StackedParameters
+from .values import (
+    MemoryPool,
+    OperandLocation,
+    Reads,
+    Record,
+    Values,
+    find_reads,
+    mark_operands,
+    merged,
+    reached_nodes,
+)
 
 Tensor = torch.Tensor
 
 
 class Batches:
-    """The batches that have been run, and the values that they gave.
+    """Executed batches and their values.
 
     Shape:
         values: (rows, batch, *d), by the shape of the nodes.
 
     Attributes:
-        records: of the batches, in order.
+        records: records of the batches, in order.
     """
 
-    def __init__(self, options: Options, table: SignatureTable, pool: Pool) -> None:
+    def __init__(self, options: Options, table: SignatureTable, pool: MemoryPool) -> None:
         self.options, self._table, self.pool = options, table, pool
         self.values = Values(options.device, options.dtype, pool)
         self.records: list[Record] = []
@@ -41,21 +51,21 @@ class Batches:
         steps = [
             part for step in plan.steps if step.kind.op is not PARAMETER for part in _split_by_matrix(step)
         ]
-        steps = side_by_side(steps, self._table)
-        firsts = self.values.place(steps, plan.end)
-        for step, wheres, places in zip(steps, self.values.locate(steps), firsts):
-            self._run_step(step, wheres, places, aux)
+        steps = stack_products(steps, self._table)
+        firsts = self.values.assign_rows(steps, plan.end)
+        for step, locations, places in zip(steps, self.values.locate(steps), firsts):
+            self._run_step(step, locations, places, aux)
 
     def _run_step(
-        self, step: BatchStep, wheres: list[Where], firsts: list[int], aux: Mapping[int, Any]
+        self, step: BatchStep, locations: list[OperandLocation], firsts: list[int], aux: Mapping[int, Any]
     ) -> None:
         kind, count, width = step.kind, len(step.nodes), len(step.args)
-        call, inputs = self._call(step, aux), self._gather(step, wheres)
+        call, inputs = self._call(step, aux), self._gather(step, locations)
         targets: list[Tensor] = []
         for dim, first in zip(kind.outs, firsts):
             targets.append(self.values.arenas[dim].tensor[first : first + count])
-        for where in wheres:
-            if where.count == width:  # what all nodes share is computed once for all of them
+        for where in locations:
+            if where.count == width:  # else all operands are shared, and one row is computed for all nodes
                 call.into = targets
                 break
         for result, memory in zip(run_call(call, kind.op.run, inputs), targets):
@@ -63,7 +73,7 @@ class Batches:
                 memory.copy_(result)
         call.into = ()
         call.result = targets[0]
-        self.records.append(Record(step, call, inputs, wheres, firsts))
+        self.records.append(Record(step, call, inputs, locations, firsts))
 
     def _call(self, step: BatchStep, aux: Mapping[int, Any]) -> BatchCall:
         kind, options = step.kind, self.options
@@ -76,33 +86,35 @@ class Batches:
             kind.attrs, kind.dims, kind.outs[0], len(step.nodes), numbers, *where, counts=step.counts
         )
 
-    def again(self, step: BatchStep, aux: Mapping[int, Any]) -> tuple[BatchCall, list[Tensor], list[Where]]:
-        """Run some nodes of a batch once more, for `backward`, without keeping the results.
+    def again(
+        self, step: BatchStep, aux: Mapping[int, Any]
+    ) -> tuple[BatchCall, list[Tensor], list[OperandLocation]]:
+        """Run some nodes of a batch again, for `backward`, without storing the results.
 
         Shape:
             returns: operands, each (nodes or 1, batch, *d).
         """
-        call, wheres = self._call(step, aux), self.values.locate([step])[0]
-        inputs = self._gather(step, wheres)
+        call, locations = self._call(step, aux), self.values.locate([step])[0]
+        inputs = self._gather(step, locations)
         run_call(call, step.kind.op.run, inputs)
         call.result = call.result.expand(call.count, *call.result.shape[1:])
-        return call, inputs, wheres
+        return call, inputs, locations
 
     def parts(self, record: Record) -> list[Record]:
-        """Return the records that there would be if each step that was put together with others had been run alone."""
+        """Split the record of a stacked step into records of its parts."""
         found = []
         first = record.firsts[0]
-        for step, wheres in zip(record.step.parts, self.values.locate(record.step.parts)):
+        for step, locations in zip(record.step.parts, self.values.locate(record.step.parts)):
             call = self._call(step, {})
-            found.append(Record(step, call, self._gather(step, wheres), wheres, [first]))
+            found.append(Record(step, call, self._gather(step, locations), locations, [first]))
             first += len(step.nodes)
         return found
 
-    def _gather(self, step: BatchStep, wheres: list[Where]) -> list[Tensor]:
+    def _gather(self, step: BatchStep, locations: list[OperandLocation]) -> list[Tensor]:
         read = self.values.read
         inputs = [
             read(where, dim) if where.value is None else where.value
-            for where, dim in zip(wheres, step.kind.dims)
+            for where, dim in zip(locations, step.kind.dims)
         ]
         if step.kind.op.expand:
             count = len(step.nodes)
@@ -124,9 +136,9 @@ class Batches:
 
 
 def _split_by_matrix(step: BatchStep) -> list[BatchStep]:
-    """Part the nodes of a batch by the matrix that they multiply with, where few matrices serve many nodes.
+    """Split a batch by the matrix operand of its nodes if few matrices are used by many nodes.
 
-    A product with one matrix reads it once; stacked beside each other, the matrices would be copied for every node.
+    A product with one shared matrix reads it once; otherwise the matrices would be copied for every node.
     """
     kind, count = step.kind, len(step.nodes)
     place = kind.op.matrix
@@ -144,18 +156,17 @@ Ints = NDArray[np.int64]
 
 
 class BackwardPass:
-    """The gradients of one number with respect to all nodes it depends on.
+    """The gradients of a scalar with respect to all nodes it depends on.
 
-    Batches go through whole, where the root depends on a part of their nodes, too: the others have gradients of zero.
-    But zero times an infinite derivative is not a number. Where that comes of it, all is done once more, with those
-    nodes alone that count. Products of whole batches that make up the gradient of a matrix are put off to the end and
-    added in one product.
+    Batches are processed as a whole, even if the root depends on only some of their nodes; the others have zero
+    gradients. Since zero times an infinite derivative is NaN, a pass with such a result is repeated with only the nodes
+    that matter. Products that form the gradient of a matrix are deferred to the end and computed as one product.
 
     Shape:
         gradients: (rows, batch, *d), by the shape of the nodes.
 
     Args:
-        root: the number of the node.
+        root: number of the scalar node.
     """
 
     def __init__(
@@ -170,7 +181,7 @@ class BackwardPass:
     ) -> None:
         self.root, self._full = root, full
         self._batches, self._computed, self._failed, self._aux = batches, computed, failed, aux
-        self._rows = batches.values.rows  # as they are now: `Engine.revert` goes on with a copy
+        self._rows = batches.values.rows  # the present array: `PythonEngine.revert` replaces it by a copy
         self._reads: Reads | None = None
         self._reset()
         if signature.kind.op is PARAMETER:
@@ -178,19 +189,19 @@ class BackwardPass:
         else:
             records = [record for record in batches.records if full or record.step.kind.needs]
             if signature.needs and not full:
-                self._reads = reads_of(records, root, computed)
+                self._reads = find_reads(records, root, computed)
             self._pass(records, signature.dim)
         self._add_to_storages()
 
     def _reset(self) -> None:
-        """Begin without any gradient."""
+        """Discard all gradients."""
         self._tensors: dict[Dim, Tensor] = {}
         self._parameters: dict[Any, Tensor] = {}
         self._deferred: dict[tuple[Any, Any], tuple[list[Tensor], list[Tensor]]] = {}
         self._row_gradients: list[tuple[Any, Tensor, Tensor]] = []
 
     def _pass(self, records: Sequence[Record], dim: Dim) -> None:
-        """Go through batches in reverse; `dim` is that of the root."""
+        """Process batches in reverse order; `dim` is that of the root."""
         reads = self._reads
         self._gradients_of(dim)[int(self._rows[self.root])] = 1.0
         if reads is None:
@@ -223,7 +234,7 @@ class BackwardPass:
         return found
 
     def _visit(self, record: Record, alive: NDArray[np.bool_]) -> None:
-        """Go through those nodes of a batch that are alive."""
+        """Process the nodes of a batch on which the root depends."""
         step = record.step
         kind, count = step.kind, len(step.nodes)
         if step.parts:
@@ -236,13 +247,13 @@ class BackwardPass:
             return
         mark_operands(record, alive, reached if reaching < count else None)
         gradients = self._result_gradients(record, count)
-        if reaching == count or not step.args.size or kind.op.random or kind.op.whole:
+        if reaching == count or not step.args.size or kind.op.random or kind.op.whole_batch:
             self._backpropagate(record, gradients)
             return
         places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
         chosen = [each.index_select(0, places) for each in gradients]
         self._backpropagate(self._rerun(record, reached), chosen)
-        if len(chosen) > 1:  # an operation may add what goes from one of its results to another
+        if len(chosen) > 1:  # an operation may pass gradients between its results
             for whole, rows in zip(gradients, chosen):
                 whole.index_copy_(0, places, rows)
 
@@ -253,37 +264,39 @@ class BackwardPass:
         ]
 
     def _backpropagate(self, record: Record, gradients: list[Tensor]) -> None:
-        """Hand the gradients of a batch's operands to the nodes that they are."""
-        call, kind, wheres = record.call, record.step.kind, record.wheres
-        put_off: list[int] = []
+        """Compute the gradients of a batch's operands and add them to the operands' nodes."""
+        call, kind, locations = record.call, record.step.kind, record.locations
+        deferred: list[int] = []
 
         def defer(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
-            put_off.extend((place, bias))
+            deferred.extend((place, bias))
             self._defer(record, place, left, right, bias)
 
         call.wants = wants = (True,) * len(kind.wants) if self._full else kind.wants
         call.defer, call.rows = defer, self._row_gradients
-        call.into = into = self._memory_of_sole(kind.dims, wheres)
+        call.into = into = self._memory_of_sole(kind.dims, locations)
         found = grad_call(call, kind.op, gradients, record.inputs)
         call.into, call.defer = (), None
-        for place, (grad, where, memory) in enumerate(zip(found, wheres, into)):
+        for place, (grad, where, memory) in enumerate(zip(found, locations, into)):
             is_there = grad is not None and grad is memory
-            if wants[place] and not is_there and place not in put_off:
+            if wants[place] and not is_there and place not in deferred:
                 self._add_to_operand(where, kind.dims[place], grad, memory)
 
-    def _memory_of_sole(self, dims: Sequence[Dim], wheres: Sequence[Where]) -> list[Tensor | None]:
-        """Return the memory for the gradients of those operands that nothing else reads, None for the others."""
+    def _memory_of_sole(
+        self, dims: Sequence[Dim], locations: Sequence[OperandLocation]
+    ) -> list[Tensor | None]:
+        """Return gradient memory for operands that nothing else reads, None for the others."""
         alone = () if self._reads is None else self._reads.alone
         return [
             self._gradients_of(dim)[where.first : where.first + where.count] if id(where) in alone else None
-            for dim, where in zip(dims, wheres)
+            for dim, where in zip(dims, locations)
         ]
 
     def _rerun(self, record: Record, reached: NDArray[np.bool_]) -> Record:
-        """Run those nodes of a batch once more that the root depends on, because all together gave no finite numbers.
+        """Run only the nodes of a batch on which the root depends, after the whole batch gave non-finite gradients.
 
-        The others have gradients of zero, but zero times an infinite derivative is not a number, and would spoil what
-        all nodes share.
+        The other nodes have zero gradients, but zero times an infinite derivative is NaN and would spread to shared
+        operands.
         """
         step = record.step
         if step.kind.many:
@@ -292,24 +305,26 @@ class BackwardPass:
         else:
             args, counts = step.args[reached], []
         part = type(step)(step.kind, step.nodes[reached], args, counts)
-        call, inputs, wheres = self._batches.again(part, self._aux)
-        return Record(part, call, inputs, wheres, [])
+        call, inputs, locations = self._batches.again(part, self._aux)
+        return Record(part, call, inputs, locations, [])
 
-    def _add_to_operand(self, where: Where, dim: Dim, grad: Tensor | None, memory: Tensor | None) -> None:
-        """Add the gradient of an operand to where it belongs; `memory` is that of one that nothing else reads."""
+    def _add_to_operand(
+        self, where: OperandLocation, dim: Dim, grad: Tensor | None, memory: Tensor | None
+    ) -> None:
+        """Add the gradient of an operand to its node; `memory` is given if nothing else reads the operand."""
         if grad is None:
             if memory is not None:
                 memory.zero_()
         elif where.parameter is not None:
-            # expanded operands (`Op.expand`) have a gradient of every node
+            # expanded operands (`Operation.expand`) have a gradient per node
             self._add_to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
         elif where.index is not None:
             total = self._gradients_of(dim)
             begin = grad.data_ptr() - total.data_ptr()
-            # operands lie before results: what is added to ends where that begins
+            # operands precede results, so the target ends where `grad` begins
             if 0 <= begin < total.nbytes:
                 total = total[: begin * len(total) // total.nbytes]
-            # torch adds a part of each row one by one
+            # torch would add non-contiguous rows element by element
             total.index_add_(0, where.index, grad if grad.is_contiguous() else grad.contiguous())
         else:
             whole = grad if where.count == grad.shape[0] else grad.sum(0, keepdim=True)
@@ -319,7 +334,7 @@ class BackwardPass:
                 self._gradients_of(dim)[where.first : where.first + where.count].add_(whole)
 
     def _add_to_parameters(self, parameter: Any, grad: Tensor) -> None:
-        if type(parameter) is Stacked:
+        if type(parameter) is StackedParameters:
             for each, part in zip(parameter, grad.view(len(parameter), *parameter[0][0].d).unbind()):
                 self._add_to_parameter(each, part)
         else:
@@ -330,11 +345,11 @@ class BackwardPass:
         self._parameters[parameter] = grad.clone() if found is None else found.add_(grad)
 
     def _defer(self, record: Record, place: int, left: Tensor, right: Tensor, bias: int) -> None:
-        where = record.wheres[place]
-        summed = record.wheres[bias] if bias >= 0 else None
+        where = record.locations[place]
+        summed = record.locations[bias] if bias >= 0 else None
         if where.parameter is None or (summed is not None and summed.parameter is None):
             dims = record.step.kind.dims
-            into = self._memory_of_sole(dims, record.wheres)
+            into = self._memory_of_sole(dims, record.locations)
             self._add_to_operand(where, dims[place], product(left.t(), right.t())[None, None], into[place])
             if summed is not None:
                 total = left.sum(0).view(1, 1, *dims[bias].d)
@@ -346,7 +361,7 @@ class BackwardPass:
         rights.append(right)
 
     def _add_deferred(self) -> None:
-        """Compute what has been put off."""
+        """Compute the deferred products."""
         for (parameter, bias), (lefts, rights) in self._deferred.items():
             left, right = _stacked(lefts[::-1]), _stacked(rights[::-1])
             self._add_to_parameters(parameter, product(left.t(), right.t()))
@@ -355,12 +370,12 @@ class BackwardPass:
         self._deferred.clear()
 
     def _is_finite(self) -> bool:
-        """Say whether all parameters have gradients of finite numbers: what is not finite spreads as far as there."""
+        """Return True if all gradients of parameters, to which non-finite values spread, are finite."""
         found = [*self._parameters.values(), *[gradient for *_, gradient in self._row_gradients]]
         return not found or math.isfinite(float(torch.stack([each.sum() for each in found]).sum()))
 
     def _add_to_storages(self) -> None:
-        """Add to the gradients that parameters have."""
+        """Add the results to the gradients of the parameters."""
         for (_, reference, is_updated), grad in self._parameters.items():
             if is_updated and (storage := reference()).updated:
                 storage.add_gradient(grad)
@@ -368,8 +383,8 @@ class BackwardPass:
             table.add_rows(rows, gradient)
         self._row_gradients.clear()
 
-    def leave(self) -> list[tuple[Any, Tensor]]:
-        """Forget the gradients; returns their memory for `Pool.refill`.
+    def release(self) -> list[tuple[Any, Tensor]]:
+        """Discard the gradients and return their memory for `MemoryPool.refill`.
 
         Shape:
             returns: each (rows, batch, *d).
@@ -379,7 +394,7 @@ class BackwardPass:
         return found
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
-        """Return the gradient of one node; zeros if the pass did not come there.
+        """Return the gradient of one node, zeros if the pass did not reach it.
 
         Shape:
             returns: (batch, *d).
@@ -398,7 +413,7 @@ class BackwardPass:
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Return matrices below each other; without a copy where they lie so, as those of one kind do."""
+    """Concatenate matrices by rows, without a copy if they are adjacent in memory."""
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
         return first

@@ -1,8 +1,8 @@
-"""The engine in Python: every batch is one call of an operation's `run`, and one of its `grad`.
+"""The Python engine, which calls an operation's `run` and `grad` once per batch.
 
-It keeps, for the nodes computed so far, the row of each in the arena of its shape, and a record of every batch: its
-operands and where they came from, so that `backward` can go through the records in reverse and add gradients where the
-operands came from. Nothing of it is torch's autograd, but for operations without a `grad` of their own.
+It stores, for every computed node, its row in the arena of its shape, and for every batch a record of its operands and
+their locations. `backward` processes the records in reverse and adds gradients at these locations. torch's autograd is
+used only for operations without a `grad`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from ..graph import Options
 from .batches import BackwardPass, Batches
 from .schedule import make_plan, make_serial_plan
 from .signature import EXTRA, BatchPlan, NodeTable, Signature, SignatureTable
-from .values import Pool, Record
+from .values import MemoryPool, Record
 
 Tensor = torch.Tensor
 
-Mark = tuple[int, int, int, frozenset[int]]
-"""How many nodes had been computed, in how many records and plans, and which of them had failed."""
+Progress = tuple[int, int, int, frozenset[int]]
+"""Progress of an engine: numbers of computed nodes, records and plans, and the failed nodes."""
 
 
 class PythonEngine:
     """The values and gradients of one graph.
 
     Attributes:
-        computed: all nodes before this one have been computed, but for `failed`.
-        failed: nodes that could not be computed, or depend on such.
-        seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
+        computed: all nodes before this one have been computed, except for `failed`.
+        failed: nodes that failed, or depend on failed nodes.
+        seconds: seconds spent in "schedule", "run" and "backward"; "build" is the time between them.
     """
 
-    def __init__(self, options: Options, table: SignatureTable, pool: Pool) -> None:
+    def __init__(self, options: Options, table: SignatureTable, pool: MemoryPool) -> None:
         self._batches = Batches(options, table, pool)
         self.autobatch = options.autobatch
         self.computed = 0
@@ -49,15 +49,15 @@ class PythonEngine:
         self.is_running = False
 
     def forward(self, graph: NodeTable, node: int) -> None:
-        """Compute what has not been computed, up to a node.
+        """Compute missing values up to a node.
 
-        Operations may fail. They are errors of the nodes that depend on them, and of no others.
+        The error of a failed operation is raised only for nodes that depend on it.
         """
         end = node + 1
         if end <= self.computed and node not in self.failed:
             return
         while end < graph.size and graph.signature(end).kind.op is EXTRA:
-            end += 1  # do not cut an operation from its further results
+            end += 1  # include further results of the last operation
         start = time.perf_counter()
         self.seconds["build"] += start - self._idle_since
         scheduled = self.seconds["schedule"]
@@ -71,7 +71,7 @@ class PythonEngine:
             raise error
 
     def _compute(self, graph: NodeTable, node: int, end: int) -> Exception | None:
-        """Compute the nodes before `end`; return why `node` could not be computed, if so."""
+        """Compute the nodes before `end`; return the error of `node`, if any."""
         if not self.failed:
             start, records = time.perf_counter(), len(self.records)
             plan = (make_plan if self.autobatch else make_serial_plan)(graph, self.computed, end)
@@ -79,7 +79,7 @@ class PythonEngine:
             self.seconds["schedule"] += plan.seconds
             try:
                 self._batches.run(plan, graph.aux)
-            except Exception:  # a user's operation may raise anything
+            except Exception:  # user code may raise anything
                 del self.records[records:]
             else:
                 self.computed = end
@@ -88,10 +88,10 @@ class PythonEngine:
         return self._compute_each(graph, node, end).get(node)
 
     def _compute_each(self, graph: NodeTable, node: int, end: int) -> dict[int, Exception]:
-        """Compute the nodes before `end` one by one, since one of them fails; try again what `node` depends on.
+        """Compute the nodes before `end` one by one, after a failure, and retry failed nodes that `node` depends on.
 
         Returns:
-            Why nodes could not be computed; those that had failed before, and were not tried again, are left out.
+            The errors of nodes, without those that failed earlier and were not retried.
         """
         errors: dict[int, Exception] = {}
         failed = set(self.failed)
@@ -114,7 +114,7 @@ class PythonEngine:
         return errors
 
     def _compute_alone(self, graph: NodeTable, node: int, done: BatchPlan) -> Exception | None:
-        """Compute a node alone; return why that fails, if it does."""
+        """Compute a single node; return the error, if any."""
         plan = make_serial_plan(graph, node, node + 1)
         try:
             self._batches.run(plan, graph.aux)
@@ -124,7 +124,7 @@ class PythonEngine:
         return None
 
     def _failed_ancestors(self, graph: NodeTable, node: int) -> list[int]:
-        """Return the nodes that have failed and that a node depends on, as long as those between have no values."""
+        """Return the failed nodes that a node depends on, through nodes without values."""
         found, open_nodes = set(), [node]
         while open_nodes:
             each = open_nodes.pop()
@@ -136,15 +136,15 @@ class PythonEngine:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """Compute; a user's operation must not ask the graph that runs it for values, and may fail."""
+        """Mark the engine as running, and discard new records on an error."""
         if self.is_running:
-            raise StateError("the graph is being computed: an operation on it must not use it itself")
+            raise StateError("the graph is being computed: its operations must not use it")
         self.is_running, records = True, len(self.records)
         try:
             with _no_collection():
                 yield
         except BaseException:
-            del self.records[records:]  # what did run will run again
+            del self.records[records:]  # executed batches will run again
             raise
         finally:
             self.is_running = False
@@ -158,7 +158,7 @@ class PythonEngine:
         return self._batches.value(node, signature)
 
     def backward(self, graph: NodeTable, node: int, full: bool) -> None:
-        """Go backward from a node of one number; see `Graph.backward`."""
+        """Run a backward pass from a scalar node; see `EngineGraph.backward`."""
         signature = graph.signature(node)
         start = time.perf_counter()
         with torch.no_grad(), self._exclusively():
@@ -170,7 +170,7 @@ class PythonEngine:
 
     @property
     def root(self) -> int:
-        """The node whose gradients are here, -1 for none."""
+        """The root of the last backward pass, -1 for none."""
         return -1 if self._pass is None else self._pass.root
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
@@ -179,48 +179,48 @@ class PythonEngine:
         Shape:
             returns: (batch, *d).
         """
-        last_pass: Any = self._pass  # there is one: see `EngineGraph.check_reached`
+        last_pass: Any = self._pass  # never None, see `EngineGraph.check_reached`
         found: Tensor = last_pass.gradient(node, signature)
         return found
 
-    def leave(self) -> None:
-        """Give the memory back; nothing can be asked for any more."""
+    def release(self) -> None:
+        """Release all memory; the engine cannot be used afterwards."""
         self.records.clear()
         tensors = [(dim, arena.tensor) for dim, arena in self._batches.values.arenas.items()]
         if self._pass is not None:
-            tensors += self._pass.leave()
+            tensors += self._pass.release()
         self._pass = None
         self._batches.values.arenas.clear()
         self._batches.pool.refill(tensors)
 
     @property
     def records(self) -> list[Record]:
-        """What is remembered of the batches that have been run, in order."""
+        """Records of the executed batches, in order."""
         return self._batches.records
 
-    def mark(self) -> Mark:
-        """Remember what has been computed."""
+    def progress(self) -> Progress:
+        """Return the progress, for `revert`."""
         return self.computed, len(self.records), len(self.plans), self.failed
 
-    def revert(self, mark: Mark | None, size: int = 0) -> None:
-        """Forget what has been computed since a mark.
+    def revert(self, progress: Progress | None, size: int = 0) -> None:
+        """Discard values computed since an earlier state.
 
         Args:
-            mark: from `mark`; None for the beginning.
-            size: the number of nodes that stay; gradients are kept if `backward` began at one of them.
+            progress: from `progress`; None for the beginning.
+            size: number of nodes to keep; gradients are kept if the root is one of them.
         """
-        self.computed, records, plans, self.failed = mark or (0, 0, 0, frozenset())
+        self.computed, records, plans, self.failed = progress or (0, 0, 0, frozenset())
         del self.records[records:]
         del self.plans[plans:]
         if self.root >= size:
             self._pass = None
         values = self._batches.values
-        values.rows = values.rows.copy()  # the gradients lie in the rows of before
+        values.rows = values.rows.copy()  # the gradients refer to the old rows
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Put off the search for garbage: a run makes many objects that live as long as the graph, and no cycles."""
+    """Disable garbage collection: a run creates many long-lived objects, but no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The graph whose node table and engine are in Python; its interface is `graph.EngineGraph`.
+"""The graph with node table and engine in Python; see `graph.EngineGraph`.
 
-Batches are computed by `ops.spec.Operation.run` and `Operation.grad`, with autograd where an operation has no `grad`.
-The native engine calls these, too, for operations without a kernel.
+Batches are computed by `ops.spec.Operation.run` and `Operation.grad`, or autograd without a `grad`. The native engine
+also calls these for operations without a kernel.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..graph import EngineGraph, Marks, Options, RanBatch, inputs_of, known_as, way_of
+from ..graph import (
+    EngineGraph,
+    ExecutedBatch,
+    Options,
+    ParameterVersions,
+    display_name,
+    execution_of,
+    inputs_of,
+)
 from ..ops.source import CONSTANT, INPUT, PARAMETER, READING
 from ..ops.spec import Dim, Operation
-from .engine import Mark, PythonEngine
+from .engine import Progress, PythonEngine
 from .signature import BatchPlan, Signature, SignatureTable
-from .values import Pool
+from .values import MemoryPool
 
 END = -1
 """The key of the signature's number at a leaf of `SignatureTable.trie`."""
@@ -29,39 +37,39 @@ Ints = NDArray[np.int64]
 
 
 class PythonGraph(EngineGraph):
-    """The node table in Python, with the engine in Python behind it.
+    """A graph with a node table and an engine in Python.
 
     Args:
-        options: what `configure` sets: batching, device, element type.
-        table: the signatures; its own unless graphs share one.
+        options: batching, device and dtype, as set by `configure`.
+        table: table of signatures, which graphs may share; a new one by default.
 
     Attributes:
-        numbers: for every node the number of its signature.
-        flat: the operands of all nodes, one node's behind the other's.
-        aux: the nodes' own arguments, of those that have one.
-        trie: leads from an operation to the number of its signature; see `SignatureTable.trie`. Empty where nodes are
-            computed at once, so that all of them come by `add`.
-        plain_trie: likewise; see `SignatureTable.plain_trie`.
+        numbers: signature number of every node.
+        flat: the operands of all nodes, concatenated.
+        aux: arguments of single nodes, by node.
+        trie: signature numbers by operation; see `SignatureTable.trie`. Empty if nodes are computed immediately, so
+            that all nodes go through `add`.
+        plain_trie: similar; see `SignatureTable.plain_trie`.
         engine: computes the nodes.
     """
 
     engine_name = "python"
-    """As `configure` takes it."""
+    """Name of the engine in `configure`."""
 
     def __init__(self, options: Options | None = None, table: SignatureTable | None = None) -> None:
         super().__init__(options or Options())
         self.table = table or SignatureTable()
-        self._pool = Pool()
+        self._pool = MemoryPool()
         self._begin()
 
     def _begin(self) -> None:
         self.numbers: list[int] = []
         self.flat: list[int] = []
         self.aux: dict[int, Any] = {}
-        self._many_counts: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
-        # of every node its signature, and where in `flat` its operands begin; filled when a plan is made
+        self._many_counts: deque[tuple[int, int]] = deque()  # nodes with many operands, and their numbers
+        # signature and start in `flat` of every node; filled by plans
         self._node_columns: Ints = np.zeros((2, 256), np.int64)
-        self._column_count = 0  # so many nodes are in it
+        self._column_count = 0  # number of nodes in it
         self._read_tables: dict[Any, None] = {}
         self.trie: dict[Any, Any] = {} if self.is_immediate else self.table.trie
         self.plain_trie: list[dict[Any, Any]] = [] if self.is_immediate else self.table.plain_trie
@@ -75,7 +83,7 @@ class PythonGraph(EngineGraph):
         if get_ident() != self.owner.ident:
             self.change_thread()
         numbers = self.numbers
-        try:  # this is where programs spend their time
+        try:  # the hot path
             found = self.trie[op][attrs]
             for arg in args:
                 found = found[numbers[arg]]
@@ -94,7 +102,7 @@ class PythonGraph(EngineGraph):
         return node
 
     def _resolve(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
-        """Return the number of a signature, and put it into `trie`; its complement if `append` is not enough."""
+        """Return the number of a signature after adding it to `trie`; its complement if the node needs `add`."""
         operands = [self.signature(arg) for arg in args]
         signature = self.table.find(op, attrs, operands)
         if self.is_immediate:
@@ -107,11 +115,11 @@ class PythonGraph(EngineGraph):
         return number
 
     def learn(self, op: Operation, node: int) -> None:
-        """Put the signature of a node without attributes into `plain_trie`.
+        """Add the signature of a node without attributes to `plain_trie`.
 
         Args:
-            op: record of what the node computes.
-            node: number of a node that is an instance of it.
+            op: the operation of the node.
+            node: number of the node.
         """
         signature = self.signature(node)
         if self.is_immediate or signature.extras:
@@ -132,11 +140,11 @@ class PythonGraph(EngineGraph):
         return self.add(~self.table.find(op, attrs, operands, many=True).index, args, None)
 
     def add(self, number: int, args: Iterable[int], aux: Any) -> int:
-        """Add a node that takes more than a number and operands.
+        """Add a node that needs more than a signature number and operands.
 
         Args:
-            number: complement of its signature's.
-            aux: its own argument; see `Operation.aux`.
+            number: complement of the signature's number.
+            aux: argument of the node; see `Operation.aux`.
         """
         signature = self.table.signatures[~number]
         flat, numbers = self.flat, self.numbers
@@ -147,14 +155,14 @@ class PythonGraph(EngineGraph):
         if aux is not None:
             self.aux[node] = aux
         if self.is_immediate:
-            self._compute_at_once(node, signature.kind.op.name)
+            self._compute_immediately(node, signature.kind.op.name)
         return node
 
     def operation_of(self, node: int) -> str:
         return self.signature(node).kind.op.name
 
     def signature(self, node: int) -> Signature:
-        """Return what a node is, and what may share a batch with it."""
+        """Return the signature of a node."""
         return self.table.signatures[self.numbers[node]]
 
     def are_alike(self, nodes: list[int]) -> bool:
@@ -166,7 +174,7 @@ class PythonGraph(EngineGraph):
         return tuple(self.columns(node, node + 1)[2].tolist())
 
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
+        """Return signatures, operand offsets and operands of consecutive nodes.
 
         Shape:
             returns: (nodes,), (nodes + 1,), (operands,); int64.
@@ -177,7 +185,7 @@ class PythonGraph(EngineGraph):
         return self._node_columns[0, first:end], starts - starts[0], flat
 
     def _fill_columns(self, end: int) -> None:
-        """Fill the columns of the nodes before `end`; when a node is made there is no time for it."""
+        """Fill the columns of the nodes before `end`, which is deferred to keep `append` fast."""
         first = self._column_count
         if end <= first:
             return
@@ -212,7 +220,7 @@ class PythonGraph(EngineGraph):
     def backward(self, node: int, full: bool = False) -> None:
         self.check_root(node)
         self.forward(node)
-        for reference in self.marks():
+        for reference in self.parameter_versions():
             reference().check_shape()  # type: ignore[union-attr] # the graph holds it
         self.engine.backward(self, node, full)
         self.note_parameters()
@@ -221,17 +229,17 @@ class PythonGraph(EngineGraph):
         self.check_reached(node)
         return self.engine.gradient(node, self.signature(node))
 
-    def marks(self) -> Marks:
+    def parameter_versions(self) -> ParameterVersions:
         kinds = {step.kind for plan in self.engine.plans for step in plan.steps}
         references = [kind.attrs[1] for kind in kinds if kind.op in READING]
-        return {each: storage.mark() for each in references if (storage := each()) is not None}
+        return {each: storage.memory_version() for each in references if (storage := each()) is not None}
 
     def is_given(self, node: int) -> bool:
         return self.signature(node).kind.op in (INPUT, CONSTANT)
 
     def _start(self, is_batched: bool) -> None:
         self.table.tidy()
-        self.engine.leave()
+        self.engine.release()
         self._begin()
         self.engine.autobatch = is_batched
 
@@ -253,24 +261,26 @@ class PythonGraph(EngineGraph):
         return self.engine.root
 
     def settle(self) -> None:
-        """Do nothing: all values are kept."""
+        """Do nothing, since all values are kept."""
 
-    def leave(self) -> None:
+    def deactivate(self) -> None:
         pass
 
     def recalculate(self) -> None:
         self.engine.revert(None)
-        self._checkpoints = [(size, None) for size, _ in self._checkpoints]  # what was computed then is gone
+        self._checkpoints = [
+            (size, None) for size, _ in self._checkpoints
+        ]  # values computed before are discarded
 
     def set_input(self, node: int, array: Any) -> None:
         self.aux[node] = array
         if node < max(self.engine.computed, self.engine.root):
             self.recalculate()
 
-    def _progress(self) -> Mark:
-        return self.engine.mark()
+    def _progress(self) -> Progress:
+        return self.engine.progress()
 
-    def _cut(self, size: int, progress: Mark | None) -> None:
+    def _cut(self, size: int, progress: Progress | None) -> None:
         self._fill_columns(size)
         del self.numbers[size:], self.flat[self._node_columns[1, size] :]
         self._column_count = size
@@ -281,10 +291,10 @@ class PythonGraph(EngineGraph):
         self.engine.revert(progress, size)
 
     def plans(self) -> list[BatchPlan]:
-        """Return the plans that were run, the earliest first."""
+        """Return the executed plans in order."""
         return self.engine.plans
 
-    def ran(self) -> list[RanBatch]:
+    def executed_batches(self) -> list[ExecutedBatch]:
         return list(_batches_of(self.engine.plans))
 
     @property
@@ -299,16 +309,16 @@ class PythonGraph(EngineGraph):
         return self.engine.seconds
 
 
-def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[RanBatch]:
-    """Describe the batches of plans, one for every request for a value."""
+def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[ExecutedBatch]:
+    """Describe the batches of plans; there is one plan per request for a value."""
     for forward, plan in enumerate(plans):
         for step in plan.steps:
             kind, count = step.kind, len(step.nodes)
             if not kind.dims:
                 continue
-            yield RanBatch(
+            yield ExecutedBatch(
                 kind=kind.index,
-                operation=known_as(kind.op.name),
+                operation=display_name(kind.op.name),
                 dims=inputs_of(kind.op, kind.attrs, kind.dims),
                 out=kind.outs[0],
                 parameters=tuple(each and each[1:] for each in kind.parameters),
@@ -316,6 +326,6 @@ def _batches_of(plans: Sequence[BatchPlan]) -> Iterator[RanBatch]:
                 nodes=count,
                 calls=count,
                 forward=forward,
-                apart=kind.op.apart,
-                way=way_of(kind.op, kind.attrs, kind.dims),
+                never_batched=kind.op.never_batched,
+                execution=execution_of(kind.op, kind.attrs, kind.dims),
             )

@@ -1,12 +1,12 @@
-"""The order of batches: components of the graph of signatures, and levels inside the recurrent ones.
+"""Scheduling of batches: components of the signature graph, and levels inside recurrent ones.
 
-Draw an edge from every signature to those that it feeds, and contract what lies on a cycle: the strongly connected
-components. Outside a recurrence a signature needs no levels at all: all its nodes, of all examples and positions, are
-one batch. Inside one, a node's level counts the edges of that component only. The work is linear in nodes and edges;
-the components are kept from graph to graph, because programs draw the same ones again and again.
+The signature graph has an edge from every signature to those that read it; its strongly connected components are the
+recurrences. Outside a recurrence, all nodes of a signature, of all examples and positions, form one batch. Inside one,
+a node's level counts only the edges within the component. The work is linear in nodes and edges; components are cached
+from graph to graph, because programs repeat them.
 
-Source: the schedule is this project's own; DyNet's (Neubig, Goldberg, Dyer: "On-the-fly Operation Batching in Dynamic
-Computation Graphs", 2017) searches an agenda of nodes.
+Source: the schedule is original; DyNet's (Neubig, Goldberg, Dyer: "On-the-fly Operation Batching in Dynamic Computation
+Graphs", 2017) searches an agenda of nodes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .signature import EXTRA, BatchPlan, BatchStep, NodeTable, SignatureTable
 
 Ints = NDArray[np.int64]
 
-OFTEN = 4
-"""So many times matrices must be multiplied with the same vectors that it pays to put them into one."""
+MIN_REPETITIONS = 4
+"""Number of repetitions from which products with the same vectors are stacked."""
 
-MERGED = 1024
-"""Graphs of more components are ordered without looking for what could be joined, which takes quadratic time."""
+MAX_MERGED_COMPONENTS = 1024
+"""Largest number of components to merge, which takes quadratic time."""
 
 
 def _components(successors: list[list[int]]) -> list[int]:
-    """Number the components in reverse topological order (Tarjan's algorithm with a stack of its own)."""
+    """Number the components in reverse topological order (Tarjan's algorithm with an explicit stack)."""
     count = len(successors)
     order, low, component = [-1] * count, [0] * count, [-1] * count
     path: list[int] = []
@@ -62,9 +62,9 @@ def _components(successors: list[list[int]]) -> list[int]:
 
 
 def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Find the components of a graph and order them.
+    """Find the strongly connected components of a graph and order them.
 
-    Vertices of one kind outside of cycles that do not depend on each other get one depth: they can share a batch.
+    Independent vertices of one kind outside of cycles get the same depth, so that they can share a batch.
 
     Shape:
         source, target: (edges,).
@@ -72,11 +72,11 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
         returns: three of (vertices,).
 
     Args:
-        source: where each edge starts, one of 0 ... count - 1.
+        source: start vertex of each edge, from 0.
 
     Returns:
         For every vertex: the depth of its component (edges between components lead to greater depths), the component's
-        number, and whether the component holds a cycle.
+        number, and True if the component has a cycle.
 
     Source: Tarjan, "Depth-first search and linear graph algorithms", 1972.
     """
@@ -96,17 +96,19 @@ def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[
             component_successors[component[start]].add(component[end])
     kind_of = {component[vertex]: kind for vertex, kind in enumerate(kinds.tolist())}
     groups = [-1 if cyclic[number] else kind_of[number] for number in range(total)]
-    representative = _merged(component_successors, groups) if total <= MERGED else list(range(total))
+    representative = (
+        _merged(component_successors, groups) if total <= MAX_MERGED_COMPONENTS else list(range(total))
+    )
     depth = _depths(component_successors, representative)
     of_vertex = np.array(component, np.int64)
     return np.array(depth, np.int64)[of_vertex], of_vertex, np.array(cyclic, np.bool_)[of_vertex]
 
 
 def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
-    """Join vertices of one group, -1 being none, as long as no way leads from one to the other.
+    """Merge vertices of one group (-1 for none) that are not connected by a path.
 
     Returns:
-        For every vertex the representative of all that it was joined with.
+        For every vertex, the representative of its merged set.
     """
     total = len(successors)
     reachable = [0] * total  # sets of vertices, as bits
@@ -128,7 +130,7 @@ def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
             members[first] = bits = bits | 1 << number
             reach = reachable[first] | reachable[number]
             reachable[first] = reachable[number] = reach
-            for each in range(total):  # who reaches one of them reaches what all of them do
+            for each in range(total):  # a vertex that reaches one member reaches what all members reach
                 if reachable[each] & bits or bits >> each & 1:
                     reachable[each] |= reach if bits >> each & 1 else reach | bits
             break
@@ -139,7 +141,7 @@ def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
 
 
 def _depths(successors: list[set[int]], representative: list[int]) -> list[int]:
-    """Return the length of the longest way to every vertex, joined ones being one."""
+    """Return the length of the longest path to every vertex, after merging."""
     total = len(successors)
     joined: list[set[int]] = [set() for _ in range(total)]
     for number, others in enumerate(successors):
@@ -173,7 +175,7 @@ def _unique_edges(source: Ints, target: Ints, count: int) -> Ints:
 
 
 def _levels(consumer: Ints, producer: Ints, count: int) -> Ints:
-    """Count, for every node, the longest way to it over edges that are sorted by consumer."""
+    """Return the length of the longest path to every node; edges are sorted by consumer."""
     level = [0] * count
     for node, operand in zip(consumer.tolist(), producer.tolist()):
         below = level[operand]
@@ -183,7 +185,7 @@ def _levels(consumer: Ints, producer: Ints, count: int) -> Ints:
 
 
 def make_plan(graph: NodeTable, first: int, end: int) -> BatchPlan:
-    """Group the nodes from `first` to before `end` into batches and order these."""
+    """Group nodes `first` (inclusive) to `end` (exclusive) into ordered batches."""
     numbers, begin, flat = graph.columns(first, end)
     count = end - first
     consumer = np.repeat(np.arange(count), np.diff(begin))
@@ -209,7 +211,7 @@ def make_plan(graph: NodeTable, first: int, end: int) -> BatchPlan:
 def _ranks_of(
     graph: NodeTable, signatures: Ints, vertex: Ints, consumer: Ints, producer: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Return depth, component and whether it is a recurrence, see `ranks`, of every signature of a graph."""
+    """Return depth, component and recurrence flag of every signature of a graph, see `ranks`."""
     edges = _unique_edges(vertex[producer], vertex[consumer], len(signatures))
     key = (graph.table.generation, signatures.tobytes(), edges.tobytes())
     found = _ranked.get(key)
@@ -232,7 +234,7 @@ def _batches_of(
     begin: Ints,
     flat: Ints,
 ) -> list[BatchStep]:
-    """Return the batches in order."""
+    """Return the ordered batches."""
     table = graph.table
     kinds = [table.signatures[index].kind for index in signatures.tolist()]
     kind_of = np.array([kind.index for kind in kinds], np.int64)[vertex]
@@ -271,9 +273,9 @@ def _batches_of(
 
 
 def _sorted(batch: Ints, vertex: Ints, level: Ints, lead: Ints) -> Ints:
-    """Sort nodes by batch, and within one by what leads to a node: who reads nodes that lie in a row reads a slice."""
+    """Sort nodes by batch and then by `Signature.lead`, so that operands are often consecutive rows."""
     height = int(level.max()) + 1
-    pair = vertex * height + level  # as a rule there are few of these, and they say all
+    pair = vertex * height + level  # usually few distinct pairs, which determine the order
     first = np.full(int(pair.max()) + 1 if height < 1 << 12 else 0, -1)
     if 0 < len(first) < 1 << 16:
         first[pair] = batch
@@ -289,7 +291,7 @@ def _sorted(batch: Ints, vertex: Ints, level: Ints, lead: Ints) -> Ints:
 
 
 def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Ints, list[int]]:
-    """Return the operands of nodes in another order, and where those of each node begin, as well as the end."""
+    """Return the operands of reordered nodes, and the offsets of each node including the end."""
     counts = lengths[order]
     ends = np.zeros(len(order) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
@@ -297,13 +299,13 @@ def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Int
     return flat[places], ends.tolist()
 
 
-def side_by_side(steps: Sequence[BatchStep], table: SignatureTable) -> list[BatchStep]:
-    """Put steps together that multiply several matrices with the same vectors, where that occurs again and again."""
+def stack_products(steps: Sequence[BatchStep], table: SignatureTable) -> list[BatchStep]:
+    """Stack steps that repeatedly multiply several matrices with the same vectors."""
     groups: dict[Any, list[BatchStep]] = {}
     for step in steps:
-        beside = step.kind.beside
-        if beside is not None and step.stage >= 0 and not _reads_one(step):
-            key = step.stage, beside, step.args[:, -1].tobytes()
+        stack_key = step.kind.stack_key
+        if stack_key is not None and step.stage >= 0 and not _reads_one(step):
+            key = step.stage, stack_key, step.args[:, -1].tobytes()
             groups.setdefault(key, []).append(step)
     wide = [group for group in groups.values() if len(group) > 1]
     times = Counter(tuple([step.kind for step in group]) for group in wide)
@@ -311,7 +313,7 @@ def side_by_side(steps: Sequence[BatchStep], table: SignatureTable) -> list[Batc
     rest: set[int] = set()
     for group in wide:
         kinds = tuple([step.kind for step in group])
-        if times[kinds] >= OFTEN:
+        if times[kinds] >= MIN_REPETITIONS:
             nodes = np.concatenate([step.nodes for step in group])
             first[id(group[0])] = BatchStep(table.stack(kinds), nodes, group[0].args, parts=group)
             rest.update(map(id, group[1:]))
@@ -319,13 +321,13 @@ def side_by_side(steps: Sequence[BatchStep], table: SignatureTable) -> list[Batc
 
 
 def _reads_one(step: BatchStep) -> bool:
-    """Say whether many nodes multiply one and the same vector, which is done once for all of them."""
+    """Return True if all of several nodes multiply the same vector, which is computed once."""
     vectors = step.args[:, -1]
     return len(vectors) > 1 and vectors[0] == vectors[-1] and bool((vectors == vectors[0]).all())
 
 
 def make_serial_plan(graph: NodeTable, first: int, end: int) -> BatchPlan:
-    """Make a plan in which every node from `first` to before `end` is a batch of its own."""
+    """Return a plan with one batch for every node from `first` to `end` (exclusive)."""
     steps = []
     for node in range(first, end):
         kind = graph.signature(node).kind

@@ -1,12 +1,12 @@
-"""Signatures: which nodes may be computed together; and plans: in which order.
+"""Signatures, which decide what nodes may share a batch, and plans, the order of batches.
 
-Two records describe a node. Its `BatchKind` says what is computed: operation, attributes, shapes, parameters. Nodes of
-one kind can share a batch. Its `Signature` adds the kinds of what feeds it, up to two steps away: a tanh of one matrix
-product and a tanh of another are one kind and two signatures. Schedules order signatures, so that nodes that only look
-alike do not tie a layer to a recurrence; batches are made of kinds.
+Two records describe a node. Its `BatchKind` defines the computation: operation, attributes, shapes, parameters. Nodes
+of one kind can share a batch. Its `Signature` adds the kinds of its operands, up to two steps away: tanh of two
+different matrix products is one kind but two signatures. Schedules order signatures, so that a similar node does not
+tie a layer to a recurrence; batches consist of kinds.
 
-Both live in a `SignatureTable` that outlives graphs: after the first few examples, every node is found by one lookup in
-a dict.
+Both are stored in a `SignatureTable` that outlives graphs: after the first few examples, every node is found by one
+dict lookup.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def _extra_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 EXTRA = declare("extra", _extra_shape)
-"""The second and later results of an operation, which it computes; attributes: (which one, its `Dim`)."""
+"""The second and later results of an operation; attributes: (number of the result, its `Dim`)."""
 
 
 class BatchKind:
-    """What a batch computes.
+    """The computation of a batch.
 
     Attributes:
-        dims: the `Dim` of every operand (of one, if the operation takes many alike).
-        parameters: for every operand that is a parameter: (`Dim`, weak reference to it, is updated); else None.
-        beside: of the product of a matrix for all nodes with a vector for each: equal for those that can be computed
-            together, if the vectors are the same; else None.
+        dims: the `Dim` of every operand, or of one operand for operations on many.
+        parameters: for every operand, (`Dim`, weak reference, is updated) of a parameter, else None.
+        stack_key: for products of a shared matrix with one vector per node, a key that is equal for kinds that can be
+            stacked; else None.
     """
 
     __slots__ = (
         "attrs",
-        "beside",
+        "stack_key",
         "computed",
         "dims",
         "index",
@@ -76,29 +76,29 @@ class BatchKind:
         self.needs = (source and bool(attrs[-1])) if op is PARAMETER else source or any(self.wants)
         if op.constant:
             self.needs = False
-        self.beside = self._beside()
+        self.stack_key = self._stack_key()
 
-    def _beside(self) -> Any:
+    def _stack_key(self) -> Any:
         if not (self.op is MATMUL or (self.op is AFFINE and len(self.dims) == 3)):
             return None
         is_plain = self.computed == (len(self.dims) - 1,) and len(self.dims[-1].d) == 1
         return (self.op, self.dims, self.wants) if is_plain else None
 
 
-class Stacked(tuple[Any, ...]):
-    """Parameters of one shape that are read as one tensor, in place of a parameter in `BatchKind.parameters`."""
+class StackedParameters(tuple[Any, ...]):
+    """Parameters of one shape that are read as one stacked tensor; an element of `BatchKind.parameters`."""
 
     __slots__ = ()
 
 
 class Signature:
-    """A kind, and the kinds of what feeds it.
+    """A kind, and the kinds of its operands.
 
     Attributes:
-        dim: the `Dim` of the (first) result.
-        tag: a number for (kind, kinds of the operands): what its consumers know of it.
-        lead: its kind, that of its first computed operand, and so on for three steps: nodes for which it is equal keep
-            their order in a batch, so that who reads them often reads rows in a row.
+        dim: the `Dim` of the first result.
+        tag: number of (kind, kinds of the operands), used in the signatures of its consumers.
+        lead: the kinds of the node, of its first computed operand, and so on for three steps; nodes are sorted by it,
+            so that consumers often read consecutive rows.
     """
 
     __slots__ = ("dim", "extras", "index", "kind", "lead", "needs", "numbers", "tag")
@@ -113,19 +113,19 @@ class Signature:
 
 
 class SignatureTable:
-    """All kinds and signatures seen, by what makes them.
+    """All known kinds and signatures.
 
     Attributes:
-        found: from a key, (operation, attributes, tags of the operands), to its signature.
-        trie: the numbers of signatures, found without making a key: dicts in dicts, by operation, attributes, and the
-            number of each operand's signature; see `Graph.append`.
-        plain_trie: likewise for operations without attributes that always have as many operands: a list by the first
+        found: signatures by (operation, attributes, tags of the operands).
+        trie: numbers of signatures in nested dicts, by operation, attributes, and the number of each operand's
+            signature; see `PythonGraph.append`.
+        plain_trie: the same for operations without attributes and with a fixed number of operands: a list by the first
             operand, of dicts by operation and the other operands.
-        arities: how many operands each has, by index; 0 for those that take many.
+        arities: number of operands by signature index; 0 for operations on many.
     """
 
     LIMIT = 100_000
-    """So many signatures are kept from graph to graph; a program that makes ever new ones starts afresh."""
+    """Largest number of signatures kept from graph to graph; beyond it the table is cleared."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -141,7 +141,7 @@ class SignatureTable:
         self._references: list[weakref.ref[Any]] = []
 
     def tidy(self) -> None:
-        """Forget everything if there is too much, or if it holds on to dead parameters. Only between two graphs."""
+        """Clear the table if it is too large or refers to dead parameters; called between two graphs."""
         if len(self.signatures) > self.LIMIT or self._is_stale():
             for each in vars(self).values():
                 if isinstance(each, (dict, list)):
@@ -154,10 +154,10 @@ class SignatureTable:
     def find(
         self, op: Operation, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
     ) -> Signature:
-        """Return the signature of an operation on operands that have been described.
+        """Return the signature of an operation on operands with known signatures.
 
         Args:
-            many: `operands` are those that occur among many alike, each once.
+            many: True if `operands` are the distinct signatures of many operands.
         """
         tags = [each.tag for each in operands]
         key = (op, attrs, frozenset(tags)) if many else (op, attrs, *tags)
@@ -170,10 +170,10 @@ class SignatureTable:
         self, op: Operation, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
     ) -> Signature:
         kind = self._kind(op, attrs, operands, many)
-        around = (
+        operand_kinds = (
             frozenset(each.kind.index for each in operands) if many else tuple(e.kind.index for e in operands)
         )
-        tag = self._tags.setdefault((kind.index, around), len(self._tags))
+        tag = self._tags.setdefault((kind.index, operand_kinds), len(self._tags))
         index = len(self.signatures)
         lead = operands[kind.computed[0]].lead[:2] if kind.computed else ()
         found = Signature(index, kind, tag, (kind.index, *lead))
@@ -187,14 +187,14 @@ class SignatureTable:
         return found
 
     def stack(self, kinds: tuple[BatchKind, ...]) -> BatchKind:
-        """Return the kind of several products with one vector, each of another kind, side by side."""
+        """Return the kind of several stacked products with one vector."""
         found = self._stacks.get(kinds)
         if found is None:
             first = kinds[0]
             found = self._stacks[kinds] = copy(first)
             found.index, found.op, found.attrs = -1 - len(self._stacks), STACK, (len(kinds),)
             found.parameters = (
-                *[Stacked(each) for each in zip(*[kind.parameters[:-1] for kind in kinds])],
+                *[StackedParameters(each) for each in zip(*[kind.parameters[:-1] for kind in kinds])],
                 None,
             )
         return found
@@ -230,12 +230,12 @@ class BatchStep:
 
     Shape:
         nodes: (N,).
-        args: (N, operands), or flat for operations that take many.
+        args: (N, operands), or flat for operations on many operands.
 
     Args:
-        counts: for operations that take many, how many operands each node has.
-        stage: steps of one stage do not depend on each other; -1 where nobody has looked.
-        parts: the steps that were put together into this one, of equal length.
+        counts: for operations on many operands, the number of operands of each node.
+        stage: steps of one stage are independent; -1 if unknown.
+        parts: the steps of equal length that were stacked into this one.
     """
 
     kind: BatchKind
@@ -248,11 +248,11 @@ class BatchStep:
 
 @dataclass(slots=True)
 class BatchPlan:
-    """Which nodes are computed together, and in which order; independent of values and devices.
+    """Order and content of batches; independent of values and devices.
 
     Args:
         steps: the batches in order.
-        first: the number of the first node.
+        first: number of the first node.
     """
 
     steps: list[BatchStep]
@@ -262,10 +262,10 @@ class BatchPlan:
 
 
 class NodeTable(Protocol):
-    """The nodes of a graph, as far as plans and engines go.
+    """Interface of the nodes of a graph used by plans and engines.
 
     Attributes:
-        aux: the nodes' own arguments (`Op.aux`), of those that have one.
+        aux: arguments of single nodes (`Operation.aux`), by node.
     """
 
     table: SignatureTable
@@ -276,13 +276,13 @@ class NodeTable(Protocol):
         """The number of nodes."""
 
     def signature(self, node: int) -> Signature:
-        """Return what a node is."""
+        """Return the signature of a node."""
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the operands of a node."""
 
     def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
+        """Return signatures, operand offsets and operands of consecutive nodes.
 
         Shape:
             returns: (nodes,), (nodes + 1,), (operands,); int64.

@@ -1,8 +1,8 @@
-"""Where the values of nodes lie: one arena, a growing tensor, for every shape, and the row of every node in its arena.
+"""Memory of node values: one arena, a growing tensor, per shape, and the row of every node in its arena.
 
-A batch's result is a slice of an arena, and operands of one shape are gathered from one tensor.
-A batch that has been run is recorded with the places of
-its operands; `reads_of` finds who reads which node, and what a backward pass may leave out.
+A batch's result is a slice of an arena, and operands of one shape are gathered from one tensor. A record of an executed
+batch includes the locations of its operands; `find_reads` determines which nodes a backward pass reaches and which
+gradients have one reader.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..ops.spec import BatchCall, Dim
-from .signature import BatchKind, BatchStep, Stacked
+from .signature import BatchKind, BatchStep, StackedParameters
 
 
 @dataclass(slots=True)
-class Where:
-    """Where an operand of a batch came from.
+class OperandLocation:
+    """Location of an operand of a batch.
 
     Shape:
         index: (count,).
         value: (1, 1, *d).
 
     Args:
-        index: the rows, if they are not in a row.
-        parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; rows mean nothing then.
+        index: the rows, if they are not consecutive.
+        parameter: attributes (`Dim`, weak reference, is updated) if the operand is a parameter, without rows.
     """
 
     first: int
@@ -42,7 +42,7 @@ class Where:
 
 @dataclass(slots=True)
 class Record:
-    """A batch that has been run.
+    """An executed batch.
 
     Shape:
         inputs: each (nodes or 1, batch, *d).
@@ -51,7 +51,7 @@ class Record:
     step: BatchStep
     call: BatchCall
     inputs: list[torch.Tensor]
-    wheres: list[Where]
+    locations: list[OperandLocation]
     firsts: list[int]
 
 
@@ -59,16 +59,16 @@ Ints = NDArray[np.int64]
 
 
 class Reads(NamedTuple):
-    """What is known of a graph before gradients go through it.
+    """Analysis of a graph before a backward pass.
 
     Shape:
         alive: (nodes,), bool.
 
     Attributes:
-        alive: whether the root depends on a node, None where it does on all of them. The batches may hold other nodes,
-            too: their gradients are zeros.
-        alone: `id` of every operand that nothing else reads: its gradient is written, and not added to another.
-        sums: the rows, by shape as (first, end), of all other gradients, which have to begin as zeros.
+        alive: True for nodes on which the root depends; None if it depends on all nodes. Other nodes in the batches
+            have zero gradients.
+        alone: `id` of every operand location with a single reader, whose gradient is written, not accumulated.
+        sums: rows of all other gradients, as (first, end) by shape, which must be initialized with zeros.
     """
 
     records: Sequence[Record]
@@ -77,20 +77,20 @@ class Reads(NamedTuple):
     sums: dict[Dim, list[tuple[int, int]]]
 
 
-def reads_of(records: Sequence[Record], root: int, size: int) -> Reads:
-    """Find out which batches the root depends on, and what is read by one operand only."""
-    wheres, columns = _operands(records)
+def find_reads(records: Sequence[Record], root: int, size: int) -> Reads:
+    """Determine which batches the root depends on, and which nodes have a single reader."""
+    locations, columns = _operands(records)
     uses = np.bincount(np.concatenate(columns), minlength=size) if columns else np.zeros(size, np.int64)
     alive = None
     if not _reaches_all(records, root, uses > 0):
         records, alive = _reached(records, root, size)
-        wheres, columns = _operands(records)
+        locations, columns = _operands(records)
         uses = np.bincount(np.concatenate(columns), minlength=size) if columns else np.zeros(size, np.int64)
-        uses[root] += 2  # what reads it need not count
+        uses[root] += 2  # the gradient of the root must be accumulated
     is_written, found = np.zeros(size, np.bool_), Reads(records, alive, set(), {})
     if columns:
         is_single = uses[np.concatenate(columns)] == 1
-        for where, column, is_alone in zip(wheres, columns, _all_of(is_single, columns)):
+        for where, column, is_alone in zip(locations, columns, _all_of(is_single, columns)):
             if is_alone and where.index is None and where.count == len(column):
                 found.alone.add(id(where))
                 is_written[column] = True
@@ -106,7 +106,7 @@ def reads_of(records: Sequence[Record], root: int, size: int) -> Reads:
 
 
 def _reached(records: Sequence[Record], root: int, size: int) -> tuple[list[Record], NDArray[np.bool_]]:
-    """Return the batches that the root depends on, and whether it does on every node."""
+    """Return the batches on which the root depends, and a flag for every node."""
     found, alive = [], np.zeros(size, np.bool_)
     alive[root] = True
     for record in reversed(records):
@@ -114,14 +114,14 @@ def _reached(records: Sequence[Record], root: int, size: int) -> tuple[list[Reco
         count = np.count_nonzero(reached)
         if count:
             found.append(record)
-            for place in range(1, len(record.firsts)):  # a memory leaves by way of its step's output, too
+            for place in range(1, len(record.firsts)):  # results of one step are reached together
                 alive[record.step.nodes + place] = reached
             mark_operands(record, alive, reached if count < len(reached) else None)
     return found[::-1], alive
 
 
 def reached_nodes(record: Record, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say of every node of a batch whether one of its results is alive.
+    """Return a flag for every node of a batch, True if one of its results is alive.
 
     Shape:
         alive: (nodes of the graph,), bool.
@@ -135,7 +135,7 @@ def reached_nodes(record: Record, alive: NDArray[np.bool_]) -> NDArray[np.bool_]
 
 
 def mark_operands(record: Record, alive: NDArray[np.bool_], reached: NDArray[np.bool_] | None) -> None:
-    """Set `alive` for the operands of a batch's nodes, or of those that are reached.
+    """Set `alive` for the operands of a batch's nodes, or only of the reached ones.
 
     Shape:
         alive: (nodes of the graph,), bool.
@@ -144,26 +144,26 @@ def mark_operands(record: Record, alive: NDArray[np.bool_], reached: NDArray[np.
     step = record.step
     args = step.args
     if reached is not None:
-        if step.parts:  # they have their operands in common
+        if step.parts:  # the parts share their operands
             reached = np.logical_or.reduce(reached.reshape(len(step.parts), -1))
         args = args[np.repeat(reached, step.counts)] if step.kind.many else args[reached]
     alive[args] = True
 
 
-def _operands(records: Sequence[Record]) -> tuple[list[Where], list[Ints]]:
-    """Return where the operands that want a gradient lie, and which nodes they are."""
-    wheres, columns = [], []
+def _operands(records: Sequence[Record]) -> tuple[list[OperandLocation], list[Ints]]:
+    """Return the locations and nodes of operands that need a gradient."""
+    locations, columns = [], []
     for record in records:
         step = record.step
-        for place, where in enumerate(record.wheres):
+        for place, where in enumerate(record.locations):
             if where.parameter is None and step.kind.wants[place]:
-                wheres.append(where)
+                locations.append(where)
                 columns.append(step.args if step.kind.many else step.args[:, place])
-    return wheres, columns
+    return locations, columns
 
 
 def _reaches_all(records: Sequence[Record], root: int, is_read: NDArray[np.bool_]) -> bool:
-    """Say whether all nodes but the root are read, one of their results at least."""
+    """Return True if all nodes except the root are read, at least one of their results."""
     for record in records:
         if len(record.firsts) > 1:
             nodes = record.step.nodes
@@ -175,14 +175,14 @@ def _reaches_all(records: Sequence[Record], root: int, is_read: NDArray[np.bool_
 
 
 def _all_of(flags: NDArray[np.bool_], parts: Sequence[Ints]) -> list[bool]:
-    """Say of every part of a row of flags whether all in it are set; the parts are as long as the given ones."""
+    """Return, for every part of an array of flags, True if all its flags are set; `parts` gives the lengths."""
     ends = np.cumsum([len(each) for each in parts])
     found: list[bool] = np.logical_and.reduceat(flags, np.concatenate([[0], ends[:-1]])).tolist()
     return found
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Join ranges, (first, end), that touch each other."""
+    """Merge adjacent ranges (first, end)."""
     first = last = 0
     for begin, end in sorted(ranges):
         if begin != last:
@@ -197,14 +197,14 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 Tensor = torch.Tensor
 
 
-class Pool:
-    """Memory of the graph before, for the next one: what is new to the process has to be cleared by the system first.
+class MemoryPool:
+    """Memory reused from graph to graph, since the system must clear new memory first.
 
-    What the last graph has not used is let go, and what somebody still holds is left to them.
+    Memory that the last graph did not use is released, and memory still referenced elsewhere is not reused.
     """
 
     LIMIT = 1 << 26
-    """Bytes that are kept."""
+    """Limit of the kept memory, in bytes."""
 
     __slots__ = ("_free",)
 
@@ -212,14 +212,14 @@ class Pool:
         self._free: dict[Any, Tensor] = {}
 
     def take(self, key: Any, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Return a tensor of a shape, or of more rows, with any values.
+        """Return an uninitialized tensor of a shape, or with more rows.
 
         Shape:
             returns: `shape`, or more rows.
 
         Args:
-            key: what `refill` was told; belongs to one shape of rows.
-            shape: its shape.
+            key: the key given to `refill`, which identifies the shape of rows.
+            shape: shape of the tensor.
         """
         found = self._free.pop(key, None)
         if found is not None and len(found) >= shape[0] and found.dtype is dtype and found.device == device:
@@ -227,7 +227,7 @@ class Pool:
         return torch.empty(shape, device=device, dtype=dtype)
 
     def refill(self, tensors: Iterable[tuple[Any, Tensor]]) -> None:
-        """Keep tensors, by key, in place of those that are here.
+        """Replace the kept tensors.
 
         Shape:
             tensors: each (rows, batch, *d).
@@ -237,7 +237,7 @@ class Pool:
         for key, tensor in tensors:
             storage = tensor.untyped_storage()
             room -= storage.nbytes()
-            # the tensor and `storage` hold it; on other devices torch keeps freed memory itself
+            # two references: the tensor and `storage`; on other devices torch caches memory itself
             if room >= 0 and tensor.device.type == "cpu" and torch_private.storage_uses(storage._cdata) == 2:
                 self._free[key] = tensor
 
@@ -245,25 +245,25 @@ class Pool:
 class Arena:
     """The values of all nodes of one shape.
 
-    Rows are only ever added. When the tensor grows, slices handed out before keep the old one alive, with values that
-    stay right because no row is written twice.
+    Rows are only added. When the tensor grows, earlier slices keep the old one alive; they remain valid because no row
+    is written twice.
 
     Shape:
         tensor: (rows, batch, *d).
 
     Args:
-        dim: the shape of the nodes.
+        dim: shape of the nodes.
     """
 
     __slots__ = ("_pool", "device", "dim", "dtype", "tensor", "used")
 
-    def __init__(self, dim: Dim, device: torch.device, dtype: torch.dtype, pool: Pool) -> None:
+    def __init__(self, dim: Dim, device: torch.device, dtype: torch.dtype, pool: MemoryPool) -> None:
         self.dim, self.device, self.dtype, self._pool = dim, device, dtype, pool
         self.tensor = torch.empty(0, dim.batch, *dim.d, device=device, dtype=dtype)
         self.used = 0
 
     def reserve(self, count: int) -> None:
-        """Make room for `count` more rows."""
+        """Reserve memory for `count` more rows."""
         need = self.used + count
         room = self.tensor.shape[0]
         if need <= room:
@@ -274,14 +274,14 @@ class Arena:
         self.tensor = larger
 
     def take(self, count: int) -> int:
-        """Return the first of `count` new rows, which `reserve` has made room for."""
+        """Return the first of `count` new rows, reserved by `reserve`."""
         first = self.used
         self.used += count
         return first
 
 
 _Column = tuple[int, int, bool, bool, Tensor]
-"""First row, how many, whether they lie in a row, whether they are equal, all rows."""
+"""(First row, count, True if consecutive, True if all equal, all rows)."""
 
 
 class Values:
@@ -295,13 +295,13 @@ class Values:
         arenas: by shape.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, pool: Pool) -> None:
+    def __init__(self, device: torch.device, dtype: torch.dtype, pool: MemoryPool) -> None:
         self._device, self._dtype, self._pool = device, dtype, pool
         self.arenas: dict[Dim, Arena] = {}
         self.rows: Ints = np.zeros(256, np.int64)
 
-    def place(self, steps: Sequence[BatchStep], end: int) -> list[list[int]]:
-        """Give rows to the results of batches, one behind the other.
+    def assign_rows(self, steps: Sequence[BatchStep], end: int) -> list[list[int]]:
+        """Assign consecutive rows to the results of batches.
 
         Returns:
             The first row of every result of every batch.
@@ -328,27 +328,27 @@ class Values:
             self.rows[np.concatenate(nodes)] = np.arange(counts.sum()) + np.repeat(firsts - before, counts)
         return found
 
-    def locate(self, steps: Sequence[BatchStep]) -> list[list[Where]]:
-        """Say for every operand of batches where it lies: rows in a row, one row for all, or an index.
+    def locate(self, steps: Sequence[BatchStep]) -> list[list[OperandLocation]]:
+        """Return the location of every operand of batches: consecutive rows, one row for all, or an index.
 
-        All of them are looked at together, and there is one index: in parts, each would take longer than a product.
+        All operands are located together with one index, since single steps would take longer than a product.
         """
         columns = []
-        wheres_of_kind: dict[int, list[Where]] = {}
+        locations_of_kind: dict[int, list[OperandLocation]] = {}
         for step in steps:
             kind = step.kind
             if kind.many:
                 columns.append(step.args)
             else:
                 columns += [step.args[:, place] for place in kind.computed]
-            if kind.index not in wheres_of_kind:
+            if kind.index not in locations_of_kind:
                 parameters = kind.parameters[: 1 if kind.many else None]
-                wheres_of_kind[kind.index] = [self._where_of_parameter(each) for each in parameters]
-        found = [wheres_of_kind[step.kind.index].copy() for step in steps]
+                locations_of_kind[kind.index] = [self._parameter_location(each) for each in parameters]
+        found = [locations_of_kind[step.kind.index].copy() for step in steps]
         if columns:
             located = self._columns(columns)
-            for step, wheres in zip(steps, found):
-                self._fill(step.kind, wheres, located)
+            for step, locations in zip(steps, found):
+                self._fill(step.kind, locations, located)
         return found
 
     def _columns(self, columns: list[Ints]) -> Iterator[_Column]:
@@ -364,13 +364,15 @@ class Values:
         index = torch.split(torch.from_numpy(rows).to(self._device), sizes)
         return zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
 
-    def _where_of_parameter(self, parameter: Any) -> Where:
-        """Return where an operand lies that is a parameter; something for the others to take the place of."""
+    def _parameter_location(self, parameter: Any) -> OperandLocation:
+        """Return the location of a parameter, or a placeholder for other operands."""
         if parameter is None:
-            return Where(0, 0, None, None)
-        if type(parameter) is Stacked:
-            return Where(0, 1, None, parameter, torch.stack([self._value(each) for each in parameter]))
-        return Where(0, 1, None, parameter, self._value(parameter)[None, None])
+            return OperandLocation(0, 0, None, None)
+        if type(parameter) is StackedParameters:
+            return OperandLocation(
+                0, 1, None, parameter, torch.stack([self._value(each) for each in parameter])
+            )
+        return OperandLocation(0, 1, None, parameter, self._value(parameter)[None, None])
 
     def _value(self, parameter: Any) -> Tensor:
         storage = parameter[1]()
@@ -379,17 +381,17 @@ class Values:
         return found
 
     @staticmethod
-    def _fill(kind: BatchKind, wheres: list[Where], columns: Iterator[_Column]) -> None:
+    def _fill(kind: BatchKind, locations: list[OperandLocation], columns: Iterator[_Column]) -> None:
         for place in (0,) if kind.many else kind.computed:
             first, count, in_row, equal, index = next(columns)
             if in_row:
-                wheres[place] = Where(first, count, None, None)
+                locations[place] = OperandLocation(first, count, None, None)
             elif equal and not kind.many:
-                wheres[place] = Where(first, 1, None, None)
+                locations[place] = OperandLocation(first, 1, None, None)
             else:
-                wheres[place] = Where(first, count, index, None)
+                locations[place] = OperandLocation(first, count, index, None)
 
-    def read(self, where: Where, dim: Dim) -> Tensor:
+    def read(self, where: OperandLocation, dim: Dim) -> Tensor:
         """Return an operand.
 
         Shape:

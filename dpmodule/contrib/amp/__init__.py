@@ -1,6 +1,6 @@
 """Automatic mixed precision for symbols: casts that let costly operators run in 16 bits."""
 
-from ...compat import lazy
+from ..._core import lazy
 from . import amp as amp
 from .amp import convert_bucketing_module as convert_bucketing_module
 from .amp import convert_model as convert_model
@@ -15,6 +15,6 @@ from .amp import list_widest_type_cast as list_widest_type_cast
 from .amp import scale_loss as scale_loss
 from .amp import unscale as unscale
 
-__all__ = [*lazy.handed_on(vars()), "amp", "lists"]
+__all__ = [*lazy.public_names(vars()), "amp", "lists"]
 
 __getattr__, __dir__ = lazy.attributes(__name__, __all__)

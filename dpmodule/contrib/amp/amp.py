@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from ..._core import lazy
 from ...base import ArgumentError, StateError, dtype_code
-from ...compat import lazy
 from ...graph import Graph, Node
 from ...module import BaseModule, BucketingModule
 from ...module.mixed_precision import LossScale, set_default_rules
@@ -16,7 +16,16 @@ from ...module.nonfinite import are_finite
 from ...ndarray import NDArray
 from ...ops import find, get
 from ...symbol import Symbol
-from ...symbol.half import CONDITIONAL_FP32, FP32, LOSSES, LP16, WIDEST, Conditions, HalfConverter, HalfRules
+from ...symbol.mixed_precision import (
+    CONDITIONAL_FP32,
+    FP32,
+    LOSSES,
+    LP16,
+    WIDEST,
+    Conditions,
+    HalfConverter,
+    HalfRules,
+)
 
 __all__ = [
     "convert_bucketing_module",

@@ -1,6 +1,6 @@
 """Stochastic variance reduced gradients: `svrg_module.SVRGModule`."""
 
-from ...compat import lazy
+from ..._core import lazy
 from . import svrg_module as svrg_module
 
 __all__ = ["svrg_module", "svrg_optimizer"]

@@ -11,8 +11,8 @@ import torch
 from typing_extensions import override
 
 from ... import optimizer as opt
+from ..._core import lazy
 from ...base import ArgumentError, DTypeError, StateError
-from ...compat import lazy
 from ...context import Context
 from ...module import Module
 from ...module.arguments import BindArguments, OptimizerArguments

@@ -1,13 +1,13 @@
-"""Rewrites of the steps before they become a Program; each can be switched off, which changes no result.
+"""Passes that rewrite the steps before they become a Program; disabling one changes no result.
 
-`PASSES` lists them in the order in which they run. Each is a function in the module of its name, which is imported when
-the first graph comes in which it may find something. A pass is switched off for a block of code with `disabled`,
-and for a whole process with the environment variable ``DPMODULE_DISABLE_PASSES``, names with commas between them.
-Passes after which some operator's own output is no longer computed do not run where somebody watches every operator.
+`PASSES` lists them in the order in which they run. Each is a function in the module of its name, which is imported for
+the first graph that may contain a match. `disabled` switches a pass off for a block of code, and the environment
+variable ``DPMODULE_DISABLE_PASSES``, a comma-separated list of names, for the whole process. Passes that remove an
+operator's own output do not run while a monitor watches every operator.
 
-Programs are shared by all shapes and types, so a pass sees only storage types and attributes. Each states what it
-needs of its operands under "Needs" in its module: what is known is checked when steps are rewritten, the rest by the
-functions it puts in, which do what the graph says where something else comes.
+Programs are shared by all shapes and types, so a pass sees only storage types and attributes. "Needs" in its module
+lists the requirements on its operands: the known ones are checked when steps are rewritten, the others by the inserted
+functions, which run the graph's own operators if a requirement is not met.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...graph import Graph
 from ..lowering import Lowered
 from .fresh_heads import fresh_heads
 
-__all__ = ["LEAST_CLASSES", "PASSES", "Pass", "apply", "disabled", "settings"]
+__all__ = ["MIN_CLASSES", "PASSES", "Pass", "apply", "disabled", "settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Pass:
     """A rewrite of steps.
 
     Attributes:
-        name: its module and function, and what it is switched off by.
-        needs: how many of which operators a graph must have at least, or the pass has nothing to do.
-        tidies: it has nothing to do where no pass before it had.
-        hides: some operator's own output is no longer computed afterwards, so that no monitor can see it.
-        moved: whether it also runs for graphs that live on several devices.
-        compiled: whether it also runs where `torch.compile` gets the program: not if it puts in functions that
-            choose between kernels by themselves, which a compiler cannot look into.
+        name: name of its module and function, by which it is disabled.
+        needs: minimal number of each operator in a graph; with fewer, the pass has nothing to do.
+        tidies: True if it has nothing to do unless an earlier pass fired.
+        hides: True if it removes some operator's own output, which a monitor then cannot see.
+        moved: True if it also runs for graphs on several devices.
+        compiled: True if it also runs for programs compiled with `torch.compile`; False if it inserts functions that
+            choose between kernels, which a compiler cannot trace.
     """
 
     name: str
@@ -54,37 +54,37 @@ class Pass:
 
     @property
     def module(self) -> ModuleType:
-        """The module that has it."""
+        """The module that defines it."""
         return import_module(f".{self.name}", __package__)
 
     def has_work(self, low: Lowered) -> bool:
-        """Say whether there may be something to rewrite, without the pass's module."""
+        """Return True if there may be something to rewrite, without importing the pass's module."""
         return (bool(low.fired) or not self.tidies) and (self.worth is None or self.worth(low.graph))
 
     def rewrite(self, low: Lowered) -> int:
-        """Change the steps in place and return in how many places."""
+        """Rewrite the steps in place and return the number of rewrites."""
         function: Callable[[Lowered], int] = getattr(self.module, self.name)
         return function(low)
 
 
-LEAST_CLASSES = 2048
-"""Classes below which the scores of a usual batch are small; how many rows there are shows at run time only."""
+MIN_CLASSES = 2048
+"""Minimal number of classes for large score matrices; the number of rows is known at run time only."""
 
 
 def _has_equal_inputs(graph: Graph) -> bool:
-    """Say whether two nodes run one operator on the same values; where none do, no two are equal."""
+    """Return True if two nodes apply the same operator to the same inputs; otherwise no two nodes are equal."""
     seen = [(node.op.name, node.inputs) for node in graph.nodes if node.op is not None]
     return len(set(seen)) < len(seen)
 
 
 def _has_many_classes(graph: Graph) -> bool:
-    """Say whether there is a dense layer of as many outputs as scores have that are worth splitting."""
+    """Return True if there is a dense layer with enough outputs to split its scores."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "FullyConnected")
-    return any(node.a.num_hidden >= LEAST_CLASSES for node in layers)
+    return any(node.a.num_hidden >= MIN_CLASSES for node in layers)
 
 
 def _has_small_windows(graph: Graph) -> bool:
-    """Say whether there is a convolution for which there may be a kernel."""
+    """Return True if there is a convolution that a kernel may support."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "Convolution")
     return any(node.a.kernel == (3, 3) for node in layers)
 
@@ -92,7 +92,7 @@ def _has_small_windows(graph: Graph) -> bool:
 PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
-    # before pooling_first, to which it leaves what costs least behind a pooling
+    # before pooling_first, to which it leaves activations that are cheaper after pooling
     Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}),
@@ -111,29 +111,29 @@ PASSES: tuple[Pass, ...] = (
     Pass("fused_norms", {"BatchNorm": 1}, hides=True, predict=False, moved=False, compiled=False),
     Pass("mirror", predict=False, moved=False, compiled=False),
 )
-_NAMES = frozenset(each.name for each in PASSES)
-_HIDING = frozenset(each.name for each in PASSES if each.hides)
-_OPAQUE = frozenset(each.name for each in PASSES if not each.compiled)
+_NAMES = frozenset(entry.name for entry in PASSES)
+_HIDING = frozenset(entry.name for entry in PASSES if entry.hides)
+_OPAQUE = frozenset(entry.name for entry in PASSES if not entry.compiled)
 
 
 def _checked(names: Iterable[str], what: str) -> set[str]:
-    """Return names of passes, stripped."""
-    found = {name.strip() for name in names} - {""}
-    if found - _NAMES:
+    """Return stripped names of passes."""
+    stripped = {name.strip() for name in names} - {""}
+    if stripped - _NAMES:
         raise ArgumentError(
-            f"{what} names {', '.join(sorted(found - _NAMES))}, expected some of {', '.join(sorted(_NAMES))}"
+            f"{what} names {', '.join(sorted(stripped - _NAMES))}, expected some of {', '.join(sorted(_NAMES))}"
         )
-    return found
+    return stripped
 
 
 _off = _checked(os.environ.get("DPMODULE_DISABLE_PASSES", "").split(","), "DPMODULE_DISABLE_PASSES")
 
 
 def settings(watched: bool = False, compiled: bool = False) -> frozenset[str]:
-    """Return the names of the passes that are switched off.
+    """Return the names of the disabled passes.
 
     Args:
-        watched: whether every operator's output must be computed as it is.
+        watched: True if a monitor reads every operator's output.
     """
     off = set(_off)
     if watched:
@@ -147,7 +147,7 @@ def settings(watched: bool = False, compiled: bool = False) -> frozenset[str]:
 
 @contextmanager
 def disabled(*names: str) -> Iterator[None]:
-    """Switch passes off for graphs bound, and run for the first time, inside the block."""
+    """Disable passes for graphs that are bound, and run for the first time, inside the block."""
     before = set(_off)
     _off.update(_checked(names, "disabled"))
     try:
@@ -158,14 +158,14 @@ def disabled(*names: str) -> Iterator[None]:
 
 
 def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
-    """Run every pass that is on, and note in `low.fired` what each of them did."""
-    low.off = off.union(each.name for each in PASSES if moved and not each.moved)
-    there = Counter(node.op.name for node in low.graph.nodes if node.op is not None)
-    for each in PASSES:
-        if each.name in low.off or any(there[name] < least for name, least in each.needs.items()):
+    """Run every enabled pass, and record its number of rewrites in `low.fired`."""
+    low.off = off.union(entry.name for entry in PASSES if moved and not entry.moved)
+    counts = Counter(node.op.name for node in low.graph.nodes if node.op is not None)
+    for entry in PASSES:
+        if entry.name in low.off or any(counts[name] < least for name, least in entry.needs.items()):
             continue
-        if (each.training if low.recorded else each.predict) and each.has_work(low):
-            count = each.rewrite(low)
+        if (entry.training if low.recorded else entry.predict) and entry.has_work(low):
+            count = entry.rewrite(low)
             if count:
-                low.fired[each.name] = count
+                low.fired[entry.name] = count
     fresh_heads(low)

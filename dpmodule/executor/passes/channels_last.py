@@ -2,35 +2,35 @@
 
 Data that enters a convolution, and its weight, are restrided once; torch keeps the layout through normalisation,
 activation and pooling. Shapes stay NCHW, so nothing outside a Program sees it. On the CPU, max pooling of a
-channels_last tensor is some ten times faster, and convolutions gain a third. On a GPU it depends on the type, which is
-looked at when the step runs; see `likes_channels_last`.
+channels_last tensor is some ten times faster, and convolutions gain a third. On a GPU the gain depends on the type,
+which is checked when the step runs; see `prefers_channels_last`.
 
 Needs:
     storage: dense
     rank: data (N, C, H, W)
     type: any on the CPU; on a GPU those that its tensor cores take
     layout: any
-    gradients: any; operators behind it have to take channels_last data that wants none
+    gradients: any; following operators must accept channels_last data without requires_grad
 """
 
 from __future__ import annotations
 
 import torch
 
-from ...devices.precision import likes_channels_last
+from ..._devices.precision import prefers_channels_last
 from ..lowering import Lowered, Step
 
 
 def restride(x: torch.Tensor) -> torch.Tensor:
-    """Return a 4-D tensor with channels innermost in memory, or as it is on a GPU that does not like this.
+    """Return a 4-D tensor with channels innermost in memory, or unchanged on a GPU that does not gain from this.
 
-    With one channel, both layouts describe the same memory; torch then goes by the strides, which are set so
-    that they say channels_last.
+    With one channel, both layouts describe the same memory; torch then decides by the strides, which are set to
+    channels_last.
 
     Shape:
         x, returns: (N, C, H, W).
     """
-    if not likes_channels_last(x):
+    if not prefers_channels_last(x):
         return x
     x = x.contiguous(memory_format=torch.channels_last)
     if x.shape[1] == 1:
@@ -42,7 +42,7 @@ def channels_last(low: Lowered) -> int:
     """Insert a restride before every 2-D convolution's weight, and before data that comes from a variable.
 
     Returns:
-        How many values are restrided.
+        Number of restrided values.
     """
     changed: dict[int, int] = {}
     steps: list[Step] = []
@@ -53,7 +53,7 @@ def channels_last(low: Lowered) -> int:
             and op.name == "Convolution"
             and len(a.kernel) == 2
             and a.layout in (None, "NCHW")
-            and not step.takes_env  # as those do that restride by themselves
+            and not step.takes_env  # such steps restride themselves
         ):
             for position in (0, 1):
                 value = step.inputs[position]

@@ -1,17 +1,17 @@
 """Compute equal operators on equal inputs once.
 
-Gradients of what several places read add up at the one operator that is left, which gives the same sum: every
-operator that may merge passes on a gradient that is linear in the one it gets. Operators that draw random numbers,
-have states, run user code, are losses, or whose result's shape follows from somewhere else stay as they are.
+The gradients of all readers add up at the remaining operator. The result is the same, since the backward of every
+operator that may merge is linear. Operators that draw random numbers, have states, run user code, are losses, or need
+their output shapes are not merged.
 
-Source: MXNet 1.9.1, which does this when it binds; as there, MXNET_ELIMINATE_COMMON_EXPR=0 switches it off.
+Source: MXNet 1.9.1, which does this at binding; MXNET_ELIMINATE_COMMON_EXPR=0 disables it here, too.
 
 Needs:
-    storage: dense; steps on sparse values stay as they are
+    storage: dense; steps on sparse values are not merged
     rank: any
     type: any
     layout: any
-    gradients: any; those of all places that read a value add up
+    gradients: any; those of all readers of a value add up
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..lowering import Lowered, Step
 
 
 def _key(low: Lowered, step: Step) -> Any:
-    """Return what equal steps have in common, None for one that must stay.
+    """Return the key that equal steps share; None for a step that must stay.
 
-    Attributes count as text, in which 0.0 and -0.0 differ; further attributes of the node change no value.
+    Attributes are compared as text, in which 0.0 and -0.0 differ; other attributes of the node do not affect values.
     """
     if step.node < 0 or step.own_env or step.needs_shapes or low.is_sparse(step):
         return None
@@ -37,10 +37,10 @@ def _key(low: Lowered, step: Step) -> Any:
 
 
 def common_subexpressions(low: Lowered) -> int:
-    """Drop steps that do what an earlier one has done.
+    """Drop steps that repeat an earlier step.
 
     Returns:
-        How many steps are dropped.
+        Number of dropped steps.
     """
     known: dict[Any, Step] = {}
     same: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""Drop steps whose results nobody reads, such as those that other passes have replaced.
+"""Drop steps whose results are never read, such as those that other passes replaced.
 
-What has an effect beside its result stays: operators that draw random numbers, which later ones would otherwise draw,
-those with states, and users' own.
+Operators with side effects stay: those that draw random numbers, since dropping one would change later draws, those
+with states, and custom operators.
 
 Needs:
     storage: any
@@ -17,7 +17,7 @@ from ..lowering import Lowered, Step
 
 
 def _has_effect(low: Lowered, step: Step) -> bool:
-    """Say whether a step does something beside making its results."""
+    """Return True if a step has side effects."""
     if step.node < 0:
         return step.keeps or step.own_env
     node = low.graph.nodes[step.node]
@@ -28,10 +28,10 @@ def _has_effect(low: Lowered, step: Step) -> bool:
 
 
 def dead_steps(low: Lowered) -> int:
-    """Drop the steps that no output, no loss, no state and no other step needs.
+    """Drop the steps that no output, loss, state or other step needs.
 
     Returns:
-        How many steps are dropped.
+        Number of dropped steps.
     """
     read = low.kept()
     steps: list[Step] = []

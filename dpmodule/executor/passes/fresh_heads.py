@@ -1,7 +1,7 @@
 """Copy heads that would otherwise share memory with an argument, a state or each other.
 
-MXNet's outputs are memory of their own; torch's reshapes, slices and transposes are views. Copied as well are the
-results of functions of ours that backward reads, where the operators they stand for have other memory for that.
+MXNet's outputs own their memory; torch's reshapes, slices and transposes are views. Results of this package's functions
+that backward reads are copied as well, if the operators they replace keep separate memory for backward.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def clone(value: Any) -> Any:
     return value.clone()
 
 
-def apart(value: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a tensor, laid out as outputs are.
+def contiguous_clone(value: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous copy of a tensor, as outputs are.
 
     Shape:
         returns: as the value.
@@ -34,7 +34,7 @@ def apart(value: torch.Tensor) -> torch.Tensor:
 def _root(low: Lowered, made_by: dict[int, Step], value: int) -> int:
     """Follow a value back through steps that may return a view of their first input.
 
-    A step that a pass added may, unless its function's attribute `makes_memory` says that it never does.
+    A step that a pass added may, unless its function has the attribute `makes_memory`.
     """
     while value in made_by:
         step = made_by[value]
@@ -46,9 +46,9 @@ def _root(low: Lowered, made_by: dict[int, Step], value: int) -> int:
 
 
 def fresh_heads(low: Lowered) -> None:
-    """Insert a copy before each head that is a view of a variable, of another head, or of what backward reads.
+    """Insert a copy of each head that is a view of a variable, of another head, or of a value that backward reads.
 
-    Backward reads the results of a function that has the attribute `keeps_results`.
+    Backward reads the results of functions with the attribute `keeps_results`.
     """
     made_by = {n: step for step in low.steps for n in step.outputs}
     roots = [_root(low, made_by, head) for head in low.heads]
@@ -56,7 +56,7 @@ def fresh_heads(low: Lowered) -> None:
         is_kept = low.recorded and _is_kept(made_by.get(roots[i]))
         if is_kept or roots[i] < low.num_variables or roots[i] in roots[:i]:
             copy = low.new_value(f"{low.names[head]}_copy")
-            function = apart if is_kept else clone
+            function = contiguous_clone if is_kept else clone
             low.steps.append(Step(function, "clone", None, [head], [copy], -1, takes_env=False))
             low.heads[i] = copy
 

@@ -1,18 +1,18 @@
-"""Train BatchNorm together with the sum and the relu behind it, as one call of the native extension.
+"""Train BatchNorm together with the following sum and relu, as one call of the native extension.
 
-Between two convolutions, torch goes over the data a dozen times forward and backward, and over memory more slowly than
-it computes. The extension's kernels go over them five times, or seven with a sum, and share the work among as many
-threads as torch may use, with equal results. Which steps can be one, the graph tells; whether the kernels take the
-data is seen when the step runs.
+Between two convolutions, torch reads the data a dozen times in forward and backward, and memory limits its speed. The
+extension's kernels read the data five times, or seven times with a sum, on as many threads as torch uses, with equal
+results. The graph determines which steps can be fused; whether the kernels support the data is checked when the step
+runs.
 
-The result of a BatchNorm that has a sum or relu behind it is not computed by itself. It must be read by these alone.
+The result of a fused BatchNorm is not computed separately. It must have no other reader than the sum or relu.
 
 Needs:
     storage: dense
     rank: data (N, C, H, W), C a multiple of 4, with more than one number for each channel
     type: float32 on the CPU for all operands; with others operators run one by one
-    layout: channels_last, as convolutions leave it; with another one operators run one by one
-    gradients: any but of the moving statistics, and once
+    layout: channels_last, as convolutions leave it; with another layout operators run one by one
+    gradients: any except of the moving statistics, and first order only
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ..lowering import Lowered, Step
 
 
 class FusedNorm:
-    """A BatchNorm and, as far as wanted, a sum with another tensor and relu.
+    """A BatchNorm with an optional sum with another tensor and an optional relu.
 
-    Called with data, gamma, beta, both moving statistics and the other summand; returns the result, then what the
-    normalisation writes back.
+    Called with data, gamma, beta, both moving statistics and the other summand; returns the result, then the states
+    that the normalisation writes back.
 
     Shape:
         data, other summand, result: (N, C, H, W).
         vectors: (C,).
 
     Args:
-        norm: the normalisation; like the others, as it stands in the graph.
-        adds: the sum, None = there is none.
-        activation: relu, None = there is none.
+        norm: the normalisation's step in the graph.
+        adds: the sum's function; None without a sum.
+        activation: relu's function; None without relu.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class FusedNorm:
         self._activation, self._end = activation, end
 
     def __call__(self, a: Any, env: Env, data: torch.Tensor, *rest: torch.Tensor) -> tuple[Any, ...]:
-        """Run it; `a` is nothing."""
+        """Run the fused operators; `a` is ignored."""
         vectors, other = rest[:4], rest[4] if self._adds is not None else None
         if not (env.is_train and is_native(data, other, vectors)):
             return self._one_by_one(env, data, vectors, other)
         fixed = self._a.fix_gamma
-        given = (None, *vectors[1:]) if fixed else vectors
-        out, *states = native_norm(data, other, given, self._a.eps, self._a.momentum, self._end)
+        parameters = (None, *vectors[1:]) if fixed else vectors
+        out, *states = native_norm(data, other, parameters, self._a.eps, self._a.momentum, self._end)
         return out, torch.ones_like(vectors[0], requires_grad=False) if fixed else None, *states
 
     def _one_by_one(
         self, env: Env, data: torch.Tensor, vectors: Sequence[torch.Tensor], other: torch.Tensor | None
     ) -> tuple[Any, ...]:
-        """Run the operators as they stand in the graph."""
+        """Run the graph's operators one by one."""
         out, *states = self._norm(self._a, env, data, *vectors)
         if other is not None and self._adds is not None:
             out = self._adds(other, out) if self._position else self._adds(out, other)
@@ -78,7 +78,7 @@ class FusedNorm:
 
 
 def _rectifier(low: Lowered, step: Step) -> Rectifier | None:
-    """Return what a step is to the kernel if it is relu."""
+    """Return the kernel's rectifier for a step that is relu; else None."""
     op, a = low.operator(step)
     if op is None or step.covers or step.takes_env:
         return None
@@ -103,7 +103,7 @@ def _is_sum(low: Lowered, step: Step) -> bool:
 
 
 def _fused(low: Lowered, norm: Step, only_reader: Callable[[int], Step | None]) -> tuple[list[Step], Step]:
-    """Return a normalisation with the steps behind it, and the one step that does the work of all."""
+    """Return a normalisation with the steps to fuse, and the fused step."""
     steps, inputs, adds, position, end = [norm], list(norm.inputs), None, 0, None
     step = only_reader(norm.outputs[0])
     if step is not None and _is_sum(low, step):
@@ -125,12 +125,14 @@ def _fused(low: Lowered, norm: Step, only_reader: Callable[[int], Step | None]) 
 
 
 def fused_norms(low: Lowered) -> int:
-    """Replace normalisations that train, each with the steps behind it that nobody else reads.
+    """Replace training normalisations, each with the following steps that have no other reader.
 
     Returns:
-        How many there are.
+        Number of replaced normalisations.
     """
-    if low.is_body or low.mirrored:  # the one may be differentiated twice, the others are run again
+    if (
+        low.is_subgraph or low.mirrored
+    ):  # a subgraph may be differentiated twice, and mirrored steps run again
         return 0
     readers: dict[int, list[Step]] = {}
     for step in low.steps:

@@ -1,8 +1,8 @@
-"""Compute results again in backward instead of keeping them, for less memory at the price of time.
+"""Recompute results in backward instead of keeping them, which saves memory and costs time.
 
-Which ones: those of operators with the attribute ``force_mirroring``; all cheap ones where ``mirror=True`` or MXNet's
-environment variable MXNET_BACKWARD_DO_MIRROR=1 say so; or, with ``mirror=n``, all but those that n equal parts of the
-network hand to each other.
+The recomputed results are those of operators with the attribute ``force_mirroring``; all cheap ones with
+``mirror=True`` or MXNet's environment variable MXNET_BACKWARD_DO_MIRROR=1; or, with ``mirror=n``, all except those
+passed between n equal parts of the network.
 
 Needs:
     storage: dense
@@ -22,21 +22,20 @@ from ..gradients import STOPS
 from ..lowering import Lowered, Step
 
 Policy = bool | int | None
-"""None: as the environment says; False: nothing at all; True: cheap operators; a number: parts of the network."""
+"""None: follow the environment; False: no operators; True: cheap operators; a number: parts of the network."""
 
 _COSTLY_NAMES = """
 Concat Convolution Correlation Deconvolution Dropout Embedding FullyConnected RNN SoftmaxOutput batch_dot dot
 linalg_gemm linalg_gemm2 _contrib_DeformableConvolution
 """
 _COSTLY = frozenset(_COSTLY_NAMES.split())
-"""Operators whose results are kept unless parts are recomputed: they take long, or nothing is gained.
-
-MXNet keeps those of BatchNorm too, since it would move its averages a second time.
+"""Operators whose results are kept unless parts are recomputed: recomputing them takes long or saves nothing. MXNet
+keeps those of BatchNorm too, since recomputing would update its moving averages twice.
 """
 
 
 def policy(given: Policy) -> Policy:
-    """Return what is to be recomputed, where the environment may say it."""
+    """Return the policy, which the environment may set."""
     return (os.environ.get("MXNET_BACKWARD_DO_MIRROR", "0") != "0" or None) if given is None else given
 
 
@@ -45,8 +44,8 @@ def _is_forced(node: Node) -> bool:
     return text.lower() in ("true", "1")
 
 
-def _can_be(node: Node) -> bool:
-    """Say whether an operator gives the same when it is called again, and has a gradient of its own."""
+def _is_repeatable(node: Node) -> bool:
+    """Return True if an operator gives the same result when called again, and is differentiable."""
     op = node.op
     return (
         op is not None
@@ -58,7 +57,7 @@ def _can_be(node: Node) -> bool:
 
 
 def marked(graph: Graph, wanted: Policy) -> frozenset[int]:
-    """Return the indices of the nodes whose results may be computed again."""
+    """Return the indices of the nodes whose results may be recomputed."""
     if wanted is False:
         return frozenset()
     everything = wanted is not None and wanted is not True
@@ -67,12 +66,12 @@ def marked(graph: Graph, wanted: Policy) -> frozenset[int]:
         for i, node in enumerate(graph.nodes)
         if node.op is not None
         and (everything or _is_forced(node) or (wanted and node.op.name not in _COSTLY))
-        and _can_be(node)
+        and _is_repeatable(node)
     )
 
 
 def _members(low: Lowered) -> list[Step]:
-    """Return the steps that do the work of marked nodes alone."""
+    """Return the steps that compute only marked nodes."""
     nodes = low.mirrored
     return [
         step
@@ -84,40 +83,40 @@ def _members(low: Lowered) -> list[Step]:
     ]
 
 
-def _handed_over(low: Lowered, members: list[Step], parts: int) -> set[int]:
-    """Return the values that one of several equal parts reads from another, or that are read at the end."""
+def _part_boundaries(low: Lowered, members: list[Step], parts: int) -> set[int]:
+    """Return the values that a part reads from another part, and those read at the end."""
     size = -(-len(members) // parts)
     part = {id(step): i // size for i, step in enumerate(members)}
     made_in = {value: part[id(step)] for step in members for value in step.outputs}
-    found = {*low.heads, *(loss.root for loss in low.losses)}  # are there anyway
+    values = {*low.heads, *(loss.root for loss in low.losses)}  # kept in any case
     here = 0
     for step in low.steps:
         here = part.get(id(step), here)
-        found.update(value for value in step.inputs if made_in.get(value, here) != here)
-    return found
+        values.update(value for value in step.inputs if made_in.get(value, here) != here)
+    return values
 
 
 def _read_often(low: Lowered) -> set[int]:
-    """Return the values that several steps read: the sums of a residual network, from its end to its beginning.
+    """Return the values with several readers, such as the sums of a residual network.
 
-    All of them would come back at once, when backward asks for the last one.
+    Recomputing the last of these sums would recompute all of them together.
     """
     count = Counter(value for step in low.steps for value in step.inputs)
     return {value for value, readers in count.items() if readers > 1}
 
 
 def mirror(low: Lowered) -> int:
-    """Wrap the steps whose results are not kept.
+    """Wrap the steps whose results are recomputed.
 
     Returns:
-        How many steps there are.
+        Number of wrapped steps.
     """
-    if low.is_body or not low.mirrored:
+    if low.is_subgraph or not low.mirrored:
         return 0
     from ..recompute import Recomputed
 
     members = _members(low)
-    kept = _handed_over(low, members, low.mirror_parts) if low.mirror_parts else _read_often(low)
+    kept = _part_boundaries(low, members, low.mirror_parts) if low.mirror_parts else _read_often(low)
     members = [
         step for step in members if kept.isdisjoint(step.outputs) or _is_forced(low.graph.nodes[step.node])
     ]

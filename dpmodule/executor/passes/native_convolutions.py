@@ -1,13 +1,14 @@
-"""Train convolutions of few channels, by windows of 3x3 that move by 1 or 2, with kernels of the native extension.
+"""Train 3x3 convolutions of few channels, with stride 1 or 2, with kernels of the native extension.
 
-They are faster than oneDNN's there, forward and backward, and take the weight as it lies. Which convolutions can be
-one, the graph tells; whether the kernels take the data, and pay for its sizes, is seen when the step runs.
+They are faster than oneDNN's there, forward and backward, and read the weight without reordering. The graph determines
+which convolutions qualify; whether the kernels support the data, and are faster for its sizes, is checked when the step
+runs.
 
 Needs:
     storage: dense
     rank: data (N, C, H, W)
     type: float32 on the CPU for all operands; others run as convolutions
-    layout: data in channels_last, as convolutions leave it; with another one they run as they are
+    layout: data in channels_last, as convolutions leave it; with another layout the convolution runs unchanged
     gradients: any
 """
 
@@ -17,15 +18,15 @@ from collections.abc import Callable
 
 import torch
 
-from ...ops.nn.conv3x3 import convolve3x3, takes
-from ...ops.nn.rules import per_axis
+from ...ops.nn.conv3x3 import can_convolve3x3, convolve3x3
+from ...ops.nn.layer_shapes import per_axis
 from ..lowering import Lowered, Step
 
 _STEPS = ((1, 1), (2, 2))
 
 
 class NativeConvolution:
-    """A convolution by windows of 3x3, by the native extension where it is faster.
+    """A 3x3 convolution, computed by the native extension where it is faster.
 
     Shape:
         data: (N, C, H, W).
@@ -34,7 +35,7 @@ class NativeConvolution:
         result: (N, F, H', W').
 
     Args:
-        plain: the convolution; takes data, weight and, if there is one, bias.
+        plain: the convolution; takes data, weight and optionally bias.
     """
 
     def __init__(self, plain: Callable[..., torch.Tensor], step: int) -> None:
@@ -44,7 +45,7 @@ class NativeConvolution:
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, 3, 3)."""
-        if takes(x, weight, bias, self._step):
+        if can_convolve3x3(x, weight, bias, self._step):
             return convolve3x3(x, weight, bias, self._step)
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 
@@ -65,13 +66,13 @@ def _fits(low: Lowered, step: Step) -> bool:
 
 
 def native_convolutions(low: Lowered) -> int:
-    """Let convolutions choose between kernels when they run.
+    """Make convolutions choose between kernels when they run.
 
     Returns:
-        How many there are.
+        Number of convolutions.
     """
-    found = [step for step in low.steps if _fits(low, step)]
-    for step in found:
+    convolutions = [step for step in low.steps if _fits(low, step)]
+    for step in convolutions:
         _, a = low.operator(step)
         step.function = NativeConvolution(step.function, max(a.stride, default=1))
-    return len(found)
+    return len(convolutions)

@@ -1,13 +1,13 @@
-"""Sum the rows of a table that ragged numbers stand for without writing them down first.
+"""Fuse an embedding lookup of ragged indices with the pooling that reads it.
 
-A document of hundreds of words becomes one row. By itself, `Embedding` writes a row for each word, which
-`sequence_pool` reads again, and backward does the same with gradients. As one step, both only touch the rows of the
-table and the pooled ones; see `ops.sparse.lookup.PooledLookup`.
+A document of hundreds of words becomes one row. Separately, `Embedding` writes a row for each word, which
+`sequence_pool` reads again, and backward does the same with gradients. The fused step touches only the rows of the
+table and the pooled rows; see `ops.sparse.lookup.PooledLookup`.
 
 Needs:
-    storage: ragged numbers, a dense table; a row-sparse table is looked up and pooled as the graph says
-    rank: ragged numbers (N,); of further axes they go the plain way
-    type: a table of float32 or float64 on the CPU; else both operators run as they are
+    storage: ragged indices, a dense table; with a row-sparse table both operators run separately
+    rank: ragged indices (N,); with more axes both operators run separately
+    type: a table of float32 or float64 on the CPU; else both operators run separately
     layout: any
     gradients: any
 """
@@ -22,15 +22,15 @@ from ..lowering import Lowered, Step
 
 
 def _call(step: Step | None, name: str) -> SparseCall | None:
-    """Return what a step calls if it is an operator on ragged data that nothing was done to yet."""
+    """Return a step's sparse call if it is the operator `name`, not fused by another pass; else None."""
     call: Any = None if step is None else step.function
     if not isinstance(call, SparseCall) or call.op.name != name or step is None or step.covers:
         return None
     return call
 
 
-def _joined(lookup: Step | None, pool: Step) -> Step | None:
-    """Return the step that does the work of both, None if they are not what this is about."""
+def _fused(lookup: Step | None, pool: Step) -> Step | None:
+    """Return the fused step; None if the two steps cannot be fused."""
     from ...ops.sparse.lookup import POOLED, LookupPool, PooledLookup
 
     first, last = _call(lookup, "Embedding"), _call(pool, "sequence_pool")
@@ -51,10 +51,10 @@ def _joined(lookup: Step | None, pool: Step) -> Step | None:
 
 
 def pooled_lookups(low: Lowered) -> int:
-    """Join lookups with the pooling that alone reads them.
+    """Fuse lookups with the pooling that is their only reader.
 
     Returns:
-        How many pairs there are.
+        Number of fused pairs.
     """
     readers = Counter(value for step in low.steps for value in step.inputs)
     made_by = {value: step for step in low.steps for value in step.outputs}
@@ -66,9 +66,9 @@ def pooled_lookups(low: Lowered) -> int:
         lookup = made_by.get(value)
         if readers[value] > 1 or value in kept:
             continue
-        joined = _joined(lookup, step)
-        if joined is not None:
-            steps[id(step)] = joined
+        fused = _fused(lookup, step)
+        if fused is not None:
+            steps[id(step)] = fused
             gone.add(id(lookup))
     low.steps = [steps.get(id(step), step) for step in low.steps if id(step) not in gone]
     return len(gone)

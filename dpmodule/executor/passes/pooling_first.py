@@ -1,14 +1,14 @@
-"""Take the maximum of each window before the activation instead of after it, which leaves a fraction of the work.
+"""Apply activations after max pooling instead of before it, which takes a fraction of the work.
 
-Both orders give the same numbers where the activation never falls. The gradient goes to the same element of a window
-where the activation tells any two elements apart, or its gradient is zero where it does not: relu's is, below zero.
-Others may give two neighbouring numbers one value by rounding; the gradient then goes to the greater of them instead of
-the first, at a place where both are within rounding of the maximum. In half precision, where that happens often, these
-are left in their order. Kept apart for good are `clip`, whose gradient is not zero at its ends, and activations that
-fall somewhere, or turn infinite numbers into NaN.
+Both orders give the same numbers if the activation is monotonic. The gradient goes to the same element of a window if
+the activation is strictly increasing, or if its gradient is zero where it is constant, as relu's is. Other activations
+may round two neighbouring numbers to one value; the gradient then goes to the greater of them instead of the first,
+while both are within rounding of the maximum. In half precision, where this is frequent, their order stays. `clip`,
+whose gradient is not zero at its limits, and activations that decrease somewhere or turn infinite numbers into NaN are
+never moved.
 
-Windows that lie in the padding alone would give the activation of the least number, so attributes that allow such
-windows are left alone.
+Windows entirely in the padding would give the activation of the least number, so poolings that allow such windows are
+skipped.
 
 Needs:
     storage: dense
@@ -30,11 +30,11 @@ from ...ops.dtypes import HALF
 from ..lowering import Lowered, Step
 
 _NAMED = frozenset({"relu", "sigmoid", "tanh"})
-_RISING = frozenset({"elu", "leaky", "softrelu", *_NAMED})
+_MONOTONIC = frozenset({"elu", "leaky", "softrelu", *_NAMED})
 
 
 def _kind(low: Lowered, step: Step) -> str:
-    """Return which activation a step is, "" for one that may not come later and for any other step."""
+    """Return the kind of activation; "" for an activation that must not move and for any other step."""
     op, a = low.operator(step)
     if op is None or step.takes_env:
         return ""
@@ -44,11 +44,11 @@ def _kind(low: Lowered, step: Step) -> str:
         kind = str(a.act_type) if a.slope > 0 else ""
     else:
         kind = op.name if op.name in _NAMED else ""
-    return kind if kind in _RISING else ""
+    return kind if kind in _MONOTONIC else ""
 
 
 def _takes_maximum(low: Lowered, step: Step) -> bool:
-    """Say whether a step is a max pooling that moves on by more than one and of which every window holds data."""
+    """Return True if a step is a max pooling with a stride above 1 whose windows all contain data."""
     op, a = low.operator(step)
     if op is None or op.name != "Pooling" or a.pool_type != "max":
         return False
@@ -59,17 +59,17 @@ def _takes_maximum(low: Lowered, step: Step) -> bool:
     if a.pooling_convention == "same" or not len(strides) == len(pads) == rank or max(strides) == 1:
         return False
     sides = zip(a.kernel, strides, pads, strict=True)
-    over = a.pooling_convention == "full"  # the last window may stick out by almost a stride
+    over = a.pooling_convention == "full"  # the last window may exceed the data by almost a stride
     return all(2 * p <= k and (p + s <= k or not over) for k, s, p in sides)
 
 
 def may_follow(low: Lowered, activation: Step, pooling: Step) -> bool:
-    """Say whether an activation gives the same behind a step that reads it, as that is a pooling of maxima."""
+    """Return True if an activation may move after the max pooling that reads it."""
     return bool(_kind(low, activation)) and _takes_maximum(low, pooling)
 
 
 class _PoolingFirst:
-    """An activation followed by max pooling, in the other order unless numbers are of half precision."""
+    """Max pooling followed by an activation, in the opposite order for half precision."""
 
     def __init__(self, activate: Callable[..., torch.Tensor], pool: Callable[..., torch.Tensor]) -> None:
         self._activate, self._pool = activate, pool
@@ -81,10 +81,10 @@ class _PoolingFirst:
 
 
 def pooling_first(low: Lowered) -> int:
-    """Move activations that nobody but a max pooling reads behind it.
+    """Move activations whose only reader is a max pooling after it.
 
     Returns:
-        How many activations are moved.
+        Number of moved activations.
     """
     kept = low.kept()
     readers = Counter(value for step in low.steps for value in step.inputs)
@@ -105,7 +105,7 @@ def pooling_first(low: Lowered) -> int:
 
 
 def _swapped(low: Lowered, first: Step, pool: Step) -> list[Step]:
-    """Return the steps that do the work of an activation and the pooling behind it."""
+    """Return the steps that replace an activation and the following pooling."""
     if _kind(low, first) != "relu":
         both = _PoolingFirst(first.function, pool.function)
         name = f"{pool.name}_{first.name}"

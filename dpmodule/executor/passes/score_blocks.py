@@ -1,12 +1,12 @@
-"""Run the last dense layer of a large vocabulary and its softmax some rows at a time.
+"""Run the last dense layer of a large vocabulary and its softmax in blocks of rows.
 
-See `ops.nn.score_blocks` for what it gains. The layers may then also write the probabilities into the memory of the
-last run's, where nobody else holds that.
+`ops.nn.chunked_softmax` describes the gain. The fused step may also write the probabilities to the memory of the last
+run's, if nothing else refers to it.
 
 Needs:
     storage: dense
-    rank: data (N, ...), and one label for each row; else both layers run as they are
-    type: one for data and weight, float32 or float64, on the CPU; else both layers run as they are
+    rank: data (N, ...), and one label for each row; else both layers run separately
+    type: one for data and weight, float32 or float64, on the CPU; else both layers run separately
     layout: any
     gradients: any
 """
@@ -19,19 +19,19 @@ from typing import Any
 
 from ...ops.spec import LossOutput
 from ..lowering import Lowered, Step
-from . import LEAST_CLASSES
+from . import MIN_CLASSES
 
 
 def _is_scores(low: Lowered, step: Step | None) -> bool:
-    """Say whether a step is a dense layer with many outputs, as it was lowered."""
+    """Return True if a step is a dense layer with many outputs, unchanged by other passes."""
     if step is None or step.fixed is not None or step.takes_env or step.covers:
         return False
     op, a = low.operator(step)
-    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= LEAST_CLASSES
+    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= MIN_CLASSES
 
 
 def _is_simple(low: Lowered, step: Step) -> bool:
-    """Say whether a step is a softmax whose gradient is probability minus label, scaled."""
+    """Return True if a step is a softmax whose gradient is a scaled probability minus label."""
     op, a = low.operator(step)
     return (
         op is not None
@@ -42,14 +42,14 @@ def _is_simple(low: Lowered, step: Step) -> bool:
     )
 
 
-def _joined(low: Lowered, dense: Step, softmax: Step) -> Step:
-    """Return the step that does the work of both."""
-    from ...ops.nn.score_blocks import ScoreBlocks, predict_blocks, train_blocks
+def _fused(low: Lowered, dense: Step, softmax: Step) -> Step:
+    """Return the fused step."""
+    from ...ops.nn.chunked_softmax import ChunkedSoftmax, predict_chunked, train_chunked
 
     _, a = low.operator(softmax)
-    fixed = ScoreBlocks(a, dense.function, len(dense.inputs) == 3)
+    fixed = ChunkedSoftmax(a, dense.function, len(dense.inputs) == 3)
     step = Step(
-        train_blocks if low.recorded else predict_blocks,
+        train_chunked if low.recorded else predict_chunked,
         "score_blocks",
         fixed,
         [*dense.inputs, softmax.inputs[1]],
@@ -62,23 +62,23 @@ def _joined(low: Lowered, dense: Step, softmax: Step) -> Step:
 
 
 def _cut_below(low: Lowered, value: int) -> None:
-    """Let backward start where the joined step says."""
-    from ...ops.nn.score_blocks import seed_of_blocks
+    """Make backward start with the gradient rule of the fused step."""
+    from ...ops.nn.chunked_softmax import chunked_head_gradient
 
     for i, loss in enumerate(low.losses):
         rule: Any = loss.op.loss
         if loss.root == value:
-            own = LossOutput(rule.forward, seed_of_blocks, rule.when, rule.probe)
+            own = LossOutput(rule.forward, chunked_head_gradient, rule.when, rule.probe)
             low.losses[i] = replace(loss, op=replace(loss.op, loss=own))
 
 
 def score_blocks(low: Lowered) -> int:
-    """Join dense layers of many outputs with the `SoftmaxOutput` that alone reads them.
+    """Fuse dense layers of many outputs with the `SoftmaxOutput` that is their only reader.
 
-    Where backward may follow, only a softmax that was cut: its gradient is known without that of other outputs.
+    If backward may follow, the softmax must be a cut loss, whose gradient does not depend on other outputs.
 
     Returns:
-        How many pairs there are.
+        Number of fused pairs.
     """
     readers = Counter(value for step in low.steps for value in step.inputs)
     made_by = {value: step for step in low.steps for value in step.outputs}
@@ -98,7 +98,7 @@ def score_blocks(low: Lowered) -> int:
             if value not in cut:
                 continue
             _cut_below(low, value)
-        steps[id(step)] = _joined(low, dense, step)
+        steps[id(step)] = _fused(low, dense, step)
         gone.add(id(dense))
     low.steps = [steps.get(id(step), step) for step in low.steps if id(step) not in gone]
     return len(gone)

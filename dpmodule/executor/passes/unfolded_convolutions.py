@@ -1,9 +1,9 @@
 """Train convolutions over few positions with large weights as matrix products.
 
-In the last stages of a network, a small batch leaves fewer positions than there are filters. oneDNN's gradient of the
-weight then runs at a tenth of its speed, and bringing the weight to the channels_last layout and its gradient back
-takes as long as the arithmetic. Laid out as rows, one for each position, the data is multiplied with the weight as it
-lies, and the gradient comes out as it has to lie. Batch and image decide when the step runs, by sizes alone.
+In the last stages of a network, a small batch has fewer positions than filters. oneDNN's gradient of the weight then
+runs at a tenth of its speed, and converting the weight to channels_last and its gradient back takes as long as the
+arithmetic. With the data unfolded to rows, one for each position, the weight and its gradient keep their layout. The
+choice is made when the step runs, from the sizes alone.
 
 Needs:
     storage: dense
@@ -26,8 +26,8 @@ from ...ops.nn.unfold import WindowGrid, unfold
 from ..lowering import Lowered, Step
 from .channels_last import restride
 
-_LEAST_WEIGHT = 2**16
-"""Numbers in a weight below which a convolution takes little time anyway."""
+_MIN_WEIGHT = 2**16
+"""Minimal number of elements of a weight; convolutions with smaller ones take little time."""
 
 
 def _pair(values: tuple[int, ...], default: int) -> tuple[int, int]:
@@ -44,7 +44,7 @@ class UnfoldedConvolution:
         result: (N, F, H', W').
 
     Args:
-        plain: the convolution; takes data, weight and, if there is one, bias.
+        plain: the convolution; takes data, weight and optionally bias.
     """
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, restrides: bool) -> None:
@@ -62,7 +62,7 @@ class UnfoldedConvolution:
     def _pays(self, x: torch.Tensor, weight: torch.Tensor, rows: int) -> bool:
         return (
             0 < rows <= weight.shape[0]
-            and weight.numel() >= _LEAST_WEIGHT
+            and weight.numel() >= _MIN_WEIGHT
             and x.device.type == "cpu"
             and x.dtype is torch.float32
             and weight.dtype is torch.float32
@@ -82,10 +82,10 @@ def _fits(low: Lowered, step: Step) -> bool:
 
 
 def unfolded_convolutions(low: Lowered) -> int:
-    """Let convolutions choose when they run, and restride their weights only then.
+    """Make convolutions choose when they run, and restride their weights only if needed.
 
     Returns:
-        How many there are.
+        Number of convolutions.
     """
     readers = Counter(value for step in low.steps for value in step.inputs)
     restrided = {step.outputs[0]: step for step in low.steps if step.function is restride}

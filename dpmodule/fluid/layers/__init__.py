@@ -1,6 +1,6 @@
 """Layers: functions that write operators and parameters into the present program."""
 
-from ...compat import lazy
+from ..._core import lazy
 from .elementwise import abs as abs
 from .elementwise import cast as cast
 from .elementwise import clip as clip
@@ -51,6 +51,6 @@ from .sequence import sequence_pool as sequence_pool
 from .sequence import sequence_reverse as sequence_reverse
 from .sequence import sequence_softmax as sequence_softmax
 
-__all__ = lazy.handed_on(vars())
+__all__ = lazy.public_names(vars())
 
 lazy.publish(__name__, __all__)

@@ -10,7 +10,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, dtype_name
 from ...symbol import Symbol
 from ..variable import Variable
-from .making import ACTIVATIONS, apply, as_variable, as_variables, check_act, enter, program_of
+from .layer_helper import ACTIVATIONS, add_layer, apply, as_variable, as_variables, check_act, program_of
 
 
 def _pointwise(act: str) -> Callable[..., Variable]:
@@ -38,7 +38,7 @@ sigmoid, softsign, sqrt, square, tanh = map(_pointwise, ("sigmoid", "softsign", 
 softmax = _pointwise("softmax")
 
 
-def _joined(operation: str) -> Callable[..., Variable]:
+def _elementwise(operation: str) -> Callable[..., Variable]:
     """Return the layer of an operator of two inputs."""
     layer_name = f"elementwise_{operation}"
     operator = {"max": "maximum", "min": "minimum", "pow": "power"}.get(operation, operation)
@@ -47,13 +47,13 @@ def _joined(operation: str) -> Callable[..., Variable]:
         left, right = as_variable(layer_name, x, "x"), as_variable(layer_name, y, "y")
         check_act(layer_name, act)
         program_of(layer_name, left, right)
-        other = _aligned(layer_name, left, right, axis)
+        other = _align_axes(layer_name, left, right, axis)
 
         def made(name: str) -> Any:
             return getattr(sym, f"broadcast_{operator}")(left.symbol, other, name=name)
 
         shape = left.shape if left.shape == right.shape else None
-        return enter(layer_name, [left, right], made, name, act=act, shape=shape, dtype=None)
+        return add_layer(layer_name, [left, right], made, name, act=act, shape=shape, dtype=None)
 
     layer.__name__ = layer.__qualname__ = layer_name
     layer.__doc__ = f"""Join two variables by {operation}; axes of size 1 are repeated.
@@ -68,7 +68,7 @@ def _joined(operation: str) -> Callable[..., Variable]:
     return layer
 
 
-def _aligned(layer: str, x: Variable, y: Variable, axis: int) -> Any:
+def _align_axes(layer: str, x: Variable, y: Variable, axis: int) -> Any:
     """Return the second input with as many axes as the first."""
     missing = len(x.shape) - len(y.shape)
     if missing <= 0 or axis == -1 and (missing == 0 or y.shape == (1,)):
@@ -85,9 +85,9 @@ def _aligned(layer: str, x: Variable, y: Variable, axis: int) -> Any:
     return sym.Reshape(y.symbol, shape=tuple(0 if n == -1 and i == 0 else n for i, n in enumerate(shape)))
 
 
-elementwise_add, elementwise_sub, elementwise_mul = map(_joined, ("add", "sub", "mul"))
+elementwise_add, elementwise_sub, elementwise_mul = map(_elementwise, ("add", "sub", "mul"))
 elementwise_div, elementwise_max, elementwise_min, elementwise_pow = map(
-    _joined, ("div", "max", "min", "pow")
+    _elementwise, ("div", "max", "min", "pow")
 )
 
 
@@ -114,7 +114,7 @@ def scale(
         )
         return sym._internal._plus_scalar(product, scalar=float(offset), name=name) if offset else product
 
-    return enter("scale", [given], made, name, act=act)
+    return add_layer("scale", [given], made, name, act=act)
 
 
 def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
@@ -125,7 +125,7 @@ def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
 def cast(x: Any, dtype: Any) -> Variable:
     """Convert to another element type."""
     given, kind = as_variable("cast", x, "x"), dtype_name(dtype)
-    return enter("cast", [given], lambda name: sym.Cast(given.symbol, dtype=kind, name=name), dtype=kind)
+    return add_layer("cast", [given], lambda name: sym.Cast(given.symbol, dtype=kind, name=name), dtype=kind)
 
 
 def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
@@ -145,7 +145,7 @@ def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
     def made(name: str) -> Any:
         return sym.Concat(*symbols, dim=axis, name=name)
 
-    return enter("concat", several, made, name, shape=shape, dtype=None)
+    return add_layer("concat", several, made, name, shape=shape, dtype=None)
 
 
 def sums(input: Any, out: None = None) -> Variable:
@@ -161,7 +161,7 @@ def sums(input: Any, out: None = None) -> Variable:
         raise ArgumentError("sums: out is given; use what the layer returns")
     several = as_variables("sums", input)
     symbols = [each.symbol for each in several]
-    return enter("sums", several, lambda name: sym.add_n(*symbols, name=name), hint="sum", dtype=None)
+    return add_layer("sums", several, lambda name: sym.add_n(*symbols, name=name), hint="sum", dtype=None)
 
 
 sum = sums
@@ -183,7 +183,7 @@ def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | Non
     def made(name: str) -> Any:
         return sym.Reshape(given.symbol, shape=tuple(shape), name=name)
 
-    return enter("reshape", [given], made, name, shape=None, dtype=None)
+    return add_layer("reshape", [given], made, name, shape=None, dtype=None)
 
 
 def dropout(
@@ -233,10 +233,10 @@ def matmul(
     def made(name: str) -> Any:
         return product(left.symbol, right.symbol, transpose_a=transpose_x, transpose_b=transpose_y, name=name)
 
-    return enter("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=0)
+    return add_layer("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=0)
 
 
-def _reduced(kind: str) -> Callable[..., Variable]:
+def _reduction(kind: str) -> Callable[..., Variable]:
     layer_name = f"reduce_{kind}"
 
     def layer(input: Any, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
@@ -250,7 +250,7 @@ def _reduced(kind: str) -> Callable[..., Variable]:
 
         level = given.lod_level if axes is not None else 0
         shape = (1,) if axes is None and not keep_dim else None
-        return enter(layer_name, [given], made, name, shape=shape, dtype=None, lod_level=level)
+        return add_layer(layer_name, [given], made, name, shape=shape, dtype=None, lod_level=level)
 
     layer.__name__ = layer.__qualname__ = layer_name
     layer.__doc__ = f"""Return the {kind} over axes.
@@ -279,7 +279,7 @@ def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
     )
 
 
-reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduced, ("sum", "mean", "max", "min"))
+reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduction, ("sum", "mean", "max", "min"))
 
 
 def mean(x: Any, name: str | None = None) -> Variable:
@@ -291,4 +291,4 @@ def mean(x: Any, name: str | None = None) -> Variable:
             return _over_sequences("mean", given.symbol, name)
         return sym.mean(given.symbol, name=name)
 
-    return enter("mean", [given], made, name, shape=(1,), lod_level=0)
+    return add_layer("mean", [given], made, name, shape=(1,), lod_level=0)

@@ -10,12 +10,12 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...symbol import Symbol
 from ..variable import Data, ParamAttr, Variable
-from .making import (
+from .layer_helper import (
+    add_layer,
     as_variable,
     as_variables,
     biases,
     check_act,
-    enter,
     main_program,
     parameter,
     program_of,
@@ -101,14 +101,14 @@ def embedding(
         )
     name, kind = program.unique("embedding"), dtype_name(dtype)
     table = parameter(program, f"{name}_weight", (rows, columns), ParamAttr.of(param_attr), kind)
-    numbers, is_column = _numbers(ids), not ids.lod_level and ids.shape[-1] == 1
+    numbers, is_column = _indices(ids), not ids.lod_level and ids.shape[-1] == 1
 
     def looked_up(name: str) -> Any:
         own = f"{name}_lookup" if is_column or padding_idx is not None else name
         sizes = {"input_dim": rows, "output_dim": columns}
         whole = sym.Embedding(numbers, table, dtype=kind, sparse_grad=is_sparse, name=own, **sizes)
         if padding_idx is not None:
-            whole = _without(padding_idx % rows, numbers, whole, kind, f"{name}_kept" if is_column else name)
+            whole = _zero_row(padding_idx % rows, numbers, whole, kind, f"{name}_kept" if is_column else name)
         if not is_column:
             return whole
         if len(ids.shape) == 2:
@@ -116,17 +116,17 @@ def embedding(
         return sym.squeeze(whole, axis=len(ids.shape) - 1, name=name)
 
     inner = ids.shape[1:-1] if ids.shape[-1] == 1 else ids.shape[1:]
-    return enter("embedding", [ids], looked_up, name, shape=(-1, *inner, columns), dtype=kind)
+    return add_layer("embedding", [ids], looked_up, name, shape=(-1, *inner, columns), dtype=kind)
 
 
-def _numbers(ids: Variable) -> Symbol:
+def _indices(ids: Variable) -> Symbol:
     """Return what an Embedding looks up: numbers of sequences without their last axis."""
     if not ids.lod_level or ids.shape[1:] != (1,):
         return ids.symbol
     return ids.fed if isinstance(ids, Data) else sym.squeeze(ids.symbol, axis=1)
 
 
-def _without(row: int, ids: Symbol, found: Symbol, dtype: str, name: str) -> Any:
+def _zero_row(row: int, ids: Symbol, found: Symbol, dtype: str, name: str) -> Any:
     """Return rows of a table with zeros in place of one of them."""
     other = sym.Cast(sym._internal._not_equal_scalar(ids, scalar=float(row)), dtype=dtype)
     return sym.broadcast_mul(found, sym.expand_dims(other, axis=-1), name=name)
@@ -189,7 +189,7 @@ def fc(
         return total
 
     shape = (*inputs[0].shape[:num_flatten_dims], size)
-    return enter("fc", inputs, linear, own, act=act, shape=shape, dtype="float32")
+    return add_layer("fc", inputs, linear, own, act=act, shape=shape, dtype="float32")
 
 
 def _as_features(variable: Variable, axis: int) -> tuple[Symbol, int]:

@@ -8,9 +8,9 @@ from ... import symbol as sym
 from ...base import ArgumentError
 from ...symbol import Symbol
 from ..variable import Variable
-from .making import as_variable, enter, width_of
+from .layer_helper import add_layer, as_variable, width_of
 
-_LEAST = 1e-20
+_MIN_PROBABILITY = 1e-20
 """A probability below it counts as this, so that no loss is infinite."""
 
 
@@ -32,9 +32,13 @@ def cross_entropy(
 
     def logarithms(name: str) -> Any:
         if soft_label:
-            return sym.log(sym._internal._maximum_scalar(probabilities.symbol, scalar=_LEAST), name=name)
-        chosen = _picked(probabilities.symbol, right.symbol, f"{name}_pick")
-        return sym.log(sym._internal._maximum_scalar(chosen, scalar=_LEAST, name=f"{name}_floor"), name=name)
+            return sym.log(
+                sym._internal._maximum_scalar(probabilities.symbol, scalar=_MIN_PROBABILITY), name=name
+            )
+        chosen = _pick_label(probabilities.symbol, right.symbol, f"{name}_pick")
+        return sym.log(
+            sym._internal._maximum_scalar(chosen, scalar=_MIN_PROBABILITY, name=f"{name}_floor"), name=name
+        )
 
     return _entropy("cross_entropy", probabilities, right, logarithms, soft_label, ignore_index)
 
@@ -59,7 +63,7 @@ def softmax_with_cross_entropy(
 
     def logarithms(name: str) -> Any:
         found = sym.log_softmax(scores.symbol, axis=-1, name=name if soft_label else f"{name}_all")
-        return found if soft_label else _picked(found, right.symbol, name)
+        return found if soft_label else _pick_label(found, right.symbol, name)
 
     return _entropy(layer, scores, right, logarithms, soft_label, ignore_index)
 
@@ -85,10 +89,10 @@ def _entropy(
         loss = sym.negative(found, name=f"{name}_all")
         return sym.broadcast_mul(loss, sym.Cast(kept, dtype=input.dtype), name=name)
 
-    return enter(layer, [input, label], made, shape=(*input.shape[:-1], 1))
+    return add_layer(layer, [input, label], made, shape=(*input.shape[:-1], 1))
 
 
-def _picked(values: Symbol, label: Symbol, name: str) -> Any:
+def _pick_label(values: Symbol, label: Symbol, name: str) -> Any:
     """Return the column of each line that its label names, as (N, 1)."""
     return sym.pick(values, label, axis=-1, keepdims=True, name=name)
 
@@ -107,17 +111,17 @@ def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = Non
     scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
 
     def made(name: str) -> Any:
-        wanted = _in_type(right, scores.dtype)
+        wanted = _cast_label(right, scores.dtype)
         above = sym.broadcast_sub(
             sym.relu(scores.symbol), sym.broadcast_mul(scores.symbol, wanted, name=f"{name}_product")
         )
         rest = sym.Activation(sym.negative(sym.abs(scores.symbol)), act_type="softrelu", name=f"{name}_rest")
         return sym.broadcast_add(above, rest, name=name)
 
-    return enter(layer, [scores, right], made, name)
+    return add_layer(layer, [scores, right], made, name)
 
 
-def _in_type(label: Variable, dtype: str) -> Symbol:
+def _cast_label(label: Variable, dtype: str) -> Symbol:
     """Return a label in the element type of what it is compared with."""
     return label.symbol if label.dtype == dtype else sym.Cast(label.symbol, dtype=dtype)
 
@@ -131,10 +135,10 @@ def square_error_cost(input: Any, label: Any) -> Variable:
     found, right = as_variable("square_error_cost", input), as_variable("square_error_cost", label, "label")
 
     def made(name: str) -> Any:
-        wanted = _in_type(right, found.dtype)
+        wanted = _cast_label(right, found.dtype)
         return sym.square(sym.broadcast_sub(found.symbol, wanted, name=f"{name}_difference"), name=name)
 
-    return enter("square_error_cost", [found, right], made)
+    return add_layer("square_error_cost", [found, right], made)
 
 
 def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: None = None) -> Variable:
@@ -169,7 +173,7 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
             hits = sym.broadcast_equal(best, numbers, name=f"{name}_hits")
         else:
             mask = sym.topk(scores.symbol, axis=-1, k=k, ret_typ="mask", name=f"{name}_best")
-            hits = _picked(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
+            hits = _pick_label(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
         return sym.mean(hits, name=name)
 
-    return enter("accuracy", [scores, right], made, shape=(1,), dtype="float32", lod_level=0)
+    return add_layer("accuracy", [scores, right], made, shape=(1,), dtype="float32", lod_level=0)

@@ -8,7 +8,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...symbol import Symbol
 from ..variable import ParamAttr, Variable
-from .making import apply, as_variable, biases, check_act, enter, parameter, program_of, width_of
+from .layer_helper import add_layer, apply, as_variable, biases, check_act, parameter, program_of, width_of
 
 _POOLS = {"average": "mean", "sum": "sum", "sqrt": "sqrt", "max": "max", "last": "last", "first": "first"}
 
@@ -39,7 +39,7 @@ def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable
     def made(name: str) -> Any:
         return sym.sequence_pool(given.symbol, pool_type=kind, name=name)
 
-    return enter("sequence_pool", [given], made, lod_level=0)
+    return add_layer("sequence_pool", [given], made, lod_level=0)
 
 
 def sequence_first_step(input: Any) -> Variable:
@@ -92,7 +92,7 @@ def sequence_conv(
     def linear(name: str) -> Any:
         return sym.sequence_conv(given.symbol, weight, *bias, name=name, **attributes)
 
-    return enter("sequence_conv", [given], linear, own, act=act, shape=(-1, num_filters))
+    return add_layer("sequence_conv", [given], linear, own, act=act, shape=(-1, num_filters))
 
 
 def sequence_softmax(input: Any, use_cudnn: bool = False, name: str | None = None) -> Variable:
@@ -205,6 +205,6 @@ def dynamic_lstm(
     )
 
     def entered(part: Symbol, name: str) -> Variable:
-        return enter(layer, [given], lambda name: sym.identity(part, name=name), name, shape=(-1, units))
+        return add_layer(layer, [given], lambda name: sym.identity(part, name=name), name, shape=(-1, units))
 
     return entered(found[0], own), entered(found[1], f"{own}_cell")

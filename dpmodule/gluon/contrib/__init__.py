@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...compat import lazy
+from ..._core import lazy
 from ..names_left_out import left_out_getattr
 from . import rnn as rnn
 

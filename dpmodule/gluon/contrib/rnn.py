@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import symbol as sym
+from ..._core import lazy
 from ...base import ArgumentError
-from ...compat import lazy
 from ...initializer import Zero
 from ...name import current
 from ...rnn import BaseRNNCell, RNNParams

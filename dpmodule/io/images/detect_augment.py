@@ -10,8 +10,16 @@ import torch
 
 from ...base import ArgumentError
 from ...ops.image.color import scale_pixels, shift_hls
+from ...ops.image.detection_labels import (
+    Box,
+    Labels,
+    areas,
+    common_areas,
+    mirror_objects,
+    parse_objects,
+    project,
+)
 from ...ops.image.geometry import make_border
-from ...ops.image.objects import Box, Rows, areas, common_areas, mirror_objects, parse_objects, project
 from ...ops.image.resize import pick_method
 from ..std_random import StandardDraws
 from .augment import resized, shorter_edge, with_alpha
@@ -27,14 +35,14 @@ class Objects:
         labels: as for `parse_objects`.
     """
 
-    def __init__(self, labels: Rows) -> None:
+    def __init__(self, labels: Labels) -> None:
         self._head, self.rows = parse_objects(labels)
 
-    def flat(self) -> Rows:
+    def flat(self) -> Labels:
         """Return the labels in the form they came in."""
         return np.concatenate([self._head, self.rows.reshape(-1)]).astype(np.float32)
 
-    def try_crop(self, box: Box, limits: Rows, by_center: bool, threshold: float) -> bool:
+    def try_crop(self, box: Box, limits: Labels, by_center: bool, threshold: float) -> bool:
         """Crop to a box if it meets the limits and keeps an object; say whether it did.
 
         Args:

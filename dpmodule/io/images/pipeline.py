@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from ..._files import likely_kind, regular_file
 from ...base import ArgumentError, FileError, FileFormatError, MXNetError
 from ...context import cpu
-from ...files import likely_kind, regular_file
 from ...ndarray import NDArray
 from ...recordio import IRHeader, unpack
 from ...recordio.files import load_index

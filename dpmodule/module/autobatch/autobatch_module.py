@@ -324,13 +324,19 @@ class AutobatchModule(CheckpointedModule):
         self.preloaded = None
         held = self.held
         drawn = (
-            None if any(arguments.initializer is each for each in _default_initializers()) else arguments.initializer
+            None
+            if any(arguments.initializer is each for each in _default_initializers())
+            else arguments.initializer
         )
         arrays = {name: held.store.array(name, 0) for name in held.parameters}
         states = {name: held.store.aux(name, 0) for name in held.states}
         held.store.load(
-            first_values(arrays, arg_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra),
-            first_values(states, aux_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra),
+            first_values(
+                arrays, arg_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra
+            ),
+            first_values(
+                states, aux_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra
+            ),
         )
         self._mark(Stage.INITIALIZED, True)
 

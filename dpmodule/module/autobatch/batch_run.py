@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ...autobatch.batched import OutputExpression, training
 from ...autobatch.expression import Expression, forward
 from ...autobatch.functions.arithmetic import esum
 from ...autobatch.functions.shapes import sum_batches, sum_elems
 from ...autobatch.session import state
+from ...autobatch.user_function import OutputExpression, training
 from ...base import ArgumentError, ShapeError
 from ...context import cpu
 from ...io import DataDesc

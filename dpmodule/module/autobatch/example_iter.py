@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..._devices.generators import host
 from ...base import ArgumentError
-from ...devices.generators import host
 from ...io import DataBatch, DataDesc, DataIter
 from ...io.iterator import check_state
 

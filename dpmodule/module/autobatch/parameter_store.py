@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..._devices.generators import generator
 from ...autobatch.collection import ParameterCollection
 from ...autobatch.session import state
-from ...autobatch.storage import ParameterStorage, StateStorage, described
+from ...autobatch.storage import ParameterStorage, StateStorage, parameter_attributes
 from ...base import ArgumentError
 from ...context import Context
-from ...devices.generators import generator
 from ...ndarray import NDArray
 from ...ops.dtypes import name_of
 from ...params import ParamStore
@@ -70,7 +70,9 @@ class CollectionStore:
             there = ", ".join(self.parameters) or "none"
             raise ArgumentError(f"fixed_param_names holds {', '.join(unknown)}; the parameters are {there}")
         every = {**self.parameters, **self.states}
-        self.attributes = {name: described[each] for name, each in every.items() if each in described}
+        self.attributes = {
+            name: parameter_attributes[each] for name, each in every.items() if each in parameter_attributes
+        }
         self.trained = [name for name, each in self.parameters.items() if each.updated and name not in fixed]
 
     def _add(self, name: str, storage: ParameterStorage) -> None:

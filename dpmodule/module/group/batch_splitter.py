@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..._devices.device_transfer import on_device
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...context import Context
-from ...devices.device_transfer import on_device
 from ...executor.sparse_arrays import array_of
 from ...io import DataDesc
 from ...ndarray import NDArray
 from ...ndarray.csr import CSRNDArray
 from ...ndarray.ragged import RaggedNDArray
-from ...ops.exposure import expose
 from ...ops.sparse import Csr, Ragged
+from ...ops.write_tracking import expose
 from .input_order import in_order
 
 if TYPE_CHECKING:

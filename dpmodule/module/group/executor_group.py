@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..._core import lazy
+from ..._devices.device_transfer import send
 from ...base import ArgumentError, ShapeError, StateError
-from ...compat import lazy
 from ...context import Context
-from ...devices.device_transfer import send
 from ...executor import PLAIN, Executor, RunOptions, grad_reqs
 from ...executor.backward import Listener
 from ...executor.sparse_arrays import load_stored
@@ -219,9 +219,9 @@ class DataParallelExecutorGroup:
         self._executors_by_shapes.move_to_end(self.feed.key)
         if reshape:
             for former, now in zip(self.execs, execs):
-                now.watch_as(former)
+                now.copy_monitor(former)
                 if now is not former:
-                    former.set_aside()
+                    former.drop_cached_runs()
         self.execs = execs
         self._clear_idle_gradients()
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...base import ArgumentError, ShapeError, dtype_name
 from ...context import Context
-from ...executor import PLAIN, Binding, Executor, RunOptions, from_pool, placement
+from ...executor import PLAIN, Binding, Executor, RunOptions, from_pool, place_nodes
 from ...executor.gradients import check_differentiable
 from ...executor.sparse_arrays import allocate_as
-from ...executor.storage import declared_storage, gradient_storage, storage_of
+from ...executor.storage_types import declared_storage_types, gradient_storage_types, infer_storage_types
 from ...graph import infer_shapes, infer_types
 from ...io import DataDesc
 from ...ndarray import NDArray
@@ -45,10 +45,10 @@ class ExecutorMaker:
     ) -> None:
         self._symbol, self._contexts, self._options = symbol, contexts, options
         self._param_names, self._grad_req = param_names, grad_req
-        self._places = [placement(symbol.graph, ctx, g) for ctx, g in zip(contexts, group2ctxs)]
+        self._placements = [place_nodes(symbol.graph, ctx, g) for ctx, g in zip(contexts, group2ctxs)]
         self._store, self._pools = store, pools
         self._declared = False
-        self.stypes = declared_storage(symbol.graph)
+        self.stypes = declared_storage_types(symbol.graph)
 
     def make(self, i: int, inputs: Sequence[DataDesc], logger: Any) -> Executor:
         """Make the executor of one context.
@@ -77,7 +77,16 @@ class ExecutorMaker:
         aux = {name: self._store.aux(name, i) for name in graph.auxiliary_names}
         known = {name: stype for name, stype in self.stypes.items() if name in self._param_names}
         binding = Binding(
-            graph, self._contexts[i], args, grads, self._grad_req, aux, shapes, types, self._places[i], known
+            graph,
+            self._contexts[i],
+            args,
+            grads,
+            self._grad_req,
+            aux,
+            shapes,
+            types,
+            self._placements[i],
+            known,
         )
         return Executor(binding, self._symbol, self._options)
 
@@ -113,7 +122,7 @@ class ExecutorMaker:
         self, i: int, node: Node, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: Any
     ) -> tuple[NDArray, NDArray | None]:
         """Return an array for an input, label or state on one context, and one for its gradient if it has one."""
-        name, pool, where = node.name, self._pools[i], self._places[i].get(node, self._contexts[i])
+        name, pool, where = node.name, self._pools[i], self._placements[i].get(node, self._contexts[i])
         shape, dtype = tuple(shapes[node][0] or ()), types[node][0] or "float32"
         stype = self.stypes.get(name, "default")
         if stype == "default":
@@ -129,8 +138,8 @@ class ExecutorMaker:
     def _declare(self, shapes: Mapping[Any, Any], types: Mapping[Any, Any]) -> None:
         """Allocate parameters and states, or check that shared ones fit."""
         graph = self._symbol.graph
-        storage = storage_of(graph, self.stypes)
-        grad_stypes = {} if storage is None else gradient_storage(graph, storage)
+        storage = infer_storage_types(graph, self.stypes)
+        grad_stypes = {} if storage is None else gradient_storage_types(graph, storage)
         for node in graph.arguments:
             if node.name in self._param_names:
                 needs_grad = self._grad_req[node.name] != "null"
@@ -148,7 +157,7 @@ class ExecutorMaker:
 
     def _places_of(self, node: Node) -> list[Context]:
         """Return where a variable lies for each of the contexts."""
-        return [places.get(node, ctx) for places, ctx in zip(self._places, self._contexts)]
+        return [placement.get(node, ctx) for placement, ctx in zip(self._placements, self._contexts)]
 
 
 def _is_known(shape: Sequence[int] | None) -> bool:

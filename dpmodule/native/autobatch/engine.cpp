@@ -220,7 +220,7 @@ void Engine::backward(int node, bool full) {
 
 bool Engine::add_gradient(int node, float *sum) const {
     bool found = false;
-    // a node that was computed once more has a gradient under each of its numbers; behind the root there are none
+    // a node that was computed again has a gradient under each of its numbers; behind the root there are none
     for (; node >= 0 && node <= root_; node = graph.copy_of(node)) {
         const Signature &s = graph.signature(node);
         const int whole = s.op == Op::View ? *graph.begin(node) : -1;

@@ -57,7 +57,7 @@ int again(Machine &machine, PyObject *number) {
     return machine.engine.graph.is_fused(node) ? machine.engine.graph.again(node) : node;
 }
 
-// The nodes whose values were not kept and that somebody holds, each once more under a number of its own.
+// The nodes whose values were not kept and that somebody holds, each again under a number of its own.
 int ask_again(Machine &machine, PyObject *) {
     Graph &graph = machine.engine.graph;
     int last = -1;
@@ -134,7 +134,7 @@ const PyMethodDef value_methods[] = {
      "skip(): go on behind the first node that has not been computed, which cannot be"},
     {"is_skipped", call<is_skipped>, METH_O, "is_skipped(node) -> whether it could not be computed"},
     {"again", call<again>, METH_O,
-     "again(node) -> the number under which it is computed once more if its value was not kept, else its own"},
+     "again(node) -> the number under which it is computed again if its value was not kept, else its own"},
     {"ask_again", call<ask_again>, METH_NOARGS,
      "ask_again() -> the last node to compute for the values that somebody may ask for, -1: none"},
     {"keeps_gradient", call<keeps_gradient>, METH_O,

@@ -234,7 +234,7 @@ int attempt(const FunctionObject &function, PyObject *const *args, Py_ssize_t co
             return count == 2 && sizes(args[1], dims)
                        ? build.reshape(x, current.engine->graph.signatures.add_shape(dims))
                        : -1;
-        // what is no parameter has been given wrongly
+        // what is not a parameter has been given wrongly
         case Way::Parameter:
             return count == 1 && current.engine->graph.signature(x).op == Op::Param &&
                            Py_TYPE(args[0]) != current.expression

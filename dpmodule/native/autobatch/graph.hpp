@@ -108,14 +108,14 @@ class Graph {
     void settle();                  // likewise for all nodes, and keep none any more
     void drop_remainders();
 
-    // What nodes have drawn, for computing the same once more.
+    // What nodes have drawn, for computing the same again.
     std::unordered_map<int, std::vector<float>> drawn;
 
     static constexpr std::uint8_t most_uses = 127, fused = 128;
     bool is_fused(int node) const { return uses[node] & fused; }
-    // A node whose value was fused away is computed once more under a new number when somebody asks for it.
+    // A node whose value was fused away is computed again under a new number when somebody asks for it.
     int again(int node);
-    // The number under which a node was computed once more, -1 if it was not.
+    // The number under which a node was computed again, -1 if it was not.
     int copy_of(int node) const {
         const auto known = again_.find(node);
         return known == again_.end() ? -1 : known->second;

@@ -84,7 +84,7 @@ class Planner {
         return run;
     }
 
-    int owner_of(int node) const { return node < plan_.from ? -1 : plan_.owner_[node - plan_.from]; }
+    int module_tensor(int node) const { return node < plan_.from ? -1 : plan_.owner_[node - plan_.from]; }
 
     void find_instances() {
         plan_.outside.reserve(size_ * 2);
@@ -104,8 +104,8 @@ class Planner {
         const int count = static_cast<int>(plan_.outside.size()) - first;
         // random numbers, and what a caller computes, may differ each time
         if (op != Op::Drawn && op != Op::Call && repeats_.repeats(node, key_, plan_.outside.data() + first, count)) {
-            plan_.owner_[node - plan_.from] = owner_of(repeats_.first(node));
-            plan_.instances[owner_of(node)].repeats++;
+            plan_.owner_[node - plan_.from] = module_tensor(repeats_.first(node));
+            plan_.instances[module_tensor(node)].repeats++;
             plan_.outside.resize(first);
             return;
         }
@@ -117,7 +117,7 @@ class Planner {
 
     void add_view(int node) {
         const int whole = repeats_.first(*graph_.begin(node));
-        plan_.owner_[node - plan_.from] = owner_of(whole);
+        plan_.owner_[node - plan_.from] = module_tensor(whole);
         key_ = {-1 - graph_.nodes[node].sig, graph_.nodes[node].aux};
         repeats_.repeats(node, key_, &whole, 1);
     }
@@ -153,7 +153,7 @@ class Planner {
             int level = 0;
             if (cyclic[instance.run]) {
                 for (int k = 0; k < instance.count; k++) {
-                    const int a = plan_.outside[instance.first + k], producer = owner_of(a);
+                    const int a = plan_.outside[instance.first + k], producer = module_tensor(a);
                     if (a < 0 || producer < 0) continue;
                     const Instance &from = plan_.instances[producer];
                     if (component[from.run] == component[instance.run] && from.level >= level) level = from.level + 1;

@@ -110,7 +110,7 @@ inline bool is_node(PyObject *x) {
     return Py_IS_TYPE(x, current.expression) || Py_IS_TYPE(x, current.parameter) || PyObject_TypeCheck(x, node_type);
 }
 
-// The node of an operand, -1 if it is no expression of the current graph (then the way in Python says what is wrong).
+// The node of an operand, -1 if it is not an expression of the current graph (then the way in Python says what is wrong).
 // Parameters enter the graph at their first use.
 int enter(PyObject *x);
 inline int node_of(PyObject *x) {

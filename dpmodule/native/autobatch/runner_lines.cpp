@@ -111,7 +111,7 @@ void Runner::softmax_back(const Work &work, const Step &step, const Signature &s
 
 namespace {
 
-// The places of the `count` greatest numbers of a line, in order; what is no number is greater, the first of equals, too.
+// The places of the `count` greatest numbers of a line, in order; what is not a number is greater, the first of equals, too.
 void find_greatest(const float *x, const Lines &z, int count, std::vector<int> &places) {
     const auto of = [&](int place) { return x[place * z.step]; };
     std::iota(places.begin(), places.end(), 0);

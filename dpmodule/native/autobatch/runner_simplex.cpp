@@ -131,7 +131,7 @@ void Runner::constrained_back(const Work &work, const Step &step, const Signatur
     }
 }
 
-// A one where the greatest number along the first dimension is, the first of equals; what is no number is greater.
+// A one where the greatest number along the first dimension is, the first of equals; what is not a number is greater.
 void Runner::argmax(const Work &work, const Step &step, const Signature &s) {
     const int count = s.params[0], along = s.params[1];
     const Block x = read(work, step.in[0], s.width), y = value_of(work, step);

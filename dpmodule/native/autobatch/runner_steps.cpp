@@ -139,7 +139,7 @@ Block Runner::mask(const Work &work, const Signature &s) {
     return whole;
 }
 
-// Numbers are drawn for the whole batch; nodes that are computed once more have theirs.
+// Numbers are drawn for the whole batch; nodes that are computed again have theirs.
 void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
     double numbers[2];
     std::memcpy(numbers, &s.params[1], sizeof numbers);

@@ -68,7 +68,7 @@ PyObject *rule(PyObject *, PyObject *args) {
         return nullptr;
     const bool done = each_place(places, [&](const Parameter &p) {
         p.rows.each([&](long long begin) {
-            float *g = pointer(p.gradient) + begin, *moments[vector::UpdateRule::most_states];
+            float *g = pointer(p.gradient) + begin, *moments[vector::UpdateRule::max_states];
             for (int i = 0; i < 3; i++) moments[i] = p.moments[i] ? pointer(p.moments[i]) + begin : nullptr;
             vector::update(rule, pointer(p.value) + begin, moments, g, static_cast<std::size_t>(p.rows.width));
             std::memset(g, 0, sizeof(float) * p.rows.width);

@@ -1,4 +1,4 @@
-// Where workers wait between two batches: while somebody looks at the parameters, and when they have done what they may.
+// Synchronization of workers between batches: for pauses, and for a limited number of batches.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ class Gate {
   public:
     explicit Gate(std::int64_t allowed) : allowed_(allowed) {}
 
-    // A worker's: wait until the gate is open, then work.
+    // Called by a worker: wait until the gate is open, then enter.
     void enter() {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [&] { return closed_ == 0 && allowed_ != 0; });
@@ -26,7 +26,7 @@ class Gate {
         changed_.notify_all();
     }
 
-    // Close it, and wait until nobody works; it opens when open() was called as often.
+    // Close the gate, and wait until all workers have left; needs as many calls of open().
     void close() {
         std::unique_lock<std::mutex> lock(mutex_);
         ++closed_;
@@ -38,20 +38,20 @@ class Gate {
         changed_.notify_all();
     }
 
-    // Let so many batches through from now on; any number if it is negative.
+    // Allow a number of further batches; no limit if negative.
     void allow(std::int64_t batches) noexcept {
         std::lock_guard<std::mutex> lock(mutex_);
         if (!over_) allowed_ = batches;
         changed_.notify_all();
     }
-    // Let any number through from now on, whatever is allowed later.
+    // Remove the limit permanently.
     void allow_all() noexcept {
         std::lock_guard<std::mutex> lock(mutex_);
         over_ = true;
         allowed_ = -1;
         changed_.notify_all();
     }
-    // Whether all batches that were allowed have ended.
+    // Return true if all allowed batches have ended.
     bool is_spent() noexcept {
         std::lock_guard<std::mutex> lock(mutex_);
         return allowed_ == 0 && inside_ == 0;
@@ -65,20 +65,20 @@ class Gate {
     bool over_ = false;
 };
 
-// A batch's time inside.
-class Pass {
+// RAII guard of a batch inside the gate.
+class BatchGuard {
   public:
-    explicit Pass(Gate &gate) : gate_(gate) { gate_.enter(); }
-    ~Pass() { gate_.leave(); }
-    Pass(const Pass &) = delete;
-    Pass &operator=(const Pass &) = delete;
+    explicit BatchGuard(Gate &gate) : gate_(gate) { gate_.enter(); }
+    ~BatchGuard() { gate_.leave(); }
+    BatchGuard(const BatchGuard &) = delete;
+    BatchGuard &operator=(const BatchGuard &) = delete;
 
   private:
     Gate &gate_;
 };
 
-// A sum that one thread counts and others may read meanwhile, and a watch that adds seconds to it.
-class Tally {
+// A sum that one thread updates and others may read.
+class SharedSum {
   public:
     double value() const noexcept { return value_.load(std::memory_order_relaxed); }
 
@@ -88,14 +88,14 @@ class Tally {
     std::atomic<double> value_{0};
 };
 
-// Adds the time from its construction on.
-class Watch {
+// Adds the seconds of its lifetime to a sum.
+class ScopedTimer {
   public:
-    explicit Watch(Tally &seconds) : seconds_(seconds), begin_(std::chrono::steady_clock::now()) {}
-    ~Watch() { seconds_.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count()); }
+    explicit ScopedTimer(SharedSum &seconds) : seconds_(seconds), begin_(std::chrono::steady_clock::now()) {}
+    ~ScopedTimer() { seconds_.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count()); }
 
   private:
-    Tally &seconds_;
+    SharedSum &seconds_;
     const std::chrono::steady_clock::time_point begin_;
 };
 

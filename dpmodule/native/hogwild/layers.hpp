@@ -1,4 +1,4 @@
-// The operators of the engine: what each computes for a batch, forwards and backwards.
+// The layers of the engine: the forward and backward computation of each operator for a batch.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace dpmodule::hogwild {
 
 using vector::Block;
 
-// A matrix of one batch, and the gradient of the loss with regard to it.
+// A matrix of one batch, and its gradient.
 struct Value {
     int width = 1;
-    bool single = false;  // one row, whatever the batch
+    bool single = false;  // one row for the whole batch
     float *data = nullptr;
-    float *gradient = nullptr;  // nullptr: nothing that learns depends on it, or no loss on it
+    float *gradient = nullptr;  // nullptr: no gradient is needed
 
     int rows(const Batch &batch) const { return single ? 1 : batch.lines; }
     std::ptrdiff_t count(const Batch &batch) const { return static_cast<std::ptrdiff_t>(rows(batch)) * width; }
@@ -24,42 +24,42 @@ struct Value {
     Block slopes() const { return {gradient, width}; }
 };
 
-// Where a layer puts the gradient of one of its inputs.
+// Destination of the gradient of a layer's input.
 struct Input {
     Value *value = nullptr;
-    bool wanted = false;  // else nobody needs it
-    bool add = false;     // another layer has put its own there before
+    bool wanted = false;  // false: not needed
+    bool add = false;     // add to the gradient of another layer
 
-    // Puts found(j) for `count` numbers from `begin` on, j from 0.
-    template <class Found>
-    void give(std::ptrdiff_t begin, std::ptrdiff_t count, Found found) const {
+    // Writes or adds values(j), j = 0..count-1, from `begin` on.
+    template <class Values>
+    void give(std::ptrdiff_t begin, std::ptrdiff_t count, Values values) const {
         float *to = value->gradient + begin;
         if (add)
-            for (std::ptrdiff_t j = 0; j < count; ++j) to[j] += found(j);
+            for (std::ptrdiff_t j = 0; j < count; ++j) to[j] += values(j);
         else
-            for (std::ptrdiff_t j = 0; j < count; ++j) to[j] = found(j);
+            for (std::ptrdiff_t j = 0; j < count; ++j) to[j] = values(j);
     }
 };
 
-// The gradient of a parameter that every batch uses whole, for one worker.
+// One worker's gradient of a dense parameter.
 struct DenseGradient {
     explicit DenseGradient(const Parameter &which)
         : parameter(which), values(static_cast<std::size_t>(which.rows * which.width)) {}
 
     const Parameter &parameter;
     std::vector<float> values;
-    bool used = false;  // by a layer whose backward() runs before
+    bool used = false;  // by a layer whose backward() runs earlier
 };
 
-// Where a layer puts the gradient of one of its parameters.
+// Destination of the gradient of a layer's parameter.
 struct DenseInput {
-    DenseGradient *gradient = nullptr;  // nullptr: there is no such parameter
+    DenseGradient *gradient = nullptr;  // nullptr: no such parameter
     bool add = false;
 
     const float *weight() const { return gradient ? gradient->parameter.weight : nullptr; }
 };
 
-// Random bits of one worker: splitmix64, whose numbers depend on seed and worker only.
+// Random bits of one worker (splitmix64), which depend only on seed and worker.
 class Random {
   public:
     Random(std::uint64_t seed, std::uint64_t worker) noexcept
@@ -79,31 +79,31 @@ class Random {
     std::uint64_t state_;
 };
 
-struct Frame {
+struct BatchContext {
     const Batch &batch;
     bool train;
     Random &random;
 };
 
-// What a layer is made of; attributes of the step come in the order of the functions in hogwild/native_operators.py.
-struct Wiring {
+// Arguments of a layer; attributes of the step are in the order of the functions in hogwild/native_operators.py.
+struct LayerSpec {
     const Step &step;
     Value &output;
     int batch_size;
     std::vector<Input> inputs;
     DenseInput weight, bias;
-    bool reached = false;  // a gradient comes to the output, or starts here
+    bool reached = false;  // the output has a gradient, or is a loss
 };
 
 class Layer {
   public:
-    explicit Layer(const Wiring &wiring) : inputs_(wiring.inputs), output_(wiring.output) {}
+    explicit Layer(const LayerSpec &spec) : inputs_(spec.inputs), output_(spec.output) {}
     Layer(const Layer &) = delete;
     Layer &operator=(const Layer &) = delete;
     virtual ~Layer() = default;
 
-    virtual void forward(Frame &frame) = 0;
-    virtual void backward(Frame &) {}
+    virtual void forward(BatchContext &context) = 0;
+    virtual void backward(BatchContext &) {}
 
   protected:
     const Value &in(std::size_t i) const { return *inputs_[i].value; }
@@ -115,9 +115,9 @@ class Layer {
 
 using LayerPointer = std::unique_ptr<Layer>;
 
-// Each makes the layers of its file; nullptr for a step of another kind.
-LayerPointer make_pointwise(const Wiring &wiring);
-LayerPointer make_of_rows(const Wiring &wiring);
-LayerPointer make_loss(const Wiring &wiring);
+// Each creates the layers of its file; returns nullptr for other steps.
+LayerPointer make_pointwise(const LayerSpec &spec);
+LayerPointer make_of_rows(const LayerSpec &spec);
+LayerPointer make_loss(const LayerSpec &spec);
 
 }  // namespace dpmodule::hogwild

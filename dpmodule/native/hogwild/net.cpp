@@ -13,7 +13,7 @@ bool starts_gradients(StepKind kind) {
            kind == StepKind::MakeLoss;
 }
 
-// How many of a step's inputs gradients go to: labels and the like come behind them.
+// Number of a step's inputs that receive gradients; labels and similar inputs follow them.
 std::size_t differentiable(const Step &step) {
     switch (step.kind) {
         case StepKind::Argmax: return 0;
@@ -49,13 +49,13 @@ Net::Net(const Plan &plan)
         values_[i].single = plan.values[i].single;
     }
     find_learning();
-    // From the losses down: the first layer that gives a value its gradient writes it, and others add to it.
-    std::vector<Wiring> wirings;
-    for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) wirings.push_back(wire(*step));
+    // From the losses down: the first layer with a value's gradient writes it, and others add to it.
+    std::vector<LayerSpec> wirings;
+    for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) wirings.push_back(make_spec(*step));
     allocate();
-    for (auto wiring = wirings.rbegin(); wiring != wirings.rend(); ++wiring) {
-        layers_.push_back(make(*wiring));
-        if (wiring->reached) backward_order_.push_back(layers_.back().get());
+    for (auto spec = wirings.rbegin(); spec != wirings.rend(); ++spec) {
+        layers_.push_back(make(*spec));
+        if (spec->reached) backward_order_.push_back(layers_.back().get());
     }
     std::reverse(backward_order_.begin(), backward_order_.end());
     for (auto &table : tables_) {
@@ -79,28 +79,28 @@ void Net::find_learning() {
     }
 }
 
-Wiring Net::wire(const Step &step) {
-    Wiring wiring{step, values_[static_cast<std::size_t>(step.out)], plan_.batch_size, {}, {}, {}};
-    wiring.reached = starts_gradients(step.kind) || reached_[static_cast<std::size_t>(step.out)];
+LayerSpec Net::make_spec(const Step &step) {
+    LayerSpec spec{step, values_[static_cast<std::size_t>(step.out)], plan_.batch_size, {}, {}, {}};
+    spec.reached = starts_gradients(step.kind) || reached_[static_cast<std::size_t>(step.out)];
     for (std::size_t i = 0; i < step.in.size(); ++i) {
         const auto from = static_cast<std::size_t>(step.in[i]);
         Input input{&values_[from]};
-        if (wiring.reached && i < differentiable(step) && learns_[from]) {
+        if (spec.reached && i < differentiable(step) && learns_[from]) {
             input.wanted = true;
             input.add = reached_[from] != 0;
             reached_[from] = true;
         }
-        wiring.inputs.push_back(input);
+        spec.inputs.push_back(input);
     }
-    if (step.kind != StepKind::FullyConnected) return wiring;
+    if (step.kind != StepKind::FullyConnected) return spec;
     for (int i = 0; i < 2; ++i) {
-        DenseInput &to = i ? wiring.bias : wiring.weight;
+        DenseInput &to = i ? spec.bias : spec.weight;
         to.gradient = dense(step.ints[static_cast<std::size_t>(i)]);
-        if (!to.gradient || !wiring.reached) continue;
+        if (!to.gradient || !spec.reached) continue;
         to.add = to.gradient->used;
         to.gradient->used = true;
     }
-    return wiring;
+    return spec;
 }
 
 DenseGradient *Net::dense(int parameter) {
@@ -131,24 +131,24 @@ void Net::allocate() {
     }
 }
 
-LayerPointer Net::make(const Wiring &wiring) {
-    if (is_lookup(wiring.step.kind)) {
-        const auto parameter = static_cast<std::size_t>(wiring.step.ints[1]);
-        auto made = std::make_unique<LookupLayer>(plan_.parameters[parameter], wiring);
-        if (wiring.reached) made->join(table(parameter), plan_.batch_size);
+LayerPointer Net::make(const LayerSpec &spec) {
+    if (is_lookup(spec.step.kind)) {
+        const auto parameter = static_cast<std::size_t>(spec.step.ints[1]);
+        auto made = std::make_unique<LookupLayer>(plan_.parameters[parameter], spec);
+        if (spec.reached) made->join(table(parameter), plan_.batch_size);
         return made;
     }
-    if (LayerPointer made = make_pointwise(wiring)) return made;
-    if (LayerPointer made = make_of_rows(wiring)) return made;
-    return make_loss(wiring);
+    if (LayerPointer made = make_pointwise(spec)) return made;
+    if (LayerPointer made = make_of_rows(spec)) return made;
+    return make_loss(spec);
 }
 
-void Net::forward(Frame &frame) {
-    for (const LayerPointer &layer : layers_) layer->forward(frame);
+void Net::forward(BatchContext &context) {
+    for (const LayerPointer &layer : layers_) layer->forward(context);
 }
 
-void Net::backward(Frame &frame) {
-    for (Layer *layer : backward_order_) layer->backward(frame);
+void Net::backward(BatchContext &context) {
+    for (Layer *layer : backward_order_) layer->backward(context);
 }
 
 bool Net::outputs_are_finite(const Batch &batch) const {
@@ -187,7 +187,7 @@ void Net::update_table(TableGradient &table, const Batch &batch, const vector::U
     const auto width = static_cast<std::size_t>(parameter.width);
     const int states = vector::state_count(rule.kind);
     const auto update = [&](std::int64_t row, const float *gradient) {
-        float *here[vector::UpdateRule::most_states];
+        float *here[vector::UpdateRule::max_states];
         for (int i = 0; i < states; ++i) here[i] = parameter.states[i] + row * parameter.width;
         vector::update(rule, parameter.weight + row * parameter.width, here, gradient, width);
     };

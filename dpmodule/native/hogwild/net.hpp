@@ -1,4 +1,4 @@
-// A network for the batches of one worker: buffers of its own over parameters that all workers share.
+// One worker's network: its own buffers over parameters shared by all workers.
 #pragma once
 
 #include "tables.hpp"
@@ -11,23 +11,23 @@ class Net {
     // The plan must outlive the network. Throws std::bad_alloc.
     explicit Net(const Plan &plan);
 
-    void forward(Frame &frame);
-    void backward(Frame &frame);
+    void forward(BatchContext &context);
+    void backward(BatchContext &context);
 
-    // Whether the heads, and the gradients that backward() left, are numbers.
+    // Return true if the heads, or the gradients from backward(), are finite.
     bool outputs_are_finite(const Batch &batch) const;
     bool gradients_are_finite(const Batch &batch) const;
 
-    // Move the parameters; `rate` is the learning rate without their multipliers, `count` the number of this update.
+    // Update the parameters; `rate` is the learning rate without multipliers, `count` the number of this update.
     void update(const Batch &batch, double rate, std::uint64_t count);
 
     const Value &value(int i) const { return values_[static_cast<std::size_t>(i)]; }
 
   private:
     void find_learning();
-    Wiring wire(const Step &step);
+    LayerSpec make_spec(const Step &step);
     void allocate();
-    LayerPointer make(const Wiring &wiring);
+    LayerPointer make(const LayerSpec &spec);
     TableGradient &table(std::size_t parameter);
     DenseGradient *dense(int parameter);
     void update_table(TableGradient &table, const Batch &batch, const vector::UpdateRule &rule);

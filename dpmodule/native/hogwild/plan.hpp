@@ -1,4 +1,4 @@
-// What the Hogwild engine is told by Python: records only, all of them checked there.
+// Plan of a Hogwild run: plain records, which Python has already checked.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,34 @@
 
 namespace dpmodule::hogwild {
 
-// A slot of the files, and what the network takes of it.
+// A slot of the files, and its use by the network.
 struct SlotInput {
     Slot slot;
-    bool as_ids = false;      // rows of tables
-    bool as_numbers = false;  // float32, also of a slot of integers
-    std::uint64_t rows = 0;   // ids lie below it
-    std::string table;        // the table that says so, for messages
+    bool as_ids = false;      // as rows of tables
+    bool as_numbers = false;  // as float32, even for a slot of integers
+    std::uint64_t rows = 0;   // upper bound of ids
+    std::string table;        // the table with these rows, for messages
 };
 
-// A parameter and the states of its update rule, in memory that all workers share.
+// A parameter and the states of its update rule, in memory shared by all workers.
 struct Parameter {
     std::string name;
     std::int64_t rows, width;
     float *weight = nullptr;
-    float *states[vector::UpdateRule::most_states] = {};
-    vector::UpdateRule rule;  // but for lr, which changes
+    float *states[vector::UpdateRule::max_states] = {};
+    vector::UpdateRule rule;  // without lr, which changes
     double lr_mult;
     bool learns;
-    bool all_rows;  // of a table: those without a gradient are updated, too, as if it were 0
+    bool all_rows;  // of a table: also update rows without a gradient
 };
 
-// Values are matrices: a row for each line of a batch, or a single row.
+// Values are matrices with one row for each line of a batch, or a single row.
 struct ValueShape {
     int width;
     bool single;
 };
 
-// What steps do. Python gives the names; a Pool, Unary or Binary has a second one, of its function.
+// Kinds of steps, which Python selects by name; Pool, Unary and Binary have a second name for their function.
 // clang-format off: lists
 #define STEP_KINDS(X)                                                                                              \
     X(Pool, "Pool") X(Lookup, "Lookup") X(Numbers, "Numbers") X(FullyConnected, "FullyConnected") X(Unary, "Unary") \
@@ -45,24 +45,24 @@ struct ValueShape {
     X(Pick, "Pick") X(Total, "Total") X(SoftmaxOutput, "SoftmaxOutput") X(Logistic, "Logistic")                     \
     X(Linear, "Linear") X(MakeLoss, "MakeLoss") X(CrossEntropy, "CrossEntropy") X(Argmax, "Argmax")
 NAMED_ENUM(StepKind, STEP_KINDS)
-// Of the rows that are looked up for a line; None: a row for each id.
+// Pooling of the rows looked up for a line; None: one row for each id.
 #define POOLS(X)                                                                                     \
     X(Sum, "sum") X(Mean, "mean") X(Sqrt, "sqrt") X(Max, "max") X(First, "first") X(Last, "last")    \
     X(None, "none")
 NAMED_ENUM(Pool, POOLS)
 // clang-format on
 
-// One operator: which value it makes of which, and its attributes.
+// One operator: its output, inputs and attributes.
 struct Step {
     StepKind kind;
-    int function;  // which Pool, Unary or Binary
+    int function;  // the Pool, Unary or Binary
     int out;
     std::vector<int> in;
     std::vector<int> ints;
     std::vector<float> floats;
 };
 
-// Something whose mean over each batch is asked for: a value, or the numbers of a slot.
+// A value, or the numbers of a slot, whose mean over each batch is fetched.
 struct Fetch {
     int value = -1, slot = -1;
 };
@@ -75,19 +75,20 @@ struct Plan {
     std::vector<Step> steps;
     std::vector<int> outputs;  // values of the heads, which must be finite
     std::vector<Fetch> fetches;
-    std::vector<int> watched;  // values that are recorded line by line, for metrics
+    std::vector<int> watched;  // values to record for metrics
 };
 
-// A piece of a file: the lines that begin in [begin, end), but for the first `skip` of them; end < 0: to its end.
+// A part of a file: the lines that begin in [begin, end), without the first `skip` of them; end < 0: the end of the
+// file.
 struct Part {
     std::string path;
     std::int64_t begin, end;
     std::uint64_t skip;
-    std::size_t number;  // of its mark
+    std::size_t number;  // index of its progress
 };
 
-// The lines that one step of training is about: a slot's.
-// Values of line i are those from offsets[i] on to offsets[i + 1].
+// One slot of a batch.
+// The values of line i are those from offsets[i] to offsets[i + 1].
 struct SlotBatch {
     std::vector<int> ids, offsets;
     std::vector<float> numbers;
@@ -96,8 +97,8 @@ struct SlotBatch {
     int end(int line) const { return offsets[static_cast<std::size_t>(line) + 1]; }
 };
 
-// How far a part has been read: so many of its lines.
-struct Place {
+// Number of lines read from a part.
+struct PartProgress {
     const Part *part;
     std::uint64_t lines;
 };
@@ -105,9 +106,9 @@ struct Place {
 struct Batch {
     int lines = 0;
     std::vector<SlotBatch> slots;
-    const Part *part = nullptr;  // in which it begins, and the line there, from 0
+    const Part *part = nullptr;  // the part and line, from 0, where the batch begins
     std::uint64_t first_line = 0;
-    std::vector<Place> ends;  // of each part that it has lines of
+    std::vector<PartProgress> ends;  // the end position in each of its parts
 };
 
 }  // namespace dpmodule::hogwild

@@ -1,4 +1,4 @@
-// Operators that look at each number alone, or at numbers in the same place.
+// Elementwise operators.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,17 +10,17 @@ namespace {
 
 class UnaryLayer final : public Layer {
   public:
-    explicit UnaryLayer(const Wiring &wiring)
-        : Layer(wiring), kind_(static_cast<vector::Unary>(wiring.step.function)), attribute_(wiring.step.floats[0]) {}
+    explicit UnaryLayer(const LayerSpec &spec)
+        : Layer(spec), kind_(static_cast<vector::Unary>(spec.step.function)), attribute_(spec.step.floats[0]) {}
 
-    void forward(Frame &frame) override {
-        kernels_.unary(kind_, attribute_, output_.rows(frame.batch), output_.width, output_.block(), in(0).block());
+    void forward(BatchContext &context) override {
+        kernels_.unary(kind_, attribute_, output_.rows(context.batch), output_.width, output_.block(), in(0).block());
     }
 
-    void backward(Frame &frame) override {
+    void backward(BatchContext &context) override {
         if (!inputs_[0].wanted) return;
-        kernels_.unary_back(kind_, attribute_, output_.rows(frame.batch), output_.width, in(0).slopes(), inputs_[0].add,
-                            output_.slopes(), in(0).block(), output_.block());
+        kernels_.unary_back(kind_, attribute_, output_.rows(context.batch), output_.width, in(0).slopes(),
+                            inputs_[0].add, output_.slopes(), in(0).block(), output_.block());
     }
 
   private:
@@ -28,24 +28,24 @@ class UnaryLayer final : public Layer {
     const float attribute_;
 };
 
-// A function of two values. An operand of width 1 stands for a whole row.
+// A function of two values; an operand of width 1 broadcasts over the row.
 class BinaryLayer final : public Layer {
   public:
-    explicit BinaryLayer(const Wiring &wiring)
-        : Layer(wiring), kind_(static_cast<vector::Binary>(wiring.step.function)), spreads_(in(0).width != in(1).width),
+    explicit BinaryLayer(const LayerSpec &spec)
+        : Layer(spec), kind_(static_cast<vector::Binary>(spec.step.function)), spreads_(in(0).width != in(1).width),
           rows_(spreads_ ? 2 * static_cast<std::size_t>(output_.width) : 0) {}
 
-    void forward(Frame &frame) override {
-        const int rows = output_.rows(frame.batch), width = output_.width;
+    void forward(BatchContext &context) override {
+        const int rows = output_.rows(context.batch), width = output_.width;
         if (!spreads_) return kernels_.binary(kind_, rows, width, output_.block(), in(0).block(), in(1).block());
         for (int i = 0; i < rows; ++i) {
             kernels_.binary(kind_, 1, width, row_of(output_.block(), i), whole_row(in(0), i), whole_row(in(1), i));
         }
     }
 
-    void backward(Frame &frame) override {
+    void backward(BatchContext &context) override {
         for (std::size_t which = 0; which < 2; ++which) {
-            if (inputs_[which].wanted) give(output_.rows(frame.batch), static_cast<int>(which), inputs_[which]);
+            if (inputs_[which].wanted) give(output_.rows(context.batch), static_cast<int>(which), inputs_[which]);
         }
     }
 
@@ -68,7 +68,7 @@ class BinaryLayer final : public Layer {
 
     static Block row_of(Block block, int i) { return {vector::row_of(block, i), block.stride}; }
 
-    // A row of an operand as wide as the result.
+    // A row of an operand, broadcast to the result's width.
     Block whole_row(const Value &from, int i) {
         if (from.width == output_.width) return row_of(from.block(), i);
         std::fill_n(rows_.data(), output_.width, from.data[i]);
@@ -84,22 +84,22 @@ class ConcatLayer final : public Layer {
   public:
     using Layer::Layer;
 
-    void forward(Frame &frame) override {
-        walk(frame, output_.data, [](const Input &from, float *row, std::ptrdiff_t i) {
+    void forward(BatchContext &context) override {
+        walk(context, output_.data, [](const Input &from, float *row, std::ptrdiff_t i) {
             std::memcpy(row, from.value->data + i, sizeof(float) * static_cast<std::size_t>(from.value->width));
         });
     }
 
-    void backward(Frame &frame) override {
-        walk(frame, output_.gradient, [&](const Input &to, float *row, std::ptrdiff_t i) {
+    void backward(BatchContext &context) override {
+        walk(context, output_.gradient, [&](const Input &to, float *row, std::ptrdiff_t i) {
             if (to.wanted) to.give(i, to.value->width, [row](std::ptrdiff_t j) { return row[j]; });
         });
     }
 
   private:
     template <class Body>
-    void walk(const Frame &frame, float *whole, Body body) {
-        for (int line = 0; line < frame.batch.lines; ++line) {
+    void walk(const BatchContext &context, float *whole, Body body) {
+        for (int line = 0; line < context.batch.lines; ++line) {
             for (const Input &input : inputs_) {
                 body(input, whole, static_cast<std::ptrdiff_t>(line) * input.value->width);
                 whole += input.value->width;
@@ -110,29 +110,29 @@ class ConcatLayer final : public Layer {
 
 class DropoutLayer final : public Layer {
   public:
-    explicit DropoutLayer(const Wiring &wiring)
-        : Layer(wiring), keep_(1.0f - wiring.step.floats[0]),
-          bound_(static_cast<std::uint64_t>(std::ldexp(1.0 - double(wiring.step.floats[0]), 32))),
-          always_(wiring.step.ints[0] != 0), factors_(static_cast<std::size_t>(output_.single ? 1 : wiring.batch_size) *
-                                                      static_cast<std::size_t>(output_.width)) {}
+    explicit DropoutLayer(const LayerSpec &spec)
+        : Layer(spec), keep_(1.0f - spec.step.floats[0]),
+          bound_(static_cast<std::uint64_t>(std::ldexp(1.0 - double(spec.step.floats[0]), 32))),
+          always_(spec.step.ints[0] != 0), factors_(static_cast<std::size_t>(output_.single ? 1 : spec.batch_size) *
+                                                    static_cast<std::size_t>(output_.width)) {}
 
-    void forward(Frame &frame) override {
-        const auto n = static_cast<std::size_t>(output_.count(frame.batch));
-        on_ = bound_ < (std::uint64_t{1} << 32) && (frame.train || always_);
+    void forward(BatchContext &context) override {
+        const auto n = static_cast<std::size_t>(output_.count(context.batch));
+        on_ = bound_ < (std::uint64_t{1} << 32) && (context.train || always_);
         const float kept = 1.0f / keep_;
         std::uint64_t bits = 0;
         for (std::size_t i = 0; on_ && i < n; ++i) {
-            bits = i % 2 ? bits >> 32 : frame.random.next();
+            bits = i % 2 ? bits >> 32 : context.random.next();
             factors_[i] = (bits & 0xffffffffu) < bound_ ? kept : 0.0f;
             output_.data[i] = in(0).data[i] * factors_[i];
         }
         if (!on_) std::copy_n(in(0).data, n, output_.data);
     }
 
-    void backward(Frame &frame) override {
+    void backward(BatchContext &context) override {
         if (!inputs_[0].wanted) return;
         const float *slopes = output_.gradient, *factors = factors_.data();
-        inputs_[0].give(0, output_.count(frame.batch),
+        inputs_[0].give(0, output_.count(context.batch),
                         [=](std::ptrdiff_t i) { return on_ ? slopes[i] * factors[i] : slopes[i]; });
     }
 
@@ -146,12 +146,12 @@ class DropoutLayer final : public Layer {
 
 }  // namespace
 
-LayerPointer make_pointwise(const Wiring &wiring) {
-    switch (wiring.step.kind) {
-        case StepKind::Unary: return std::make_unique<UnaryLayer>(wiring);
-        case StepKind::Binary: return std::make_unique<BinaryLayer>(wiring);
-        case StepKind::Concat: return std::make_unique<ConcatLayer>(wiring);
-        case StepKind::Dropout: return std::make_unique<DropoutLayer>(wiring);
+LayerPointer make_pointwise(const LayerSpec &spec) {
+    switch (spec.step.kind) {
+        case StepKind::Unary: return std::make_unique<UnaryLayer>(spec);
+        case StepKind::Binary: return std::make_unique<BinaryLayer>(spec);
+        case StepKind::Concat: return std::make_unique<ConcatLayer>(spec);
+        case StepKind::Dropout: return std::make_unique<DropoutLayer>(spec);
         default: return nullptr;
     }
 }

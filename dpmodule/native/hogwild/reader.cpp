@@ -10,7 +10,8 @@ std::uint64_t line_number(const Part &part, std::uint64_t line) {
     if (part.begin <= 0) return line + 1;
     const std::uint64_t before = count_lines(part.path, part.begin);
     const std::uint64_t until = count_lines(part.path, part.begin - 1);
-    return before + line + 1 + (before == until ? 1 : 0);  // a line that goes on where the part begins is not of it
+    return before + line + 1 +
+           (before == until ? 1 : 0);  // a line that continues into the part belongs to the previous one
 }
 
 BatchReader::BatchReader(const Plan &plan, PartQueue &queue, bool skip_bad_lines, ReaderProgress &progress)
@@ -44,7 +45,7 @@ void BatchReader::begin_batch(Batch &batch) const {
     }
 }
 
-// False when there is no part left.
+// Returns false if there is no part left.
 bool BatchReader::read_block() {
     for (;;) {
         if (!part_) {
@@ -57,21 +58,21 @@ bool BatchReader::read_block() {
         std::size_t passed = 0;
         bool more;
         {
-            Watch watch(progress_.reading);
+            ScopedTimer watch(progress_.reading);
             more = blocks_->next();
             if (more) passed = pass_over(blocks_->data(), blocks_->length());
         }
         if (!more) {
             part_ = nullptr;
         } else if (passed < blocks_->length()) {
-            Watch watch(progress_.parsing);
+            ScopedTimer watch(progress_.parsing);
             parse_block(blocks_->data() + passed, blocks_->length() - passed);
             return true;
         }
     }
 }
 
-// How many bytes of a block are lines that were trained on before.
+// Number of bytes in a block of lines that were already trained on.
 std::size_t BatchReader::pass_over(const char *text, std::size_t size) {
     std::size_t at = 0;
     for (; lines_before_ < part_->skip && at < size; ++lines_before_) {
@@ -87,7 +88,7 @@ void BatchReader::parse_block(const char *text, std::size_t size) {
         parser.parse(text, size, true);
     } catch (const Error &) {
         if (part_->begin <= 0) throw;
-        // once more, for the numbers that lines have in the file
+        // again, for the line numbers in the file
         MultiSlotParser(slots_, part_->path, line_number(*part_, lines_before_), {true, skip_bad_lines_})
             .parse(text, size, true);
         throw;
@@ -100,7 +101,7 @@ void BatchReader::parse_block(const char *text, std::size_t size) {
                             static_cast<int>(parser.lines())});
 }
 
-// The number of a line of a chunk in its part, from 0.
+// The index in its part, from 0, of a chunk's line.
 std::uint64_t BatchReader::Chunk::line(int row) const {
     const std::int64_t *const end = passed.data() + passed.size();
     const auto skipped = std::upper_bound(passed.data(), end, static_cast<std::int64_t>(row)) - passed.data();

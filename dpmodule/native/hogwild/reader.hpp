@@ -1,4 +1,4 @@
-// Batches from the parts of files that a worker takes one after the other.
+// Reading batches from the parts of files that a worker takes.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace dpmodule::hogwild {
 
-// What all workers take from: each part is given once.
+// Queue of parts shared by all workers; each part is taken once.
 struct PartQueue {
     std::vector<Part> parts;
     std::atomic<std::size_t> next{0};
@@ -23,29 +23,29 @@ struct PartQueue {
     bool has_more() const { return next.load() < parts.size(); }
 };
 
-// What others may look at while a worker reads.
+// Progress of a reader, which other threads may read.
 struct ReaderProgress {
     std::atomic<std::size_t> part{0};  // its number in the queue, from 1; 0: none yet
     std::atomic<std::uint64_t> skipped{0};
-    Tally reading, parsing;
+    SharedSum reading, parsing;
 };
 
-// The number of a line in its file, from 1; `line` counts those of the part from 0.
+// The line number in the file, from 1, of a part's line, from 0.
 std::uint64_t line_number(const Part &part, std::uint64_t line);
 
 class BatchReader {
   public:
     BatchReader(const Plan &plan, PartQueue &queue, bool skip_bad_lines, ReaderProgress &progress);
 
-    // Fill a batch; false when nothing is left. Only the last one is short. Throws Error and std::system_error; whatever
-    // is wrong with a line names file, line and slot.
+    // Fill a batch; return false at the end. Only the last batch is short. Throws Error, which names file, line and
+    // slot of an invalid line, and std::system_error.
     bool next(Batch &batch);
 
   private:
-    // Lines that have been parsed, and those of them that have been given.
+    // Parsed lines, some of which are already in batches.
     struct Chunk {
         std::vector<Column> columns;
-        Array<std::int64_t> passed;  // for each line that was passed over how many were read before it
+        Array<std::int64_t> passed;  // number of valid lines before each skipped line
         std::uint64_t first_line;    // of the part, from 0
         const Part *part;
         int lines, given = 0;

@@ -21,7 +21,7 @@ struct NonFinite : std::runtime_error {
     const std::uint64_t batch;
 };
 
-// Training one batch after the other.
+// Trains on consecutive batches.
 class Trainer {
   public:
     Trainer(const Plan &plan, const RunOptions &options, int worker, std::atomic<std::uint64_t> &updates,
@@ -30,28 +30,28 @@ class Trainer {
           random_(options.seed, static_cast<std::uint64_t>(worker)) {}
 
     void step(const Batch &batch) {
-        Frame frame{batch, options_.train, random_};
+        BatchContext context{batch, options_.train, random_};
         {
-            Watch watch(progress_.forward);
-            net_.forward(frame);
+            ScopedTimer watch(progress_.forward);
+            net_.forward(context);
         }
         if (!net_.outputs_are_finite(batch)) fail(batch, "an output");
-        if (options_.train) learn(frame);
+        if (options_.train) learn(context);
         count(batch);
     }
 
     void record(const Batch &batch, const std::atomic<bool> &stopped) { progress_.recorder.add(net_, batch, stopped); }
 
   private:
-    void learn(Frame &frame) {
+    void learn(BatchContext &context) {
         {
-            Watch watch(progress_.backward);
-            net_.backward(frame);
+            ScopedTimer watch(progress_.backward);
+            net_.backward(context);
         }
-        if (!net_.gradients_are_finite(frame.batch)) fail(frame.batch, "a gradient");
-        Watch watch(progress_.update);
+        if (!net_.gradients_are_finite(context.batch)) fail(context.batch, "a gradient");
+        ScopedTimer watch(progress_.update);
         const std::uint64_t count = updates_.fetch_add(1, std::memory_order_relaxed) + 1;
-        net_.update(frame.batch, options_.schedule ? options_.schedule(count) : options_.rate, count);
+        net_.update(context.batch, options_.schedule ? options_.schedule(count) : options_.rate, count);
     }
 
     void count(const Batch &batch) {
@@ -94,24 +94,24 @@ void Trainer::fail(const Batch &batch, const char *what) const {
     throw NonFinite(
         std::string(what) + " is not finite in batch " + std::to_string(number) + " of worker " +
             std::to_string(worker_) + ", which begins in line " + line + " of " + file +
-            "; this batch has changed no parameters. A smaller learning rate, clip_gradient or a look at the "
-            "data may help",
+            "; this batch has changed no parameters. Try a smaller learning rate or clip_gradient, or check the "
+            "data",
         file, number);
 }
 
-// Notes how far one worker has come, between its batches.
+// Records the progress of one worker between its batches.
 class Marker {
   public:
     explicit Marker(std::int64_t *marks) : marks_(marks) {}
 
     void note(const Batch &batch) noexcept {
-        for (const Place &place : batch.ends) {
+        for (const PartProgress &place : batch.ends) {
             if (part_ && part_ != place.part) end();
             part_ = place.part;
             marks_[part_->number] = static_cast<std::int64_t>(place.lines);
         }
     }
-    // All of the part in which the last batch ended.
+    // The whole part in which the last batch ended.
     void end() noexcept {
         if (part_) marks_[part_->number] = -1;
     }
@@ -121,7 +121,7 @@ class Marker {
     const Part *part_ = nullptr;
 };
 
-// Inside a catch block.
+// Call inside a catch block.
 Failure current_failure() {
     Failure found;
     found.is_set = true;
@@ -142,12 +142,11 @@ Failure current_failure() {
     return found;
 }
 
-// Ask for large pages where some memory lies, whatever it holds. Rows of large tables are read in no order, and with pages
-// of 4 KiB most of them first cost a walk through the page tables, a fifth of all time. Where the system cannot, nothing
-// happens.
+// Request huge pages for existing memory. Rows of large tables are read in random order, and with 4 KiB pages most
+// reads need a page table walk, a fifth of the total time. Systems without support ignore the request.
 void use_huge_pages(void *memory, std::size_t size) noexcept {
 #if defined(__linux__)
-    constexpr int collapse = 25;  // MADV_COLLAPSE of Linux 6.1: at once, and it keeps what is there
+    constexpr int collapse = 25;  // MADV_COLLAPSE of Linux 6.1: synchronous, and keeps the contents
     constexpr std::uintptr_t page = std::uintptr_t{1} << 21;
     const auto at = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t begin = (at + page - 1) & ~(page - 1), end = (at + size) & ~(page - 1);
@@ -162,8 +161,8 @@ void use_huge_pages(void *memory, std::size_t size) noexcept {
 void Recorder::add(const Net &net, const Batch &batch, const std::atomic<bool> &stopped) {
     if (watched_.empty()) return;
     std::unique_lock<std::mutex> lock(mutex_);
-    while (numbers_ >= most_numbers && !stopped.load(std::memory_order_relaxed)) {
-        taken_.wait_for(lock, std::chrono::milliseconds(50));  // stop() wakes nobody
+    while (numbers_ >= max_numbers && !stopped.load(std::memory_order_relaxed)) {
+        taken_.wait_for(lock, std::chrono::milliseconds(50));  // stop() does not notify
     }
     record_.lines.push_back(batch.lines);
     for (std::size_t i = 0; i < watched_.size(); ++i) {
@@ -235,7 +234,7 @@ void Run::train(int worker) {
             break;
         }
         {
-            Pass pass(gate_);
+            BatchGuard pass(gate_);
             trainer.step(batch);
             marker.note(batch);
         }
@@ -247,7 +246,7 @@ void Run::train(int worker) {
     }
 }
 
-// Each worker some of them; the others may train meanwhile.
+// Each worker prepares some of them; other workers may already train.
 void Run::prepare_tables(int worker) const noexcept {
     constexpr std::size_t least = std::size_t{4} << 20;
     for (std::size_t i = static_cast<std::size_t>(worker); i < plan_.parameters.size();

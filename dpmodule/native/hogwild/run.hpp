@@ -1,4 +1,4 @@
-// Threads that train from files: each takes parts, parses, and moves the shared parameters without locks.
+// Worker threads that train from files: each takes parts, parses them, and updates shared parameters without locks.
 #pragma once
 
 #include <atomic>
@@ -16,17 +16,17 @@ namespace dpmodule::hogwild {
 struct RunOptions {
     int workers = 1;
     bool train = true, skip_bad_lines = false;
-    std::uint64_t seed = 0, updates = 0;  // that the parameters have had before
+    std::uint64_t seed = 0, updates = 0;  // updates: made before this run
     double rate = 0;
-    std::function<double(std::uint64_t)> schedule;  // the rate of an update by its number, from 1; empty: `rate`
-    std::int64_t *marks = nullptr;  // by the numbers of parts: how many lines have been trained on, -1: all
-    std::int64_t allowed = -1;      // batches until the workers wait for more to be allowed; -1: any number
+    std::function<double(std::uint64_t)> schedule;  // learning rate by update number, from 1; empty: `rate`
+    std::int64_t *marks = nullptr;                  // lines trained on, by part number; -1: all
+    std::int64_t allowed = -1;                      // batches before the workers pause; -1: no limit
 };
 
-// Numbers of each batch that somebody else looks at, as metrics in Python do: kept until they are taken.
+// Values of each batch that are recorded for others, such as metrics in Python, until they are taken.
 class Recorder {
   public:
-    // Lines of the batches, one after the other, and for each watched value all its rows.
+    // Number of lines of each batch, and all rows of each watched value.
     struct Record {
         std::vector<int> lines;
         std::vector<std::vector<float>> values;
@@ -34,39 +34,39 @@ class Recorder {
 
     explicit Recorder(const std::vector<int> &watched) : watched_(watched) { record_.values.resize(watched.size()); }
 
-    // Add a batch. Waits while there is too much, until it is taken or `stopped`.
+    // Add a batch. Waits while the record is full, until it is taken or `stopped`.
     void add(const Net &net, const Batch &batch, const std::atomic<bool> &stopped);
 
-    // What was added since the last call.
+    // Return everything added since the last call.
     Record take();
 
   private:
-    static constexpr std::size_t most_numbers = std::size_t{1} << 22;
+    static constexpr std::size_t max_numbers = std::size_t{1} << 22;
 
     const std::vector<int> &watched_;
     std::mutex mutex_;
     std::condition_variable taken_;
     Record record_;
-    std::size_t numbers_ = 0;  // in the record
+    std::size_t numbers_ = 0;  // of the record
 };
 
-// What others may look at while a worker works.
+// Progress of a worker, which other threads may read.
 struct WorkerProgress {
     explicit WorkerProgress(const Plan &plan) : sums(plan.fetches.size()), recorder(plan.watched) {}
 
     std::atomic<std::uint64_t> examples{0}, batches{0};
     ReaderProgress reader;
-    Tally forward, backward, update;  // seconds
-    std::vector<Tally> sums;          // of the means of each batch
+    SharedSum forward, backward, update;  // in seconds
+    std::vector<SharedSum> sums;          // sums of the means of each batch
     Recorder recorder;
 };
 
-// The first thing that went wrong.
+// The first failure of a run.
 struct Failure {
     bool is_set = false, is_system = false, is_non_finite = false;
     Kind kind = Kind::functor;
     int code = 0;
-    std::string text, file;  // file and batch: of what is not finite
+    std::string text, file;  // file and batch of non-finite values
     std::uint64_t batch = 0;
 };
 
@@ -77,18 +77,19 @@ class Run {
     Run(const Run &) = delete;
     Run &operator=(const Run &) = delete;
 
-    // Ask the workers to end after their batch.
+    // Ask the workers to end after their current batch.
     void stop() noexcept {
         stopped_.store(true, std::memory_order_relaxed);
         gate_.allow_all();
     }
 
-    // Wait for the end of all workers, or of all batches that are allowed, at most some seconds; whether they have ended.
+    // Wait until all workers or all allowed batches have ended, up to a time limit; return true if the workers have
+    // ended.
     bool wait(double seconds);
     bool is_spent() noexcept { return gate_.is_spent(); }
     void allow(std::int64_t batches) noexcept { gate_.allow(batches); }
 
-    // Between them no worker is within a batch.
+    // Between pause() and resume() no worker processes a batch.
     void pause() { gate_.close(); }
     void resume() noexcept { gate_.open(); }
 

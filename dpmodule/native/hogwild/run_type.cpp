@@ -1,5 +1,5 @@
-// The Python type HogwildRun: workers at work, and plans as Python gives them (NativePlan in hogwild/native_engine.py). The GIL
-// is free while somebody waits for the workers.
+// The Python type HogwildRun: running workers, and plans from Python (NativePlan in hogwild/native_engine.py). The GIL
+// is released while waiting for the workers.
 #include <algorithm>
 #include <cstring>
 #include <system_error>
@@ -89,13 +89,13 @@ bool read_value(PyObject *given, ValueShape &value) {
     return true;
 }
 
-// The number of a name in a list; false with Python's error set.
+// The index of a name in a list; returns false with a Python error set.
 template <std::size_t count>
 bool read_name(const char *name, const char *const (&names)[count], int &number) {
     for (number = 0; number < static_cast<int>(count); ++number) {
         if (std::strcmp(name, names[number]) == 0) return true;
     }
-    PyErr_Format(PyExc_ValueError, "the engine knows nothing called %s", name);
+    PyErr_Format(PyExc_ValueError, "the engine does not support %s", name);
     return false;
 }
 
@@ -147,7 +147,8 @@ struct RunObject {
 
 Run &run_of(PyObject *self) { return *reinterpret_cast<RunObject *>(self)->run; }
 
-// A function of Python that gives the rate of each update. It lives as long as the run, which is destroyed without the GIL.
+// A Python function that returns the rate of each update. It lives as long as the run, which is destroyed without the
+// GIL.
 class Schedule {
   public:
     explicit Schedule(PyObject *function) : function_(Py_NewRef(function), release) {}
@@ -161,7 +162,7 @@ class Schedule {
         if (failed) PyErr_WriteUnraisable(function_.get());
         PyGILState_Release(state);
         if (failed)
-            throw Error(Kind::functor, "lr_scheduler: it raised an exception, or returned no number; see stderr");
+            throw Error(Kind::functor, "lr_scheduler raised an exception, or did not return a number; see stderr");
         return found;
     }
 
@@ -223,7 +224,7 @@ void run_dealloc(PyObject *self) {
 }
 
 PyObject *run_wait(PyObject *self, PyObject *seconds) {
-    const double limit = std::min(PyFloat_AsDouble(seconds), 1e6);  // a clock's range is not endless
+    const double limit = std::min(PyFloat_AsDouble(seconds), 1e6);  // the clock's range is limited
     if (PyErr_Occurred()) return nullptr;
     bool done;
     Py_BEGIN_ALLOW_THREADS
@@ -296,7 +297,7 @@ PyObject *bytes_of(const void *at, std::size_t size) {
     return PyBytes_FromStringAndSize(static_cast<const char *>(at), static_cast<Py_ssize_t>(size));
 }
 
-// [lines of each batch as int32, numbers of a value as float32, ...], as bytes
+// [lines of each batch as int32, elements of a value as float32, ...], as bytes
 PyObject *run_take(PyObject *self, PyObject *number) {
     const long worker = PyLong_AsLong(number);
     if (worker < 0 || worker >= run_of(self).options().workers) {
@@ -312,21 +313,18 @@ PyObject *run_take(PyObject *self, PyObject *number) {
 
 PyMethodDef run_methods[] = {
     {"take", run_take, METH_O,
-     "take(worker): what the worker has recorded since the last call, as bytes: int32 lines of each batch, float32 "
-     "numbers of each watched value."},
+     "take(worker): the worker's records since the last call, as bytes: int32 lines of each batch, float32 "
+     "elements of each watched value."},
     {"wait", run_wait, METH_O,
-     "wait(seconds): whether all workers have ended by then; returns early when they wait for more batches."},
-    {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their batch."},
-    {"pause", run_pause, METH_NOARGS, "Wait until no worker is within a batch; then none begins one until resume()."},
-    {"resume", run_resume, METH_NOARGS, "Let the workers go on."},
-    {"is_spent", run_is_spent, METH_NOARGS,
-     "Whether all batches that were allowed have ended, and the workers wait for more."},
-    {"allow", run_allow, METH_O,
-     "allow(batches): let the workers train on so many more; any number if it is negative."},
-    {"raise_failure", run_raise_failure, METH_NOARGS, "Raise what went wrong first, if anything; after the end."},
-    {"failed_at", run_failed_at, METH_NOARGS,
-     "File, and number of the worker's batch from 0, of numbers that are not finite."},
-    {"updates", run_updates, METH_NOARGS, "Updates that the parameters have had, with those before."},
+     "wait(seconds): True if all workers have ended by then; returns early when they wait for more batches."},
+    {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their current batch."},
+    {"pause", run_pause, METH_NOARGS, "Wait until no worker processes a batch, and block new batches until resume()."},
+    {"resume", run_resume, METH_NOARGS, "Let the workers continue."},
+    {"is_spent", run_is_spent, METH_NOARGS, "True if all allowed batches have ended, and the workers wait for more."},
+    {"allow", run_allow, METH_O, "allow(batches): allow a number of further batches; no limit if negative."},
+    {"raise_failure", run_raise_failure, METH_NOARGS, "Raise the first failure, if any; call after the end."},
+    {"failed_at", run_failed_at, METH_NOARGS, "File and index of the worker's batch, from 0, with non-finite numbers."},
+    {"updates", run_updates, METH_NOARGS, "Total number of updates of the parameters, including earlier ones."},
     {"stats", run_stats, METH_NOARGS,
      "A tuple for each worker: examples, batches, skipped lines, part (-1: none), seconds of reading, parsing, "
      "forward, backward and update, sums of fetches."},

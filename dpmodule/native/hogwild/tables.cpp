@@ -9,9 +9,9 @@
 namespace dpmodule::hogwild {
 namespace {
 
-// Call term(id's place in the slot, row of the lookup's gradient) for each id that has a part in it.
-template <class Term>
-void for_each_term(const Lookup &lookup, const Batch &batch, Term term) {
+// Call term(index of the id in the slot, row of the lookup's gradient) for each id that contributes.
+template <class Function>
+void for_each_term(const Lookup &lookup, const Batch &batch, Function term) {
     const SlotBatch &slot = batch.slots[lookup.slot];
     for (int line = 0; line < batch.lines; ++line) {
         const int begin = slot.begin(line), end = slot.end(line);
@@ -80,7 +80,7 @@ void TableGradient::number_rows(const Batch &batch) {
     }
 }
 
-// By counting: how many terms each row has, where they begin, then each into its place.
+// Counting sort: count the terms of each row, compute their starts, then store each term.
 void TableGradient::gather(const Batch &batch, bool squared, Terms &terms) {
     terms.starts.assign(distinct_.size() + 2, 0);
     int *const starts = terms.starts.data() + 2;
@@ -100,7 +100,7 @@ void TableGradient::gather(const Batch &batch, bool squared, Terms &terms) {
     walk([&](int number, int row) { rows[places[number]++] = row; });
 }
 
-// The largest number of each column of a line has one id that it came from.
+// The maximum of each column of a line comes from one id.
 void TableGradient::add_winners(const Batch &batch) {
     winners_.assign(distinct_.size() * width_, 0.0f);
     const int *numbers = numbers_.data();
@@ -140,12 +140,12 @@ const float *TableGradient::sum(std::size_t i, std::int64_t row) {
     return sum_.data();
 }
 
-LookupLayer::LookupLayer(const Parameter &table, const Wiring &wiring)
-    : Layer(wiring), table_(table), slot_(static_cast<std::size_t>(wiring.step.ints[0])),
-      pool_(wiring.step.kind == StepKind::Pool ? static_cast<Pool>(wiring.step.function) : Pool::None),
-      squared_(pool_ != Pool::None && wiring.step.ints[2] != 0), width_(static_cast<int>(table.width)) {
+LookupLayer::LookupLayer(const Parameter &table, const LayerSpec &spec)
+    : Layer(spec), table_(table), slot_(static_cast<std::size_t>(spec.step.ints[0])),
+      pool_(spec.step.kind == StepKind::Pool ? static_cast<Pool>(spec.step.function) : Pool::None),
+      squared_(pool_ != Pool::None && spec.step.ints[2] != 0), width_(static_cast<int>(table.width)) {
     if (pool_ == Pool::Max) {
-        winners_.resize(static_cast<std::size_t>(wiring.batch_size) * static_cast<std::size_t>(width_));
+        winners_.resize(static_cast<std::size_t>(spec.batch_size) * static_cast<std::size_t>(width_));
     }
 }
 
@@ -153,12 +153,12 @@ void LookupLayer::join(TableGradient &table, int batch_size) const {
     table.add(slot_, pool_, squared_, batch_size * (output_.width / width_), &winners_);
 }
 
-void LookupLayer::forward(Frame &frame) {
-    const SlotBatch &slot = frame.batch.slots[slot_];
-    if (pool_ == Pool::None) return take_rows(slot, frame.batch.lines);
-    const bool are_short = slot.end(frame.batch.lines - 1) < short_line * frame.batch.lines;
-    for (int line = 0; line < frame.batch.lines; ++line) {
-        if (are_short && line + ahead < frame.batch.lines) prefetch(slot, line + ahead);
+void LookupLayer::forward(BatchContext &context) {
+    const SlotBatch &slot = context.batch.slots[slot_];
+    if (pool_ == Pool::None) return take_rows(slot, context.batch.lines);
+    const bool are_short = slot.end(context.batch.lines - 1) < short_line * context.batch.lines;
+    for (int line = 0; line < context.batch.lines; ++line) {
+        if (are_short && line + ahead < context.batch.lines) prefetch(slot, line + ahead);
         pool_line(slot, line, output_.data + static_cast<std::ptrdiff_t>(line) * width_);
     }
 }
@@ -237,10 +237,10 @@ float LookupLayer::factor(const SlotBatch &slot, int line) const {
     return pool_ == Pool::Mean ? 1.0f / count : pool_ == Pool::Sqrt ? 1.0f / std::sqrt(count) : 1.0f;
 }
 
-void LookupLayer::backward(Frame &frame) {
+void LookupLayer::backward(BatchContext &context) {
     if (pool_ != Pool::Mean && pool_ != Pool::Sqrt) return;
-    const SlotBatch &slot = frame.batch.slots[slot_];
-    for (int line = 0; line < frame.batch.lines; ++line) {
+    const SlotBatch &slot = context.batch.slots[slot_];
+    for (int line = 0; line < context.batch.lines; ++line) {
         float *at = output_.gradient + static_cast<std::ptrdiff_t>(line) * width_;
         const float scale = factor(slot, line);
         for (int j = 0; j < width_; ++j) at[j] *= scale;

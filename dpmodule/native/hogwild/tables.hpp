@@ -1,33 +1,33 @@
-// Tables, rows of which are looked up and summed, and the gradients of these rows.
+// Lookup and pooling of table rows, and the gradients of these rows.
 #pragma once
 
 #include "layers.hpp"
 
 namespace dpmodule::hogwild {
 
-// One use of a table: the ids of a slot, and the rows of the result.
+// One lookup in a table: the ids of a slot, and the rows of the result.
 struct Lookup {
     std::size_t slot;
     Pool pool;
-    bool squared;                     // rows are squared before they are pooled
-    int first;                        // of its rows among those of all lookups of the table
-    int rows;                         // of these, for a whole batch
-    const std::vector<int> *winners;  // Pool::Max: for each number of the result which id it is from, -1 for none
+    bool squared;                     // rows are squared before pooling
+    int first;                        // index of its first row among those of all lookups of the table
+    int rows;                         // number of its rows for a full batch
+    const std::vector<int> *winners;  // Pool::Max: index of the id of each maximum, -1 for none
 };
 
-// The gradient of a table for one worker: every row of the batch once, however often and by whatever lookups it was used.
+// One worker's gradient of a table, with each distinct row of the batch once, for all lookups together.
 //
-// Of a pooled lookup, the gradient of each row is the sum of the gradients of the lines it stands in. They are collected
-// line by line: which lines is found by counting (a number for every distinct row, kept in a table as long as the
-// parameter), so that nothing of the size of all ids times the width is written.
+// In a pooled lookup, the gradient of a row is the sum of the gradients of the lines that contain it. The lines of each
+// row are found by a counting sort (with an index for every distinct row, in an array as long as the parameter), so
+// that no array of size ids times width is written.
 class TableGradient {
   public:
     explicit TableGradient(const Parameter &parameter);
 
-    // Add a lookup, and make room for the gradient of its result.
+    // Add a lookup, and reserve memory for the gradient of its result.
     void add(std::size_t slot, Pool pool, bool squared, int rows, const std::vector<int> *winners);
     void allocate();
-    // The gradient of the result of the i-th lookup; after allocate().
+    // Gradient of the result of the i-th lookup; valid after allocate().
     float *memory(std::size_t i) { return gradients_.data() + static_cast<std::size_t>(lookups_[i].first) * width_; }
     const Parameter &parameter() const { return parameter_; }
 
@@ -44,11 +44,11 @@ class TableGradient {
         }
     }
 
-    // Rows of the batch, after for_each_row began; for prefetching.
+    // Distinct rows of the batch, valid within for_each_row; for prefetching.
     const std::vector<int> &rows() const { return distinct_; }
 
   private:
-    // Which rows of `gradients_` add up to the gradient of each distinct row.
+    // The rows of `gradients_` whose sum is the gradient of each distinct row.
     struct Terms {
         std::vector<int> starts, rows;
     };
@@ -65,26 +65,26 @@ class TableGradient {
     bool has_squared_ = false, has_winners_ = false;
     std::vector<Lookup> lookups_;
     std::vector<float> gradients_, sum_, squares_, winners_;
-    std::vector<int> number_;    // of each row of the table: which distinct one it is, -1
+    std::vector<int> number_;    // index among the distinct rows of each table row, or -1
     std::vector<int> distinct_;  // rows
-    std::vector<int> numbers_;   // of all ids, one lookup after the other
+    std::vector<int> numbers_;   // of all ids, by lookup
     Terms plain_, squared_;
 };
 
-// Rows of a table for the ids of a slot, summed over each line or one beside the other.
+// Looks up table rows for the ids of a slot, pooled over each line or concatenated.
 class LookupLayer final : public Layer {
   public:
-    LookupLayer(const Parameter &table, const Wiring &wiring);
+    LookupLayer(const Parameter &table, const LayerSpec &spec);
 
-    void forward(Frame &frame) override;
-    // Only scales: the gradient lies where the table's collects it.
-    void backward(Frame &frame) override;
+    void forward(BatchContext &context) override;
+    // Only scales: the gradient is already in the memory of TableGradient.
+    void backward(BatchContext &context) override;
 
-    // Lets the gradient of its table collect that of its rows.
+    // Registers this lookup with the gradient of its table.
     void join(TableGradient &table, int batch_size) const;
 
   private:
-    // Lines of fewer ids are too short for the processor to look ahead itself, and so many lines before are fetched.
+    // Lines with fewer ids are too short for hardware prefetching; `ahead` lines are then prefetched.
     static constexpr int short_line = 8, ahead = 8;
 
     void prefetch(const SlotBatch &slot, int line) const;

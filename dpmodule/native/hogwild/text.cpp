@@ -42,7 +42,7 @@ class PlainBytes final : public ByteSource {
     std::FILE *file_;
 };
 
-// Members of gzip one after the other.
+// Concatenated gzip members.
 class GzipBytes final : public ByteSource {
   public:
     explicit GzipBytes(const std::string &path) : path_(path), bytes_(path, 0), library_(*zlib()), input_(1 << 16) {}
@@ -72,7 +72,7 @@ class GzipBytes final : public ByteSource {
         const std::size_t found = bytes_.read(reinterpret_cast<char *>(input_.data()), input_.size());
         stream_.next_in = input_.data();
         stream_.avail_in = static_cast<unsigned>(found);
-        if (found == 0 && open_) fail("cut short: the data go on");
+        if (found == 0 && open_) fail("truncated: the data continue");
         return found > 0;
     }
 
@@ -89,7 +89,7 @@ class GzipBytes final : public ByteSource {
     }
 
     [[noreturn]] void fail(const char *text) {
-        throw Error(Kind::file_format, path_ + ": not a whole gzip file: " + text);
+        throw Error(Kind::file_format, path_ + ": not a complete gzip file: " + text);
     }
 
     const std::string path_;
@@ -116,7 +116,7 @@ TextBlocks::TextBlocks(const Part &part)
     else if (part.begin > 0) skip_first_line();
 }
 
-// The line that goes on where a part begins belongs to the part before.
+// A line that continues into a part belongs to the previous part.
 void TextBlocks::skip_first_line() {
     while (fill()) {
         const void *found = std::memchr(text_.data(), '\n', filled_);
@@ -140,7 +140,7 @@ bool TextBlocks::fill() {
     return found > 0;
 }
 
-// Where a part ends before the file does: behind the line in which its last byte lies.
+// If a part ends before the file does, it ends after the line that contains its last byte.
 void TextBlocks::cut() {
     if (end_ < 0 || position_ < end_) return;
     const std::size_t last = filled_ - static_cast<std::size_t>(position_ - end_ + 1);

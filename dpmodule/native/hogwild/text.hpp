@@ -1,4 +1,4 @@
-// The text of a part of a file, read by blocks.
+// Reading the text of a part of a file in blocks.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace dpmodule::hogwild {
 
-// Bytes in order, from a file or from what decompresses it.
+// Sequential bytes of a plain or decompressed file.
 class ByteSource {
   public:
     virtual ~ByteSource() = default;
@@ -17,18 +17,17 @@ class ByteSource {
     virtual std::size_t read(char *to, std::size_t size) = 0;
 };
 
-// A file's bytes from `begin` on, decompressed if its name ends with ".gz" (then `begin` is 0).
+// Open a file's bytes from `begin`, decompressed if its name ends with ".gz" (then `begin` is 0).
 std::unique_ptr<ByteSource> open_bytes(const std::string &path, std::int64_t begin);
 
-// The lines of a part, some at a time: what does not end with a line stays for the next block.
+// Blocks of whole lines of a part; an incomplete line is kept for the next block.
 class TextBlocks {
   public:
     static constexpr std::size_t size = std::size_t{1} << 19;
 
     explicit TextBlocks(const Part &part);
 
-    // Read on behind the first `used` bytes of the block before; false when all has been given. Every block ends with a
-    // line, but perhaps the last.
+    // Read the next block; return false at the end. Every block except possibly the last ends with a complete line.
     bool next();
 
     const char *data() const noexcept { return text_.data() + begin_; }
@@ -42,13 +41,13 @@ class TextBlocks {
 
     std::unique_ptr<ByteSource> source_;
     const std::int64_t end_;
-    std::int64_t position_;  // in the file, of what is read next
+    std::int64_t position_;  // file position of the next read
     std::vector<char> text_;
     std::size_t begin_ = 0, stop_ = 0, filled_ = 0;
     bool at_end_ = false;
 };
 
-// How many lines end before a byte of a file.
+// Number of lines that end before a byte of a file.
 std::uint64_t count_lines(const std::string &path, std::int64_t until);
 
 }  // namespace dpmodule::hogwild

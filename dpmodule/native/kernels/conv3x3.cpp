@@ -1,5 +1,5 @@
-// A number that has been read is used for all three columns of the windows, and for several rows: with few filters,
-// reading takes as long as multiplying.
+// Each loaded element is used for all three columns of the windows and for several rows, since with few filters loads
+// take as long as multiplications.
 #include "conv3x3.hpp"
 
 #if defined(__x86_64__)
@@ -8,17 +8,16 @@
 #include <new>
 #include <vector>
 
-#include "team.hpp"
+#include "parallel.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kNear = 6144;   // numbers of a weight that stay in the first cache beside rows of the data
-constexpr std::ptrdiff_t kBand = 65536;  // numbers of the data that stay in the second cache
+constexpr std::ptrdiff_t kNear = 6144;   // elements of a weight that fit in the L1 cache with rows of the data
+constexpr std::ptrdiff_t kBand = 65536;  // elements of the data that fit in the L2 cache
 
-// Where a number of the weight is in the order of the kernels, (blocks, 3, channels, 3, lanes). Calls body(number of
-// the weight, number in this order) for all.
+// Calls body(index in the weight, index in the kernels' order (blocks, 3, channels, 3, lanes)) for all elements.
 template <class Body>
 void each_weight(const Conv3x3Sizes &size, const Conv3x3Weight &weight, const Body &body) {
     const std::ptrdiff_t lanes = conv3x3_lanes();
@@ -34,25 +33,25 @@ void each_weight(const Conv3x3Sizes &size, const Conv3x3Weight &weight, const Bo
     }
 }
 
-Conv3x3Weight turned(const Conv3x3Weight &weight) {
+Conv3x3Weight rotated(const Conv3x3Weight &weight) {
     float *const last = weight.numbers + 2 * (weight.row + weight.column);
     return {last, weight.filter, weight.channel, -weight.row, -weight.column};
 }
 
 std::ptrdiff_t numbers(const Conv3x3Sizes &size) { return 9 * size.channels * size.filters; }
 
-// Where the rows or columns of a tile find their data. `Step` is by how much windows move, `Spread` how far the data lie
-// apart; one of both is 1. `Odd`: the tile begins between data.
+// Data positions for the rows or columns of a tile. `Step` is the stride, `Spread` the distance of the data; one of
+// them is 1. `Odd`: the tile begins between data.
 template <int Count, int Step, int Spread, int Odd>
 struct Reach {
     static constexpr int kFirst = Spread == 1 ? -1 : 0;
     static constexpr int kLast = Spread == 1 ? Step * (Count - 1) + 1 : (Count + Odd) / 2;
 
-    // The place in the window at which one of the results has a number; not one of 0 to 2 if it has it nowhere.
+    // The window position at which a result reads a data element; outside 0 to 2 if it does not.
     static constexpr int tap(int number, int result) { return Spread * number + 1 - Step * result - Odd; }
 };
 
-// Sums of some rows and columns of the result, for a vector of filters. At the left and right there may be a border.
+// Sums of some rows and columns of the result, for a vector of filters, with an optional border left and right.
 template <int Width, int Rows, int Columns, int Step, int Spread, int Odd, bool Left, bool Right>
 struct Tile {
     using Floats = typename Vector<Width>::Floats;
@@ -65,7 +64,7 @@ struct Tile {
     const Conv3x3Sizes &size;
     Floats sums[Rows][Columns];
 
-    // Adds what a row of the data gives.
+    // Adds the contribution of a data row.
     template <int Row>
     DPMODULE_INLINE void add(const float *data, const float *weight) {
         const std::ptrdiff_t channels = size.channels;
@@ -96,7 +95,7 @@ struct Tile {
         }
     }
 
-    // `y` is the row of the data at which the windows of the first row have their middle.
+    // `y` is the data row at the centre of the first row's windows.
     template <int Row = Down::kFirst>
     DPMODULE_INLINE void add_all(std::ptrdiff_t y, const float *data, const float *weight) {
         if constexpr (Row <= Down::kLast) {
@@ -113,7 +112,7 @@ struct Image {
     using L = Vector<Width>;
 
     const Conv3x3 &run;
-    const float *weight;  // in the order of the kernels
+    const float *weight;  // in the kernels' order
     std::ptrdiff_t number;
 
     template <int Odd, bool Left, bool Right>
@@ -138,7 +137,7 @@ struct Image {
         }
     }
 
-    // The last tiles lie over the ones before as far as the size is no multiple of theirs.
+    // The last tiles overlap the previous ones if the size is not a multiple of the tile size.
     template <int Odd>
     DPMODULE_INLINE void row(std::ptrdiff_t y, std::ptrdiff_t filter) const {
         const std::ptrdiff_t last = run.size.width * Spread / Step - Columns;
@@ -151,7 +150,7 @@ struct Image {
         tile<Odd, false, true>(y, last, filter);
     }
 
-    // Either the whole weight stays in the first cache, or that of a vector, while a band of the image is gone through.
+    // Either the whole weight, or that of one vector, stays in the L1 cache while processing a band of the image.
     DPMODULE_INLINE void all() const {
         const std::ptrdiff_t height = run.size.height * Spread / Step;
         const std::ptrdiff_t tile_size = Rows * Step * run.size.width * run.size.channels / Spread;
@@ -172,7 +171,7 @@ struct Image {
     }
 };
 
-// Sums of products of some channels and a vector of filters, for one row of the windows and all their columns.
+// Sums of products of some channels and a vector of filters, for one window row and all its columns.
 template <int Width, int Channels, int Step>
 struct Products {
     using L = Vector<Width>;
@@ -180,7 +179,7 @@ struct Products {
 
     Floats sums[Channels][3];
 
-    // Adds what `Step` columns of the data give, the first of which is the middle of a window.
+    // Adds the contributions of `Step` data columns, the first of which is the centre of a window.
     template <bool Left, bool Right>
     DPMODULE_INLINE void add(const Conv3x3Sizes &size, const float *data, const float *grad) {
         constexpr int kFirst = Left || Step > 1 ? 0 : -1, kLast = Right ? 0 : 1;
@@ -214,7 +213,7 @@ struct Products {
 template <int Width>
 DPMODULE_INLINE void add_bias(const Conv3x3Sizes &size, std::ptrdiff_t pixels, const float *grad, float *to) {
     using L = Vector<Width>;
-    typename L::Floats sums[4] = {};  // one would wait for itself
+    typename L::Floats sums[4] = {};  // several, to avoid a dependency chain
     std::ptrdiff_t pixel = 0;
     for (; pixel + 4 <= pixels; pixel += 4) {
 #pragma GCC unroll 4
@@ -224,7 +223,7 @@ DPMODULE_INLINE void add_bias(const Conv3x3Sizes &size, std::ptrdiff_t pixels, c
     L::store(to, L::load(to) + ((sums[0] + sums[1]) + (sums[2] + sums[3])));
 }
 
-// Adds what one image gives to sums in the order of the kernels, behind which those of the bias lie.
+// Adds one image's contribution to sums in the kernels' order, which are followed by those of the bias.
 template <int Width, int Channels, int Step>
 DPMODULE_INLINE void add_image(const Conv3x3Gradients &run, std::ptrdiff_t number, float *sums) {
     using L = Vector<Width>;
@@ -307,10 +306,11 @@ std::ptrdiff_t conv3x3_lanes() {
 bool conv3x3(const Conv3x3 &run) {
     try {
         std::vector<float> weight(numbers(run.size));
-        const Conv3x3Weight source = run.turned ? turned(run.weight) : run.weight;
+        const Conv3x3Weight source = run.rotated ? rotated(run.weight) : run.weight;
         each_weight(run.size, source, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
         const Forward kernel = forward_for(run);
-        in_parts(run.size.images, run.size.threads, [&](std::ptrdiff_t image) { kernel(run, weight.data(), image); });
+        parallel_for(run.size.images, run.size.threads,
+                     [&](std::ptrdiff_t image) { kernel(run, weight.data(), image); });
         return true;
     } catch (const std::bad_alloc &) {
         return false;
@@ -322,7 +322,7 @@ bool conv3x3_gradients(const Conv3x3Gradients &run) {
         const std::ptrdiff_t parts = std::max(run.size.threads, 1), size = numbers(run.size) + run.size.filters;
         std::vector<float> sums(parts * size);
         const Gradients kernel = gradients_for(run.size);
-        in_parts(parts, run.size.threads, [&](std::ptrdiff_t part) {
+        parallel_for(parts, run.size.threads, [&](std::ptrdiff_t part) {
             const std::ptrdiff_t images = run.size.images, end = images * (part + 1) / parts;
             for (std::ptrdiff_t image = images * part / parts; image < end; ++image)
                 kernel(run, image, sums.data() + part * size);

@@ -1,6 +1,5 @@
-// A tile of the result, some pixels and a block of filters, stays in registers while its sums grow. The weight is gone
-// through part by part, each for all pixels nearby, so that it stays in the first cache; the next one is fetched
-// meanwhile.
+// A tile of the result (some pixels and a block of filters) is accumulated in registers. The weight is processed in
+// parts, each for all nearby pixels, so that it stays in the L1 cache, while the next part is prefetched.
 #include "convolution.hpp"
 
 #if defined(__x86_64__)
@@ -13,41 +12,41 @@
 #include <numeric>
 #include <thread>
 
-#include "team.hpp"
+#include "parallel.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kLine = 16;           // numbers that come together from memory
-constexpr std::ptrdiff_t kPart = 65536;        // of the weight that are gone through at a time
-constexpr std::ptrdiff_t kNear = 65536;        // of data and result that are
-constexpr std::ptrdiff_t kLeastPixels = 12;    // that are worth a thread
-constexpr std::ptrdiff_t kLeastWork = 131072;  // multiplications that are
-constexpr int kTurns = 4096;                   // of a wait before the processor is left to others
+constexpr std::ptrdiff_t kLine = 16;         // elements per cache line
+constexpr std::ptrdiff_t kPart = 65536;      // elements of the weight per part
+constexpr std::ptrdiff_t kNear = 65536;      // elements of data and result per part
+constexpr std::ptrdiff_t kMinPixels = 12;    // minimal pixels per thread
+constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
+constexpr int kTurns = 4096;                 // spins before yielding the processor
 
-// A window upon the data.
+// A window of the data.
 struct Window {
-    std::ptrdiff_t y, x;   // where it begins
-    std::ptrdiff_t begin;  // the same as the place of a number, which there need not be
-    bool inside;           // all of it
-    std::ptrdiff_t run;    // how many windows from here lie inside, each as far from the last one as pixels are
+    std::ptrdiff_t y, x;   // start of the window
+    std::ptrdiff_t begin;  // the same as an element index, which may be outside
+    bool inside;           // completely inside
+    std::ptrdiff_t run;    // number of consecutive windows inside, one pixel step apart
 };
 
-// A part of windows. Those of several rows or columns have all channels.
+// A part of the windows; parts of several rows or columns contain all channels.
 struct Part {
     std::ptrdiff_t row, row_end, column, column_end, channel, channels;
 };
 
-// What one thread computes of a convolution, and its notes.
+// One thread's share of a convolution, with its working memory.
 struct Share {
     const std::vector<Part> &parts;
-    const float *zeros;  // for a pixel outside of the image
+    const float *zeros;  // for pixels outside the image
     std::ptrdiff_t pixel, pixel_end, filter, filter_end;
     Window *windows;
-    std::ptrdiff_t near;  // how many windows there is room for
-    const float *weight;  // where the filters begin
-    const float *next;    // what is read afterwards, of which the first numbers are fetched; null = nothing
+    std::ptrdiff_t near;  // capacity of the list of windows
+    const float *weight;  // start of the filters
+    const float *next;    // data read next, which is prefetched; or null
 };
 
 std::vector<Part> cut(const Convolution &c) {
@@ -105,7 +104,7 @@ struct Tiles {
     std::ptrdiff_t filter, first_pixel;
     bool begins, ends;
 
-    // Where the numbers of some pixels begin that one column of the kernel is for; false if all are outside.
+    // Data addresses of some pixels for one kernel column; returns false if all are outside.
     template <int Rows>
     DPMODULE_INLINE bool at(const Window *windows, std::ptrdiff_t row, std::ptrdiff_t column, std::ptrdiff_t channel,
                             bool all_inside, const float *(&from)[Rows]) const {
@@ -134,7 +133,7 @@ struct Tiles {
             Floats factors[Vectors];
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) factors[v] = V::load(weight + k * kBlock + v * Width);
-            __builtin_prefetch(ahead, 0, 2);  // the first cache is for what is read now
+            __builtin_prefetch(ahead, 0, 2);  // the L1 cache is reserved for the current data
             ahead += step;
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
@@ -145,7 +144,7 @@ struct Tiles {
         }
     }
 
-    // The same for windows of a run, by few addresses, so that all of them have registers.
+    // The same for consecutive windows, with few addresses, which fit in registers.
     template <int Rows>
     DPMODULE_INLINE void sum_run(const Window &first, const Part &part, const float *weight, const float *ahead,
                                  std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) const {
@@ -195,7 +194,7 @@ struct Tiles {
         }
     }
 
-    // What the sums of some pixels begin with; `before` has `gap` numbers for each, of which `columns` are for this block.
+    // Initial sums of some pixels; `before` has `gap` elements for each, of which `columns` belong to this block.
     template <int Rows>
     DPMODULE_INLINE void begin(const float *before, std::ptrdiff_t gap, std::ptrdiff_t columns,
                                Floats (&sums)[Rows][Vectors]) const {
@@ -324,7 +323,7 @@ Run kernel(std::ptrdiff_t block) {
     return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64;
 }
 
-// A convolution of several, and who computes what of it.
+// One of several convolutions, and its distribution to threads.
 struct Step {
     const Convolution &c;
     std::vector<Part> parts;
@@ -338,11 +337,11 @@ struct Step {
         : c(convolution), parts(cut(c)), zeros(c.channels), taken(threads) {
         const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result, blocks = (c.filters - 1) / c.block + 1;
         const std::ptrdiff_t depth = c.y.kernel * c.x.kernel * c.channels;
-        threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.filters / kLeastWork, 1, threads);
-        // the smaller one of data and weight is what every thread reads
+        threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.filters / kMinWork, 1, threads);
+        // every thread reads the whole of the smaller one of data and weight
         const bool is_wide = depth * c.filters > c.images * c.y.size * c.x.size * c.channels;
         const std::ptrdiff_t across = is_wide ? std::gcd(blocks, threads) : 1;
-        const std::ptrdiff_t down = std::clamp<std::ptrdiff_t>(pixels / kLeastPixels, 1, threads / across);
+        const std::ptrdiff_t down = std::clamp<std::ptrdiff_t>(pixels / kMinPixels, 1, threads / across);
         const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.channels + c.filters));
         const std::ptrdiff_t room = std::min(near, pixels / down + 1);
         windows.resize(room * across * down);
@@ -360,13 +359,13 @@ void wait_for(const Step &step) {
         if (turn < kTurns) {
             relax();
         } else {
-            std::this_thread::yield();  // the other thread may have none but this processor
+            std::this_thread::yield();  // the other thread may need this processor
         }
     }
 }
 
-// What a thread does: of each convolution its own share first, then those that nobody has begun, as threads that sleep
-// when they are called come late.
+// The work of a thread: its own share of each convolution first, then unclaimed shares, since sleeping threads start
+// late.
 void of_one_thread(std::deque<Step> &steps, std::ptrdiff_t thread) {
     for (Step &step : steps) {
         const std::size_t count = step.shares.size();
@@ -402,7 +401,7 @@ bool convolve(const std::vector<Convolution> &convolutions, int threads) {
             std::vector<Share> &shares = steps[i].shares, &next = steps[i + 1].shares;
             for (std::size_t at = 0; at < shares.size(); ++at) shares[at].next = next[at % next.size()].weight;
         }
-        in_parts(most, static_cast<int>(most), [&](std::ptrdiff_t thread) { of_one_thread(steps, thread); });
+        parallel_for(most, static_cast<int>(most), [&](std::ptrdiff_t thread) { of_one_thread(steps, thread); });
         return true;
     } catch (const std::bad_alloc &) {
         return false;

@@ -1,4 +1,4 @@
-// Two-dimensional convolutions of float32, with bias, sum and rectifier done in registers.
+// Two-dimensional convolutions of float32 with fused bias, sum and ReLU.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace dpmodule {
 
-// How windows lie along an axis.
+// Windows along an axis.
 struct Axis {
     std::ptrdiff_t size, result, kernel, stride, dilate, pad;
 };
@@ -14,19 +14,19 @@ struct Axis {
 struct Convolution {
     std::ptrdiff_t images, channels, filters;
     Axis y, x;
-    std::ptrdiff_t block;  // filters that lie together in `weight`: what `convolution_block` said
+    std::ptrdiff_t block;  // filters per block of `weight`: `convolution_block`
     const float *data;     // (images, y.size, x.size, channels)
-    const float *weight;   // (blocks, y.kernel, x.kernel, channels, block); zeros fill the last block up
+    const float *weight;   // (blocks, y.kernel, x.kernel, channels, block), padded with zeros
     const float *bias;     // (blocks * block)
-    const float *other;    // what is added, of the result's shape; null = nothing; may be `result`
+    const float *other;    // summand of the result's shape, or null; may be `result`
     float *result;         // (images, y.result, x.result, filters): written
-    std::ptrdiff_t relu;   // whether negative numbers and NaN become 0
+    std::ptrdiff_t relu;   // replace negative numbers and NaN by 0
 };
 
-// Shares the work among `threads` of torch's threads. Returns false where there is no memory for notes on the windows.
+// Uses `threads` of torch's threads. Returns false if there is no memory for the list of windows.
 bool convolve(const std::vector<Convolution> &convolutions, int threads);
 
-// How many filters lie together in the weight for this processor; 0 = it has no fitting instructions.
+// Number of filters per block of the weight on this processor; 0 without suitable instructions.
 std::ptrdiff_t convolution_block(std::ptrdiff_t filters);
 
 }  // namespace dpmodule

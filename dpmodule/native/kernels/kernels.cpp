@@ -1,4 +1,4 @@
-// Chooses instructions and kernels, and packs matrices for them.
+// Selects instructions and kernels, and packs matrices.
 #include "kernels.hpp"
 
 #include <cmath>
@@ -58,7 +58,7 @@ void pack(const Kernels &kernel, int k, int n, const float *source, std::ptrdiff
     for (int q = 0; q < panels; q++) {
         const int wide = panel_share(vectors, panels, q) * kernel.lanes, width = n - j0 < wide ? n - j0 : wide;
         if (transposed) {
-            // sixteen columns at a time: their target lines stay in the cache while the rows pass
+            // sixteen columns at a time, so that their target lines stay in the cache
             for (int i0 = 0; i0 < k; i0 += 16) {
                 const int columns = k - i0 < 16 ? k - i0 : 16;
                 for (int j = 0; j < wide; j++) {

@@ -1,13 +1,13 @@
-// The kernels in AVX2 with FMA.
+// The kernels for AVX2 with FMA.
 #include "kernels.hpp"
 
 #if defined(__x86_64__) && !defined(__clang__)
 
-// Everything of the standard library comes before the target: an inline function of it compiled for this instruction set
-// could otherwise be the copy that the linker keeps for the whole program.
+// Standard headers come before the target pragma: otherwise the linker could keep a copy of an inline function that was
+// compiled for this instruction set for the whole program.
 #include <immintrin.h>
 
-// gcc 12's own headers leave registers undefined on purpose; vectors never cross a call that is not inlined
+// gcc 12's headers leave registers undefined on purpose; vectors never cross a call that is not inlined
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wpsabi"

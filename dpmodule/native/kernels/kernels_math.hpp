@@ -1,12 +1,12 @@
-// Passes over numbers, a register at a time, and elementary functions; included after one of the lanes_*.hpp. No own
-// headers: see kernels_avx2.cpp.
+// Loops over registers, and elementary functions; included after one of the lanes_*.hpp. Includes no headers: see
+// kernels_avx2.cpp.
 #pragma once
 
 namespace {
 
 using V = Lanes::V;
 
-// Calls body(offset, n) for every register of a row; n == Lanes::count but for the last.
+// Calls body(offset, n) for every register of a row; n == Lanes::count except for the last.
 template <class Size, class F>
 inline void sweep(Size size, F body) {
     Size j = 0;
@@ -37,7 +37,7 @@ inline V exp_of(V x) {
 }
 
 inline V exp_or_nan(V x) {
-    // what min and max above lose: NaN, infinity, and zero
+    // restores NaN, infinity and zero, which min and max above remove
     using L = Lanes;
     const V big = L::where_greater(x, L::set(88.7228f), L::set(__builtin_inff()), exp_of(x));
     return L::where_equal(x, x, L::where_greater(L::set(-87.3365f), x, L::set(0.0f), big), x);

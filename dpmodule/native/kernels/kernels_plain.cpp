@@ -1,4 +1,4 @@
-// The kernels for machines without AVX2.
+// The kernels for CPUs without AVX2.
 #include "kernels.hpp"
 
 #include "lanes_plain.hpp"

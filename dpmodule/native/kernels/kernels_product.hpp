@@ -46,7 +46,7 @@ inline void tile(const dpmodule::vector::Product &p, const float *a, const float
     }
 }
 
-// The same for columns of B that have not been packed: squares of them are turned in registers.
+// The same for unpacked columns of B, of which square tiles are transposed in registers.
 template <int R>
 void turned_tile(const dpmodule::vector::Product &p, const float *a, const float *b, float *c, const float *bias, int k,
                  bool add, int width) {
@@ -78,12 +78,12 @@ void turned_tile(const dpmodule::vector::Product &p, const float *a, const float
 }
 
 template <int R>
-void turned_rows(const dpmodule::vector::Product &p, int i, int j0, int first, int k, bool add, int width) {
+void transposed_rows(const dpmodule::vector::Product &p, int i, int j0, int first, int k, bool add, int width) {
     const float *b = p.b + j0 * p.b_step + first, *bias = p.bias && first == 0 ? p.bias + j0 : nullptr;
     for (; p.m - i >= R; i += R) {
         turned_tile<R>(p, p.a + i * p.a_row + first * p.a_col, b, p.c + i * p.c_row + j0, bias, k, add, width);
     }
-    if constexpr (R > 1) turned_rows<R - 1>(p, i, j0, first, k, add, width);
+    if constexpr (R > 1) transposed_rows<R - 1>(p, i, j0, first, k, add, width);
 }
 
 template <int R, int NV, bool Full>
@@ -111,14 +111,15 @@ void product(const dpmodule::vector::Product &p) {
     using namespace dpmodule::vector;
     constexpr int lanes = Lanes::count;
     const int vectors = (p.n + lanes - 1) / lanes, panels = panel_count(vectors);
-    // a block of B's rows stays in the first or second cache while all rows of A pass
+    // a block of B's rows stays in the L1 or L2 cache for all rows of A
     constexpr int block = 384;
     for (int first = 0; first < p.k || first == 0; first += block) {
         const int k = p.k - first < block ? p.k - first : block;
         const bool add = p.add || first > 0;
         int j0 = 0;
         if (p.layout == Layout::Columns) {
-            for (; j0 < p.n; j0 += lanes) turned_rows<3>(p, 0, j0, first, k, add, p.n - j0 < lanes ? p.n - j0 : lanes);
+            for (; j0 < p.n; j0 += lanes)
+                transposed_rows<3>(p, 0, j0, first, k, add, p.n - j0 < lanes ? p.n - j0 : lanes);
             continue;
         }
         for (int q = 0; q < panels; q++) {

@@ -45,7 +45,7 @@ inline void back(int rows, int width, Block dx, bool add, Block dy, Block a, Blo
 }
 
 inline V log_of(V x, int n) {
-    // rare: the C library's, number by number
+    // rare: the C library, element by element
     float z[Lanes::count];
     Lanes::store(z, x);
     for (int i = 0; i < n; i++) z[i] = __builtin_logf(z[i]);
@@ -63,11 +63,11 @@ void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
 #define BY_LANES(kind, name, reads, value, gradient) \
     case Unary::kind: map1(rows, width, y, x, [=](V v) { return value; }); break;
 #include "unary_list.hpp"
-        default: dpmodule::vector::unary_each_number(op, attr, rows, width, y, x); break;
+        default: dpmodule::vector::unary_scalar(op, attr, rows, width, y, x); break;
     }
 }
 
-// No gradient stays none where the derivative is infinite: a part that the loss does not need must not disturb.
+// A zero gradient stays zero where the derivative is infinite, so that unused parts of the loss have no effect.
 inline V only_with(V d, V found) { return Lanes::where_equal(d, Lanes::set(0.0f), d, found); }
 
 void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, Block dy, Block x, Block y) {
@@ -86,7 +86,7 @@ void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, B
         break;
 #define VALUE_BY_NUMBER BY_LANES
 #include "unary_list.hpp"
-        default: dpmodule::vector::unary_each_number_back(op, attr, rows, width, dx, add, dy, x); break;
+        default: dpmodule::vector::unary_scalar_back(op, attr, rows, width, dx, add, dy, x); break;
     }
 }
 
@@ -102,7 +102,7 @@ void binary(Binary op, int rows, int width, Block y, Block a, Block b) {
         case Binary::Equal:
             map2(rows, width, y, a, b, [](V p, V q) { return L::where_equal(p, q, L::set(1.0f), L::set(0.0f)); });
             break;
-        default: dpmodule::vector::binary_each_number(op, rows, width, y, a, b); break;
+        default: dpmodule::vector::binary_scalar(op, rows, width, y, a, b); break;
     }
 }
 
@@ -138,7 +138,7 @@ void binary_back(Binary op, int which, int rows, int width, Block dx, bool add, 
             else with(a, b, [=](V d, V p, V q) { return L::where_greater(p, q, zero, d); });
             break;
         case Binary::Equal: plain([=](V) { return zero; }); break;
-        default: dpmodule::vector::binary_each_number_back(op, which, rows, width, dx, add, dy, a, b); break;
+        default: dpmodule::vector::binary_scalar_back(op, which, rows, width, dx, add, dy, a, b); break;
     }
 }
 
@@ -169,7 +169,7 @@ void lstm_back(const LstmRowBack &row) {
     const V one = L::set(1.0f);
     sweep(w, [&](int j, int n) {
         const V gi = get(i + j, n), gf = get(f + j, n), go = get(o + j, n), gu = get(u + j, n);
-        // h = o tanh(c): a division is cheaper than the function once more; where o is nothing, so are the products
+        // h = o tanh(c): a division is cheaper than the function; if o is zero, so are the products
         const V t = L::where_greater(go, L::set(0.0f), L::div(get(row.h + j, n), go), L::set(0.0f));
         const V dh = get(row.dh + j, n);
         const V d = L::fma(L::mul(dh, go), L::sub(one, L::mul(t, t)), get(row.dc + j, n));
@@ -192,13 +192,13 @@ void axpy(int width, float *y, float a, const float *x) {
     sweep(width, [&](int j, int n) { put(y + j, Lanes::fma(k, get(x + j, n), get(y + j, n)), n); });
 }
 
-// A sum, and beside it what rounding takes from it.
+// A compensated sum: the total, and its rounding error.
 struct Exact {
     V total, lost;
     void add(V x) {
         const V found = Lanes::add(total, x), taken = Lanes::sub(found, total);
         const V off = Lanes::add(Lanes::sub(total, Lanes::sub(found, taken)), Lanes::sub(x, taken));
-        lost = Lanes::where_equal(off, off, Lanes::add(lost, off), lost);  // infinity has none
+        lost = Lanes::where_equal(off, off, Lanes::add(lost, off), lost);  // infinity has no error
         total = found;
     }
     V all() const { return Lanes::add(total, lost); }
@@ -206,7 +206,7 @@ struct Exact {
 
 constexpr int block = dpmodule::vector::Kernels::block;
 
-// The sum of a row of numbers that body(offset, n, so far) adds to, register by register.
+// The sum of a row, to which body(offset, n, sum) adds register by register.
 template <class F>
 inline float total_of(int width, F body) {
     Exact all = {Lanes::set(0.0f), Lanes::set(0.0f)};
@@ -229,7 +229,7 @@ void add_exactly(int width, float *y, float *lost, const float *x) {
     });
 }
 
-// Some registers of each row.
+// Sums of some registers of each row.
 template <int NV>
 inline void sum_columns(int rows, float *y, Block x, const int *which, int tail) {
     Exact all[NV];

@@ -23,7 +23,7 @@ struct Lanes {
     static V round(V a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
     static V abs(V a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
     static V scale(V x, V n) {
-        // in two steps, so that neither factor leaves the exponent's range
+        // in two steps, so that both factors stay in the exponent's range
         const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
         return _mm256_mul_ps(_mm256_mul_ps(x, power(half)), power(_mm256_sub_epi32(whole, half)));
     }
@@ -42,7 +42,7 @@ struct Lanes {
         for (float y : x) s = y > s ? y : s;
         return s;
     }
-    // Row i of a square of numbers becomes column i.
+    // Transposes a square tile.
     static void transpose(V (&x)[count]) {
         V t[count];
         // within each half of the registers, then halves

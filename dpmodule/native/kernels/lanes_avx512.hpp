@@ -5,7 +5,7 @@ namespace {
 
 struct Lanes {
     static constexpr int count = 16;
-    static constexpr int registers = 28;  // accumulators that fit beside the operands
+    static constexpr int registers = 28;  // accumulators that fit in addition to the operands
     using V = __m512;
     static V load(const float *p) { return _mm512_loadu_ps(p); }
     static V load(const float *p, int n) { return _mm512_maskz_loadu_ps(mask(n), p); }
@@ -32,7 +32,7 @@ struct Lanes {
     }
     static float sum(V a) { return _mm512_reduce_add_ps(a); }
     static float largest(V a) { return _mm512_reduce_max_ps(a); }
-    // Row i of a square of numbers becomes column i.
+    // Transposes a square tile.
     static void transpose(V (&x)[count]) {
         V t[count];
         // within each quarter of the registers, then quarters

@@ -1,4 +1,4 @@
-// Four floats as vectors of the compiler, which turns them into whatever the machine has.
+// Four floats as a compiler vector, for any instruction set.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -44,7 +44,7 @@ struct Lanes {
     }
     static V where_greater(V a, V b, V yes, V no) { return a > b ? yes : no; }
     static V where_equal(V a, V b, V yes, V no) { return a == b ? yes : no; }
-    // Row i of a square of numbers becomes column i.
+    // Transposes a square tile.
     static void transpose(V (&x)[count]) {
         for (int i = 0; i < count; i++) {
             for (int j = 0; j < i; j++) {

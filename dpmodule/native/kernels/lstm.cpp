@@ -1,5 +1,5 @@
-// Vectors of the compiler become whatever registers the processor has: the loops are written once and compiled
-// for several instruction sets, of which the best one that the processor knows is chosen at the first call.
+// The loops use compiler vectors and are compiled for several instruction sets, of which the best one is selected at
+// the first call.
 #include "lstm.hpp"
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 #include "product.hpp"
 #include "vector.hpp"
 
-// none of the functions with vectors is called across files, nor left without being inlined
+// no function with vectors is called across files, and all are inlined
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace dpmodule {
 namespace {
 
-// The weight for forward: for each `width` units and each feature of the state, their part of all gates.
+// The weight for forward: for each block of `width` units and each feature of the state, the weights of all gates.
 std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t units, std::ptrdiff_t width) {
     const std::ptrdiff_t blocks = (units + width - 1) / width;
     std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * units * 4 * width]());
@@ -31,7 +31,7 @@ std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t units,
     return packed;
 }
 
-// The weight for backward: for each `width` units, their part of every row.
+// The weight for backward: for each block of `width` units, the weights of every row.
 std::unique_ptr<float[]> pack_by_unit(const float *weight, std::ptrdiff_t units, std::ptrdiff_t width) {
     const std::ptrdiff_t blocks = (units + width - 1) / width, rows = 4 * units;
     std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * rows * width]());
@@ -46,7 +46,7 @@ std::unique_ptr<float[]> pack_by_unit(const float *weight, std::ptrdiff_t units,
     return packed;
 }
 
-// One step of some examples for a block of units: the states' map, then the gates and states.
+// One step of some examples for a block of units: the state's map, then gates and states.
 template <int Width, int Rows>
 DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, std::ptrdiff_t step,
                                   std::ptrdiff_t example, std::ptrdiff_t first) {
@@ -107,7 +107,7 @@ DPMODULE_INLINE void all_forward(const LstmForward &run, const float *packed) {
     }
 }
 
-// The gradient of one step's gates and of the cell's state before it, for one example.
+// Gradients of one step's gates and of the previous cell state, for one example.
 template <int Width>
 DPMODULE_INLINE void gates_backward(const LstmBackward &run, std::ptrdiff_t step, std::ptrdiff_t example) {
     using V = Vector<Width>;
@@ -138,14 +138,14 @@ DPMODULE_INLINE void gates_backward(const LstmBackward &run, std::ptrdiff_t step
     }
 }
 
-// The gradient of the hidden state before a step, for some examples and a block of units.
+// Gradient of the previous hidden state, for some examples and a block of units.
 template <int Width, int Rows>
 DPMODULE_INLINE void states_backward(const LstmBackward &run, const float *panel, std::ptrdiff_t step,
                                      std::ptrdiff_t example, std::ptrdiff_t first) {
     using V = Vector<Width>;
     const Sequence &s = run.sequence;
     const float *gates[Rows];
-    // of even and odd rows: fewer sums than these would wait for each other
+    // for even and odd rows, to shorten dependency chains
     typename V::Floats sums[2][Rows] = {};
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) gates[r] = run.for_gates + s.row(step, example + r) * 4 * s.units;
@@ -180,7 +180,7 @@ DPMODULE_INLINE void all_backward(const LstmBackward &run, const float *packed) 
     }
 }
 
-// As many rows at a time as the registers of an instruction set hold.
+// Processes as many rows at a time as the registers can hold.
 struct Forward {
     template <int Width>
     DPMODULE_INLINE static void run(const LstmForward &run, const float *packed) {

@@ -1,6 +1,5 @@
-// The recurrent part of an LSTM over a whole sequence: what is left once the input's map has been computed for
-// all steps at once. For states and batches so small that a library spends more time on each step's calls than
-// on its arithmetic.
+// The recurrent part of an LSTM over a whole sequence, after the input's map was computed for all steps. For states and
+// batches so small that a library's call overhead per step exceeds its arithmetic.
 //
 // Shape letters: T time steps, N batch, H features of the state. Sequences are rows of T * N; the row of step t
 // and example n is t * step_gap + n * row_gap. Gates are in the order i, f, g, o.
@@ -12,7 +11,7 @@
 
 namespace dpmodule {
 
-// How a sequence lies in memory.
+// Memory layout of a sequence.
 struct Sequence {
     std::ptrdiff_t steps, rows, units, step_gap, row_gap;
 
@@ -30,12 +29,12 @@ struct LstmForward {
     float *gates;               // (T * N, 4H): the input's map; becomes the gates' activations
     float *hidden;              // (T * N, H): written
     float *cells;               // (T * N, H): written
-    float *before;              // (T * N, H): written with the hidden state that each step begins with; or null
+    float *before;              // (T * N, H): written with the hidden state before each step; or null
     float *last_hidden;         // (N, H): written
     float *last_cell;           // (N, H): written
 };
 
-// A whole LSTM of which nothing but its results is wanted.
+// A whole LSTM for inference.
 struct Lstm {
     Sequence sequence;
     std::ptrdiff_t features;    // K of the input
@@ -59,12 +58,12 @@ struct LstmBackward {
     const float *cells;       // (T * N, H)
     const float *for_hidden;  // (T * N, H), gradient of all hidden states; or null
     float *for_gates;         // (T * N, 4H): written, before the activations
-    float *for_bias;          // (4H): the sum of that is added
-    float *for_begin;         // (N, H): the gradient of the last hidden state; becomes that of the first
-    float *for_cell;          // (N, H): likewise of the cell
+    float *for_bias;          // (4H): the sum is added
+    float *for_begin;         // (N, H): gradient of the last hidden state; becomes that of the initial one
+    float *for_cell;          // (N, H): the same for the cell
 };
 
-// All return false where there is no memory for what they work in.
+// All return false if there is no working memory.
 bool lstm(const Lstm &run);
 bool lstm_forward(const LstmForward &run);
 bool lstm_backward(const LstmBackward &run);

@@ -1,5 +1,5 @@
-// Vectors of the compiler become whatever registers the processor has, as in lstm.cpp. A chunk is gone through in
-// panels of as many channels as a few registers hold, so that what belongs to the channels stays in registers.
+// Uses compiler vectors as in lstm.cpp. A chunk is processed in panels of channels that fit in a few registers, so that
+// values of the channels stay in registers.
 #include "norm.hpp"
 
 #include <algorithm>
@@ -7,15 +7,15 @@
 #include <memory>
 #include <new>
 
-#include "team.hpp"
+#include "parallel.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kPanel = 64;     // channels of a panel, at most
-constexpr std::ptrdiff_t kChunk = 16384;  // numbers of a chunk's panel: they stay in the second cache
-constexpr std::ptrdiff_t kGrain = 32768;  // numbers from which on a second thread pays
+constexpr std::ptrdiff_t kPanel = 64;     // maximal channels of a panel
+constexpr std::ptrdiff_t kChunk = 16384;  // elements of a chunk's panel, which fits in the L2 cache
+constexpr std::ptrdiff_t kGrain = 32768;  // minimal elements per thread
 
 struct Chunks {
     std::ptrdiff_t rows, count;
@@ -37,7 +37,7 @@ struct Chunk {
 
 template <class Floats>
 DPMODULE_INLINE Floats rectified(const Floats &x) {
-    return x < 0 ? Floats{} : x;  // NaN stays
+    return x < 0 ? Floats{} : x;  // NaN propagates
 }
 
 // Calls body.at<Width, Registers>(first channel) for all panels.
@@ -63,7 +63,7 @@ struct EachPanel {
     }
 };
 
-// What belongs to some channels: their mean, and factor and summand of distances to it.
+// Values of some channels: mean, and factor and summand for x - mean.
 template <int Width, int Registers>
 struct Statistics {
     typename Vector<Width>::Floats mean[Registers], scale[Registers], shift[Registers];
@@ -78,7 +78,7 @@ struct Statistics {
     }
 };
 
-// A chunk's means, and its sums of squared distances to them, both of which lie one after the other.
+// A chunk's means and sums of squared deviations, stored contiguously.
 struct Collect {
     const NormForward &run;
     Chunk chunk;
@@ -88,7 +88,7 @@ struct Collect {
     DPMODULE_INLINE void at(std::ptrdiff_t first) const {
         using L = Vector<Width>;
         using Floats = typename L::Floats;
-        constexpr int kRows = 8 / Registers;  // sums of fewer rows would wait for each other
+        constexpr int kRows = 8 / Registers;  // to shorten dependency chains
         const std::ptrdiff_t gap = run.size.channels;
         const float *const begin = run.x + chunk.first * gap + first;
         // Sums of term(number, register) over the rows.
@@ -150,7 +150,7 @@ struct Apply {
     }
 };
 
-// The gradient before the rectifier, for one register of numbers at index `i` of the tensors.
+// The gradient before the ReLU, for one register at index `i`.
 template <int Width>
 DPMODULE_INLINE typename Vector<Width>::Floats
 unrectified(const NormBackward &run, std::ptrdiff_t i, const typename Vector<Width>::Floats &distance,
@@ -164,7 +164,7 @@ unrectified(const NormBackward &run, std::ptrdiff_t i, const typename Vector<Wid
     return run.nan_stays ? (out == out ? found : out) : found;
 }
 
-// A chunk's sums of gradients, and of gradients times distances to the mean.
+// A chunk's sums of gradients, and of gradients times x - mean.
 struct Reduce {
     const NormBackward &run;
     Chunk chunk;
@@ -208,7 +208,7 @@ struct Reduce {
     }
 };
 
-// A chunk of the data's gradient; `factors` are those of the distances to the mean, then summands.
+// A chunk of the data's gradient; `factors` has factors of x - mean, then summands.
 struct Differentiate {
     const NormBackward &run;
     Chunk chunk;
@@ -240,7 +240,7 @@ struct Differentiate {
     }
 };
 
-// Statistics of all chunks together, and what follows from them for each channel.
+// Combined statistics of all chunks, and derived values of each channel.
 void settle(const NormForward &run, const float *found) {
     const std::ptrdiff_t channels = run.size.channels;
     const Chunks chunks(run.size);
@@ -288,8 +288,8 @@ void settle(const NormBackward &run, const float *found, float *factors) {
 template <class Body>
 void each_chunk(const NormRows &size, float *sums, const Body &body) {
     const int threads = static_cast<int>(std::min<std::ptrdiff_t>(size.threads, size.rows * size.channels / kGrain));
-    in_parts(Chunks(size).count, threads,
-             [&](std::ptrdiff_t k) { body(Chunk(size, k), sums + 2 * k * size.channels); });
+    parallel_for(Chunks(size).count, threads,
+                 [&](std::ptrdiff_t k) { body(Chunk(size, k), sums + 2 * k * size.channels); });
 }
 
 }  // namespace

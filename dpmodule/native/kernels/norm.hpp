@@ -1,8 +1,8 @@
-// Normalisation over the batch with what follows it, a sum with another tensor and a rectifier, forward and backward:
-// each tensor is read twice and written once at most. Tensors are rows of `channels` numbers, one row for each position.
+// Batch normalisation with an optional sum and ReLU, forward and backward: each tensor is read at most twice and
+// written once. Tensors are rows of `channels` elements, one row for each position.
 //
-// The rows are cut into chunks, whose size depends on the number of channels alone; sums are float32 within a chunk and
-// float64 over chunks, in their order: results are the same for any number of threads.
+// The rows are split into chunks, whose size depends only on the number of channels. Sums are float32 within a chunk
+// and float64 over chunks, in order, so that results do not depend on the number of threads.
 //
 // Source: Ioffe and Szegedy, "Batch normalization", 2015; Chan, Golub and LeVeque, "Updating formulae and a pairwise
 // algorithm for computing sample variances", 1979.
@@ -14,22 +14,22 @@ namespace dpmodule {
 
 struct NormRows {
     std::ptrdiff_t rows, channels;  // channels: a multiple of 4
-    int threads;                    // that may work
+    int threads;                    // maximal number of threads
 };
 
 struct NormForward {
     NormRows size;
     const float *x;
-    const float *other;  // is added to the result; or null
+    const float *other;  // summand, or null
     const float *gamma;  // null: 1
     const float *beta;
     const float *moving_mean;  // before
     const float *moving_var;
     float *out;
-    float *statistics;  // (4, channels), written: mean, 1 / deviation, and factor and summand of distances to the mean
+    float *statistics;  // (4, channels), written: mean, 1 / deviation, factor and summand for x - mean
     float *new_mean;
     float *new_var;
-    bool relu;  // whether what is below 0 becomes 0
+    bool relu;  // replace negative numbers by 0
     double eps, momentum;
 };
 
@@ -37,17 +37,17 @@ struct NormBackward {
     NormRows size;
     const float *grad;  // of the result
     const float *x;
-    const float *out;  // the result; null where nothing was added
+    const float *out;  // the result; null without a summand
     const float *statistics;
-    float *for_other;  // written with the gradient before the rectifier; null: not wanted
-    float *for_x;      // written; null: not wanted
+    float *for_other;  // written with the gradient before the ReLU; or null
+    float *for_x;      // written; or null
     float *for_gamma;
     float *for_beta;
     bool relu;
-    bool nan_stays;  // whether the rectifier's gradient at NaN is NaN; else it is that of the result
+    bool nan_stays;  // the ReLU's gradient at NaN is NaN; else that of the result
 };
 
-// Both return false where there is no memory for the sums of chunks.
+// Both return false if there is no memory for the sums of chunks.
 bool norm_forward(const NormForward &run);
 bool norm_backward(const NormBackward &run);
 

@@ -1,5 +1,5 @@
-// Blocks of columns of the right matrix are copied, so that what one tile needs lies together whatever the
-// strides; a tile of some rows and two vectors of columns then stays in registers while its sums grow.
+// Blocks of columns of the right matrix are copied, so that the data of a tile is contiguous for any strides; a tile of
+// some rows and two vectors of columns is then accumulated in registers.
 #include "product.hpp"
 
 #include <algorithm>
@@ -7,16 +7,17 @@
 #include <memory>
 #include <new>
 
-#include "team.hpp"
+#include "parallel.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kLine = 16;            // numbers that memory delivers at once
-constexpr std::ptrdiff_t kDepth = 256;          // of a block: what is copied stays in the first cache
-constexpr std::ptrdiff_t kLeastWork = 1 << 20;  // multiplications of a thread, which have to make up for waking it
-constexpr std::ptrdiff_t kLeastRows = 16;       // of layers, whose weights each thread reads
+constexpr std::ptrdiff_t kLine = 16;          // elements per cache line
+constexpr std::ptrdiff_t kDepth = 256;        // depth of a block, whose copy fits in the L1 cache
+constexpr std::ptrdiff_t kMinWork = 1 << 20;  // minimal multiplications per thread, to outweigh its wake-up
+constexpr std::ptrdiff_t kMinRows =
+    16;  // minimal rows per thread of a chain of layers, whose weights each thread reads
 
 template <int Width>
 struct Tile {
@@ -24,8 +25,8 @@ struct Tile {
     using Floats = typename V::Floats;
     static constexpr int kColumns = 2 * Width;
 
-    // Writes some rows of `result`, as wide as one vector or two: those of `begin`, `begin_gap` apart, and the products of
-    // `left`, from where it is given, with a copied block. Columns beyond those that there are lie in the copies alone.
+    // Writes some rows of `result`, one or two vectors wide: the initial rows `begin`, with stride `begin_gap`, plus
+    // the products of `left` with a copied block. Padding columns exist only in the copies.
     template <int Rows, int Vectors>
     DPMODULE_INLINE static void write(const Matrix &left, const float *block, std::ptrdiff_t depth, const float *begin,
                                       std::ptrdiff_t begin_gap, float *result, std::ptrdiff_t gap,
@@ -40,7 +41,7 @@ struct Tile {
         }
         const float *from = left.at;
         for (std::ptrdiff_t k = 0; k < depth; ++k, from += left.column_gap, block += kColumns) {
-            if (k % kLine == 0) {  // what the next rows' sums begin with comes from memory while these grow
+            if (k % kLine == 0) {  // prefetch the initial sums of the next rows
 #pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);
             }
@@ -81,7 +82,7 @@ DPMODULE_INLINE Four four(const float *from) {
     return found;
 }
 
-// Copies four rows of four numbers as columns.
+// Transposes a 4 x 4 tile.
 DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to, std::ptrdiff_t width) {
     const Four a = four(from), b = four(from + gap), c = four(from + 2 * gap), d = four(from + 3 * gap);
     const Four ac_low = DPMODULE_MIX(a, c, 0, 4, 1, 5), ac_high = DPMODULE_MIX(a, c, 2, 6, 3, 7);
@@ -92,7 +93,7 @@ DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to,
     for (int i = 0; i < 4; ++i) std::memcpy(to + i * width, &columns[i], sizeof columns[i]);
 }
 
-// Copies a block of the right matrix row by row, filled up with zeros.
+// Copies a block of the right matrix row by row, padded with zeros.
 void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
     if (columns < width) std::memset(to, 0, sizeof(float) * depth * width);
     if (right.column_gap == 1) {
@@ -116,7 +117,7 @@ void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t column
     }
 }
 
-// The part of a product that one block of the right matrix gives.
+// The contribution of one block of the right matrix to a product.
 template <int Width, int Rows, int Vectors>
 DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::ptrdiff_t column, std::ptrdiff_t first,
                                     std::ptrdiff_t depth) {
@@ -148,14 +149,14 @@ DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::p
     }
 }
 
-// Columns of a product: from the first of a block on.
+// Columns of a product, starting with a block.
 struct Columns {
     std::ptrdiff_t first, end;
 };
 
 struct ColumnsOfProduct {
-    // The right matrix is copied into `block` one block after the other, unless all are there already. As many rows are
-    // computed at a time as the registers hold.
+    // The right matrix is copied into `block` block by block, unless it is packed. Computes as many rows at a time as
+    // the registers can hold.
     template <int Width>
     DPMODULE_INLINE static void run(const Product &p, const Columns &part, float *block) {
         constexpr int kRows = Width == 16 ? 8 : Width == 8 ? 6 : 4;
@@ -181,7 +182,7 @@ struct ColumnsOfProduct {
     }
 };
 
-// Layers of some rows; `memory` is for two results between layers.
+// A chain of layers for some rows; `memory` holds two intermediate results.
 void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, float *memory, std::ptrdiff_t most_units) {
     const float *data = run.data + first * run.layers[0].features;
     for (std::ptrdiff_t i = 0; i < run.count; ++i) {
@@ -205,12 +206,12 @@ int vector_width() { return best_width(); }
 bool multiply(const Product &product) {
     const std::ptrdiff_t width = block_width(), copied = std::min(kDepth, product.depth) * width;
     const std::ptrdiff_t blocks = (product.columns + width - 1) / width;
-    const std::ptrdiff_t parts =
-        std::max<std::ptrdiff_t>(1, std::min({std::ptrdiff_t{product.threads}, blocks,
-                                              product.rows * product.columns * product.depth / kLeastWork}));
-    const std::unique_ptr<float[]> copies(new (std::nothrow) float[parts * copied]);  // of a block for each part
+    const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(
+        1,
+        std::min({std::ptrdiff_t{product.threads}, blocks, product.rows * product.columns * product.depth / kMinWork}));
+    const std::unique_ptr<float[]> copies(new (std::nothrow) float[parts * copied]);  // one block for each part
     if (!copies) return false;
-    in_parts(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) {
+    parallel_for(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) {
         const auto begin = [&](std::ptrdiff_t i) { return std::min(product.columns, blocks * i / parts * width); };
         run_best<ColumnsOfProduct>(product, Columns{begin(part), begin(part + 1)}, copies.get() + part * copied);
     });
@@ -238,10 +239,10 @@ bool dense(const Dense &run) {
     }
     const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
     if (!memory) return false;
-    in_ranges(run.rows, std::min({std::ptrdiff_t{run.threads}, run.rows / kLeastRows, work / kLeastWork}),
-              [&](std::ptrdiff_t first, std::ptrdiff_t end) {
-                  run_layers(run, first, end - first, memory.get() + 2 * most * first, most);
-              });
+    parallel_ranges(run.rows, std::min({std::ptrdiff_t{run.threads}, run.rows / kMinRows, work / kMinWork}),
+                    [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+                        run_layers(run, first, end - first, memory.get() + 2 * most * first, most);
+                    });
     return true;
 }
 

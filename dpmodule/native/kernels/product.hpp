@@ -1,11 +1,11 @@
-// Products of float32 matrices of moderate size, without the code and preparations of a library.
+// Products of float32 matrices of moderate size, without the overhead of a library.
 #pragma once
 
 #include <cstddef>
 
 namespace dpmodule {
 
-// A matrix of any strides, which count numbers.
+// A matrix with strides in elements.
 struct Matrix {
     const float *at;
     std::ptrdiff_t row_gap, column_gap;
@@ -17,41 +17,41 @@ struct Product {
     Matrix right;                   // (depth, columns)
     const float *bias;              // (columns), or null
     float *result;                  // (rows, columns), contiguous: written
-    const float *packed = nullptr;  // what `pack` has made of `right`, which is then not read; or null
-    bool rectified = false;         // negative results become 0
-    int threads = 1;                // the most among which `multiply` shares columns; the numbers stay the same
+    const float *packed = nullptr;  // `right` packed by `pack`, which is then not read; or null
+    bool rectified = false;         // replace negative results by 0
+    int threads = 1;                // maximal number of threads; does not change the results
 };
 
-// Returns false where there is no memory for a copy of a part of `right`.
+// Returns false if there is no memory for a copy of a part of `right`.
 bool multiply(const Product &product);
 
-// How many numbers `pack` writes.
+// Number of elements that `pack` writes.
 std::ptrdiff_t packed_size(std::ptrdiff_t columns, std::ptrdiff_t depth);
 
-// Writes the blocks that `multiply` would copy of a right matrix (depth, columns).
+// Packs a right matrix (depth, columns) into the blocks that `multiply` reads.
 void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, float *to);
 
 struct DenseLayer {
     std::ptrdiff_t units, features;
-    const float *packed;  // of the weight, (features, units)
+    const float *packed;  // packed weight, (features, units)
     const float *bias;    // (units), or null
     bool rectified;
 };
 
-// Layers one after the other, each of which reads what the one before makes.
+// A chain of dense layers.
 struct Dense {
     std::ptrdiff_t rows;
     const float *data;  // (rows, features of the first layer), contiguous
     float *result;      // (rows, units of the last layer): written
     const DenseLayer *layers;
     std::ptrdiff_t count;
-    int threads;  // the most that share the rows; the numbers stay the same
+    int threads;  // maximal number of threads; does not change the results
 };
 
-// Returns false where there is no memory for what lies between the layers.
+// Returns false if there is no memory for intermediate results.
 bool dense(const Dense &run);
 
-// How many numbers it computes with at once on this processor.
+// Number of elements per vector on this processor.
 int vector_width();
 
 }  // namespace dpmodule

@@ -1,5 +1,5 @@
-// The kernels for Python. `fields` has a record's fields in the order of arguments: sizes, numbers and addresses, see the
-// header of each kernel.
+// Python bindings of the kernels. `fields` has a record's fields in the order of arguments: sizes, numbers and
+// addresses; see the header of each kernel.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -71,13 +71,13 @@ bool read_field(PyObject *key, PyObject *value, UpdateRule *rule) {
     return false;
 }
 
-// A call of `update_rows`, without Python.
+// Arguments of `update_rows`.
 struct RowsCall {
     UpdateRule rule;
-    float *weight, *states[UpdateRule::most_states];
+    float *weight, *states[UpdateRule::max_states];
     RowGradients grads;
     std::size_t table_rows;
-    bool all;  // else only the rows given
+    bool all;  // else only the given rows
 
     bool read(PyObject *const *given, Py_ssize_t count) {
         if (count < 1 || !read_rule(given[0], &rule)) return false;
@@ -88,7 +88,7 @@ struct RowsCall {
         return good && within();
     }
 
-    // Whether there are such rows; else an error is set.
+    // Returns true if all rows exist; else sets an error.
     bool within() const {
         for (std::size_t i = 0; i < grads.count; i++) {
             if (static_cast<std::size_t>(grads.rows[i]) < table_rows) continue;
@@ -194,7 +194,7 @@ auto fields(Conv3x3Sizes &s) { return std::tie(s.images, s.height, s.width, s.ch
 
 auto fields(Conv3x3Weight &w) { return std::tie(w.numbers, w.filter, w.channel, w.row, w.column); }
 
-auto fields(Conv3x3 &c) { return std::tie(c.size, c.spread, c.weight, c.turned, c.data, c.bias, c.result); }
+auto fields(Conv3x3 &c) { return std::tie(c.size, c.spread, c.weight, c.rotated, c.data, c.bias, c.result); }
 
 auto fields(Conv3x3Gradients &g) { return std::tie(g.size, g.weight, g.data, g.grad, g.bias); }
 #endif
@@ -240,8 +240,8 @@ PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
     return good ? without_gil(dense, run) : nullptr;
 }
 
-// Takes a list of addresses of float32 numbers and a list of how many there are; returns the position of the first
-// with a number that is not finite, -1 if there is none.
+// Takes a list of addresses of float32 arrays and a list of their sizes; returns the index of the first array with a
+// non-finite element, -1 if there is none.
 PyObject *first_nonfinite(PyObject *, PyObject *const *given, Py_ssize_t count) {
     if (count != 2 || !PyList_Check(given[0]) || !PyList_Check(given[1]) ||
         PyList_GET_SIZE(given[0]) != PyList_GET_SIZE(given[1])) {
@@ -258,8 +258,8 @@ PyObject *first_nonfinite(PyObject *, PyObject *const *given, Py_ssize_t count) 
     return PyLong_FromLong(-1);
 }
 
-// Takes the address of int64 counts, how many there are, and a list of positions; adds 1 to the counts there, so that no
-// addition of another process is lost, and returns the new ones.
+// Takes the address of int64 counts, their number, and a list of positions; atomically increments the counts at these
+// positions, and returns the new ones.
 PyObject *count_updates(PyObject *, PyObject *const *given, Py_ssize_t count) {
     if (count != 3 || !PyList_Check(given[2])) {
         PyErr_SetString(PyExc_TypeError, "expected an address, a number of counts and a list of positions");
@@ -278,15 +278,15 @@ PyObject *count_updates(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 #if defined(__x86_64__)
-// A convolution as Python describes it: `sizes` are those of `Convolution`, in its order.
+// A convolution from Python: `sizes` are those of `Convolution`, in its order.
 struct ConvolutionRow {
     std::int64_t sizes[3], y[6], x[6], block, relu;
-    std::int64_t places[5];  // of data, weight, bias, other and result among the addresses
+    std::int64_t places[5];  // indices of data, weight, bias, other and result among the addresses
 };
 
 Axis axis(const std::int64_t (&sizes)[6]) { return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]}; }
 
-// False sets Python's error.
+// Returns false with a Python error set.
 bool read_convolutions(PyObject *rows, const std::vector<float *> &addresses, std::vector<Convolution> &to) {
     char *bytes;
     Py_ssize_t size;
@@ -349,45 +349,45 @@ PyMethodDef functions[] = {
            "count_updates(address, size, positions)\n--\n\nAdd 1 to int64 counts atomically and return the new ones."),
     method("first_nonfinite", first_nonfinite,
            "first_nonfinite(addresses, sizes)\n--\n\n"
-           "Return which of several runs of float32 numbers is the first that has one that is not finite, else -1."),
-    method("group_numbers", group_of,
-           "Sort int64 numbers, see small.hpp, and return how many different ones there are."),
-    method("multiply_few_rows", call<multiply_few_rows>, "Multiply one row to four with a dense layer's weight."),
+           "Return the index of the first float32 array with a non-finite element, else -1."),
+    method("group_numbers", group_of, "Sort int64 numbers, see small.hpp, and return the number of distinct ones."),
+    method("multiply_few_rows", call<multiply_few_rows>, "Multiply one to four rows with a dense layer's weight."),
     method("lstm", call<lstm>, "Run an LSTM and its input's map."),
     method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
-    method("norm_forward", call<norm_forward>, "Normalise over the batch, add and rectify."),
+    method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand and apply ReLU."),
     method("norm_backward", call<norm_backward>, "Compute the gradients of `norm_forward`."),
-    method("max_pool", call<max_pool>, "Write the greatest number of each window."),
+    method("max_pool", call<max_pool>, "Write the maximum of each window."),
     method("multiply", call<multiply>, "Multiply two matrices."),
-    method("packed_size", packed_size_of, "packed_size(columns, depth)\n--\n\nReturn how many numbers `pack` writes."),
+    method("packed_size", packed_size_of,
+           "packed_size(columns, depth)\n--\n\nReturn the number of elements that `pack` writes."),
     method("pack", pack_tensor,
            "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\nLay out a right matrix for `dense`."),
     method("dense", run_dense,
            "dense(rows, data, result, threads, units, features, packed, bias, rectified, ...)\n--\n\n"
-           "Run dense layers, five arguments each and 16 at most."),
+           "Run at most 16 dense layers, with five arguments each."),
     method("softmax", call<softmax>, "Apply softmax to short rows."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),
-    method("fold", call<fold>, "Add rows to the images whose windows they are."),
-    method(
-        "update_rows", vector::update_rows_of,
-        "update_rows(rule, weight, table_rows, width, rows, count, gradients, all_rows, *states)\n--\n\n"
-        "Update rows of a table of float32 numbers in place; arguments are a dict, see update_python.hpp, sizes and\n"
-        "addresses. Rows without a gradient are left alone, or with all_rows updated as if it were 0."),
+    method("fold", call<fold>, "Add the windows in rows to the images."),
+    method("update_rows", vector::update_rows_of,
+           "update_rows(rule, weight, table_rows, width, rows, count, gradients, all_rows, *states)\n--\n\n"
+           "Update rows of a float32 table in place; arguments are a dict, see update_python.hpp, sizes and\n"
+           "addresses. Rows without a gradient stay unchanged, or are updated with a zero gradient if all_rows."),
 #if defined(__x86_64__)
-    method("conv3x3", call<conv3x3>, "Convolve images by windows of 3x3."),
+    method("conv3x3", call<conv3x3>, "Convolve images with 3x3 kernels."),
     method("conv3x3_gradients", call<conv3x3_gradients>, "Compute the gradients of weight and bias."),
     method("conv3x3_lanes", lanes_of,
-           "conv3x3_lanes()\n--\n\nReturn how many filters are computed at once; 0: the processor is not for it.",
+           "conv3x3_lanes()\n--\n\nReturn the number of filters per vector; 0 if the processor is not supported.",
            METH_NOARGS),
-    method("convolve", convolve_tensors,
-           "convolve(rows, threads, *addresses)\n--\n\n"
-           "Convolve images, once for each 22 numbers of 64 bits in `rows`: images, channels, filters; size, result, "
-           "kernel, stride, dilate and pad of height and of width; block, relu; and which of the addresses are those "
-           "of data, weight, bias, other and result. As many of torch's threads share the work."),
+    method(
+        "convolve", convolve_tensors,
+        "convolve(rows, threads, *addresses)\n--\n\n"
+        "Convolve images, once for each 22 64-bit integers in `rows`: images, channels, filters; size, result, "
+        "kernel, stride, dilate and pad of height and of width; block, relu; and the indices of the addresses of data, "
+        "weight, bias, other and result. Uses `threads` of torch's threads."),
     method("convolution_block", block_of,
            "convolution_block(filters)\n--\n\n"
-           "Return how many filters lie together in the weight that `convolve` reads; 0: the processor is not for it.",
+           "Return the number of filters per block of `convolve`'s weight; 0 if the processor is not supported.",
            METH_O),
 #endif
     {nullptr, nullptr, 0, nullptr}};

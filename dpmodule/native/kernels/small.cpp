@@ -6,19 +6,19 @@
 #include <new>
 #include <utility>
 
-#include "team.hpp"
+#include "parallel.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
 
 // Few rows
 //
-// Some rows of the weight are read side by side, far enough ahead for memory to keep up.
+// Several rows of the weight are read together, with prefetching.
 
 namespace {
 
-constexpr std::ptrdiff_t kAhead = 256;           // numbers of a row that are fetched before they are needed
-constexpr std::ptrdiff_t kLeastWeight = 131072;  // numbers of the weight that are worth a thread
+constexpr std::ptrdiff_t kAhead = 256;         // prefetch distance in elements of a row
+constexpr std::ptrdiff_t kMinWeight = 131072;  // minimal elements of the weight per thread
 
 template <int Width, int Rows, int Units>
 DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
@@ -56,7 +56,7 @@ DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
 
 template <int Width, int Rows>
 DPMODULE_INLINE void units_between(const FewRows &run, std::ptrdiff_t unit, std::ptrdiff_t end) {
-    constexpr int kUnits = Width < 16 && Rows > 2 ? 2 : 4;  // as many sums as there are registers
+    constexpr int kUnits = Width < 16 && Rows > 2 ? 2 : 4;  // as many sums as registers
     for (; unit + kUnits <= end; unit += kUnits) some_units<Width, Rows, kUnits>(run, unit);
     for (; unit < end; ++unit) some_units<Width, Rows, 1>(run, unit);
 }
@@ -76,17 +76,17 @@ struct SomeUnits {
 }  // namespace
 
 void multiply_few_rows(const FewRows &run) {
-    in_ranges(run.units, std::min<std::ptrdiff_t>(run.threads, run.units * run.features / kLeastWeight),
-              [&](std::ptrdiff_t begin, std::ptrdiff_t end) { run_best<SomeUnits>(run, begin, end); });
+    parallel_ranges(run.units, std::min<std::ptrdiff_t>(run.threads, run.units * run.features / kMinWeight),
+                    [&](std::ptrdiff_t begin, std::ptrdiff_t end) { run_best<SomeUnits>(run, begin, end); });
 }
 
 // Pooling
 //
-// As many channels at a time as a vector holds; the last ones of a number that does not divide go over some again.
+// Processes one vector of channels at a time; the last vector may overlap the previous one.
 
 namespace {
 
-constexpr std::ptrdiff_t kLeastRead = 131072;  // numbers that are worth a thread
+constexpr std::ptrdiff_t kMinRead = 131072;  // minimal elements per thread
 
 // The part of an image that a window covers along one axis.
 struct Range {
@@ -104,7 +104,7 @@ DPMODULE_INLINE void some_channels(const Pooling &p, const float *image, Range r
     using V = Vector<Width>;
     using Ints = typename V::Ints;
     typename V::Floats best = typename V::Floats{} - std::numeric_limits<float>::infinity();
-    // as bits, of which only NaN has more than infinity; gcc compares floats with themselves one by one
+    // compares bits, of which only NaN exceeds infinity, since gcc does not vectorize x != x
     Ints magnitude{};
     for (std::ptrdiff_t y = rows.begin; y < rows.end; ++y) {
         for (std::ptrdiff_t x = columns.begin; x < columns.end; ++x) {
@@ -119,7 +119,7 @@ DPMODULE_INLINE void some_channels(const Pooling &p, const float *image, Range r
 }
 
 struct WindowsOfRows {
-    // The windows of some rows, those of all images counted one after the other.
+    // The windows of some rows, numbered over all images.
     template <int Width>
     DPMODULE_INLINE static void run(const Pooling &p, std::ptrdiff_t row, std::ptrdiff_t end) {
         float *to = p.result + row * p.counts[1] * p.channels;
@@ -143,22 +143,22 @@ struct WindowsOfRows {
 void max_pool(const Pooling &pooling) {
     const std::ptrdiff_t rows = pooling.images * pooling.counts[0];
     const std::ptrdiff_t read = rows * pooling.counts[1] * pooling.channels * pooling.kernel[0] * pooling.kernel[1];
-    in_ranges(rows, std::min({std::ptrdiff_t{pooling.threads}, rows, read / kLeastRead}),
-              [&](std::ptrdiff_t begin, std::ptrdiff_t end) { run_best<WindowsOfRows>(pooling, begin, end); });
+    parallel_ranges(rows, std::min({std::ptrdiff_t{pooling.threads}, rows, read / kMinRead}),
+                    [&](std::ptrdiff_t begin, std::ptrdiff_t end) { run_best<WindowsOfRows>(pooling, begin, end); });
 }
 
 // Softmax of short rows
 //
-// As many rows as a vector has numbers are turned round, so that each class of all of them is one vector.
+// One vector of rows is transposed, so that each class of all these rows is one vector.
 
 namespace {
 
-// Rows beyond those that there are count as zeros.
+// Missing rows are padded with zeros.
 template <int Width>
 DPMODULE_INLINE void some_rows(const float *scores, float *result, std::ptrdiff_t rows, std::ptrdiff_t classes) {
     using V = Vector<Width>;
     using Floats = typename V::Floats;
-    float turned[kMostClasses][Width] = {};
+    float turned[kMaxClasses][Width] = {};
     for (std::ptrdiff_t row = 0; row < rows; ++row) {
         for (std::ptrdiff_t k = 0; k < classes; ++k) turned[k][row] = scores[row * classes + k];
     }
@@ -170,7 +170,7 @@ DPMODULE_INLINE void some_rows(const float *scores, float *result, std::ptrdiff_
     for (std::ptrdiff_t k = 0; k < classes; ++k) {
         const Floats below = V::load(turned[k]) - largest;
         const typename V::Exponent e = V::exponent(V::between(below, -87.0f, 0.0f));
-        const Floats power = below < -87.0f ? Floats{} : e.part * e.scale + e.scale;  // NaN stays
+        const Floats power = below < -87.0f ? Floats{} : e.part * e.scale + e.scale;  // NaN propagates
         sum += power;
         V::store(turned[k], power, Width);
     }
@@ -194,13 +194,13 @@ struct AllRows {
 
 void softmax(const Softmax &run) { run_best<AllRows>(run); }
 
-// Numbers that are not finite
+// Non-finite elements
 
 namespace {
 
-// A number less itself is 0 if it is finite, else NaN, which a sum keeps.
+// x - x is 0 for finite x, else NaN, which propagates through sums.
 struct DifferencesVanish {
-    // Eight runs are read side by side: memory delivers half as much again as for one.
+    // Eight streams are read together, which increases the memory bandwidth by half.
     template <int Width>
     DPMODULE_INLINE static bool run(const float *at, std::ptrdiff_t count) {
         using V = Vector<Width>;
@@ -231,14 +231,14 @@ bool all_finite(const float *at, std::ptrdiff_t count) { return run_best<Differe
 namespace {
 
 struct GroupItem {
-    std::uint64_t number;  // above the least one
+    std::uint64_t number;  // minus the least one
     std::int64_t place;
 };
 
 constexpr int digit_bits = 11;
 constexpr std::size_t digits = std::size_t{1} << digit_bits;
 
-// Sort by one digit, those that are equal in the order in which they come.
+// Stable sort by one digit.
 void sort_by_digit(const GroupItem *from, GroupItem *to, std::size_t count, int shift) {
     std::size_t starts[digits + 1] = {};
     const auto digit = [shift](const GroupItem &item) { return (item.number >> shift) & (digits - 1); };
@@ -279,8 +279,8 @@ bool group_numbers(const Groups &call) {
 
 namespace {
 
-// Calls `run(element, numbers)` for every element of every window: where its first channel lies in the rows, and in the
-// image, null in the padding.
+// Calls `run(element, data)` for every element of every window, with the addresses of its first channel in the rows and
+// in the image, or null in the padding.
 template <class Run>
 void each_element(const ImageWindows &w, const Run &run) {
     const std::ptrdiff_t area = w.kernel[0] * w.kernel[1];

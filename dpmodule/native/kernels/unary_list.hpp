@@ -1,13 +1,13 @@
-// The functions of one number, each said once. Whoever includes this file makes something of every line, by a macro
-// that it defines before; lines of macros that it does not define are left out. The file may be included many times.
+// List of all unary functions (X macros). A file that includes this list defines macros for the entries it needs; other
+// entries expand to nothing. The file can be included several times.
 //
-// BY_LANES(enumerator, name in Python, what the gradient reads, value, gradient): both of registers
-// BY_NUMBER(enumerator, name in Python, what the slope reads, value, slope): both number by number, of the C library
-// VALUE_BY_NUMBER(enumerator, name in Python, what the gradient reads, value, gradient): each in one of these ways
+// BY_LANES(enumerator, name in Python, input of the gradient, value, gradient): both on registers
+// BY_NUMBER(enumerator, name in Python, input of the slope, value, slope): both by the C library, element by element
+// VALUE_BY_NUMBER(enumerator, name in Python, input of the gradient, value, gradient): one of each
 //
-// In a value `v` is the operand, in a gradient or slope what the line says: the operand, the result, or neither. `d` is
-// the gradient of the result, by which a slope is multiplied. `k` is the number beside the operand, of the type of `v`,
-// `attr` the same as a float; `log_k` in slopes its logarithm.
+// In a value, `v` is the operand; in a gradient or slope it is the operand, the result, or neither, as the entry states.
+// `d` is the gradient of the result, which multiplies a slope. `k` is the function's parameter, of the type of `v`,
+// `attr` the same as a float; in slopes `log_k` is its logarithm.
 
 #ifndef BY_LANES
 #define BY_LANES(kind, name, reads, value, gradient)
@@ -44,7 +44,7 @@ BY_LANES(Silu, "silu", Operand, L::mul(v, logistic_of(L::mul(k, v))), ([&] {
              const V gate = logistic_of(L::mul(k, v));
              return L::mul(d, L::fma(L::mul(L::mul(k, v), gate), L::sub(one, gate), gate));
          }()))
-BY_LANES(Huber, "huber", Operand, ([&] {  // half the square up to k, and a line beyond
+BY_LANES(Huber, "huber", Operand, ([&] {  // half the square up to k, linear beyond
              const V size = L::abs(v), half = L::set(0.5f);
              return L::where_greater(k, size, L::mul(half, L::mul(v, v)), L::mul(k, L::sub(size, L::mul(half, k))));
          }()),

@@ -7,7 +7,7 @@ namespace {
 
 void one_row(const UpdateRule &rule, float *weight, float *const *states, std::size_t begin, const float *grad,
              std::size_t width) {
-    float *here[UpdateRule::most_states];
+    float *here[UpdateRule::max_states];
     for (int i = 0, count = state_count(rule.kind); i < count; i++) here[i] = states[i] + begin;
     update(rule, weight + begin, here, grad, width);
 }

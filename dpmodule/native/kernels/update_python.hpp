@@ -1,4 +1,4 @@
-// Rules as Python gives them.
+// Reading update rules from Python.
 #pragma once
 
 #include "python.hpp"
@@ -6,8 +6,8 @@
 
 namespace dpmodule::vector {
 
-// Reads a dict: "kind" is a name in `kind_names` of python.cpp, the other keys are fields of UpdateRule. False with
-// Python's error set.
+// Reads a dict: "kind" is a name in `kind_names` of python.cpp, the other keys are fields of UpdateRule. Returns false
+// with a Python error set.
 bool read_rule(PyObject *given, UpdateRule *rule);
 
 }  // namespace dpmodule::vector

@@ -1,4 +1,4 @@
-// Steps of optimizers, in place and in one pass; included after kernels_math.hpp. The formulas are described in update.hpp.
+// In-place optimizer steps; included after kernels_math.hpp. update.hpp describes the formulas.
 #pragma once
 
 namespace {
@@ -7,7 +7,7 @@ using dpmodule::vector::UpdateRule;
 
 inline V number(double x) { return Lanes::set(static_cast<float>(x)); }
 
-// A running mean: `share` of it is kept, and the rest is the new number.
+// A running mean with decay `share`.
 struct Mean {
     V share, rest;
     explicit Mean(double kept) : share(number(kept)), rest(number(1 - kept)) {}
@@ -18,7 +18,7 @@ struct Mean {
     }
 };
 
-// Numbers between -size and size; NaN stays NaN, as the operand that may be one comes second.
+// Clips to [-size, size]; NaN stays NaN, since it is the second operand.
 struct Clip {
     bool on;
     V low, high;
@@ -26,7 +26,7 @@ struct Clip {
     V of(V x) const { return on ? Lanes::min(high, Lanes::max(low, x)) : x; }
 };
 
-// `is_bare`: without decay and clipping of gradients, which are then not even asked for in each register.
+// `is_bare`: without weight decay and gradient clipping, which are then not checked for each register.
 template <bool is_bare>
 void step_of(const UpdateRule &rule, float *w, float *const *states, const float *g, std::size_t size) {
     using L = Lanes;
@@ -36,7 +36,7 @@ void step_of(const UpdateRule &rule, float *w, float *const *states, const float
     float *const third = count > 2 ? states[2] : nullptr;
     const V scale = number(rule.rescale_grad), wd = number(rule.wd), down = number(-rule.lr),
             eps = number(rule.epsilon);
-    const bool decays = !is_bare && rule.wd != 0;  // else an infinite parameter would make NaN
+    const bool decays = !is_bare && rule.wd != 0;  // otherwise an infinite parameter would give NaN
     const Clip clip(is_bare ? 0 : rule.clip_gradient), weights(rule.clip_weights);
     const auto rescaled = [&](std::size_t j, int n) { return L::mul(get(g + j, n), scale); };
     const auto decayed = [&](V x, V now) { return decays ? L::fma(wd, now, x) : x; };
@@ -133,7 +133,7 @@ void step(const UpdateRule &rule, float *w, float *const *states, const float *g
 
 }  // namespace
 
-// The table of the kernels of one file.
+// The kernel table of one instruction set.
 #define KERNELS(name)                                                                                             \
     {name,        Lanes::count, product, unary, unary_back, binary,  binary_back, lstm,    lstm_back, accumulate, \
      add_exactly, sum_rows,     axpy,    dot,   sum,        largest, extremes,    exp_sum, step}

@@ -1,5 +1,5 @@
-// Vectors of the compiler, functions of each of their numbers, and the choice among instruction sets. Whoever includes
-// this is compiled alone: the functions are inlined into code for several instruction sets.
+// Compiler vectors, elementwise functions, and the choice among instruction sets. Files that include this header are
+// compiled separately: the functions are inlined into code for several instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "instructions.hpp"
 
-// none of them is called across files, nor left without being inlined
+// none of them is called across files, and all are inlined
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define DPMODULE_INLINE inline __attribute__((always_inline))
@@ -18,7 +18,7 @@
 namespace dpmodule {
 namespace {
 
-// `Width` numbers that are computed with at once.
+// A vector of `Width` floats.
 template <int Width>
 struct Vector {
     typedef float Floats __attribute__((vector_size(4 * Width)));  // `using` drops the size in templates
@@ -29,7 +29,7 @@ struct Vector {
         Floats part, scale;
     };
 
-    // The first `count` numbers, zeros behind them; none if it is negative.
+    // The first `count` elements, padded with zeros; none if negative.
     DPMODULE_INLINE static Floats load(const float *from, std::ptrdiff_t count = Width) {
         Floats found{};
         if (count >= Width) {
@@ -41,7 +41,7 @@ struct Vector {
     }
 
     DPMODULE_INLINE static void store(float *to, const Floats &value, std::ptrdiff_t count = Width) {
-        const Floats copy = value;  // what memcpy reads a part of is in memory, with the rest of its array
+        const Floats copy = value;  // memcpy of a part forces the whole array into memory
         if (count >= Width) {
             std::memcpy(to, &value, sizeof value);
         } else if (count > 0) {
@@ -49,9 +49,9 @@ struct Vector {
         }
     }
 
-    // Of x from -87 to 88; NaN stays NaN in `part`.
+    // For x from -87 to 88; NaN propagates to `part`.
     DPMODULE_INLINE static Exponent exponent(const Floats &x) {
-        // 1.5 * 2^23: a sum with it has the nearest whole number in its low bits
+        // 1.5 * 2^23: a sum with it has the nearest integer in its low bits
         constexpr float kRound = 12582912.0f;
         const Floats shifted = x * 1.44269504f + kRound;
         const Floats whole = shifted - kRound;
@@ -67,7 +67,7 @@ struct Vector {
     }
 
     DPMODULE_INLINE static Floats between(const Floats &x, float low, float high) {
-        const Floats lifted = x < low ? Floats{} + low : x;  // NaN stays
+        const Floats lifted = x < low ? Floats{} + low : x;  // NaN propagates
         return lifted > high ? Floats{} + high : lifted;
     }
 
@@ -100,7 +100,7 @@ DPMODULE_AVX512 auto run_avx512(const Given &...given) {
 }
 #endif
 
-// Calls `Kernel::run<Width>`, inlined, with the best instructions of this processor, whose vectors have `Width` numbers.
+// Calls `Kernel::run<Width>`, inlined, for the best instruction set of this processor, with vectors of `Width` floats.
 template <class Kernel, class... Given>
 auto run_best(const Given &...given) {
 #if defined(__x86_64__)

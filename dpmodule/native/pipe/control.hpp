@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/team.hpp"
+#include "kernels/parallel.hpp"
 
 namespace dpmodule::pipe {
 

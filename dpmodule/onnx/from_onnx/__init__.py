@@ -1,1 +1,1 @@
-"""ONNX graphs made into symbols: one file for each subject, see `table`."""
+"""Translating ONNX graphs to symbols; `translate.TRANSLATORS` maps operators to functions."""

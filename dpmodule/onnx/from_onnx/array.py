@@ -1,4 +1,4 @@
-"""Shapes, joins, cuts and constants."""
+"""Translators of shape operators, concatenation, slicing, padding and constants."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
-from .forms import (
-    LONGEST,
+from .check import Unsupported
+from .read import DTYPES
+from .shape_helpers import (
+    MAX_LENGTH,
     common_shape,
-    dynamic,
     expand,
     filled,
-    normal,
+    is_dynamic,
+    normalize_axis,
     positions,
     reshape,
     squeeze,
     transpose,
     unsqueeze,
 )
-from .read import DTYPES
 from .value import OnnxValue, Sizes, same_type
 
 _MANY = 2**62
@@ -38,58 +38,58 @@ def _constant(c: NodeCall) -> OnnxValue:
             return b.constant(a[name], dtype)
     if "value_ints" in a:
         return b.constant(torch.tensor(a["value_ints"], dtype=torch.int64))
-    raise Refused(f"a constant given as {', '.join(a) or 'nothing'}")
+    raise Unsupported(f"a constant given as {', '.join(a) or 'nothing'}")
 
 
 def _shape(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     start, end = c.attrs.get("start", 0), c.attrs.get("end")
-    made = b.given([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
-    if b.is_uniform(made.known):
-        return made
-    node = b("shape_array", _unknown(x))
-    made.entry, made.scope = (
-        (node if (start, end) == (0, None) else _part(b, node, start, end)).entry,
+    result = b.from_trials([torch.tensor(d[start:end], dtype=torch.int64) for d in x.dims])
+    if b.is_uniform(result.known):
+        return result
+    node = b("shape_array", _as_runtime_value(x))
+    result.entry, result.scope = (
+        (node if (start, end) == (0, None) else _shape_range(b, node, start, end)).entry,
         b.scope,
     )
-    return made
+    return result
 
 
-def _unknown(x: OnnxValue) -> OnnxValue:
-    """Return a value whose numbers nobody knows, so that what is done with it is not computed."""
-    made = x.again()
-    made.known = made.recipe = None
-    return made
+def _as_runtime_value(x: OnnxValue) -> OnnxValue:
+    """Return a value that is not known to be constant, so that operators on it are not folded."""
+    result = x.again()
+    result.known = result.recipe = None
+    return result
 
 
-def _part(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
-    made: OnnxValue = b("slice", _unknown(x), begin=(start,), end=(end,))
-    return made
+def _shape_range(b: GraphBuilder, x: OnnxValue, start: int, end: int | None) -> OnnxValue:
+    result: OnnxValue = b("slice", _as_runtime_value(x), begin=(start,), end=(end,))
+    return result
 
 
 def _size(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    made = b.given([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
-    if not b.is_uniform(made.known):
-        made.entry, made.scope = b("size_array", _unknown(x)).entry, b.scope
-    return made
+    result = b.from_trials([torch.tensor(math.prod(d), dtype=torch.int64) for d in x.dims])
+    if not b.is_uniform(result.known):
+        result.entry, result.scope = b("size_array", _as_runtime_value(x)).entry, b.scope
+    return result
 
 
 def _reshape(c: NodeCall) -> OnnxValue:
     x = c.x
     wanted = c.ints("shape", 1)
     if wanted is None:
-        raise Refused("shape is missing")
+        raise Unsupported("shape is missing")
     targets = []
     for dims, target in zip(x.dims, wanted):
         if not c.attrs.get("allowzero"):
             if any(d == 0 and i >= len(dims) for i, d in enumerate(target)):
-                raise Refused(f"shape {target} copies more dimensions than {dims} has")
+                raise Unsupported(f"shape {target} copies more dimensions than {dims} has")
             target = tuple(dims[i] if d == 0 else d for i, d in enumerate(target))
         if -1 in target:
             rest = -math.prod(target)
             if target.count(-1) > 1 or rest <= 0 or math.prod(dims) % rest:
-                raise Refused(f"{dims} does not fit into {target}")
+                raise Unsupported(f"{dims} does not fit into {target}")
             target = tuple(math.prod(dims) // rest if d == -1 else d for d in target)
         targets.append(target)
     return reshape(x, tuple(targets))
@@ -106,7 +106,7 @@ def _flatten(c: NodeCall) -> OnnxValue:
 def _unsqueeze(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 1)
     if axes is None:
-        raise Refused("axes is missing")
+        raise Unsupported("axes is missing")
     return unsqueeze(c.x, axes)
 
 
@@ -117,12 +117,12 @@ def _concat(c: NodeCall) -> OnnxValue:
     values = same_type(*values)
     if len(values) == 1:
         return values[0]
-    return c.b("Concat", *values, dim=normal(c.attrs["axis"], values[0].rank))
+    return c.b("Concat", *values, dim=normalize_axis(c.attrs["axis"], values[0].rank))
 
 
 def _split(c: NodeCall) -> list[OnnxValue]:
     b, x, count = c.b, c.x, len(c.used)
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     sizes = c.fixed_ints("split", 1)
     whole = x.size(axis)
     if sizes is None and whole is None and count > 1:
@@ -131,45 +131,45 @@ def _split(c: NodeCall) -> list[OnnxValue]:
         each = -(-(whole or 1) // count)
         sizes = tuple(min(each, (whole or 1) - i * each) for i in range(count))
     if len(sizes) != count or min(sizes) < 0:
-        raise Refused(f"split {sizes} for {count} outputs")
+        raise Unsupported(f"split {sizes} for {count} outputs")
     if count == 1:
         return [x]
     if whole is not None and sum(sizes) != whole:
-        raise Refused(f"split {sizes} of an axis of {whole} elements")
+        raise Unsupported(f"split {sizes} of an axis of {whole} elements")
     if min(sizes) == 0:
-        return [_slice_of(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
+        return [_slice_axis(x, axis, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
     if len(set(sizes)) == 1:
         return b.many("SliceChannel", x, num_outputs=count, axis=axis)
-    places = [sum(sizes[:i]) for i in range(count)]
-    return b.many("_split_v2", x, indices=tuple(places), axis=axis)
+    indices = [sum(sizes[:i]) for i in range(count)]
+    return b.many("_split_v2", x, indices=tuple(indices), axis=axis)
 
 
-def _slice_of(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
-    each = (begin,) * x.b.worlds
+def _slice_axis(x: OnnxValue, axis: int, begin: int, size: int) -> OnnxValue:
+    each = (begin,) * x.b.trials
     return cut(x, axis, each, tuple(n + size for n in each))
 
 
 def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> OnnxValue:
-    """Cut a range out of an axis.
+    """Slice an axis.
 
     Args:
-        axis: along which axis.
-        ends: one after the last position; -1 for the front itself where `step` is negative.
+        axis: the axis.
+        ends: one after the last position; -1 with a negative `step` includes position 0.
     """
     b, sizes = x.b, x.axis(axis)
     counts = tuple(len(range(m, n, step)) for m, n in zip(begins, ends))
     if not any(counts):
         nothing = torch.zeros((*x.shapes[0][:axis], 0, *x.shapes[0][axis + 1 :]))
-        found: OnnxValue = b.constant(nothing, x.dtype)
-        return found
+        result: OnnxValue = b.constant(nothing, x.dtype)
+        return result
     if any(n == 0 for n in counts):
-        raise Refused(f"a range without elements of an axis of {sizes[0]}")
+        raise Unsupported(f"a range without elements of an axis of {sizes[0]}")
     if counts == sizes and step == 1:
         return x
-    begin, end = _bound(begins, sizes, 0 if step > 0 else None), _bound(ends, sizes, None)
+    begin, end = _common_bound(begins, sizes, 0 if step > 0 else None), _common_bound(ends, sizes, None)
     if step < 0:
-        begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _bound(begins, sizes, 0)
-        end = None if all(n == -1 for n in ends) else _bound(ends, sizes, 0)
+        begin = None if all(m == n - 1 for m, n in zip(begins, sizes)) else _common_bound(begins, sizes, 0)
+        end = None if all(n == -1 for n in ends) else _common_bound(ends, sizes, 0)
     if begin is not False and end is not False:
         skipped = (None,) * axis
         if step == 1:
@@ -178,36 +178,34 @@ def cut(x: OnnxValue, axis: int, begins: Sizes, ends: Sizes, step: int = 1) -> O
     if begin == 0 and step == 1:
         shape = tuple(tuple(n if i == axis else 1 for i in range(x.rank)) for n in counts)
         return x.then("slice_like", filled(b, shape, 0.0, "float32"), axes=(axis,))
-    if dynamic(begins):
-        raise Refused("a range whose beginning depends on the sizes of the inputs")
+    if is_dynamic(begins):
+        raise Unsupported("a range whose start depends on the sizes of the inputs")
     return x.then("take", positions(b, counts, begins[0], step), axis=axis)
 
 
-def _bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
-    """Return a position as one number for every world, None for the end, False if there is no such number."""
+def _common_bound(places: Sizes, sizes: Sizes, default: int | None) -> Any:
+    """Return a position as one number for all trials, None for the end, or False if it differs."""
     if all(p == n for p, n in zip(places, sizes)):
         return default if default is not None else None
-    if not dynamic(places) and (not dynamic(sizes) or places[0] <= min(sizes)):
+    if not is_dynamic(places) and (not is_dynamic(sizes) or places[0] <= min(sizes)):
         return places[0]
     gaps = tuple(p - n for p, n in zip(places, sizes))
-    return False if dynamic(gaps) or gaps[0] >= 0 else gaps[0]
+    return False if is_dynamic(gaps) or gaps[0] >= 0 else gaps[0]
 
 
 def _slice(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     starts, ends = c.ints("starts", 1), c.ints("ends", 2)
     if starts is None or ends is None:
-        raise Refused("starts or ends are missing")
+        raise Unsupported("starts or ends are missing")
     axes = c.fixed_ints("axes", 3) or tuple(range(len(starts[0])))
     steps = (c.fixed_ints("steps", 4) if c.since >= 10 else None) or (1,) * len(axes)
     if not len(starts[0]) == len(ends[0]) == len(axes) == len(steps) or 0 in steps:
-        raise Refused(
-            f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not fit together"
-        )
+        raise Unsupported(f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not match")
     if x.known is not None and not x.trains:
-        return _sliced(b, x, starts, ends, axes, steps)
+        return _slice_known(b, x, starts, ends, axes, steps)
     for i, (axis, step) in enumerate(zip(axes, steps)):
-        axis = normal(axis, x.rank)
+        axis = normalize_axis(axis, x.rank)
         ranges = [
             slice(s[i], e[i] if step > 0 or e[i] >= -n else None, step).indices(n)
             for s, e, n in zip(starts, ends, x.axis(axis))
@@ -216,21 +214,21 @@ def _slice(c: NodeCall) -> OnnxValue:
     return x
 
 
-def _sliced(
+def _slice_known(
     b: GraphBuilder, x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]
 ) -> OnnxValue:
-    """Cut ranges out of what is known; they may be empty."""
-    found = []
+    """Slice known values; the ranges may be empty."""
+    results = []
     for tensor, first, last in zip(x.known or (), starts, ends):
         for s, e, axis, step in zip(first, last, axes, steps):
             n = tensor.shape[axis]
-            places = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
-            tensor = tensor.index_select(axis, torch.tensor(list(places), dtype=torch.int64))
-        found.append(tensor)
-    made = b.given(found)
-    if x.entry is not None and not b.is_uniform(made.known):
-        _with_node(b, made, x, starts, ends, axes, steps)
-    return made
+            indices = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
+            tensor = tensor.index_select(axis, torch.tensor(list(indices), dtype=torch.int64))
+        results.append(tensor)
+    result = b.from_trials(results)
+    if x.entry is not None and not b.is_uniform(result.known):
+        _with_node(b, result, x, starts, ends, axes, steps)
+    return result
 
 
 def _with_node(
@@ -242,24 +240,24 @@ def _with_node(
     axes: Sequence[int],
     steps: Sequence[int],
 ) -> None:
-    """Give numbers that differ between worlds the node that computes them in a run, if one operator does."""
+    """Attach to values that differ between trials the node that computes them at run time, if one operator can."""
     if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
         begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
         if begin >= end:
             return
-        node = b("slice_axis", _unknown(x), axis=0, begin=begin, end=end)
+        node = b("slice_axis", _as_runtime_value(x), axis=0, begin=begin, end=end)
         made.entry, made.scope = node.entry, node.scope
 
 
 def _tile(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    repeats = c.ints("repeats", 1) or [()] * b.worlds
-    if len(repeats[0]) != x.rank or any(n < 1 for each in repeats for n in each):
-        raise Refused(f"repeats {repeats[0]} for {x.dims[0]}")
-    if all(each == repeats[0] for each in repeats):
+    repeats = c.ints("repeats", 1) or [()] * b.trials
+    if len(repeats[0]) != x.rank or any(n < 1 for repeat in repeats for n in repeat):
+        raise Unsupported(f"repeats {repeats[0]} for {x.dims[0]}")
+    if all(repeat == repeats[0] for repeat in repeats):
         return b("tile", x, reps=repeats[0]) if max(repeats[0], default=1) > 1 else x
     for axis in range(x.rank):
-        counts = tuple(each[axis] for each in repeats)
+        counts = tuple(repeat[axis] for repeat in repeats)
         apart = expand(
             unsqueeze(x, [axis]), tuple((*s[:axis], n, *s[axis:]) for s, n in zip(x.shapes, counts))
         )
@@ -272,55 +270,55 @@ def _expand(c: NodeCall) -> OnnxValue:
     wanted = c.ints("shape", 1) or []
     shapes = [common_shape(dims, target) for dims, target in zip(x.dims, wanted)]
     if math.prod(shapes[0]) > 2**40:
-        raise Refused(f"an array of shape {shapes[0]}")
+        raise Unsupported(f"an array of shape {shapes[0]}")
     return expand(x, tuple(shapes))
 
 
-def _of_shape(c: NodeCall) -> OnnxValue:
+def _constant_of_shape(c: NodeCall) -> OnnxValue:
     shapes = c.ints("shape", 0) or []
     value = c.read(c.attrs["value"]) if "value" in c.attrs else torch.zeros(1)
     if value.numel() != 1:
-        raise Refused(f"value has {value.numel()} elements, expected one")
+        raise Unsupported(f"value has {value.numel()} elements, expected one")
     dtype = str(value.dtype).removeprefix("torch.")
     if any(0 in s for s in shapes):
-        return c.b.given(
+        return c.b.from_trials(
             [
                 torch.zeros(s, dtype=value.dtype) if math.prod(s) == 0 else value.reshape(()).expand(s)
                 for s in shapes
             ]
         )
     if any(n < 0 for s in shapes for n in s):
-        raise Refused(f"shape {shapes[0]}")
+        raise Unsupported(f"shape {shapes[0]}")
     return filled(c.b, shapes, float(value), dtype)
 
 
 def _range(c: NodeCall) -> OnnxValue:
     b = c.b
     start, limit, delta = c.x, c.value(1), c.value(2)
-    first, last, step = b.every(start), b.every(limit), b.every(delta)
+    first, last, step = b.values_per_trial(start), b.values_per_trial(limit), b.values_per_trial(delta)
     if first is None or last is None or step is None:
-        raise Refused("start, limit or delta depends on the data")
-    if b.fixed(delta) is None:
-        raise Refused("delta depends on the sizes of the inputs")
+        raise Unsupported("start, limit or delta depends on the data")
+    if b.constant_value(delta) is None:
+        raise Unsupported("delta depends on the sizes of the inputs")
     gap = float(step[0])
     counts = tuple(max(0, math.ceil((float(m) - float(n)) / gap)) for m, n in zip(last, first))
-    if max(counts) > LONGEST or min(counts) == 0:
-        raise Refused(f"{counts[0]} elements")
-    if dynamic(counts) and b.fixed(start) is None:
+    if max(counts) > MAX_LENGTH or min(counts) == 0:
+        raise Unsupported(f"{counts[0]} elements")
+    if is_dynamic(counts) and b.constant_value(start) is None:
         line = positions(b, counts, 0, 1, start.dtype)
         return line * gap + start
     lines = [torch.arange(n) for n in counts]
-    begin = b.fixed(start)
+    begin = b.constant_value(start)
     if begin is None:
         return b.constant(lines[0] * gap, start.dtype) + start
-    if not dynamic(counts):
+    if not is_dynamic(counts):
         values = lines[0].double() * gap + float(begin)
         return b.constant(values, start.dtype)
     line = positions(b, counts, 0, 1, start.dtype)
-    made = line * gap + float(begin) if (gap, float(begin)) != (1, 0) else line
-    made = made.again()
-    made.known = tuple((n.double() * gap + float(begin)).to(begin.dtype) for n in lines)
-    return made
+    result = line * gap + float(begin) if (gap, float(begin)) != (1, 0) else line
+    result = result.again()
+    result.known = tuple((n.double() * gap + float(begin)).to(begin.dtype) for n in lines)
+    return result
 
 
 def _pad(c: NodeCall) -> OnnxValue:
@@ -329,17 +327,17 @@ def _pad(c: NodeCall) -> OnnxValue:
     axes = c.fixed_ints("axes", 3)
     mode, value = c.attrs["mode"], c.attrs.get("value", 0.0)
     if c.since >= 11 and c.maybe(2) is not None:
-        value = float(b.needed(c.value(2), "constant_value"))
-    places = [normal(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
-    if any(len(p) != 2 * len(places) for p in pads):
-        raise Refused(f"pads {pads[0]} for {len(places)} axes")
-    half = len(places)
-    widths = {a: (tuple(p[i] for p in pads), tuple(p[i + half] for p in pads)) for i, a in enumerate(places)}
+        value = float(b.required_constant(c.value(2), "constant_value"))
+    indices = [normalize_axis(a, x.rank) for a in axes] if axes is not None else list(range(x.rank))
+    if any(len(p) != 2 * len(indices) for p in pads):
+        raise Unsupported(f"pads {pads[0]} for {len(indices)} axes")
+    half = len(indices)
+    widths = {a: (tuple(p[i] for p in pads), tuple(p[i + half] for p in pads)) for i, a in enumerate(indices)}
     return padded(x, widths, mode, value)
 
 
 def padded(x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, value: float) -> OnnxValue:
-    """Put elements before and after axes."""
+    """Pad axes."""
     for axis, (before, after) in widths.items():
         sizes = x.axis(axis)
         begins = tuple(max(0, -n) for n in before)
@@ -351,13 +349,13 @@ def padded(x: OnnxValue, widths: dict[int, tuple[Sizes, Sizes]], mode: str, valu
         for axis, (before, after) in widths.items()
     }
     widths = {axis: pair for axis, pair in widths.items() if any(pair[0]) or any(pair[1])}
-    static = all(not dynamic(each) for pair in widths.values() for each in pair)
+    static = all(not is_dynamic(each) for pair in widths.values() for each in pair)
     if not widths:
         return x
     if static and x.rank >= 3 and min(widths) >= 2 and mode != "wrap" and x.rank <= 5 and "float" in x.dtype:
         numbers = [n for axis in range(x.rank) for n in (p[0] for p in widths.get(axis, ((0,), (0,))))]
-        made: OnnxValue = x.then("Pad", mode=mode, pad_width=tuple(numbers), constant_value=value)
-        return made
+        result: OnnxValue = x.then("Pad", mode=mode, pad_width=tuple(numbers), constant_value=value)
+        return result
     for axis, (before, after) in widths.items():
         x = _padded_axis(x, axis, before, after, mode, value)
     return x
@@ -369,7 +367,7 @@ def _padded_axis(x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str
         if not any(counts):
             continue
         if any(n == 0 for n in counts):
-            raise Refused("pads that are 0 for some sizes of the inputs only")
+            raise Unsupported("pads that are 0 only for some sizes of the inputs")
         if mode == "constant":
             shape = tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts))
             piece = filled(b, shape, value, x.dtype)
@@ -380,7 +378,7 @@ def _padded_axis(x: OnnxValue, axis: int, before: Sizes, after: Sizes, mode: str
 
 
 def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str) -> OnnxValue:
-    """Return what modes other than constant put before or after an axis."""
+    """Return the padding before or after an axis in modes other than constant."""
     sizes, first = x.axis(axis), (0,) * len(counts)
     if mode == "edge":
         one = cut(
@@ -388,7 +386,7 @@ def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str)
         )
         return expand(one, tuple((*s[:axis], n, *s[axis + 1 :]) for s, n in zip(x.shapes, counts)))
     if any(n >= size for n, size in zip(counts, sizes)):
-        raise Refused(f"pads of {counts[0]} elements, as many as the axis has")
+        raise Unsupported(f"pads of {counts[0]} elements, as many as the axis has")
     if mode == "wrap":
         return cut(
             x,
@@ -402,9 +400,9 @@ def _mirrored(x: OnnxValue, axis: int, counts: Sizes, is_front: bool, mode: str)
 
 def _one_hot(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    depth = int(b.needed(c.value(1), "depth").reshape(-1)[0])
-    off, on = (float(n) for n in b.needed(c.value(2), "values"))
-    axis = normal(c.attrs["axis"], x.rank + 1)
+    depth = int(b.required_constant(c.value(1), "depth").reshape(-1)[0])
+    off, on = (float(n) for n in b.required_constant(c.value(2), "values"))
+    axis = normalize_axis(c.attrs["axis"], x.rank + 1)
     hot: OnnxValue = b(
         "one_hot",
         x % float(depth),
@@ -420,16 +418,16 @@ def _one_hot(c: NodeCall) -> OnnxValue:
 def _eye_like(c: NodeCall) -> OnnxValue:
     rows, columns, k = c.x.size(0), c.x.size(1), c.attrs["k"]
     if rows is None or columns is None or rows * columns > 2**24:
-        raise Refused("a matrix whose size is open")
+        raise Unsupported("a matrix whose size is open")
     dtype = DTYPES.get(c.attrs["dtype"], "float32") if "dtype" in c.attrs else c.x.dtype
     line = torch.arange(columns) - torch.arange(rows).unsqueeze(1)
     return c.b.constant((line == k).float(), dtype)
 
 
-def _blocks(c: NodeCall) -> OnnxValue:
+def _rearrange_blocks(c: NodeCall) -> OnnxValue:
     b, x, size = c.b, c.x, c.attrs["blocksize"]
     if size < 1:
-        raise Refused(f"blocksize {size}")
+        raise Unsupported(f"blocksize {size}")
     if c.kind == "SpaceToDepth" and c.attrs.get("mode", "DCR") == "CRD":
         apart = reshape(x, tuple((n, d, h // size, size, w // size, size) for n, d, h, w in x.shapes))
         turned = transpose(apart, (0, 1, 3, 5, 2, 4))
@@ -448,7 +446,7 @@ def _col2im(c: NodeCall) -> OnnxValue:
     size, block = c.fixed_ints("image_shape", 1) or (), c.fixed_ints("block_shape", 2) or ()
     pads = tuple(a.get("pads") or (0,) * 4)
     if len(size) != 2 or len(block) != 2 or pads[:2] != pads[2:]:
-        raise Refused(f"blocks {block} of pictures {size} with pads {pads}")
+        raise Unsupported(f"blocks {block} of images {size} with pads {pads}")
     return b(
         "col2im",
         c.x,
@@ -460,10 +458,10 @@ def _col2im(c: NodeCall) -> OnnxValue:
     )
 
 
-def _center(c: NodeCall) -> OnnxValue:
+def _center_crop_pad(c: NodeCall) -> OnnxValue:
     x = c.x
     wanted = c.ints("shape", 1) or []
-    axes = [normal(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
+    axes = [normalize_axis(a, x.rank) for a in c.attrs.get("axes") or range(x.rank)]
     widths = {}
     for i, axis in enumerate(axes):
         gaps = [target[i] - n for target, n in zip(wanted, x.axis(axis))]
@@ -475,12 +473,12 @@ def _center(c: NodeCall) -> OnnxValue:
 
 
 TABLE: dict[str, Translator] = {
-    "CenterCropPad": _center,
+    "CenterCropPad": _center_crop_pad,
     "Col2Im": _col2im,
     "Concat": _concat,
     "Constant": _constant,
-    "ConstantOfShape": _of_shape,
-    "DepthToSpace": _blocks,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _rearrange_blocks,
     "Expand": _expand,
     "EyeLike": _eye_like,
     "Flatten": _flatten,
@@ -491,7 +489,7 @@ TABLE: dict[str, Translator] = {
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
-    "SpaceToDepth": _blocks,
+    "SpaceToDepth": _rearrange_blocks,
     "Split": _split,
     "Squeeze": lambda c: squeeze(c.x, c.fixed_ints("axes", 1)),
     "Tile": _tile,

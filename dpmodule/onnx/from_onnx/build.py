@@ -1,4 +1,4 @@
-"""Makes the nodes of a symbol, and computes what is constant on the way."""
+"""`GraphBuilder`: makes the nodes of a symbol, and folds constants."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from ...ops.dtypes import name_of, torch_dtype
 from ...ops.shapes import infer_shape, infer_type
 from ...ops.spec import Env, Op
 from ..hints import Hints
-from .check import Refused
+from .check import Unsupported
 from .value import Dims, OnnxValue, Sizes
 
 _CPU = torch.device("cpu")
-_FOLDED = 2**24
-"""Elements that a constant may have which is computed while reading."""
+_MAX_FOLDED = 2**24
+"""Maximal number of elements of a folded constant."""
 
-_FOLDED_IN_ALL = 2**26
+_MAX_FOLDED_TOTAL = 2**26
 _FROZEN = {"__lr_mult__": "0.0", "__wd_mult__": "0.0"}
 
 
 class GraphScope:
-    """A graph that is being made: the main one, or the body of a loop or branch."""
+    """A graph under construction: the main one, or the body of a loop or branch."""
 
     def __init__(self, parent: GraphScope | None = None) -> None:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.captured: dict[Entry, tuple[Entry, Node]] = {}
-        """What it reads of the graph around it: where that lies there, and the variable that stands for it here."""
-        self.donors: dict[Sizes, tuple[OnnxValue, int]] = {}
-        """Where a size that differs between worlds is found: a value and its axis."""
+        """Captured entries of the outer graph, with the variable that represents each in this graph."""
+        self.size_sources: dict[Sizes, tuple[OnnxValue, int]] = {}
+        """A value and an axis for each size that differs between trials."""
 
     def capture(self, entry: Entry) -> Entry:
-        """Return the variable that stands for an entry of the graph around this one."""
+        """Return the variable that represents an entry of the outer graph."""
         if entry not in self.captured:
             node, number = entry
             name = node.name if node.op is None else f"{node.name}-{number}"
@@ -52,18 +52,18 @@ class GraphScope:
 
 
 class GraphBuilder:
-    """Makes nodes; what depends on constants alone is computed instead.
+    """Makes nodes, and folds those that depend only on constants.
 
     Args:
-        worlds: number of worlds.
+        trials: number of trials.
 
     Attributes:
-        params: values of the variables that are no inputs, by name.
-        may_end: bodies of loops that have been seen to end these, by their id.
+        params: values of the variables that are not inputs, by name.
+        may_end: bodies of loops that can end the loop, by id.
     """
 
-    def __init__(self, worlds: int, hints: Hints) -> None:
-        self.worlds = worlds
+    def __init__(self, trials: int, hints: Hints) -> None:
+        self.trials = trials
         self.hints = hints
         self.params: dict[str, torch.Tensor] = {}
         self.root = self.scope = GraphScope()
@@ -77,33 +77,33 @@ class GraphBuilder:
     # names and variables
 
     def reserve(self, name: str) -> str:
-        """Return a name that no other node has, as like the given one as can be."""
-        found = name = name or "onnx"
-        while found in self._taken:
+        """Return a unique name, equal to the given one if possible."""
+        unique = name = name or "onnx"
+        while unique in self._taken:
             self._taken[name] += 1
-            found = f"{name}_{self._taken[name]}"
-        self._taken[found] = 0
-        return found
+            unique = f"{name}_{self._taken[name]}"
+        self._taken[unique] = 0
+        return unique
 
     def variable(self, name: str, shapes: tuple[Dims, ...], dtype: str, is_open: bool = False) -> OnnxValue:
         """Make a variable.
 
         Args:
-            shapes: its shape in every world; () for an array without axes.
-            is_open: leave its shape to whoever binds it.
+            shapes: its shape in every trial; () for an array without axes.
+            is_open: do not declare its shape, which binding then determines.
         """
         held = tuple(shape or (1,) for shape in shapes)
-        # operators with inputs of several types would guess that of an input, which the file tells
+        # declared, since operators with inputs of several types would guess an input's type
         attrs = {} if dtype == "float32" and not is_open else {"__dtype__": str(dtype_code(dtype))}
         if not is_open:
             attrs["__shape__"] = to_text(held[0])
         value = OnnxValue(self, held, dtype, (Node(None, name, attrs=attrs), 0))
         value.is_scalar, value.scope, value.name = not shapes[0], self.scope, name
-        self.offer(value)
+        self.register_sizes(value)
         return value
 
     def parameter(self, name: str, tensor: torch.Tensor, trains: bool) -> OnnxValue:
-        """Make a value of an array in the file."""
+        """Make a value from an array of the file."""
         value = self.constant(tensor)
         value.name = name
         if trains:
@@ -113,47 +113,49 @@ class GraphBuilder:
         return value
 
     def packed(self, name: str, tensor: Callable[[], torch.Tensor]) -> OnnxValue:
-        """Return a parameter that the file has in pieces."""
+        """Return a parameter that the file stores in pieces."""
         if name not in self._packed:
             self._packed[name] = self.parameter(self.reserve(name), tensor(), True)
         return self._packed[name]
 
     def constant(self, data: Any, dtype: str | None = None) -> OnnxValue:
-        """Make a value of numbers."""
-        return self.given([data if isinstance(data, torch.Tensor) else torch.tensor(data)], dtype)
+        """Make a constant."""
+        return self.from_trials([data if isinstance(data, torch.Tensor) else torch.tensor(data)], dtype)
 
-    def given(self, per_world: Sequence[torch.Tensor], dtype: str | None = None) -> OnnxValue:
-        """Make a value of numbers that may differ between worlds."""
-        found = [t if dtype is None else t.to(torch_dtype(dtype)) for t in per_world]
-        held = [t.reshape(1) if t.dim() == 0 else t for t in found]
+    def from_trials(self, per_trial: Sequence[torch.Tensor], dtype: str | None = None) -> OnnxValue:
+        """Make a constant that may differ between trials."""
+        tensors = [t if dtype is None else t.to(torch_dtype(dtype)) for t in per_trial]
+        held = [t.reshape(1) if t.dim() == 0 else t for t in tensors]
         if all(t.shape == held[0].shape and bool((t == held[0]).all()) for t in held[1:]):
-            held = [held[0]] * self.worlds
+            held = [held[0]] * self.trials
         value = OnnxValue(self, tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
-        value.known, value.is_scalar, value.scope = tuple(held), found[0].dim() == 0, self.root
+        value.known, value.is_scalar, value.scope = tuple(held), tensors[0].dim() == 0, self.root
         return value
 
     def entry(self, value: OnnxValue) -> Entry:
-        """Return where a value lies in the graph that is being made; a constant is put there."""
+        """Return a value's entry in the current graph, adding a constant to the graph if necessary."""
         if value.entry is None:
-            self._place(value)
+            self._add_constant(value)
         entry, scope = value.entry, value.scope
         if entry is None:
-            raise Refused("a value that differs with the sizes of the inputs, and that nothing computes")
+            raise Unsupported(
+                "a value that depends on the sizes of the inputs, and that no operator computes"
+            )
         inner, here = [], self.scope
         while here is not scope and here.parent is not None:
             inner.append(here)
             here = here.parent
-        for each in reversed(inner):
-            entry = each.capture(entry)
+        for step in reversed(inner):
+            entry = step.capture(entry)
         return entry
 
-    def _place(self, value: OnnxValue) -> None:
-        """Put a constant into the graph: by an operator where all its values are equal, else as a variable."""
-        tensor = self.fixed(value)
+    def _add_constant(self, value: OnnxValue) -> None:
+        """Add a constant to the graph: as an operator if all its elements are equal, else as a variable."""
+        tensor = self.constant_value(value)
         if tensor is None:
             return
         if 0 in tensor.shape:
-            raise Refused(f"an array without elements, of shape {tuple(tensor.shape)}")
+            raise Unsupported(f"an array without elements, of shape {tuple(tensor.shape)}")
         first = tensor.reshape(-1)[0]
         if bool((tensor == first).all()) and abs(float(first)) < 2**53:
             params = {
@@ -174,10 +176,10 @@ class GraphBuilder:
 
     # values
 
-    def every(self, value: OnnxValue) -> tuple[torch.Tensor, ...] | None:
-        """Return a value's numbers in every world, None where they depend on the inputs.
+    def values_per_trial(self, value: OnnxValue) -> tuple[torch.Tensor, ...] | None:
+        """Return a value's elements in every trial; None if they depend on the inputs.
 
-        Each recipe on the way is tried once: one that fails would fail again.
+        Each recipe is tried only once, since a failed one would fail again.
         """
         waiting = [value]
         while waiting:
@@ -194,32 +196,32 @@ class GraphBuilder:
                     last.known = self._run(op, a, tensors, [last.shapes])[0]  # type: ignore[arg-type]
         return value.known
 
-    def fixed(self, value: OnnxValue) -> torch.Tensor | None:
-        """Return a value's numbers if they are the same in every world, else None."""
-        tensors = self.every(value)
+    def constant_value(self, value: OnnxValue) -> torch.Tensor | None:
+        """Return a value's elements if they are the same in every trial, else None."""
+        tensors = self.values_per_trial(value)
         if tensors is None:
             return None
         first = tensors[0]
         same = all(t is first or t.shape == first.shape and bool((t == first).all()) for t in tensors)
         return first if same else None
 
-    def needed(self, value: OnnxValue | None, what: str) -> torch.Tensor:
-        """Return a value's numbers."""
-        found = None if value is None else self.fixed(value)
-        if found is None:
-            raise Refused(f"{what} is not constant")
-        return found
+    def required_constant(self, value: OnnxValue | None, what: str) -> torch.Tensor:
+        """Return a value's elements, which must be constant."""
+        tensor = None if value is None else self.constant_value(value)
+        if tensor is None:
+            raise Unsupported(f"{what} is not constant")
+        return tensor
 
-    def numbers(self, value: OnnxValue, what: str) -> list[Dims]:
-        """Return a value's integers in every world."""
-        found = self.every(value)
-        if found is None:
-            raise Refused(f"{what} depends on the data")
-        return [tuple(int(n) for n in t.reshape(-1).tolist()) for t in found]
+    def integers(self, value: OnnxValue, what: str) -> list[Dims]:
+        """Return a value's integers in every trial."""
+        tensors = self.values_per_trial(value)
+        if tensors is None:
+            raise Unsupported(f"{what} depends on the data")
+        return [tuple(int(n) for n in t.reshape(-1).tolist()) for t in tensors]
 
     def _may_fold(self, shapes: Sequence[Dims]) -> bool:
         total = sum(map(math.prod, shapes))
-        if total > _FOLDED or self._folded + total > _FOLDED_IN_ALL:
+        if total > _MAX_FOLDED or self._folded + total > _MAX_FOLDED_TOTAL:
             return False
         self._folded += total
         return True
@@ -227,17 +229,17 @@ class GraphBuilder:
     def _run(
         self, op: Op, a: Any, inputs: Sequence[tuple[torch.Tensor, ...]], shapes: Sequence[tuple[Dims, ...]]
     ) -> list[tuple[torch.Tensor, ...]]:
-        """Compute an operator in every world; return each output's numbers."""
+        """Compute an operator in every trial; return the elements of each output."""
         rows: list[list[torch.Tensor]] = []
-        for world in range(self.worlds):
-            tensors = [t[world] for t in inputs]
-            if world and all(t[world] is t[0] for t in inputs) and all(s[world] == s[0] for s in shapes):
+        for trial in range(self.trials):
+            tensors = [t[trial] for t in inputs]
+            if trial and all(t[trial] is t[0] for t in inputs) and all(s[trial] == s[0] for s in shapes):
                 rows.append(rows[0])
                 continue
             with torch.no_grad():
-                found = op.run(a, Env(_CPU, None, False, tuple(s[world] for s in shapes)), *tensors)
-            found = found if isinstance(found, (tuple, list)) else (found,)
-            rows.append([t.reshape(1) if t.dim() == 0 else t.contiguous() for t in found])
+                results = op.run(a, Env(_CPU, None, False, tuple(s[trial] for s in shapes)), *tensors)
+            results = results if isinstance(results, (tuple, list)) else (results,)
+            rows.append([t.reshape(1) if t.dim() == 0 else t.contiguous() for t in results])
         return [tuple(column) for column in zip(*rows)]
 
     # operators
@@ -254,7 +256,7 @@ class GraphBuilder:
         """Apply an operator.
 
         Args:
-            shapes: shapes of the outputs in every world, for an operator that depends on the data; else inferred.
+            shapes: shapes of the outputs in every trial, if they depend on the data; inferred by default.
 
         Returns:
             Its outputs.
@@ -264,9 +266,9 @@ class GraphBuilder:
         if op.variadic is not None and op.variadic.count:
             params[op.variadic.count] = str(len(inputs))
         a = op.parse(params)
-        return self.made(op, a, params, inputs, shapes)
+        return self.apply_op(op, a, params, inputs, shapes)
 
-    def made(
+    def apply_op(
         self,
         op: Op,
         a: Any,
@@ -281,13 +283,13 @@ class GraphBuilder:
         plain = bool(inputs) and not (op.random or op.loss or subgraphs or op.stateful)
         known: list[tuple[torch.Tensor, ...]] | None = None
         if plain and not shapes and all(v.known is not None and not v.trains for v in inputs):
-            known = self._computed(op, a, inputs, count)
-            if known is not None and all(self.is_uniform(each) for each in known):
-                return [self.constant(each[0]) for each in known]
+            known = self._fold(op, a, inputs, count)
+            if known is not None and all(self.is_uniform(tensors) for tensors in known):
+                return [self.constant(tensors[0]) for tensors in known]
         if known is not None:
-            shapes = [tuple(tuple(t.shape) for t in each) for each in known]
+            shapes = [tuple(tuple(t.shape) for t in tensors) for tensors in known]
         elif not shapes:
-            shapes = self.inferred(op, a, inputs, count)
+            shapes = self.infer_shapes(op, a, inputs, count)
         types = types or [
             t or "float32" for t in infer_type(op, a, [v.dtype for v in inputs], [None] * count)[1]
         ]
@@ -303,76 +305,76 @@ class GraphBuilder:
             value.known = None if known is None else known[i]
             if plain and count == 1 and all(v.known is not None or v.recipe is not None for v in inputs):
                 value.recipe = (op, a, tuple(inputs))
-            self.offer(value)
+            self.register_sizes(value)
         return values
 
     @staticmethod
     def is_uniform(known: Sequence[torch.Tensor] | None) -> bool:
-        """Say whether numbers are the same in every world."""
+        """Return True if elements are the same in every trial."""
         return known is not None and all(t is known[0] for t in known)
 
-    def _computed(
+    def _fold(
         self, op: Op, a: Any, inputs: Sequence[OnnxValue], count: int
     ) -> list[tuple[torch.Tensor, ...]] | None:
-        """Compute an operator of constants, unless the result would be large."""
+        """Compute an operator on constants, unless the result is large."""
         if any(0 in shape for v in inputs for shape in v.shapes):
             shapes = [v.shapes for v in inputs]
         else:
-            shapes = self.inferred(op, a, inputs, count)
+            shapes = self.infer_shapes(op, a, inputs, count)
         if not self._may_fold([each for one in shapes for each in one]):
             return None
         return self._run(op, a, [v.known or () for v in inputs], shapes)
 
-    def inferred(self, op: Op, a: Any, inputs: Sequence[OnnxValue], count: int) -> list[tuple[Dims, ...]]:
-        """Return the shapes of an operator's outputs, of each in every world."""
+    def infer_shapes(self, op: Op, a: Any, inputs: Sequence[OnnxValue], count: int) -> list[tuple[Dims, ...]]:
+        """Return the shapes of each of an operator's outputs in every trial."""
         rows: dict[tuple[Dims, ...], list[Dims]] = {}
-        for world in range(self.worlds):
-            ins = tuple(v.shapes[world] for v in inputs)
+        for trial in range(self.trials):
+            ins = tuple(v.shapes[trial] for v in inputs)
             if ins not in rows:
                 _, outs = infer_shape(op, a, list(ins), [None] * count)
                 if any(o is None or 0 in o for o in outs):
-                    raise Refused(f"{op.name}: the shape of the result does not follow from {ins}")
+                    raise Unsupported(f"{op.name}: the shape of the result cannot be inferred from {ins}")
                 rows[ins] = [o or (1,) for o in outs]
-        every = [rows[tuple(v.shapes[world] for v in inputs)] for world in range(self.worlds)]
+        every = [rows[tuple(v.shapes[trial] for v in inputs)] for trial in range(self.trials)]
         return [tuple(row[i] for row in every) for i in range(count)]
 
-    # sizes that differ between worlds
+    # sizes that differ between trials
 
-    def offer(self, value: OnnxValue) -> None:
-        """Remember a value's sizes that differ between worlds."""
-        for axis in range(len(value.shapes[0])) if self.worlds > 1 else ():
+    def register_sizes(self, value: OnnxValue) -> None:
+        """Record a value's sizes that differ between trials."""
+        for axis in range(len(value.shapes[0])) if self.trials > 1 else ():
             sizes = value.axis(axis)
             if any(n != sizes[0] for n in sizes):
-                self.scope.donors.setdefault(sizes, (value, axis))
+                self.scope.size_sources.setdefault(sizes, (value, axis))
 
-    def donor(self, sizes: Sizes) -> tuple[OnnxValue, int] | None:
-        """Return a value and its axis that has a size, None if there is none."""
+    def find_size(self, sizes: Sizes) -> tuple[OnnxValue, int] | None:
+        """Return a value and an axis with a given size; None if there is none."""
         scope: GraphScope | None = self.scope
         while scope is not None:
-            if sizes in scope.donors:
-                return scope.donors[sizes]
+            if sizes in scope.size_sources:
+                return scope.size_sources[sizes]
             scope = scope.parent
         return None
 
-    def sizes(self) -> dict[Sizes, tuple[OnnxValue, int]]:
-        """Return all sizes that differ between worlds, and where each is found."""
-        found: dict[Sizes, tuple[OnnxValue, int]] = {}
+    def all_sizes(self) -> dict[Sizes, tuple[OnnxValue, int]]:
+        """Return all sizes that differ between trials, with a value and an axis of each."""
+        sources: dict[Sizes, tuple[OnnxValue, int]] = {}
         scope: GraphScope | None = self.scope
         while scope is not None:
-            found = {**scope.donors, **found}
+            sources = {**scope.size_sources, **sources}
             scope = scope.parent
-        return found
+        return sources
 
 
 @dataclass(slots=True, eq=False)
 class NodeCall:
-    """One node.
+    """A node to translate.
 
     Attributes:
-        inputs: its inputs; None for one that is left out.
-        attrs: its attributes, those with a default always.
-        since: the opset in which the operator got the form that the file uses.
-        body: translates a graph that the node carries: ``(graph, inputs) -> outputs``.
+        inputs: its inputs; None for an omitted one.
+        attrs: its attributes, including defaults.
+        since: the opset that introduced the operator's version used in the file.
+        body: translates a subgraph of the node: ``(graph, inputs) -> outputs``.
     """
 
     b: GraphBuilder
@@ -391,42 +393,42 @@ class NodeCall:
         return self.value(0)
 
     def has(self, number: int) -> bool:
-        """Say whether an input is given."""
+        """Return True if an input is given."""
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def value(self, number: int) -> OnnxValue:
         """Return an input."""
         if not self.has(number):
-            raise Refused(f"input {number} is missing")
-        found = self.inputs[number]
-        if not isinstance(found, OnnxValue):
-            raise Refused(f"input {number} is a sequence, expected an array")
-        return found
+            raise Unsupported(f"input {number} is missing")
+        value = self.inputs[number]
+        if not isinstance(value, OnnxValue):
+            raise Unsupported(f"input {number} is a sequence, expected an array")
+        return value
 
     def maybe(self, number: int) -> OnnxValue | None:
-        """Return an input, None if it is left out or holds nothing."""
+        """Return an input; None if it is omitted or empty."""
         if not self.has(number):
             return None
-        found = self.value(number)
-        return None if any(0 in shape for shape in found.shapes) else found
+        value = self.value(number)
+        return None if any(0 in shape for shape in value.shapes) else value
 
     def ints(self, name: str, number: int) -> list[tuple[int, ...]] | None:
-        """Return integers that are an attribute in old opsets and an input in new ones, in every world."""
+        """Return integers, an attribute in old opsets and an input in new ones, in every trial."""
         if name in self.attrs:
-            return [tuple(self.attrs[name])] * self.b.worlds
+            return [tuple(self.attrs[name])] * self.b.trials
         if not self.has(number):
             return None
-        return self.b.numbers(self.value(number), name)
+        return self.b.integers(self.value(number), name)
 
     def fixed_ints(self, name: str, number: int) -> tuple[int, ...] | None:
-        """Return integers as `ints` does, which have to be the same in every world."""
-        found = self.ints(name, number)
-        if found is None:
+        """Return the integers of `ints`, which must be the same in every trial."""
+        integers = self.ints(name, number)
+        if integers is None:
             return None
-        if any(each != found[0] for each in found):
-            raise Refused(f"{name} depends on the sizes of the inputs")
-        return found[0]
+        if any(row != integers[0] for row in integers):
+            raise Unsupported(f"{name} depends on the sizes of the inputs")
+        return integers[0]
 
 
 Translator = Callable[[NodeCall], Any]
-"""Makes what a node does: ``(call) -> value``, or a list of values, one for each output."""
+"""Translates a node: ``(call) -> value``, or a list of values, one for each output."""

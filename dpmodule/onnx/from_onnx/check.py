@@ -1,4 +1,4 @@
-"""What can be told of a graph before anything is translated: operators, attributes, names, order."""
+"""Checking a model before its translation: operators, attributes, names, order; and collecting problems."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ...base import FileFormatError
 
 DOMAINS = ("", "ai.onnx.ml")
 OLDEST = {"": 7, "ai.onnx.ml": 1}
-"""Version of each domain's operators that is read at least; models of older ones are upgraded."""
-_NODES = 250_000
-_DEPTH = 32
-CALLS = 64
-"""How deep functions may call each other."""
+"""Oldest supported version of each domain's operators; older models are upgraded."""
+_MAX_NODES = 250_000
+_MAX_DEPTH = 32
+MAX_CALLS = 64
+"""Maximal depth of calls between functions."""
 
-# numbers of AttributeProto.AttributeType: which field of an attribute each fills
+# the field of an attribute for each AttributeProto.AttributeType
 _FIELDS = {
     1: "f",
     2: "i",
@@ -31,24 +31,24 @@ _FIELDS = {
 
 
 def versions_of(imports: Any) -> dict[str, int]:
-    """Return the version of each domain's operators, the main one's name being ""."""
-    return {"" if each.domain == "ai.onnx" else each.domain: each.version for each in imports}
+    """Return the version of each domain's operators; the main domain is ""."""
+    return {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in imports}
 
 
 def domain_of(node: Any) -> str:
-    """Return the domain of a node's operator, the main one's name being ""."""
+    """Return the domain of a node's operator; the main domain is ""."""
     return "" if node.domain == "ai.onnx" else str(node.domain)
 
 
 def place_of(node: Any) -> str:
-    """Return how a message names a node."""
+    """Return the description of a node for messages."""
     name = node.name or (node.output[0] if node.output else "")
     return f"node {name!r} ({f'{node.domain}.' if node.domain else ''}{node.op_type})"
 
 
 def _are_texts(values: Iterable[Any]) -> bool:
-    """Say whether names are text; what is not UTF-8 in the file comes as bytes."""
-    return all(isinstance(each, str) for each in values)
+    """Return True if all names are text; names that are not UTF-8 are bytes."""
+    return all(isinstance(value, str) for value in values)
 
 
 def _texts_of(node: Any) -> Iterator[Any]:
@@ -59,7 +59,7 @@ def _texts_of(node: Any) -> Iterator[Any]:
 
 
 def graphs_of(node: Any) -> Iterator[Any]:
-    """Yield the graphs that a node carries."""
+    """Yield the subgraphs of a node."""
     for attribute in node.attribute:
         if attribute.type == 5:
             yield attribute.g
@@ -68,10 +68,10 @@ def graphs_of(node: Any) -> Iterator[Any]:
 
 
 class Checker:
-    """Looks through the graphs of a model, and sorts the nodes of each.
+    """Checks the graphs of a model, and sorts the nodes of each.
 
     Args:
-        is_known: tells whether there is a translator: ``(domain, type)``.
+        is_known: returns True if an operator has a translator: ``(domain, type) -> bool``.
     """
 
     def __init__(self, problems: Problems, functions: Mapping[tuple[str, str], Any], is_known: Any) -> None:
@@ -79,23 +79,23 @@ class Checker:
         self._count = 0
         self._expanded: dict[tuple[str, str], int] = {}
         self._reads: dict[int, frozenset[str]] = {}
-        self._alive: list[Any] = []  # messages whose id stands for them
+        self._alive: list[Any] = []  # messages that are identified by id
         self.orders: dict[int, list[Any]] = {}
-        """The nodes of each graph, by its id, each after those it reads."""
+        """The sorted nodes of each graph, by its id."""
 
     def versions(self, imports: Any) -> dict[str, int]:
-        """Check what versions of operators a model wants, and return them."""
+        """Check the operator versions that a model imports, and return them."""
         import onnx.defs
 
-        found = versions_of(imports)
-        if not _are_texts(found):
+        imported = versions_of(imports)
+        if not _are_texts(imported):
             self._problems.add("", "a domain that is not valid UTF-8")
             return {}
         known = {domain for domain, _ in self._functions}
-        for domain, version in found.items():
+        for domain, version in imported.items():
             if domain not in DOMAINS:
                 if domain not in known:
-                    continue  # only a problem where a node is of this domain, which tells it itself
+                    continue  # a problem only if a node uses this domain, which is reported there
             else:
                 newest = onnx.defs.onnx_opset_version() if not domain else onnx.defs.onnx_ml_opset_version()
                 if not OLDEST[domain] <= version <= newest:
@@ -103,31 +103,33 @@ class Checker:
                     self._problems.add(
                         "", f"opset {version} of {name}, expected {OLDEST[domain]} to {newest}"
                     )
-        if "" not in found and not found:
-            self._problems.add("", "the file does not say which opset it uses")
-        return found
+        if "" not in imported and not imported:
+            self._problems.add("", "the file does not declare its opset")
+        return imported
 
     def graph(
         self, graph: Any, versions: Mapping[str, int], outer: Collection[str] = (), depth: int = 0
     ) -> None:
-        """Check a graph and what its nodes carry."""
+        """Check a graph and its subgraphs."""
         where = f"graph {graph.name!r}"
-        held = [each.values for each in graph.sparse_initializer]
-        if not _are_texts(each.name for each in (*graph.input, *graph.output, *graph.initializer, *held)):
+        held = [initializer.values for initializer in graph.sparse_initializer]
+        if not _are_texts(
+            value_info.name for value_info in (*graph.input, *graph.output, *graph.initializer, *held)
+        ):
             self._problems.add(where, "names that are not valid UTF-8")
             return
         if not graph.output:
             self._problems.add(where, "it has no outputs")
         names = set(outer)
-        for each in (*graph.input, *graph.initializer):
-            if not each.name:
+        for value_info in (*graph.input, *graph.initializer):
+            if not value_info.name:
                 self._problems.add(where, "an input or initializer without a name")
-            names.add(each.name)
-        names.update(each.name for each in held)
+            names.add(value_info.name)
+        names.update(tensor.name for tensor in held)
         self._nodes(graph, where, versions, names, depth)
-        for each in graph.output:
-            if each.name not in names:
-                self._problems.add(where, f"output {each.name!r} is made by no node")
+        for output in graph.output:
+            if output.name not in names:
+                self._problems.add(where, f"output {output.name!r} is not computed by any node")
 
     def function(self, function: Any, depth: int = 0) -> None:
         """Check a function of the model."""
@@ -139,21 +141,21 @@ class Checker:
         self._nodes(function, where, versions_of(function.opset_import), names, depth)
 
     def expansion(self, graph: Any, calls: int = 0) -> int:
-        """Return how many nodes a graph has with the nodes of functions in place of their calls."""
+        """Return the number of nodes of a graph after expanding calls of functions."""
         count = len(graph.node)
         for node in graph.node:
             key = domain_of(node), node.op_type
             if key in self._functions:
-                if calls == CALLS:
+                if calls == MAX_CALLS:
                     raise TooLarge(
-                        f"function {node.op_type!r}: functions call each other too deep, or in a circle"
+                        f"function {node.op_type!r}: functions call each other too deeply, or recursively"
                     )
                 if key not in self._expanded:
                     self._expanded[key] = self.expansion(self._functions[key], calls + 1)
                 count += self._expanded[key]
             count += sum(self.expansion(inner, calls) for inner in graphs_of(node))
-        if count > _NODES:
-            raise TooLarge(f"more than {_NODES} nodes, with those of functions in place of their calls")
+        if count > _MAX_NODES:
+            raise TooLarge(f"more than {_MAX_NODES} nodes after expanding functions")
         return count
 
     def _nodes(
@@ -162,11 +164,11 @@ class Checker:
         nodes = list(graph.node)
         self._alive += [graph, nodes]
         self._count += len(nodes)
-        if self._count > _NODES or depth > _DEPTH:
+        if self._count > _MAX_NODES or depth > _MAX_DEPTH:
             what = (
-                f"more than {_NODES} nodes"
-                if depth <= _DEPTH
-                else f"graphs in graphs, more than {_DEPTH} deep"
+                f"more than {_MAX_NODES} nodes"
+                if depth <= _MAX_DEPTH
+                else f"subgraphs nested more than {_MAX_DEPTH} deep"
             )
             self._problems.add(where, what)
             self.orders[id(graph)] = []
@@ -185,7 +187,7 @@ class Checker:
                 self.graph(inner, versions, names, depth + 1)
 
     def _makers(self, nodes: list[Any], names: set[str], versions: Mapping[str, int]) -> dict[str, Any]:
-        """Check nodes by themselves and what they read; return the node that makes each name."""
+        """Check nodes and their inputs; return the node that computes each name."""
         makers: dict[str, Any] = {}
         for node in nodes:
             for name in node.output:
@@ -196,36 +198,36 @@ class Checker:
             self._node(node, versions)
             for name in sorted(self.reads(node), key=str):
                 if name and name not in makers and name not in names:
-                    self._problems.add(place_of(node), f"reads {name!r}, which nothing makes")
+                    self._problems.add(place_of(node), f"reads {name!r}, which is not defined")
         return makers
 
     def reads(self, node: Any) -> frozenset[str]:
-        """Return the names that a node reads, by itself or in its graphs."""
-        found = self._reads.get(id(node))
-        if found is None:
+        """Return the names that a node or its subgraphs read."""
+        names = self._reads.get(id(node))
+        if names is None:
             inner = [self._free(graph) for graph in graphs_of(node)]
-            found = self._reads[id(node)] = frozenset(node.input).union(*inner)
-        return found
+            names = self._reads[id(node)] = frozenset(node.input).union(*inner)
+        return names
 
     def _free(self, graph: Any) -> set[str]:
-        """Return the names that a graph reads from around it."""
+        """Return the names that a graph reads from outer graphs."""
         nodes = list(graph.node)
         self._alive += [graph, nodes]
-        own = {each.name for each in (*graph.input, *graph.initializer)}
+        own = {value_info.name for value_info in (*graph.input, *graph.initializer)}
         own.update(name for node in nodes for name in node.output)
-        read = {each.name for each in graph.output}.union(*(self.reads(node) for node in nodes))
+        read = {output.name for output in graph.output}.union(*(self.reads(node) for node in nodes))
         return read - own - {""}
 
     def _sorted(self, nodes: list[Any], makers: Mapping[str, Any], where: str) -> list[Any]:
-        """Return the nodes, each after those it reads; what lies in a circle is a problem."""
+        """Return the nodes in topological order; a cycle is a problem."""
         waits: dict[int, int] = {}
         readers: dict[int, list[int]] = {}
         number = {id(node): i for i, node in enumerate(nodes)}
         for i, node in enumerate(nodes):
             needs = {number[id(makers[name])] for name in self.reads(node) if name and name in makers}
             waits[i] = len(needs)
-            for each in needs:
-                readers.setdefault(each, []).append(i)
+            for need in needs:
+                readers.setdefault(need, []).append(i)
         ready = [i for i in range(len(nodes) - 1, -1, -1) if not waits[i]]
         order = []
         while ready:
@@ -245,24 +247,25 @@ class Checker:
         domain = domain_of(node)
         if (domain, node.op_type) in self._functions:
             return
-        place = place_of(node)
+        position = place_of(node)
         if domain not in DOMAINS:
-            self._problems.add(place, f"unknown domain {domain!r}")
+            self._problems.add(position, f"unknown domain {domain!r}")
             return
         if domain not in versions:
-            self._problems.add(place, f"the file does not import an opset of {domain or 'ai.onnx'}")
+            self._problems.add(position, f"the file does not import an opset of {domain or 'ai.onnx'}")
             return
         schema = schema_of(node.op_type, versions[domain], domain)
         if schema is None:
             self._problems.add(
-                place, f"opset {versions[domain]} of {domain or 'ai.onnx'} has no operator {node.op_type!r}"
+                position,
+                f"opset {versions[domain]} of {domain or 'ai.onnx'} has no operator {node.op_type!r}",
             )
         elif schema.deprecated:
-            self._problems.add(place, f"{node.op_type} was taken out of opset {versions[domain]}")
+            self._problems.add(position, f"{node.op_type} was removed in opset {versions[domain]}")
         elif not self._is_known(domain, node.op_type) and not _has_body(schema):
-            self._problems.add(place, f"{node.op_type} cannot be expressed by operators of dpmodule")
+            self._problems.add(position, f"{node.op_type} cannot be expressed by operators of dpmodule")
         else:
-            self._fields(node, schema, place)
+            self._fields(node, schema, position)
 
     def _fields(self, node: Any, schema: Any, place: str) -> None:
         """Check a node's attributes and the number of its inputs."""
@@ -293,7 +296,7 @@ class Checker:
 
 
 def schema_of(name: str, version: int, domain: str) -> Any:
-    """Return what the package onnx knows about an operator, None if there is none of this name."""
+    """Return the onnx package's schema of an operator; None if there is none."""
     import onnx.defs
 
     try:
@@ -306,39 +309,39 @@ def _has_body(schema: Any) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-# what is wrong with a file: everything is collected, and told in one error
+# all problems of a file are collected and reported in one error
 
-_SHOWN = 60
-"""How many problems a message lists; of more it tells the number."""
+_MAX_SHOWN = 60
+"""Maximal number of problems that a message lists."""
 
 
-class Refused(Exception):
-    """A translator cannot express what a node does; the text says why."""
+class Unsupported(Exception):
+    """Raised by a translator that cannot express a node; the text gives the reason."""
 
 
 class TooLarge(Exception):
-    """A file stands for more nodes than are made of one; the text says how many. Nothing else is looked at."""
+    """Raised when a file expands to too many nodes; no other problem is then reported."""
 
 
 class Problems:
-    """Collects what is wrong with a file."""
+    """Collects the problems of a file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.found: dict[str, None] = {}
 
     def add(self, place: str, what: str) -> None:
-        """Remember a problem."""
+        """Add a problem."""
         text = f"{place}: {what}" if place else what
         self.found[text.encode("utf-8", "backslashreplace").decode()] = None
 
     def check(self) -> None:
-        """Refuse the file if anything is wrong with it."""
+        """Raise an error if there are problems."""
         if not self.found:
             return
-        shown = [f"  {each}" for each in list(self.found)[:_SHOWN]]
-        if len(self.found) > _SHOWN:
-            shown.append(f"  and {len(self.found) - _SHOWN} more")
+        shown = [f"  {problem}" for problem in list(self.found)[:_MAX_SHOWN]]
+        if len(self.found) > _MAX_SHOWN:
+            shown.append(f"  and {len(self.found) - _MAX_SHOWN} more")
         lines = "\n".join(shown)
         raise FileFormatError(f"{self.path}: this ONNX file cannot be imported:\n{lines}")
 
@@ -348,8 +351,8 @@ class Problems:
 _TARGET = OLDEST[""]
 
 
-def upgraded(model: Any, path: str) -> Any:
-    """Return a model of an opset before 7 in opset 7, and any other model as it is."""
+def upgrade_model(model: Any, path: str) -> Any:
+    """Convert a model of an opset before 7 to opset 7; return any other model unchanged."""
     versions = versions_of(model.opset_import)
     old = versions.get("", _TARGET)
     if not 0 < old < _TARGET or model.functions:
@@ -357,36 +360,36 @@ def upgraded(model: Any, path: str) -> Any:
     from onnx import version_converter
 
     problems = Problems(path)
-    # the converter is C++ code that relies on a sound graph
+    # the converter is C++ code that requires a valid graph
     Checker(problems, {}, lambda domain, name: True).graph(model.graph, versions)
     problems.check()
     try:
-        made = version_converter.convert_version(model, _TARGET)
-    except Exception as error:  # it raises errors of many kinds
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        problems.add("", f"opset {old}, which the package onnx cannot upgrade to {_TARGET}: {why}")
+        upgraded = version_converter.convert_version(model, _TARGET)
+    except Exception as error:  # the converter raises errors of many types
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        problems.add("", f"opset {old}, which the package onnx cannot upgrade to {_TARGET}: {reason}")
         problems.check()
-    _stand_up_slopes(model, made)
-    return made
+    _move_slope_axes(model, upgraded)
+    return upgraded
 
 
-def _stand_up_slopes(old: Any, made: Any) -> None:
-    """Give slopes of PRelu axes of size 1 after their own: before opset 7 there is one slope for each channel.
+def _move_slope_axes(old: Any, upgraded: Any) -> None:
+    """Append axes of size 1 to slopes of PRelu, which are per channel before opset 7.
 
-    From opset 7 on slopes broadcast, and the converter leaves them as they are.
+    From opset 7 on slopes broadcast, but the converter does not change them.
     """
     import onnx
 
-    nodes = [node for node in made.graph.node if node.op_type == "PRelu"]
+    nodes = [node for node in upgraded.graph.node if node.op_type == "PRelu"]
     if not nodes:
         return
     graph = onnx.shape_inference.infer_shapes(old).graph
-    ranks = {each.name: len(each.dims) for each in graph.initializer}
+    ranks = {initializer.name: len(initializer.dims) for initializer in graph.initializer}
     ranks |= {
-        each.name: len(each.type.tensor_type.shape.dim)
-        for each in (*graph.input, *graph.value_info, *graph.output)
+        value_info.name: len(value_info.type.tensor_type.shape.dim)
+        for value_info in (*graph.input, *graph.value_info, *graph.output)
     }
-    taken = {name for node in made.graph.node for name in (*node.input, *node.output)} | ranks.keys()
+    taken = {name for node in upgraded.graph.node for name in (*node.input, *node.output)} | ranks.keys()
     for node in nodes:
         rank = ranks.get(node.input[0], 0)
         if ranks.get(node.input[1]) != 1 or rank < 3:
@@ -396,5 +399,5 @@ def _stand_up_slopes(old: Any, made: Any) -> None:
             name += "_"
         taken.add(name)
         axes = list(range(1, rank - 1))
-        made.graph.node.append(onnx.helper.make_node("Unsqueeze", [node.input[1]], [name], axes=axes))
+        upgraded.graph.node.append(onnx.helper.make_node("Unsqueeze", [node.input[1]], [name], axes=axes))
         node.input[1] = name

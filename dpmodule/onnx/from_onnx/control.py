@@ -10,15 +10,15 @@ import torch
 from ...graph import Entry, Graph, Node
 from ...ops import get
 from .build import GraphBuilder, GraphScope, NodeCall, Translator
-from .check import Refused
-from .forms import LONGEST, in_order, normal, positions, squeeze, unsqueeze
+from .check import Unsupported
 from .index import selected
+from .shape_helpers import MAX_LENGTH, move_axis, normalize_axis, positions, squeeze, unsqueeze
 from .value import Dims, OnnxValue, Sizes
 
 
 def _if(c: NodeCall) -> list[Any]:
     b = c.b
-    known = b.fixed(c.x)
+    known = b.constant_value(c.x)
     if known is not None:
         return c.body(c.attrs["then_branch" if bool(known.reshape(-1)[0]) else "else_branch"], [])
     yes, no = c.attrs["then_branch"], c.attrs["else_branch"]
@@ -31,11 +31,11 @@ def _if(c: NodeCall) -> list[Any]:
 
 
 def _counts(b: GraphBuilder, limit: OnnxValue | None) -> tuple[int, ...] | None:
-    """Return how many steps a loop has at most in every world, None where that is open."""
-    found = None if limit is None else b.every(limit)
-    if found is None:
+    """Return the maximal number of steps of a loop in every trial; None if it is open."""
+    result = None if limit is None else b.values_per_trial(limit)
+    if result is None:
         return None
-    counts = tuple(int(n) for n in found)
+    counts = tuple(int(n) for n in result)
     return None if max(counts) >= _ENDLESS else counts
 
 
@@ -43,32 +43,32 @@ def _loop(c: NodeCall) -> list[Any]:
     b, graph = c.b, c.attrs["body"]
     states = [c.value(i) for i in range(2, len(c.inputs))]
     counts = _counts(b, c.maybe(0))
-    begins = None if c.maybe(1) is None else b.fixed(c.value(1))
+    begins = None if c.maybe(1) is None else b.constant_value(c.value(1))
     if counts is not None and min(counts) < 1:
-        raise Refused("a loop without steps")
+        raise Unsupported("a loop without steps")
     always_begins = c.maybe(1) is None or (begins is not None and bool(begins))
-    if counts is not None and max(counts) <= LONGEST and always_begins and id(graph) not in b.may_end:
-        found = _counted(c, graph, states, counts)
-        if found is not None:
-            return found
-        b.may_end[id(graph)] = graph  # in a loop around this one it is translated again
+    if counts is not None and max(counts) <= MAX_LENGTH and always_begins and id(graph) not in b.may_end:
+        result = _counted(c, graph, states, counts)
+        if result is not None:
+            return result
+        b.may_end[id(graph)] = graph  # an outer loop translates it again
     return _conditional(c, graph, states, counts)
 
 
 def _counted(c: NodeCall, graph: Any, states: list[OnnxValue], counts: tuple[int, ...]) -> list[Any] | None:
-    """Translate a loop whose number of steps is known before; None if its body may end it."""
+    """Translate a loop with a known number of steps; None if its body can end it."""
     b = c.b
     always: list[bool] = []
 
     def step(elements: list[OnnxValue], held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
         outs = c.body(graph, [elements[0], b.constant(torch.tensor(True)), *held], scope=b.scope)
-        known = b.fixed(outs[0])
+        known = b.constant_value(outs[0])
         always.append(known is not None and bool(known))
         return outs[1 + len(held) :], outs[1 : 1 + len(held)]
 
     try:
-        collected, last = each_step(b, [positions(b, counts)], states, step)
-    except Refused:
+        collected, last = scan_steps(b, [positions(b, counts)], states, step)
+    except Unsupported:
         if always == [False]:
             return None
         raise
@@ -78,7 +78,7 @@ def _counted(c: NodeCall, graph: Any, states: list[OnnxValue], counts: tuple[int
 def _conditional(
     c: NodeCall, graph: Any, states: list[OnnxValue], counts: tuple[int, ...] | None
 ) -> list[Any]:
-    """Translate a loop that its body may end."""
+    """Translate a loop that its body can end."""
     b = c.b
     zero = b.constant(torch.zeros(1, dtype=torch.int64)).as_scalar(True)
     start = c.maybe(1) or b.constant(torch.tensor(True))
@@ -95,17 +95,17 @@ def _conditional(
         news = [held[0] + 1.0, outs[0].cast("float32"), *outs[1 : 1 + len(states)]]
         return outs[1 + len(states) :], news
 
-    most = None if counts is None or len(set(counts)) > 1 else counts[0]
-    collected, last = while_true(b, variables, most, test, step)
-    if collected and most is not None:
-        keep = positions(b, (most,)) < last[0]
-        collected = [selected(b, each, keep.cast("float32")) for each in collected]
+    max_steps = None if counts is None or len(set(counts)) > 1 else counts[0]
+    collected, last = while_true(b, variables, max_steps, test, step)
+    if collected and max_steps is not None:
+        keep = positions(b, (max_steps,)) < last[0]
+        collected = [selected(b, value, keep.cast("float32")) for value in collected]
     return [*last[2:], *collected]
 
 
 def _scan(c: NodeCall) -> list[Any]:
     if c.since < 9:
-        raise Refused("a Scan of opset 8")
+        raise Unsupported("a Scan of opset 8")
     b, a, graph = c.b, c.attrs, c.attrs["body"]
     count = a["num_scan_inputs"]
     total = len(c.inputs) - count
@@ -113,37 +113,37 @@ def _scan(c: NodeCall) -> list[Any]:
     axes, backwards = a.get("scan_input_axes") or [0] * count, a.get("scan_input_directions") or [0] * count
     moved = []
     for value, axis, is_back in zip(data, axes, backwards):
-        front = in_order(value, normal(axis, value.rank), 0)
+        front = move_axis(value, normalize_axis(axis, value.rank), 0)
         moved.append(b("reverse", front, axis=0) if is_back else front)
 
     def step(elements: list[OnnxValue], held: list[OnnxValue]) -> tuple[list[OnnxValue], list[OnnxValue]]:
         outs = c.body(graph, [*held, *elements], scope=b.scope)
         return outs[total:], outs[:total]
 
-    collected, last = each_step(b, moved, states, step)
+    collected, last = scan_steps(b, moved, states, step)
     axes = a.get("scan_output_axes") or [0] * len(collected)
     backwards = a.get("scan_output_directions") or [0] * len(collected)
-    found = []
+    outputs = []
     for value, axis, is_back in zip(collected, axes, backwards):
         turned = b("reverse", value, axis=0) if is_back else value
-        found.append(in_order(turned, 0, normal(axis, turned.rank)))
-    return [*last, *found]
+        outputs.append(move_axis(turned, 0, normalize_axis(axis, turned.rank)))
+    return [*last, *outputs]
 
 
-# sequences: Python lists of values while they are translated
+# sequences: Python lists of values during translation
 
 
 def _items(c: NodeCall) -> list[OnnxValue]:
     if not c.inputs or not isinstance(c.inputs[0], list):
-        raise Refused("its input is no sequence whose length is known")
+        raise Unsupported("its input is not a sequence of known length")
     return list(c.inputs[0])
 
 
 def _place(c: NodeCall, number: int, length: int) -> int:
-    place = int(c.b.needed(c.value(number), "position"))
-    if not -length <= place < max(length, 1):
-        raise Refused(f"position {place} of a sequence of {length}")
-    return place % length if length else 0
+    position = int(c.b.required_constant(c.value(number), "position"))
+    if not -length <= position < max(length, 1):
+        raise Unsupported(f"position {position} of a sequence of {length}")
+    return position % length if length else 0
 
 
 def _at(c: NodeCall) -> OnnxValue:
@@ -153,10 +153,10 @@ def _at(c: NodeCall) -> OnnxValue:
 
 def _insert(c: NodeCall) -> list[Any]:
     items = _items(c)
-    place = int(c.b.needed(c.value(2), "position")) if c.has(2) else len(items)
-    if not -len(items) <= place <= len(items):
-        raise Refused(f"position {place} of a sequence of {len(items)}")
-    items.insert(place, c.value(1))
+    position = int(c.b.required_constant(c.value(2), "position")) if c.has(2) else len(items)
+    if not -len(items) <= position <= len(items):
+        raise Unsupported(f"position {position} of a sequence of {len(items)}")
+    items.insert(position, c.value(1))
     return [items]
 
 
@@ -166,37 +166,37 @@ def _erase(c: NodeCall) -> list[Any]:
     return [items]
 
 
-def _joined(c: NodeCall) -> OnnxValue:
+def _concat_from_sequence(c: NodeCall) -> OnnxValue:
     b, items, axis = c.b, _items(c), c.attrs["axis"]
     if c.attrs["new_axis"]:
         items = [unsqueeze(v, [axis]) for v in items]
-    return items[0] if len(items) == 1 else b("Concat", *items, dim=normal(axis, items[0].rank))
+    return items[0] if len(items) == 1 else b("Concat", *items, dim=normalize_axis(axis, items[0].rank))
 
 
-def _taken_apart(c: NodeCall) -> list[Any]:
+def _split_to_sequence(c: NodeCall) -> list[Any]:
     b, x = c.b, c.x
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     whole = x.size(axis)
     if whole is None:
-        raise Refused("a sequence whose length depends on the sizes of the inputs")
+        raise Unsupported("a sequence whose length depends on the sizes of the inputs")
     given = c.maybe(1)
-    sizes = [1] if given is None else list(b.numbers(given, "split")[0])
+    sizes = [1] if given is None else list(b.integers(given, "split")[0])
     if given is None or given.is_scalar:
         step = max(1, sizes[0])
         if whole > 4096 * step:
-            raise Refused(f"a sequence of {-(-whole // step)} arrays, at most 4096")
+            raise Unsupported(f"a sequence of {-(-whole // step)} arrays, expected at most 4096")
         sizes = [min(sizes[0], whole - i) for i in range(0, whole, step)]
     if sum(sizes) != whole or min(sizes) < 1 or len(sizes) > 4096:
-        raise Refused(f"split {sizes[:16]} of an axis of {whole} elements")
-    places = [sum(sizes[:i]) for i in range(len(sizes))]
-    items = [b("slice_axis", x, axis=axis, begin=p, end=p + n) for p, n in zip(places, sizes)]
+        raise Unsupported(f"split {sizes[:16]} of an axis of {whole} elements")
+    indices = [sum(sizes[:i]) for i in range(len(sizes))]
+    items = [b("slice_axis", x, axis=axis, begin=p, end=p + n) for p, n in zip(indices, sizes)]
     if given is None and not c.attrs["keepdims"]:
         items = [squeeze(v, [axis]) for v in items]
     return [items]
 
 
 TABLE: dict[str, Translator] = {
-    "ConcatFromSequence": _joined,
+    "ConcatFromSequence": _concat_from_sequence,
     "If": _if,
     "Loop": _loop,
     "Scan": _scan,
@@ -206,11 +206,11 @@ TABLE: dict[str, Translator] = {
     "SequenceErase": _erase,
     "SequenceInsert": _insert,
     "SequenceLength": lambda c: c.b.constant(torch.tensor(len(_items(c)))),
-    "SplitToSequence": _taken_apart,
+    "SplitToSequence": _split_to_sequence,
 }
 
 
-# loops and branches made of functions that make their bodies
+# loops and branches from functions that build their bodies
 
 Values = list[OnnxValue]
 _ENDLESS = 2**31 - 1
@@ -219,10 +219,10 @@ _ENDLESS = 2**31 - 1
 def graph_of(
     b: GraphBuilder, values: Sequence[OnnxValue], labels: Sequence[str], named: bool = False
 ) -> Graph:
-    """Return the graph of some values in the scope that is being made; each gets a node of its own.
+    """Return the graph of some values in the current scope; each value gets its own node.
 
     Args:
-        labels: what the nodes are called that have to be made.
+        labels: names of added nodes.
     """
     heads: list[Entry] = []
     seen: set[Entry] = set()
@@ -241,51 +241,55 @@ def graph_of(
 
 
 def _open(b: GraphBuilder, value: OnnxValue) -> OnnxValue:
-    """Return a value of which nobody knows that it is constant, so that an operator on it is not computed."""
-    made = value.again()
-    made.entry, made.scope, made.known, made.recipe = b.entry(value), b.scope, None, None
-    return made
+    """Return a value that is not known to be constant, so that operators on it are not folded."""
+    result = value.again()
+    result.entry, result.scope, result.known, result.recipe = b.entry(value), b.scope, None, None
+    return result
 
 
-def _stand_in(b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool) -> OnnxValue:
-    made = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
-    return made.as_scalar(is_scalar)
+def _placeholder(
+    b: GraphBuilder, kind: str, shapes: tuple[Dims, ...], dtype: str, is_scalar: bool
+) -> OnnxValue:
+    result = b.variable(b.reserve(f"{b.label}_{kind}"), shapes, dtype, is_open=True)
+    return result.as_scalar(is_scalar)
 
 
 def _element(b: GraphBuilder, whole: OnnxValue) -> OnnxValue:
     shapes = tuple(s[1:] or (1,) for s in whole.shapes)
-    return _stand_in(b, "element", shapes, whole.dtype, len(whole.shapes[0]) == 1)
+    return _placeholder(b, "element", shapes, whole.dtype, len(whole.shapes[0]) == 1)
 
 
-def _outside(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
-    """Return what a variable of a body stands for in the graph around it."""
+def _outer_value(b: GraphBuilder, scope: GraphScope, node: Node) -> OnnxValue:
+    """Return the outer value that a variable of a body represents."""
     for outer, inner in scope.captured.values():
         if inner is node:
-            made = OnnxValue(b, ((1,),) * b.worlds, "float32", outer)
-            made.scope, made.trains = b.scope, True
-            return made
-    raise Refused(f"a body reads {node.name!r}, which is not there")
+            result = OnnxValue(b, ((1,),) * b.trials, "float32", outer)
+            result.scope, result.trains = b.scope, True
+            return result
+    raise Unsupported(f"a body reads {node.name!r}, which is not defined")
 
 
-def _kept(b: GraphBuilder, old: OnnxValue, new: OnnxValue) -> OnnxValue:
-    """Return a state after a step, checked against the one before, which it has to read by all means."""
+def _checked_state(b: GraphBuilder, old: OnnxValue, new: OnnxValue) -> OnnxValue:
+    """Return a state after a step, checked against the state before."""
     if new.shapes != old.shapes:
-        raise Refused(f"a state changes its shape from {old.dims[0]} to {new.dims[0]}")
+        raise Unsupported(f"a state changes its shape from {old.dims[0]} to {new.dims[0]}")
     return new.cast(old.dtype)
 
 
-def _reading(b: GraphBuilder, graph: Graph, variables: Values, values: Values, labels: list[str]) -> Graph:
-    """Return the graph with all variables read, which MXNet's loops ask for; only their shape is, if need be."""
+def _with_all_variables_read(
+    b: GraphBuilder, graph: Graph, variables: Values, values: Values, labels: list[str]
+) -> Graph:
+    """Return the graph with all variables read, as MXNet's loops require; of unused ones only the shape is read."""
     there = set(graph.inputs)
     changed = list(values)
     for i, variable in enumerate(variables):
         if variable.entry is not None and variable.entry[0] not in there:
-            place = len(values) - len(variables) + i
-            changed[place] = b("reshape_like", _open(b, changed[place]), variable)
+            position = len(values) - len(variables) + i
+            changed[position] = b("reshape_like", _open(b, changed[position]), variable)
     return graph if changed == values else graph_of(b, changed, labels)
 
 
-def each_step(
+def scan_steps(
     b: GraphBuilder, data: Values, states: Values, step: Callable[[Values, Values], tuple[Values, Values]]
 ) -> tuple[Values, Values]:
     """Run a body on every element along axis 0 of the data.
@@ -302,16 +306,16 @@ def each_step(
     b.scope = scope
     try:
         elements = [_element(b, v) for v in data]
-        held = [_stand_in(b, "state", v.shapes, v.dtype, v.is_scalar) for v in states]
+        held = [_placeholder(b, "state", v.shapes, v.dtype, v.is_scalar) for v in states]
         outs, news = step(elements, held)
-        news = [_kept(b, old, new) for old, new in zip(held, news)]
+        news = [_checked_state(b, old, new) for old, new in zip(held, news)]
         results = [*outs, *news]
         labels = [f"{b.label}_step{i}" for i in range(len(results))]
         graph = graph_of(b, results, labels)
-        graph = _reading(b, graph, held, results, labels)
+        graph = _with_all_variables_read(b, graph, held, results, labels)
         if not any(e.entry is not None and e.entry[0] in graph.inputs for e in elements):
             results[0] = _open(b, results[0]) + elements[0].cast(results[0].dtype) * 0.0
-            graph = _reading(b, graph_of(b, results, labels), held, results, labels)
+            graph = _with_all_variables_read(b, graph_of(b, results, labels), held, results, labels)
     finally:
         b.scope = outer
     return _foreach(b, scope, graph, (data, elements), (states, held), outs, lengths)
@@ -331,7 +335,7 @@ def _foreach(
     data_locs = [inputs.index(e.entry[0]) for _, e in read if e.entry]
     state_locs = [inputs.index(h.entry[0]) for h in states[1] if h.entry]
     rest = [i for i in range(len(inputs)) if i not in (*data_locs, *state_locs)]
-    values = [*(whole for whole, _ in read), *states[0], *(_outside(b, scope, inputs[i]) for i in rest)]
+    values = [*(whole for whole, _ in read), *states[0], *(_outer_value(b, scope, inputs[i]) for i in rest)]
     count = len(outs) + len(states[0])
     params = {
         "num_args": str(len(values) + 1),
@@ -344,9 +348,9 @@ def _foreach(
     op = get("_foreach")
     shapes = [tuple((n, *s) for n, s in zip(lengths, v.shapes)) for v in outs] + [v.shapes for v in states[0]]
     types = [v.dtype for v in (*outs, *states[0])]
-    found = b.made(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
-    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
-    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], states[0])]
+    result = b.apply_op(op, op.parse(params, (graph,)), params, values, shapes, (graph,), types)
+    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(result, outs)]
+    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(result[len(outs) :], states[0])]
 
 
 def while_true(
@@ -359,7 +363,7 @@ def while_true(
     """Run a body as long as a test holds.
 
     Args:
-        limit: the largest number of steps; None = none, with which a step may have no outputs.
+        limit: the maximal number of steps; None means no limit, and then a step must not have outputs.
         test: ``(variables) -> one number``.
         step: ``(variables) -> (outputs, new variables)``.
 
@@ -370,16 +374,16 @@ def while_true(
     first, scope = GraphScope(outer), GraphScope(outer)
     try:
         b.scope = first
-        asked = [_stand_in(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
+        asked = [_placeholder(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
         question = graph_of(b, [test(asked)], [f"{b.label}_test"])
         b.scope = scope
-        held = [_stand_in(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
+        held = [_placeholder(b, "var", v.shapes, v.dtype, v.is_scalar) for v in variables]
         outs, news = step(held)
         if outs and limit is None:
-            raise Refused("a loop without a largest number of steps that collects results")
-        results = [*outs, *(_kept(b, old, new) for old, new in zip(held, news))]
+            raise Unsupported("a loop that collects results has no maximal number of steps")
+        results = [*outs, *(_checked_state(b, old, new) for old, new in zip(held, news))]
         labels = [f"{b.label}_step{i}" for i in range(len(results))]
-        graph = _reading(b, graph_of(b, results, labels), held, results, labels)
+        graph = _with_all_variables_read(b, graph_of(b, results, labels), held, results, labels)
     finally:
         b.scope = outer
     values = list(variables)
@@ -397,22 +401,24 @@ def while_true(
     op = get("_while_loop")
     shapes = [tuple((limit or 0, *s) for s in v.shapes) for v in outs] + [v.shapes for v in variables]
     types = [v.dtype for v in (*outs, *variables)]
-    found = b.made(op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types)
-    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(found, outs)]
-    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(found[len(outs) :], variables)]
+    result = b.apply_op(
+        op, op.parse(params, (question, graph)), params, values, shapes, (question, graph), types
+    )
+    stacked = [b("Reshape", v, shape=(-1,)) if o.is_scalar else v for v, o in zip(result, outs)]
+    return stacked, [v.as_scalar(s.is_scalar) for v, s in zip(result[len(outs) :], variables)]
 
 
 def _located(b: GraphBuilder, graph: Graph, scope: GraphScope, own: Values, values: Values) -> list[int]:
-    """Return which of the values each input of a body is; what it reads besides is put there."""
+    """Return the index in `values` of each input of a body, appending outer values that it reads."""
     nodes = [v.entry[0] if v.entry else None for v in own]
-    found = []
+    results = []
     for node in graph.inputs:
         if node in nodes:
-            found.append(nodes.index(node))
+            results.append(nodes.index(node))
         else:
-            found.append(len(values))
-            values.append(_outside(b, scope, node))
-    return found
+            results.append(len(values))
+            values.append(_outer_value(b, scope, node))
+    return results
 
 
 def branch(
@@ -433,16 +439,16 @@ def branch(
         scope = GraphScope(outer)
         b.scope = scope
         try:
-            made = body()
-            graph = graph_of(b, made, [f"{b.label}_branch{number}_{i}" for i in range(len(made))])
+            new = body()
+            graph = graph_of(b, new, [f"{b.label}_branch{number}_{i}" for i in range(len(new))])
         finally:
             b.scope = outer
-        outs.append(made)
+        outs.append(new)
         graphs.append(graph)
         locs.append(_located(b, graph, scope, [], values))
     for one, other in zip(outs[1], outs[2]):
         if one.shapes != other.shapes or one.dtype != other.dtype:
-            raise Refused(
+            raise Unsupported(
                 f"its branches give {one.dims[0]} of {one.dtype} and {other.dims[0]} of {other.dtype}"
             )
     params = {
@@ -454,7 +460,7 @@ def branch(
     }
     op = get("_cond")
     bodies_of = tuple(graphs)
-    found = b.made(
+    result = b.apply_op(
         op,
         op.parse(params, bodies_of),
         params,
@@ -463,4 +469,4 @@ def branch(
         bodies_of,
         [v.dtype for v in outs[1]],
     )
-    return [v.as_scalar(o.is_scalar) for v, o in zip(found, outs[1])]
+    return [v.as_scalar(o.is_scalar) for v, o in zip(result, outs[1])]

@@ -1,4 +1,4 @@
-"""Convolutions and pooling."""
+"""Translators of convolution, pooling and normalisation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 
 from .array import padded
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
-from .forms import filled, normal, paired, reshape, unsqueeze
+from .check import Unsupported
+from .shape_helpers import filled, fold, normalize_axis, reshape, unsqueeze
 from .value import OnnxValue, Sizes
 
 _LOWEST = {"float16": -65504.0, "bfloat16": -3.0e38, "float32": -3.4e38, "float64": -1e308}
 
 
 class _ConvWindow:
-    """How a window moves over the axes after the second one."""
+    """Window of a convolution or pooling over the axes after the second."""
 
     def __init__(self, c: NodeCall, kernel: tuple[int, ...]) -> None:
         a, count = c.attrs, len(kernel)
@@ -27,12 +27,12 @@ class _ConvWindow:
         self.dilate = tuple(a.get("dilations") or (1,) * count)
         pads = tuple(a.get("pads") or (0,) * 2 * count)
         if {len(self.stride), len(self.dilate), len(pads) / 2} != {count} or c.x.rank != count + 2:
-            raise Refused(
+            raise Unsupported(
                 f"kernel {kernel}, strides {self.stride}, dilations {self.dilate} and pads {pads} for {c.x.dims[0]}"
             )
         if min((*kernel, *self.stride, *self.dilate), default=1) < 1:
-            raise Refused(
-                f"kernel {kernel}, strides {self.stride} and dilations {self.dilate} have to be from 1"
+            raise Unsupported(
+                f"kernel {kernel}, strides {self.stride} and dilations {self.dilate} must be at least 1"
             )
         self.before, self.after = pads[:count], pads[count:]
         mode = a.get("auto_pad", "NOTSET")
@@ -42,12 +42,12 @@ class _ConvWindow:
             self.before = self.after = (0,) * count
 
     def _same(self, x: OnnxValue, is_lower: bool) -> None:
-        """Work out the widths with which the result has the data's size divided by the strides."""
+        """Compute the padding with which the result has the data's size divided by the strides."""
         before, after = [], []
         for i, (k, s, d) in enumerate(zip(self.kernel, self.stride, self.dilate)):
             totals = {max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n) for n in x.axis(i + 2)}
             if len(totals) > 1:
-                raise Refused("auto_pad whose widths depend on the sizes of the inputs")
+                raise Unsupported("auto_pad with padding that depends on the sizes of the inputs")
             total = totals.pop()
             half = -(-total // 2) if is_lower else total // 2
             before.append(half)
@@ -56,12 +56,12 @@ class _ConvWindow:
 
     @property
     def is_even(self) -> bool:
-        """Whether the widths before and after are equal, and none is negative."""
+        """True if the padding before and after is equal, and not negative."""
         return self.before == self.after and min(self.before, default=0) >= 0
 
     def pad(self, b: GraphBuilder, x: OnnxValue, value: float) -> OnnxValue:
-        """Put the widths around the data; none remain then."""
-        count = (1,) * b.worlds
+        """Pad the data and clear the padding of the window."""
+        count = (1,) * b.trials
         widths: dict[int, tuple[Sizes, Sizes]] = {
             i + 2: (tuple(m * k for k in count), tuple(n * k for k in count))
             for i, (m, n) in enumerate(zip(self.before, self.after))
@@ -73,10 +73,10 @@ class _ConvWindow:
 def _filter_sizes(c: NodeCall, weight: OnnxValue) -> tuple[int, ...]:
     sizes = [weight.size(i) for i in range(weight.rank)]
     if weight.rank < 3 or None in sizes or weight.rank != c.x.rank:
-        raise Refused(f"weights of shape {weight.dims[0]} for data of {c.x.dims[0]}")
+        raise Unsupported(f"weights of shape {weight.dims[0]} for data of {c.x.dims[0]}")
     given = c.attrs.get("kernel_shape")
     if given and tuple(given) != tuple(sizes[2:]):
-        raise Refused(f"kernel_shape {tuple(given)} for weights of {weight.dims[0]}")
+        raise Unsupported(f"kernel_shape {tuple(given)} for weights of {weight.dims[0]}")
     return tuple(n or 0 for n in sizes)
 
 
@@ -122,7 +122,9 @@ def _deconv(c: NodeCall) -> OnnxValue:
                 for n in x.axis(i + 2)
             }
             if len(outs) > 1 or min(outs) <= -window.stride[i]:
-                raise Refused("output_shape or auto_pad whose widths depend on the sizes of the inputs")
+                raise Unsupported(
+                    "output_shape or auto_pad with padding that depends on the sizes of the inputs"
+                )
             total = outs.pop()
             if total < 0:
                 extra, total = (*extra[:i], extra[i] - total, *extra[i + 1 :]), 0
@@ -130,9 +132,9 @@ def _deconv(c: NodeCall) -> OnnxValue:
             before[i], after[i] = half, total - half
     common = tuple(min(m, n) for m, n in zip(before, after))
     if min(common) < 0:
-        raise Refused(f"negative pads {before} and {after}")
+        raise Unsupported(f"negative pads {before} and {after}")
     bias = [c.value(2)] if c.maybe(2) is not None else []
-    found = b(
+    result = b(
         "Deconvolution",
         x,
         weight,
@@ -149,8 +151,8 @@ def _deconv(c: NodeCall) -> OnnxValue:
     for i, (m, n) in enumerate(zip(before, after)):
         if m != n:
             end = -(n - common[i]) or None
-            found = b("slice_axis", found, axis=i + 2, begin=m - common[i], end=end)
-    return found
+            result = b("slice_axis", result, axis=i + 2, begin=m - common[i], end=end)
+    return result
 
 
 def _without_auto(c: NodeCall) -> NodeCall:
@@ -160,18 +162,18 @@ def _without_auto(c: NodeCall) -> NodeCall:
 
 def _pool(c: NodeCall) -> list[OnnxValue]:
     if len(c.used) > 1 and c.used[1]:
-        raise Refused("the positions of the maxima are read")
+        raise Unsupported("its output of positions is read")
     b, x, a = c.b, c.x, c.attrs
     kind = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp"}[c.kind]
     window = _ConvWindow(c, tuple(a["kernel_shape"]))
     whole = bool(a.get("ceil_mode"))
     if whole:
-        whole = _widen(window, x)
+        whole = _extend_padding(window, x)
     options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
     if kind == "lp":
         x, kind = x.apply("abs") ** float(a["p"]), "sum"
-        made = _pooled(b, window, x, kind, options, True, whole)
-        return [made ** (1.0 / a["p"])]
+        result = _pooled(b, window, x, kind, options, True, whole)
+        return [result ** (1.0 / a["p"])]
     return [_pooled(b, window, x, kind, options, bool(a.get("count_include_pad")), whole)]
 
 
@@ -201,19 +203,19 @@ def _small(
     return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)
 
 
-def _widen(window: _ConvWindow, x: OnnxValue) -> bool:
-    """Make the widths after the data as large as a rounded-up number of windows needs; say whether any grew."""
+def _extend_padding(window: _ConvWindow, x: OnnxValue) -> bool:
+    """Extend the padding after the data for a rounded-up number of windows; return True if any was extended."""
     after = list(window.after)
     for i, (k, s, d) in enumerate(zip(window.kernel, window.stride, window.dilate)):
         more = set()
         for n in x.axis(i + 2):
             length = n + window.before[i] + window.after[i] - (k - 1) * d - 1
             steps = -(-length // s)
-            if steps * s >= n + window.before[i]:  # a window must not begin behind the data
+            if steps * s >= n + window.before[i]:  # a window must not begin after the data
                 steps -= 1
             more.add(max(0, steps * s - length))
         if len(more) > 1:
-            raise Refused("ceil_mode, where the number of windows depends on the sizes of the inputs")
+            raise Unsupported("ceil_mode with a number of windows that depends on the sizes of the inputs")
         after[i] += more.pop()
     grew = tuple(after) != window.after
     window.after = tuple(after)
@@ -228,7 +230,7 @@ def _average(
     counts_pads: bool,
     widened: bool,
 ) -> OnnxValue:
-    """Average over windows that reach over the edge on one side."""
+    """Average over windows that exceed the data on one side."""
     before, after = window.before, window.after
     total = _small(b, window.pad(b, x, 0.0), "sum", options, (0,) * len(before), True)
     if counts_pads and not widened:
@@ -236,22 +238,22 @@ def _average(
     shape = tuple((1, 1, *s[2:]) for s in x.shapes)
     window.before, window.after = before, after
     if counts_pads:
-        raise Refused("ceil_mode that counts pads")
+        raise Unsupported("ceil_mode with count_include_pad")
     ones = window.pad(b, filled(b, shape, 1.0, x.dtype), 0.0)
     number = _small(b, ones, "sum", options, (0,) * len(before), True)
     return b("broadcast_div", total, number)
 
 
 def _dilated(b: GraphBuilder, window: _ConvWindow, x: OnnxValue, kind: str, counts_pads: bool) -> OnnxValue:
-    """Pool over windows with gaps: the greatest of as many shifted pictures as a window has elements."""
+    """Pool over dilated windows: the maximum of shifted images, one for each element of a window."""
     if math.prod(window.kernel) > 64 or (kind != "max" and not (counts_pads or not any(window.before))):
-        raise Refused(f"dilations {window.dilate} of a window of {window.kernel}")
+        raise Unsupported(f"dilations {window.dilate} of a window of {window.kernel}")
     x = window.pad(b, x, _LOWEST.get(x.dtype, 0.0) if kind == "max" else 0.0)
     parts = []
-    for places in itertools.product(*map(range, window.kernel)):
+    for indices in itertools.product(*map(range, window.kernel)):
         begin, end = [], []
-        for i, place in enumerate(places):
-            first = place * window.dilate[i]
+        for i, position in enumerate(indices):
+            first = position * window.dilate[i]
             last = first - (window.kernel[i] - 1) * window.dilate[i]
             begin.append(first)
             end.append(last or None)
@@ -259,8 +261,8 @@ def _dilated(b: GraphBuilder, window: _ConvWindow, x: OnnxValue, kind: str, coun
         step = (*nothing, *window.stride)
         parts.append(b("slice", x, begin=(*nothing, *begin), end=(*nothing, *end), step=step))
     if kind == "max":
-        return paired("maximum", parts)
-    total = paired("plus", parts)
+        return fold("maximum", parts)
+    total = fold("plus", parts)
     return total if kind == "sum" else total / float(math.prod(window.kernel))
 
 
@@ -285,13 +287,13 @@ def _is_variable(value: OnnxValue) -> bool:
 def _batch(c: NodeCall) -> list[OnnxValue]:
     b, x, a = c.b, c.x, c.attrs
     if any(c.used[1:]) and c.since < 14:
-        raise Refused("its running averages are read")
+        raise Unsupported("its outputs of running averages are read")
     scale, shift, mean, variance = (c.value(i) for i in range(1, 5))
     if a.get("spatial", 1) != 1:
-        raise Refused("spatial is 0")
+        raise Unsupported("spatial is 0")
     vectors = all(v.trains or v.known is not None for v in (scale, shift))
     if vectors and all(v.trains and _is_variable(v) for v in (mean, variance)):
-        made = b(
+        result = b(
             "BatchNorm",
             x,
             scale,
@@ -303,7 +305,7 @@ def _batch(c: NodeCall) -> list[OnnxValue]:
             fix_gamma=scale.name in b.hints.fix_gamma,
             use_global_stats=mean.name in b.hints.use_global_stats,
         )
-        return [made, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [made]
+        return [result, mean, variance][: max(1, len(c.used))] if any(c.used[1:]) else [result]
     wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift, mean, variance)]
     spread = (wide[3] + a["epsilon"]).apply("sqrt")
     centred = (x - wide[2]) / spread
@@ -314,10 +316,10 @@ def _instance(c: NodeCall) -> OnnxValue:
     return c.b("InstanceNorm", c.x, c.value(1), c.value(2), eps=c.attrs["epsilon"])
 
 
-def _centred(
+def _normalized(
     b: GraphBuilder, x: OnnxValue, axes: list[int], epsilon: float
 ) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
-    """Return the normalized data, their mean and the reciprocal of their spread."""
+    """Return the normalized data, the mean and the reciprocal of the standard deviation."""
     mean = x.reduce("mean", axes, True)
     gap = x - mean
     variance = gap.apply("square").reduce("mean", axes, True)
@@ -327,21 +329,21 @@ def _centred(
 
 def _layer(c: NodeCall) -> list[OnnxValue]:
     b, x, scale, shift = c.b, c.x, c.value(1), c.maybe(2)
-    axis, epsilon = normal(c.attrs["axis"], x.rank), c.attrs["epsilon"]
+    axis, epsilon = normalize_axis(c.attrs["axis"], x.rank), c.attrs["epsilon"]
     if axis == x.rank - 1 and not any(c.used[1:]) and scale.rank == 1 and scale.size(0) == x.size(axis):
         if shift is None:
             zeros = b.constant(torch.zeros(scale.shapes[0]), scale.dtype)
             return [b("LayerNorm", x, scale, zeros, eps=epsilon)]
         if shift.shapes == scale.shapes:
             return [b("LayerNorm", x, scale, shift, eps=epsilon)]
-    found, mean, inverse = _centred(b, x, list(range(axis, x.rank)), epsilon)
-    found = found * scale
-    return [found if shift is None else found + shift, mean, inverse]
+    result, mean, inverse = _normalized(b, x, list(range(axis, x.rank)), epsilon)
+    result = result * scale
+    return [result if shift is None else result + shift, mean, inverse]
 
 
 def _rms(c: NodeCall) -> OnnxValue:
     x = c.x
-    axes = list(range(normal(c.attrs["axis"], x.rank), x.rank))
+    axes = list(range(normalize_axis(c.attrs["axis"], x.rank), x.rank))
     square = x.apply("square").reduce("mean", axes, True)
     inverse = (square + c.attrs["epsilon"]).apply("rsqrt")
     scaled: OnnxValue = x * inverse
@@ -352,19 +354,19 @@ def _group(c: NodeCall) -> OnnxValue:
     b, x, groups = c.b, c.x, c.attrs["num_groups"]
     channels = x.size(1)
     if channels is None or channels % groups:
-        raise Refused(f"{channels} channels in {groups} groups")
+        raise Unsupported(f"{channels} channels in {groups} groups")
     scale, shift = c.value(1), c.value(2)
     if c.since < 21:
         scale, shift = (b("repeat", v, repeats=channels // groups, axis=0) for v in (scale, shift))
     apart = reshape(x, tuple((s[0], groups, channels // groups, *s[2:]) for s in x.shapes))
-    found, _, _ = _centred(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
-    found = reshape(found, x.shapes)
+    result, _, _ = _normalized(b, apart, list(range(2, apart.rank)), c.attrs["epsilon"])
+    result = reshape(result, x.shapes)
     wide = [unsqueeze(v, range(1, x.rank - 1)) for v in (scale, shift)]
-    return found * wide[0] + wide[1]
+    return result * wide[0] + wide[1]
 
 
 def _mean_variance(c: NodeCall) -> OnnxValue:
-    axes = [normal(a, c.x.rank) for a in c.attrs["axes"]]
+    axes = [normalize_axis(a, c.x.rank) for a in c.attrs["axes"]]
     x = c.x
     gap = x - x.reduce("mean", axes, True)
     spread = gap.apply("square").reduce("mean", axes, True).apply("sqrt")
@@ -373,7 +375,7 @@ def _mean_variance(c: NodeCall) -> OnnxValue:
 
 def _lp(c: NodeCall) -> OnnxValue:
     x = c.x
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     if c.attrs["p"] == 1:
         length = x.apply("abs").reduce("sum", [axis], True)
     else:

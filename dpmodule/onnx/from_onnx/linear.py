@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Translators of matrix products, and of the domain ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
-from .forms import expand, reshape, squeeze, transpose, unsqueeze
+from .check import Unsupported
+from .shape_helpers import expand, reshape, squeeze, transpose, unsqueeze
 from .value import Dims, OnnxValue, same_type
 
 
 def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    """Multiply matrices, or stacks of them that broadcast."""
+    """Multiply matrices, or stacks of matrices that broadcast."""
     x, y = same_type(x, y)
     if x.rank == 0 or y.rank == 0:
-        raise Refused("a product with an array without axes")
+        raise Unsupported("a product with a scalar")
     if x.rank == 1 or y.rank == 1:
         left = unsqueeze(x, [0]) if x.rank == 1 else x
         right = unsqueeze(y, [1]) if y.rank == 1 else y
@@ -25,9 +25,9 @@ def product(x: OnnxValue, y: OnnxValue) -> OnnxValue:
         whole = product(left, right)
         return squeeze(whole, [n % whole.rank for n in gone])
     if any(n != m for n, m in zip(x.axis(x.rank - 1), y.axis(y.rank - 2))):
-        raise Refused(f"a product of {x.dims[0]} and {y.dims[0]}")
+        raise Unsupported(f"a product of {x.dims[0]} and {y.dims[0]}")
     if y.rank == 2:
-        weight = y.turned
+        weight = y.transposed_from
         if weight is not None and weight.size(0) is not None:
             return x.then("FullyConnected", weight, num_hidden=weight.size(0), no_bias=True, flatten=False)
         return x.then("dot", y)
@@ -40,9 +40,9 @@ def _stacked(x: OnnxValue, y: OnnxValue) -> OnnxValue:
         rank = max(len(s), len(t)) - 2
         s, t = (1,) * (rank + 2 - len(s)) + s, (1,) * (rank + 2 - len(t)) + t
         if any(m != n and 1 not in (m, n) for m, n in zip(s[:rank], t[:rank])):
-            raise Refused(f"a product of {x.dims[0]} and {y.dims[0]}")
+            raise Unsupported(f"a product of {x.dims[0]} and {y.dims[0]}")
         shapes.append(tuple(max(m, n) for m, n in zip(s[:rank], t[:rank])))
-    turned = y.turned
+    turned = y.transposed_from
     right = turned if turned is not None else y
     x = expand(x, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, x.shapes)))
     right = expand(right, tuple((*stack, *s[-2:]) for stack, s in zip(shapes, right.shapes)))
@@ -57,7 +57,7 @@ def _matmul(c: NodeCall) -> OnnxValue:
 def _gemm(c: NodeCall) -> OnnxValue:
     b, x, weight, bias, a = c.b, c.x, c.value(1), c.maybe(2), c.attrs
     if x.rank != 2 or weight.rank != 2:
-        raise Refused(f"a product of {x.dims[0]} and {weight.dims[0]}")
+        raise Unsupported(f"a product of {x.dims[0]} and {weight.dims[0]}")
     if a["transA"]:
         x = transpose(x, (1, 0))
     hidden = weight.size(0)
@@ -67,12 +67,12 @@ def _gemm(c: NodeCall) -> OnnxValue:
             return b("FullyConnected", x, weight, num_hidden=hidden, no_bias=True)
         if bias.rank == 1 and bias.size(0) == hidden:
             return b("FullyConnected", x, weight, bias, num_hidden=hidden)
-    found = product(x, transpose(weight, (1, 0)) if a["transB"] else weight)
+    result = product(x, transpose(weight, (1, 0)) if a["transB"] else weight)
     if a["alpha"] != 1:
-        found = found * a["alpha"]
+        result = result * a["alpha"]
     if bias is not None:
-        found = found + (bias if a["beta"] == 1 else bias * a["beta"])
-    return found
+        result = result + (bias if a["beta"] == 1 else bias * a["beta"])
+    return result
 
 
 # Einsum
@@ -89,14 +89,14 @@ def _einsum(c: NodeCall) -> OnnxValue:
         result = "".join(sorted(n for n in set(letters) - {"."} if letters.count(n) == 1))
         result = ("..." if "." in letters else "") + result
     if len(terms) != len(values):
-        raise Refused(f"equation {text!r} for {len(values)} inputs")
-    terms, result = _spelled(terms, values, result)
+        raise Unsupported(f"equation {text!r} for {len(values)} inputs")
+    terms, result = _expand_ellipses(terms, values, result)
     if any(len(set(t)) != len(t) or len(t) != v.rank for t, v in zip(terms, values)):
-        raise Refused(f"equation {text!r}, with a letter twice in one term or another number of axes")
+        raise Unsupported(f"equation {text!r}, with a repeated letter in one term, or a wrong number of axes")
     value, letters = values[0], terms[0]
     for i in range(1, len(values)):
         later = set("".join(terms[i + 1 :])) | set(result)
-        value, letters = _joined(b, value, letters, values[i], terms[i], later)
+        value, letters = _contract(b, value, letters, values[i], terms[i], later)
     gone = [i for i, n in enumerate(letters) if n not in result]
     if gone:
         value = b("sum", value, axis=tuple(gone)).as_scalar(len(gone) == len(letters))
@@ -104,21 +104,21 @@ def _einsum(c: NodeCall) -> OnnxValue:
     return transpose(value, [letters.index(n) for n in result])
 
 
-def _spelled(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
-    """Put letters in place of ellipses."""
+def _expand_ellipses(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
+    """Replace ellipses by letters."""
     widest = max((v.rank - len(t.replace("...", "")) for t, v in zip(terms, values) if "..." in t), default=0)
     signs = "".join(chr(0x3B1 + i) for i in range(widest))
-    found = []
+    results = []
     for term, value in zip(terms, values):
         width = value.rank - len(term.replace("...", ""))
-        found.append(term.replace("...", signs[widest - width :] if width > 0 else ""))
-    return found, result.replace("...", signs)
+        results.append(term.replace("...", signs[widest - width :] if width > 0 else ""))
+    return results, result.replace("...", signs)
 
 
-def _joined(
+def _contract(
     b: GraphBuilder, x: OnnxValue, first: str, y: OnnxValue, second: str, later: set[str]
 ) -> tuple[OnnxValue, str]:
-    """Multiply two terms, and add up along the letters that nothing reads later."""
+    """Multiply two terms, and sum over the letters that are not used later."""
     both = [n for n in first if n in second]
     batch, inner = [n for n in both if n in later], [n for n in both if n not in later]
     rows, columns = [n for n in first if n not in second], [n for n in second if n not in first]
@@ -129,17 +129,17 @@ def _joined(
     def flat(v: OnnxValue, cut: int) -> OnnxValue:
         return reshape(v, tuple((math.prod(s[:k]), math.prod(s[k:cut]), math.prod(s[cut:])) for s in v.dims))
 
-    made = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
+    result = b("batch_dot", flat(left, k + len(rows)), flat(right, k + m))
     sizes = {n: v.axis(t.index(n)) for v, t in ((x, first), (y, second)) for n in t}
     letters = "".join((*batch, *rows, *columns))
-    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.worlds))
-    return reshape(made, shape), letters
+    shape: tuple[Dims, ...] = tuple(tuple(sizes[n][w] for n in letters) for w in range(b.trials))
+    return reshape(result, shape), letters
 
 
 TABLE: dict[str, Translator] = {"Einsum": _einsum, "Gemm": _gemm, "MatMul": _matmul}
 
 
-# the domain ai.onnx.ml: what skl2onnx writes for linear models, perceptrons and scaling
+# the domain ai.onnx.ml: operators that skl2onnx writes for linear models, perceptrons and scaling
 
 
 def _rows(c: NodeCall) -> OnnxValue:
@@ -148,7 +148,7 @@ def _rows(c: NodeCall) -> OnnxValue:
     if x.rank == 1:
         x = reshape(x, tuple((1, *s) for s in x.shapes))
     if x.rank != 2:
-        raise Refused(f"data of shape {x.dims[0]}, expected rows of features")
+        raise Unsupported(f"data of shape {x.dims[0]}, expected rows of features")
     return x.cast("float32")
 
 
@@ -164,30 +164,30 @@ def _scaler(c: NodeCall) -> OnnxValue:
 
 
 def _scores(c: NodeCall, rows: int) -> OnnxValue:
-    """Return what a linear model makes of the data, before anything is done to it."""
+    """Return the raw scores of a linear model."""
     b, x = c.b, _rows(c)
     weights = torch.tensor(c.attrs["coefficients"], dtype=torch.float32)
     if not rows or weights.numel() % rows or x.size(1) != weights.numel() // rows:
-        raise Refused(f"{weights.numel()} coefficients for {rows} results of {x.dims[0]}")
+        raise Unsupported(f"{weights.numel()} coefficients for {rows} results of {x.dims[0]}")
     name = b.reserve(f"{b.label}_coefficients")
     weight = b.parameter(name, weights.reshape(rows, -1), True)
     given = c.attrs.get("intercepts")
     if not given:
         return b("FullyConnected", x, weight, num_hidden=rows, no_bias=True)
     if len(given) != rows:
-        raise Refused(f"{len(given)} intercepts for {rows} results")
+        raise Unsupported(f"{len(given)} intercepts for {rows} results")
     bias = b.parameter(b.reserve(f"{b.label}_intercepts"), torch.tensor(given, dtype=torch.float32), True)
     return b("FullyConnected", x, weight, bias, num_hidden=rows)
 
 
-def _after(c: NodeCall, scores: OnnxValue) -> OnnxValue:
+def _post_transform(c: NodeCall, scores: OnnxValue) -> OnnxValue:
     kind = c.attrs.get("post_transform", "NONE")
     if kind == "NONE":
         return scores
     if kind in ("SOFTMAX", "LOGISTIC"):
         options = {"axis": -1} if kind == "SOFTMAX" else {}
         return scores.apply("softmax" if options else "sigmoid", **options)
-    raise Refused(f"post_transform {kind!r}")
+    raise Unsupported(f"post_transform {kind!r}")
 
 
 def _classifier(c: NodeCall) -> list[OnnxValue]:
@@ -198,20 +198,20 @@ def _classifier(c: NodeCall) -> list[OnnxValue]:
     if rows == 1 and len(names) == 2:
         # one score decides between two classes
         kind = a.get("post_transform", "NONE")
-        positive = _after(c, scores) if kind == "LOGISTIC" else scores
+        positive = _post_transform(c, scores) if kind == "LOGISTIC" else scores
         other = (1.0 if kind == "LOGISTIC" else 0.0) - positive
         both = b("Concat", other, positive, dim=1)
         chosen = scores > 0.0
         index = b("Reshape", chosen, shape=(-1,)).cast("int64")
-        found = both if kind != "SOFTMAX" else _after(c, both)
+        result = both if kind != "SOFTMAX" else _post_transform(c, both)
     else:
         index = b("argmax", scores, axis=1).cast("int64")
-        found = _after(c, scores)
-    return [_named(b, index, names), found]
+        result = _post_transform(c, scores)
+    return [_class_numbers(b, index, names), result]
 
 
-def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
-    """Return the number of a class in place of its position."""
+def _class_numbers(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
+    """Replace positions of classes by class numbers."""
     if names == list(range(len(names))):
         return index
     return b("take", b.constant(torch.tensor(names, dtype=torch.int64)), index)
@@ -220,9 +220,9 @@ def _named(b: GraphBuilder, index: OnnxValue, names: list[int]) -> OnnxValue:
 def _extractor(c: NodeCall) -> OnnxValue:
     b, x, index = c.b, c.x, c.value(1)
     flat = reshape(index, tuple((math.prod(s),) for s in index.shapes))
-    found: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
-    # a single row of data comes back as one row of a matrix
-    return reshape(found, tuple((1, *s) for s in found.shapes)) if x.rank == 1 else found
+    result: OnnxValue = b("take", x, flat, axis=x.rank - 1, mode="wrap")
+    # a single row of data is returned as a matrix of one row
+    return reshape(result, tuple((1, *s) for s in result.shapes)) if x.rank == 1 else result
 
 
 def _normalizer(c: NodeCall) -> OnnxValue:
@@ -241,7 +241,7 @@ def _imputer(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     values = c.attrs.get("imputed_value_floats") or c.attrs.get("imputed_value_int64s")
     if not values or len(values) not in (1, x.size(x.rank - 1)):
-        raise Refused(f"{len(values or ())} values for {x.dims[0]}")
+        raise Unsupported(f"{len(values or ())} values for {x.dims[0]}")
     replaced = c.attrs.get("replaced_value_float", 0.0)
     is_nan = replaced != replaced
     missing = b("broadcast_not_equal", x, x) if is_nan else x.arith("equal", float(replaced))
@@ -259,15 +259,15 @@ def _encoder(c: NodeCall) -> OnnxValue:
     keys = c.attrs.get("keys_int64s") or c.attrs.get("keys_floats")
     values = c.attrs.get("values_int64s") or c.attrs.get("values_floats")
     if not keys or not values or len(keys) != len(values) or len(keys) > 1024:
-        raise Refused("keys or values that are texts")
+        raise Unsupported("text keys or values are not supported")
     x = c.x
     dtype = "int64" if c.attrs.get("values_int64s") else "float32"
     default = c.attrs.get("default_int64" if dtype == "int64" else "default_float", -1)
-    found = x.cast(dtype) * 0.0 + float(default)
+    result = x.cast(dtype) * 0.0 + float(default)
     for key, value in zip(keys, values):
         hit = x.arith("equal", float(key)).cast(dtype)
-        found = found + hit * float(value - default)
-    return found
+        result = result + hit * float(value - default)
+    return result
 
 
 ML_TABLE: dict[str, Translator] = {
@@ -277,7 +277,7 @@ ML_TABLE: dict[str, Translator] = {
     "Imputer": _imputer,
     "LabelEncoder": _encoder,
     "LinearClassifier": _classifier,
-    "LinearRegressor": lambda c: _after(c, _scores(c, c.attrs.get("targets", 1))),
+    "LinearRegressor": lambda c: _post_transform(c, _scores(c, c.attrs.get("targets", 1))),
     "Normalizer": _normalizer,
     "Scaler": _scaler,
     "ZipMap": lambda c: c.x,

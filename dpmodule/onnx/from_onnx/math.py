@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, logic and functions of one array."""
+"""Translators of arithmetic, comparison, logic, reductions, softmax and random numbers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
-from .forms import (
+from .check import Unsupported
+from .read import DTYPES, RANGES
+from .shape_helpers import (
     broadcast_dims,
-    even,
     expand,
     filled,
-    normal,
-    paired,
+    fold,
+    normalize_axis,
     positions,
     reshape,
+    round_half_even,
     transpose,
     unsqueeze,
 )
-from .read import DTYPES, RANGES
 from .types import cast_to
 from .value import OnnxValue, same_type
 
@@ -32,7 +32,7 @@ _UNARY = {
     **{f"A{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "Neg": "negative",
 }
-"""Operators that have one here: ONNX's name and ours."""
+"""Operators with a single counterpart: ONNX's name and MXNet's."""
 
 _BINARY = {"Add": "plus", "Sub": "minus", "Mul": "mul", "Div": "div"}
 _COMPARE = {
@@ -75,8 +75,8 @@ def _mod(c: NodeCall) -> OnnxValue:
     x, y = same_type(c.x, c.value(1))
     if not c.attrs["fmod"] and "float" not in x.dtype:
         return x % y
-    made = c.b("_onnx_mod", x, y, fmod=bool(c.attrs["fmod"]))
-    return made.as_scalar(x.is_scalar and y.is_scalar)
+    result = c.b("_onnx_mod", x, y, fmod=bool(c.attrs["fmod"]))
+    return result.as_scalar(x.is_scalar and y.is_scalar)
 
 
 def _bitwise(c: NodeCall) -> OnnxValue:
@@ -99,29 +99,29 @@ def _turned(c: NodeCall, x: OnnxValue, bits: int) -> OnnxValue:
 def _bit_shift(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(1)
     word = f"{c.attrs['direction'].lower()}_shift"
-    found = _bits(c, word, x, y)
+    result = _bits(c, word, x, y)
     if x.type != 13 or word == "left_shift":
-        return found
-    # the sign comes in from the left: these bits, and the ones that it fills in
+        return result
+    # the sign is shifted in from the left: mask these bits
     signs = _bits(c, "right_shift", b.constant(torch.tensor([-(2**63)])), y)
     signs = _bits(c, "left_shift", signs, b.constant(torch.tensor([1])))
-    return _bits(c, "and", found, _turned(c, signs, -1))
+    return _bits(c, "and", result, _turned(c, signs, -1))
 
 
-def _many(c: NodeCall) -> OnnxValue:
+def _variadic(c: NodeCall) -> OnnxValue:
     word = {"Max": "maximum", "Min": "minimum"}.get(c.kind, "plus")
-    found = paired(word, [c.value(i) for i in range(len(c.inputs))])
-    return found / float(len(c.inputs)) if c.kind == "Mean" else found
+    result = fold(word, [c.value(i) for i in range(len(c.inputs))])
+    return result / float(len(c.inputs)) if c.kind == "Mean" else result
 
 
 def _clip(c: NodeCall) -> OnnxValue:
     low = c.b.constant(float(c.attrs["min"])) if "min" in c.attrs else c.maybe(1)
     high = c.b.constant(float(c.attrs["max"])) if "max" in c.attrs else c.maybe(2)
-    found = c.x
+    result = c.x
     for word, limit in (("maximum", low), ("minimum", high)):
         if limit is not None:
-            found = found.arith(word, limit.cast(found.dtype))
-    return found
+            result = result.arith(word, limit.cast(result.dtype))
+    return result
 
 
 def _leaky(kind: str, c: NodeCall) -> OnnxValue:
@@ -172,12 +172,12 @@ def _shrink(c: NodeCall) -> OnnxValue:
 
 
 def _is_inf(c: NodeCall) -> OnnxValue:
-    found = []
+    results = []
     if c.attrs["detect_positive"]:
-        found.append(c.x.arith("equal", math.inf))
+        results.append(c.x.arith("equal", math.inf))
     if c.attrs["detect_negative"]:
-        found.append(c.x.arith("equal", -math.inf))
-    return (paired("plus", found) if found else c.x * 0.0).cast("bool")
+        results.append(c.x.arith("equal", -math.inf))
+    return (fold("plus", results) if results else c.x * 0.0).cast("bool")
 
 
 def _cast(c: NodeCall) -> OnnxValue:
@@ -187,10 +187,10 @@ def _cast(c: NodeCall) -> OnnxValue:
 
 def _dropout(c: NodeCall) -> list[Any]:
     if len(c.used) > 1 and c.used[1]:
-        raise Refused("its mask is read")
+        raise Unsupported("its output of the mask is read")
     rate = c.attrs.get("ratio", 0.5)
     if c.has(1):
-        rate = float(c.b.needed(c.value(1), "ratio"))
+        rate = float(c.b.required_constant(c.value(1), "ratio"))
     if not 0 < rate < 1 or c.x.known is not None:
         return [c.x]
     return [c.x.apply("Dropout", p=rate)]
@@ -205,30 +205,32 @@ def _where(c: NodeCall) -> OnnxValue:
     if condition.dtype == "bool":
         condition = condition.cast("float32")
     held = tuple(s or (1,) for s in shape)
-    parts = [_stretched(b, v, held) for v in (condition, x, y)]
+    parts = [_broadcast_to(b, v, held) for v in (condition, x, y)]
     return b("where", *parts).as_scalar(is_scalar)
 
 
-def _stretched(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> OnnxValue:
+def _broadcast_to(b: Any, x: OnnxValue, shape: tuple[tuple[int, ...], ...]) -> OnnxValue:
     x = x.as_scalar(False)
-    number = b.fixed(x) if x.known is not None and not x.trains and math.prod(x.shapes[0]) == 1 else None
+    number = (
+        b.constant_value(x) if x.known is not None and not x.trains and math.prod(x.shapes[0]) == 1 else None
+    )
     if number is not None and x.shapes != shape:
         return filled(b, shape, float(number), x.dtype)
     return expand(x, shape)
 
 
 def _cumsum(c: NodeCall) -> OnnxValue:
-    axis = normal(int(c.b.needed(c.value(1), "axis")), c.x.rank)
-    found = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
-    total: OnnxValue = c.b("_np_cumsum", found, axis=axis)
+    axis = normalize_axis(int(c.b.required_constant(c.value(1), "axis")), c.x.rank)
+    result = c.b("reverse", c.x, axis=axis) if c.attrs["reverse"] else c.x
+    total: OnnxValue = c.b("_np_cumsum", result, axis=axis)
     if c.attrs["exclusive"]:
-        total = total - found
+        total = total - result
     return c.b("reverse", total, axis=axis) if c.attrs["reverse"] else total
 
 
 def _trilu(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    k = int(b.needed(c.value(1), "k")) if c.maybe(1) is not None else 0
+    k = int(b.required_constant(c.value(1), "k")) if c.maybe(1) is not None else 0
     rows, columns = x.axis(x.rank - 2), x.axis(x.rank - 1)
     i = unsqueeze(positions(b, rows, dtype="float32"), [1])
     j = positions(b, columns, dtype="float32")
@@ -236,16 +238,16 @@ def _trilu(c: NodeCall) -> OnnxValue:
     keep = gap.arith("greater_equal" if c.attrs["upper"] else "lesser_equal", float(k))
     zero = b.constant(torch.zeros(()), x.dtype)
     shape = x.dims
-    parts = [_stretched(b, keep, shape), x, _stretched(b, zero, shape)]
+    parts = [_broadcast_to(b, keep, shape), x, _broadcast_to(b, zero, shape)]
     return b("where", *parts)
 
 
 def _transpose(c: NodeCall) -> OnnxValue:
     order = c.attrs.get("perm") or list(reversed(range(c.x.rank)))
-    return transpose(c.x, [normal(a, c.x.rank) for a in order])
+    return transpose(c.x, [normalize_axis(a, c.x.rank) for a in order])
 
 
-# sums, means and positions along axes; softmax
+# reductions and softmax
 
 _PLAIN = {
     "ReduceSum": "sum",
@@ -257,11 +259,11 @@ _PLAIN = {
 
 
 def _axes(c: NodeCall) -> list[int] | None:
-    """Return the axes to reduce, None if nothing is to be reduced."""
+    """Return the axes to reduce; None if there is nothing to reduce."""
     given = c.fixed_ints("axes", 1)
     if not given:
         return None if c.attrs.get("noop_with_empty_axes") else list(range(c.x.rank))
-    return sorted({normal(a, c.x.rank) for a in given})
+    return sorted({normalize_axis(a, c.x.rank) for a in given})
 
 
 def _reduce(c: NodeCall) -> OnnxValue:
@@ -270,10 +272,10 @@ def _reduce(c: NodeCall) -> OnnxValue:
         x = x.apply("abs" if c.kind == "ReduceL1" else "square")
     if c.kind == "ReduceLogSumExp" and axes is not None:
         return _log_sum_exp(b, x, axes, keep)
-    found = x if axes is None else _summable(x).reduce(_PLAIN.get(c.kind, "sum"), axes, keep)
+    result = x if axes is None else _summable(x).reduce(_PLAIN.get(c.kind, "sum"), axes, keep)
     if c.kind == "ReduceL2":
-        return found.apply("sqrt")
-    return found.apply("log") if c.kind == "ReduceLogSum" else found.cast(x.dtype)
+        return result.apply("sqrt")
+    return result.apply("log") if c.kind == "ReduceLogSum" else result.cast(x.dtype)
 
 
 def _summable(x: OnnxValue) -> OnnxValue:
@@ -283,46 +285,46 @@ def _summable(x: OnnxValue) -> OnnxValue:
 def _log_sum_exp(b: GraphBuilder, x: OnnxValue, axes: list[int], keep: bool) -> OnnxValue:
     highest = b("stop_gradient", x.reduce("max", axes, True))
     total = (x - highest).apply("exp").reduce("sum", axes, True)
-    found = total.apply("log") + highest
+    result = total.apply("log") + highest
     if keep or x.is_scalar:
-        return found
-    shapes = tuple(tuple(d for i, d in enumerate(s) if i not in axes) for s in found.shapes)
-    return reshape(found, shapes)
+        return result
+    shapes = tuple(tuple(d for i, d in enumerate(s) if i not in axes) for s in result.shapes)
+    return reshape(result, shapes)
 
 
 def _arg(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
-    axis, keep = normal(c.attrs["axis"], x.rank), bool(c.attrs["keepdims"])
+    axis, keep = normalize_axis(c.attrs["axis"], x.rank), bool(c.attrs["keepdims"])
     name = "argmax" if c.kind == "ArgMax" else "argmin"
     source = b("reverse", x, axis=axis) if c.attrs.get("select_last_index") else x
     if x.dtype in ("float16", "bfloat16", "int8", "uint8", "bool"):
-        source = source.cast("float32")  # positions come in the data's type, which may be too small for them
-    found = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
+        source = source.cast("float32")  # positions have the data's type, which may be too small
+    result = b(name, source, axis=axis, keepdims=keep).cast("int64").as_scalar(x.rank == 1 and not keep)
     if c.attrs.get("select_last_index"):
         size = x.size(axis)
         if size is None:
-            raise Refused("select_last_index along an axis whose length is open")
-        found = float(size - 1) - found
-    return found
+            raise Unsupported("select_last_index along an axis of open length")
+        result = float(size - 1) - result
+    return result
 
 
 def _softmax(c: NodeCall) -> OnnxValue:
     b, x = c.b, c.x
     name = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": ""}[c.kind]
-    axis = normal(c.attrs["axis"], x.rank)
+    axis = normalize_axis(c.attrs["axis"], x.rank)
     if c.since >= 13 or axis == x.rank - 1:
-        return _soft(b, name, x, axis)
+        return _softmax_of(b, name, x, axis)
     flat = reshape(x, tuple((*s[:axis], math.prod(s[axis:])) for s in x.shapes))
-    found = _soft(b, name, flat, axis)
-    return b("reshape_like", found, x)
+    result = _softmax_of(b, name, flat, axis)
+    return b("reshape_like", result, x)
 
 
-def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
+def _softmax_of(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
     if name:
         return x.apply(name, axis=axis)
     size = x.size(axis)
     if size is None:
-        raise Refused("Hardmax along an axis whose length is open")
+        raise Unsupported("Hardmax along an axis of open length")
     hot: OnnxValue = b("one_hot", b("argmax", x, axis=axis), depth=size, dtype=x.dtype)
     order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
     return b("transpose", hot, axes=tuple(order)) if x.rank > 1 else hot
@@ -331,29 +333,29 @@ def _soft(b: GraphBuilder, name: str, x: OnnxValue, axis: int) -> OnnxValue:
 # random numbers
 
 
-def _options(c: NodeCall) -> dict[str, Any]:
+def _random_options(c: NodeCall) -> dict[str, Any]:
     a = c.attrs
     if "Normal" in c.kind:
         return {"loc": a["mean"], "scale": a["scale"]}
     return {"low": a["low"], "high": a["high"]}
 
 
-def _name(c: NodeCall) -> str:
+def _random_operator(c: NodeCall) -> str:
     return "_random_normal" if "Normal" in c.kind else "_random_uniform"
 
 
 def _like(c: NodeCall) -> OnnxValue:
     wanted = DTYPES.get(c.attrs.get("dtype", 0), c.x.dtype)
     source = c.x if "float" in c.x.dtype else c.x.cast("float32")
-    return source.apply(f"{_name(c)}_like", **_options(c)).cast(wanted)
+    return source.apply(f"{_random_operator(c)}_like", **_random_options(c)).cast(wanted)
 
 
 def _of_shape(c: NodeCall) -> OnnxValue:
     shape = tuple(c.attrs["shape"])
     if any(d < 1 for d in shape):
-        raise Refused(f"shape {shape}")
-    made = c.b(_name(c), shape=shape or (1,), dtype="float32", **_options(c))
-    return made.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
+        raise Unsupported(f"shape {shape}")
+    result = c.b(_random_operator(c), shape=shape or (1,), dtype="float32", **_random_options(c))
+    return result.as_scalar(not shape).cast(DTYPES.get(c.attrs["dtype"], "float32"))
 
 
 TABLE: dict[str, Translator] = {
@@ -361,7 +363,7 @@ TABLE: dict[str, Translator] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_COMPARE, _compare),
     **dict.fromkeys(("And", "Or", "Xor"), _logic),
-    **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _many),
+    **dict.fromkeys(("Max", "Min", "Sum", "Mean"), _variadic),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), _bitwise),
     **dict.fromkeys(("Cast", "CastLike"), _cast),
     "BitShift": _bit_shift,
@@ -384,7 +386,7 @@ TABLE: dict[str, Translator] = {
     "Not": lambda c: c.x.cast("float32").apply("logical_not").cast("bool"),
     "PRelu": _prelu,
     "Pow": _power,
-    "Round": lambda c: even(c.x),
+    "Round": lambda c: round_half_even(c.x),
     "Selu": _selu,
     "Shrink": _shrink,
     "Softplus": lambda c: c.x.apply("Activation", act_type="softrelu"),

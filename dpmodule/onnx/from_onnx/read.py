@@ -1,4 +1,4 @@
-"""An ONNX file as a message, read so that a damaged or foreign one is told from a good one."""
+"""Reading ONNX files and their arrays, with errors for damaged or foreign files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._files import likely_kind, regular_file
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
-from ...files import likely_kind, regular_file
 
 _LIMIT = 2**31 - 1
-"""Bytes that a message may have; arrays beyond that lie in files beside it."""
+"""Maximal size of a message in bytes; larger arrays are stored in external files."""
 
 
 def read_model(file: str | os.PathLike[str]) -> Any:
-    """Read a file as a ModelProto; arrays that lie in other files are left there."""
+    """Read a file as a ModelProto, without its external arrays."""
     if not isinstance(file, (str, os.PathLike)):
         raise ArgumentError(f"model_file is a {type(file).__name__}, expected the path of an ONNX file")
     path = os.fspath(file)
@@ -37,14 +37,14 @@ def read_model(file: str | os.PathLike[str]) -> Any:
     try:
         model.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as error:
-        raise FileFormatError(f"{path}: no ONNX file, or a truncated or damaged one: {error}") from None
+        raise FileFormatError(f"{path}: not an ONNX file, or a truncated or damaged one: {error}") from None
     if not model.HasField("graph") or not model.ir_version:
         meaning = likely_kind(data) or f"{len(data)} bytes without a graph and a version"
         raise FileFormatError(f"{path}: not an ONNX file, or a truncated one: {meaning}")
     return model
 
 
-# arrays of an ONNX file as torch tensors, those in files beside it too
+# arrays of an ONNX file as torch tensors, external ones included
 
 DTYPES = {
     1: "float32",
@@ -71,16 +71,16 @@ DTYPES = {
     25: "uint8",
     26: "int8",
 }
-"""ONNX's number of an element type, and the type that operators compute in here. Larger unsigned integers become signed
-ones of twice the size (64 bits: of the same bits), since torch cannot compute with them; floats of 8 bits or fewer
-become float32, and integers of 4 or 2 bits get 8. Texts are counted: each becomes its position in the list."""
+"""ONNX's code of an element type, and the type in which operators compute. Unsigned integers above 8 bits become signed
+ones of twice the size (64 bits keep their bits), since torch cannot compute with them; floats of 8 bits or fewer become
+float32, and integers of 4 or 2 bits get 8. A text becomes its position in the list."""
 
 CODES = {"float32": 1, "uint8": 2, "int8": 3, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10}
 CODES |= {"float64": 11, "bfloat16": 16}
-"""The numbers of the types that are the same here."""
+"""Codes of the types that need no conversion."""
 
 UNSIGNED = {4: "uint16", 12: "uint32", 13: "uint64"}
-"""Types of inputs and outputs that operators compute in another type."""
+"""Unsigned types of inputs and outputs, for which operators compute in another type."""
 
 FEW_BITS = {
     17: "float8_e4m3fn",
@@ -89,21 +89,21 @@ FEW_BITS = {
     20: "float8_e5m2fnuz",
     23: "float4_e2m1",
 }
-"""Types of floats whose values float32 holds."""
+"""Floating types of few bits, stored as float32."""
 
 RANGES = {2: (0, 255), 3: (-128, 127), 4: (0, 65535), 5: (-32768, 32767), 6: (-(2**31), 2**31 - 1)}
 RANGES |= {12: (0, 2**32 - 1), 21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}
-"""The least and the greatest integer of types that numbers are quantized to."""
+"""Minimum and maximum of the integer types of quantized values."""
 
 _STRING, _BFLOAT16, _PLAIN = 8, 16, (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)
 
 
 def _external(proto: Any, folder: str) -> bytes:
-    """Read the bytes of an array that lies in another file."""
-    entries = {each.key: each.value for each in proto.external_data}
+    """Read the bytes of an external array."""
+    entries = {entry.key: entry.value for entry in proto.external_data}
     location = entries.get("location", "")
     if not isinstance(location, str):
-        raise ValueError("external data at a path that is no valid UTF-8")
+        raise ValueError("external data at a path that is not valid UTF-8")
     parts = location.replace("\\", "/").split("/")
     if not location or "\0" in location or os.path.isabs(location) or ".." in parts or ":" in parts[0]:
         raise ValueError(f"external data at {location!r}, expected a file in the model's own folder")
@@ -117,11 +117,11 @@ def _external(proto: Any, folder: str) -> bytes:
         offset = int(entries.get("offset", 0))
         length = int(entries.get("length", os.path.getsize(path) - offset))
     except ValueError:
-        raise ValueError(f"external data at {location!r}: offset or length is no number") from None
+        raise ValueError(f"external data at {location!r}: offset or length is not a number") from None
     if offset < 0 or length < 0 or offset + length > os.path.getsize(path):
         raise ValueError(
-            f"external data at {location!r}: bytes {offset} to {offset + length} wanted, "
-            f"the file has {os.path.getsize(path)}"
+            f"external data at {location!r}: expected bytes {offset} to {offset + length}, "
+            f"but the file has {os.path.getsize(path)}"
         )
     if length != _size(proto):
         raise ValueError(f"external data at {location!r}: {length} bytes for {tuple(proto.dims)}")
@@ -134,7 +134,7 @@ def _external(proto: Any, folder: str) -> bytes:
 
 
 def _size(proto: Any) -> int:
-    """Return how many bytes an array's values take."""
+    """Return the size of an array's values in bytes."""
     import onnx
 
     number: int = math.prod(proto.dims)
@@ -151,7 +151,7 @@ def tensor_of(proto: Any, folder: str) -> torch.Tensor:
     from onnx import TensorProto, numpy_helper
 
     if proto.data_type not in DTYPES:
-        raise ValueError(f"elements of type {proto.data_type}, which is none of those that can be read")
+        raise ValueError(f"elements of type {proto.data_type}, which is not supported")
     if any(d < 0 for d in proto.dims):
         raise ValueError(f"shape {tuple(proto.dims)} has a negative dimension")
     if proto.data_type == _STRING:

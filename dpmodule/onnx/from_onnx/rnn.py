@@ -1,4 +1,4 @@
-"""Recurrent networks: LSTM, GRU and RNN."""
+"""Translators of recurrent networks: LSTM, GRU and RNN."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 
 from ...ops.nn.rnn_weights import ONNX_GATES, gates
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
-from .control import each_step
-from .forms import transpose, unsqueeze
+from .check import Unsupported
+from .control import scan_steps
+from .shape_helpers import transpose, unsqueeze
 from .value import OnnxValue
 
-_USUAL = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
+_DEFAULT_ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 
 Values = list[OnnxValue]
 
 
 class _Layer:
-    """What a recurrent node says."""
+    """Attributes and inputs of a recurrent node."""
 
     def __init__(self, c: NodeCall) -> None:
         a, self.b, self.kind = c.attrs, c.b, c.kind
@@ -32,7 +32,9 @@ class _Layer:
         self.directions = 2 if self.direction == "bidirectional" else 1
         self.hidden = self.recurrent.size(2) or 0
         self.gates = len(ONNX_GATES[c.kind])
-        self.activations = [n.lower() for n in a.get("activations") or _USUAL[c.kind] * self.directions]
+        self.activations = [
+            n.lower() for n in a.get("activations") or _DEFAULT_ACTIVATIONS[c.kind] * self.directions
+        ]
         self.reset_after = bool(a.get("linear_before_reset")) or c.kind != "GRU"
         self.peepholes = c.maybe(7) if c.kind == "LSTM" else None
         self.clip = a.get("clip")
@@ -46,11 +48,11 @@ class _Layer:
     def _check(self, c: NodeCall) -> None:
         wanted = (self.directions, self.gates * self.hidden)
         if self.x.rank != 3 or self.weight.shapes[0][:2] != wanted or self.recurrent.shapes[0][:2] != wanted:
-            raise Refused(
+            raise Unsupported(
                 f"weights {self.weight.dims[0]} and {self.recurrent.dims[0]} for data of {self.x.dims[0]}"
             )
         if c.attrs.get("activation_alpha") or c.attrs.get("activation_beta"):
-            raise Refused("activation_alpha and activation_beta")
+            raise Unsupported("activation_alpha and activation_beta are not supported")
 
     def _state(self, given: OnnxValue | None) -> OnnxValue:
         b = self.b
@@ -62,25 +64,25 @@ class _Layer:
         return b("broadcast_axis", zeros, axis=(0, 2), size=size)
 
     @property
-    def is_usual(self) -> bool:
-        """Whether the operator RNN computes it."""
-        usual = self.activations == _USUAL[self.kind] * self.directions
+    def is_supported(self) -> bool:
+        """True if the operator RNN can compute it."""
+        usual = self.activations == _DEFAULT_ACTIVATIONS[self.kind] * self.directions
         plain_relu = self.kind == "RNN" and set(self.activations) == {"relu"}
         odd = self.clip is not None or self.coupled or self.peepholes is not None or not self.reset_after
         return (usual or plain_relu) and not odd
 
     @property
     def mode(self) -> str:
-        """What the operator RNN calls it."""
+        """Its mode in the operator RNN."""
         return f"rnn_{self.activations[0]}" if self.kind == "RNN" else self.kind.lower()
 
     @property
     def order(self) -> list[int]:
-        """Which of ONNX's gates each of ours is."""
+        """Positions of the operator RNN's gates in ONNX's order."""
         return [ONNX_GATES[self.kind].index(gate) for gate in gates(self.mode)]
 
     def vector(self) -> OnnxValue:
-        """Return all weights as one vector, as the operator RNN wants them."""
+        """Return all weights as the flat vector of the operator RNN."""
         b, order = self.b, self.order
         whole = self._whole()
         if whole is not None:
@@ -104,7 +106,7 @@ class _Layer:
         return b("Concat", *parts, dim=0)
 
     def _whole(self) -> OnnxValue | None:
-        """Return the vector that an RNN of ours had, or this layer's part of it; None in files of others."""
+        """Return the original parameter vector of an exported RNN, or this layer's part; None in other files."""
         b, name, layer = self.b, *_layer_of(self.weight.name)
         count = dict(b.hints.packed).get(name, 0)
         names = [[f"{name}/{i}/{part}" for part in "WRB"] for i in range(min(count, len(b.params)))]
@@ -117,10 +119,10 @@ class _Layer:
             return whole
         sizes = [t.numel() for column in zip(*parts) for t in column]
         ends = list(itertools.accumulate(sizes))
-        places = [layer, count + layer]
+        indices = [layer, count + layer]
         return b(
             "Concat",
-            *(b("slice_axis", whole, axis=0, begin=ends[i] - sizes[i], end=ends[i]) for i in places),
+            *(b("slice_axis", whole, axis=0, begin=ends[i] - sizes[i], end=ends[i]) for i in indices),
             dim=0,
         )
 
@@ -141,7 +143,7 @@ class _Layer:
         return self.b.many("SliceChannel", flat, num_outputs=count, axis=0, squeeze_axis=True)
 
     def flipped(self, x: OnnxValue) -> OnnxValue:
-        """Return sequences from their end to their beginning."""
+        """Return reversed sequences."""
         if self.lengths is None:
             return self.b("reverse", x, axis=0)
         lengths = self.lengths.cast("float32")
@@ -149,14 +151,14 @@ class _Layer:
 
 
 def _layer_of(name: str) -> tuple[str, int]:
-    """Return the vector that a weight was cut from, and the layer; see `Hints`."""
+    """Return the parameter vector that contains a weight, and the layer; see `Hints`."""
     vector, _, rest = name.removesuffix("/W").rpartition("/")
     return vector, int(rest) if rest.isdecimal() else 0
 
 
 def _recurrent(c: NodeCall) -> Values:
     layer = _Layer(c)
-    outs, *last = _fused(layer) if layer.is_usual else _unrolled(layer)
+    outs, *last = _fused(layer) if layer.is_supported else _unrolled(layer)
     if layer.is_batch_first:
         outs = transpose(outs, (2, 0, 1, 3))
         last = [transpose(v, (1, 0, 2)) for v in last]
@@ -187,7 +189,7 @@ def _fused(layer: _Layer) -> Values:
     return [transpose(apart, (0, 2, 1, 3)), *last]
 
 
-# what the operator RNN does not do: step by step
+# networks that the operator RNN does not support: step by step
 
 _FUNCTIONS: dict[str, Callable[[GraphBuilder, OnnxValue], OnnxValue]] = {
     "sigmoid": lambda b, x: x.apply("sigmoid"),
@@ -202,8 +204,8 @@ _FUNCTIONS: dict[str, Callable[[GraphBuilder, OnnxValue], OnnxValue]] = {
 def _unrolled(layer: _Layer) -> Values:
     b = layer.b
     if layer.lengths is not None:
-        raise Refused(
-            "sequence_lens together with unusual activations, clip, peepholes or linear_before_reset of 0"
+        raise Unsupported(
+            "sequence_lens cannot be combined with unusual activations, clip, peepholes or linear_before_reset of 0"
         )
     columns: list[Values] = []
     for d in range(layer.directions):
@@ -211,7 +213,7 @@ def _unrolled(layer: _Layer) -> Values:
         x = layer.flipped(layer.x) if is_back else layer.x
         states = [_row(b, s, d) for s in layer.states]
         cell = _DirectionStep(layer, d)
-        outs, last = each_step(b, [x], states, cell.step)
+        outs, last = scan_steps(b, [x], states, cell.step)
         out = layer.flipped(outs[0]) if is_back else outs[0]
         columns.append([unsqueeze(out, [1]), *(unsqueeze(v, [0]) for v in last)])
     if len(columns) == 1:
@@ -241,14 +243,14 @@ class _DirectionStep:
         count = len(layer.activations) // layer.directions
         names = layer.activations[number * count : (number + 1) * count]
         if any(n not in _FUNCTIONS for n in names):
-            raise Refused(f"activations {', '.join(names)}")
+            raise Unsupported(f"activations {', '.join(names)}")
         self._functions = [_FUNCTIONS[n] for n in names]
 
     def step(self, elements: Values, states: Values) -> tuple[Values, Values]:
         """Return the output and the states after one step."""
         kind = self._layer.kind
-        made = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._plain}[kind](elements[0], states)
-        return [made[0]], made
+        result = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._plain}[kind](elements[0], states)
+        return [result[0]], result
 
     def _linear(self, x: OnnxValue, which: int) -> OnnxValue:
         b, weight, bias = self._b, self._weight[which], self._bias[which]
@@ -260,24 +262,24 @@ class _DirectionStep:
         count = self._layer.gates
         return self._b.many("SliceChannel", x, num_outputs=count, axis=1) if count > 1 else [x]
 
-    def _f(self, number: int, x: OnnxValue) -> OnnxValue:
+    def _activate(self, number: int, x: OnnxValue) -> OnnxValue:
         clip = self._layer.clip
         limited = x if clip is None else x.apply("clip", a_min=-clip, a_max=clip)
         return self._functions[number](self._b, limited)
 
     def _plain(self, x: OnnxValue, states: Values) -> Values:
-        return [self._f(0, self._linear(x, 0) + self._linear(states[0], 1))]
+        return [self._activate(0, self._linear(x, 0) + self._linear(states[0], 1))]
 
     def _gru(self, x: OnnxValue, states: Values) -> Values:
         state = states[0]
         x_z, x_r, x_h = self._gates(self._linear(x, 0))
         h_z, h_r, h_h = self._gates(self._linear(state, 1))
-        update, reset = self._f(0, x_z + h_z), self._f(0, x_r + h_r)
+        update, reset = self._activate(0, x_z + h_z), self._activate(0, x_r + h_r)
         if self._layer.reset_after:
             inner = reset * h_h
         else:
             _, _, inner = self._gates(self._linear(reset * state, 1))
-        new = self._f(1, x_h + inner)
+        new = self._activate(1, x_h + inner)
         return [new + update * (state - new)]
 
     def _lstm(self, x: OnnxValue, states: Values) -> Values:
@@ -287,12 +289,12 @@ class _DirectionStep:
         if self._peep:
             i = i + cell * self._peep[0]
             f = f + cell * self._peep[2]
-        enter = self._f(0, i)
-        keep = 1.0 - enter if self._layer.coupled else self._f(0, f)
-        new = keep * cell + enter * self._f(1, g)
+        enter = self._activate(0, i)
+        keep = 1.0 - enter if self._layer.coupled else self._activate(0, f)
+        new = keep * cell + enter * self._activate(1, g)
         if self._peep:
             o = o + new * self._peep[1]
-        return [self._f(0, o) * self._functions[2](b, new), new]
+        return [self._activate(0, o) * self._functions[2](b, new), new]
 
 
 TABLE: dict[str, Translator] = dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent)

@@ -1,4 +1,4 @@
-"""Goes through the nodes of an ONNX graph and has each one translated."""
+"""`GraphTranslator`: translates the nodes of an ONNX graph."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ from typing import Any
 from ...base import MXNetError
 from . import array, control, image, index, layers, linear, math, rnn, types
 from .build import GraphBuilder, GraphScope, NodeCall, Translator
-from .check import CALLS, Checker, Problems, Refused, TooLarge, domain_of, place_of, schema_of, versions_of
+from .check import (
+    MAX_CALLS,
+    Checker,
+    Problems,
+    TooLarge,
+    Unsupported,
+    domain_of,
+    place_of,
+    schema_of,
+    versions_of,
+)
 from .read import UNSIGNED, tensor_of
-from .types import of_type, prepared, typed
+from .types import assign_types, of_type, prepare_uint64
 from .value import OnnxValue
 
-_NODES = 500_000
-"""How many nodes are translated, with those of functions, and of bodies that are tried in two forms."""
+_MAX_NODES = 500_000
+"""Maximal number of translated nodes, including those of functions and of bodies that are translated twice."""
 
-_BROKEN = object()
-"""Stands for what a node would have made that could not be translated."""
+_FAILED = object()
+"""Placeholder for the outputs of a node that could not be translated."""
 
 _ERRORS = (
     MXNetError,
@@ -35,32 +45,32 @@ _ERRORS = (
 
 
 class GraphNames:
-    """What the names of a graph stand for."""
+    """Values of the names of a graph."""
 
     def __init__(self, parent: GraphNames | None = None) -> None:
         self._own: dict[str, Any] = {}
         self._parent = parent
 
     def find(self, name: str) -> Any:
-        """Return what a name stands for."""
+        """Return the value of a name."""
         names: GraphNames | None = self
         while names is not None:
             if name in names._own:
                 return names._own[name]
             names = names._parent
-        return _BROKEN
+        return _FAILED
 
     def put(self, name: str, value: Any) -> None:
-        """Let a name stand for a value."""
+        """Set the value of a name."""
         if name:
             self._own[name] = value
 
 
-class Walk:
+class GraphTranslator:
     """Translates the nodes of a model.
 
     Args:
-        checker: knows the order of the nodes of each graph.
+        checker: provides the order of the nodes of each graph.
     """
 
     def __init__(
@@ -78,13 +88,13 @@ class Walk:
         self._read: set[str] = set()
 
     def initializers(self, graph: Any, names: GraphNames, is_main: bool) -> None:
-        """Give the arrays of a graph to its names."""
+        """Translate the initializers of a graph."""
         for proto in graph.initializer:
             try:
                 tensor = tensor_of(proto, self._folder)
             except ValueError as error:
                 self._problems.add(f"initializer {proto.name!r}", str(error))
-                names.put(proto.name, _BROKEN)
+                names.put(proto.name, _FAILED)
                 continue
             trains = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
             name = proto.name if is_main else self._b.reserve(proto.name)
@@ -95,7 +105,7 @@ class Walk:
     def nodes(self, graph: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
         """Translate a graph's nodes."""
         order = self._checker.orders.get(id(graph), graph.node)
-        self._read.update(each.name for each in graph.output)
+        self._read.update(output.name for output in graph.output)
         self._read.update(*map(self._checker.reads, order))
         for node in order:
             self._node(node, names, versions)
@@ -103,46 +113,48 @@ class Walk:
     def _node(self, node: Any, names: GraphNames, versions: Mapping[str, int]) -> None:
         inputs = [names.find(name) if name else None for name in node.input]
         self._count += 1
-        if self._count > _NODES:
+        if self._count > _MAX_NODES:
             raise TooLarge(
-                f"more than {_NODES} nodes, with those of functions and of bodies that are tried twice"
+                f"more than {_MAX_NODES} nodes, including those of functions and of bodies translated twice"
             )
-        if any(each is _BROKEN for each in inputs):
-            made: list[Any] = [_BROKEN] * len(node.output)
+        if any(each is _FAILED for each in inputs):
+            result: list[Any] = [_FAILED] * len(node.output)
         else:
-            made = self._translated(node, inputs, names, versions)
-        for name, value in zip(node.output, made):
+            result = self._translate_or_report(node, inputs, names, versions)
+        for name, value in zip(node.output, result):
             names.put(name, value)
 
-    def _translated(
+    def _translate_or_report(
         self, node: Any, inputs: list[Any], names: GraphNames, versions: Mapping[str, int]
     ) -> list[Any]:
         outer = self._b.label
         self._b.label = next((name for name in node.output if name), node.name) or node.op_type
         try:
-            made = self._made(node, inputs, names, versions)
-            found = list(made) if isinstance(made, (list, tuple)) else [made]
-            if any(name and name in self._read for name in node.output[len(found) :]):
-                raise Refused(f"only the first {len(found)} of its outputs can be made")
-        except Refused as error:
+            result = self._translate_node(node, inputs, names, versions)
+            values = list(result) if isinstance(result, (list, tuple)) else [result]
+            if any(name and name in self._read for name in node.output[len(values) :]):
+                raise Unsupported(f"only the first {len(values)} of its outputs are supported")
+        except Unsupported as error:
             self._problems.add(place_of(node), str(error))
-            found = [_BROKEN] * len(node.output)
+            values = [_FAILED] * len(node.output)
         except _ERRORS as error:
             self._problems.add(place_of(node), f"{type(error).__name__}: {error}")
-            found = [_BROKEN] * len(node.output)
+            values = [_FAILED] * len(node.output)
         finally:
             self._b.label = outer
-        return found
+        return values
 
-    def _made(self, node: Any, inputs: list[Any], names: GraphNames, versions: Mapping[str, int]) -> Any:
+    def _translate_node(
+        self, node: Any, inputs: list[Any], names: GraphNames, versions: Mapping[str, int]
+    ) -> Any:
         domain = domain_of(node)
         function = self._functions.get((domain, node.op_type))
         if function is not None:
-            return self._called(function, node, inputs)
+            return self._translate_call(function, node, inputs)
         schema = schema_of(node.op_type, versions.get(domain, 1), domain)
         translator = self._table.get((domain, node.op_type))
         if translator is None:
-            return self._by_body(schema, node, inputs, versions.get(domain, 1))
+            return self._translate_definition(schema, node, inputs, versions.get(domain, 1))
         call = NodeCall(
             self._b,
             node.op_type,
@@ -154,17 +166,17 @@ class Walk:
             lambda proto: tensor_of(proto, self._folder),
         )
         first = len(self._b.fresh)
-        call.inputs = prepared(self._b, node.op_type, inputs)
-        made = translator(call)
+        call.inputs = prepare_uint64(self._b, node.op_type, inputs)
+        result = translator(call)
         if not domain:
-            values = typed(self._b, node.op_type, schema, inputs, call.attrs, made)
-            made = values if isinstance(made, (list, tuple)) else values[0]
-        self._name(made, node, first)
+            values = assign_types(self._b, node.op_type, schema, inputs, call.attrs, result)
+            result = values if isinstance(result, (list, tuple)) else values[0]
+        self._name(result, node, first)
         del self._b.fresh[first:]
-        return made
+        return result
 
     def _name(self, made: Any, node: Any, first: int) -> None:
-        """Call the node that makes a result as ONNX calls the result."""
+        """Name the node of a result after ONNX's name of the result."""
         values = made if isinstance(made, (list, tuple)) else [made]
         fresh = set(self._b.fresh[first:])
         for value, name in zip(values, node.output):
@@ -175,34 +187,34 @@ class Walk:
                 wanted = name if is_single else node.name or name
                 entry[0].name = self._b.reserve(wanted.removesuffix("_output") if is_single else wanted)
 
-    def _called(
+    def _translate_call(
         self, function: Any, node: Any, inputs: Sequence[Any], usual: Mapping[str, Any] = MappingProxyType({})
     ) -> list[Any]:
-        """Translate the nodes of a function in place of a call of it."""
-        if self._calls >= CALLS:
-            raise Refused("functions call each other too deep, or in a circle")
+        """Translate the nodes of a function in place of its call."""
+        if self._calls >= MAX_CALLS:
+            raise Unsupported("functions call each other too deeply, or recursively")
         self._calls += 1
         try:
             names = GraphNames()
             for i, name in enumerate(function.input):
                 names.put(name, inputs[i] if i < len(inputs) else None)
-            given = {each.name: each for each in node.attribute}
-            defaults = {**usual, **{each.name: each for each in function.attribute_proto}}
+            attributes = {attribute.name: attribute for attribute in node.attribute}
+            defaults = {**usual, **{attribute.name: attribute for attribute in function.attribute_proto}}
             versions = versions_of(function.opset_import)
             order = self._checker.orders.get(id(function), list(function.node))
             self._read.update(function.output, *map(self._checker.reads, order))
             for inner in order:
-                self._node(_filled_in(inner, {**defaults, **given}), names, versions)
+                self._node(_with_attributes(inner, {**defaults, **attributes}), names, versions)
             return [names.find(name) for name in function.output]
         finally:
             self._calls -= 1
 
-    def _by_body(self, schema: Any, node: Any, inputs: Sequence[Any], version: int) -> list[Any]:
-        """Translate an operator by the function that ONNX itself defines it with."""
+    def _translate_definition(self, schema: Any, node: Any, inputs: Sequence[Any], version: int) -> list[Any]:
+        """Translate an operator by the function with which ONNX defines it."""
         import onnx
 
         if schema is None or not (schema.has_function or schema.has_context_dependent_function):
-            raise Refused(f"{node.op_type} cannot be expressed by operators of dpmodule")
+            raise Unsupported(f"{node.op_type} cannot be expressed by operators of dpmodule")
         if schema.has_function:
             body = schema.function_body
         else:
@@ -216,7 +228,7 @@ class Walk:
         if not body.opset_import:
             body.opset_import.add(domain="", version=version)
         defaults = {n: d.default_value for n, d in schema.attributes.items() if d.default_value.type}
-        return self._called(body, node, inputs, defaults)
+        return self._translate_call(body, node, inputs, defaults)
 
     def body(
         self,
@@ -226,10 +238,10 @@ class Walk:
         versions: Mapping[str, int],
         scope: GraphScope | None = None,
     ) -> list[Any]:
-        """Translate a graph that a node carries.
+        """Translate a subgraph of a node.
 
         Args:
-            scope: the graph in which its nodes are made; None means that of the node itself.
+            scope: the graph in which its nodes are made; None means the graph of the node.
 
         Returns:
             Its outputs.
@@ -242,23 +254,23 @@ class Walk:
                 inner.put(each.name, of_type(value, each.type.tensor_type.elem_type) if is_array else value)
             self.initializers(graph, inner, False)
             self.nodes(graph, inner, versions)
-            found = [inner.find(each.name) for each in graph.output]
+            outputs = [inner.find(output.name) for output in graph.output]
         finally:
             self._b.scope = outer
-        if any(each is _BROKEN for each in found):
-            raise Refused(f"its graph {graph.name!r} cannot be translated")
-        return found
+        if any(output is _FAILED for output in outputs):
+            raise Unsupported(f"its graph {graph.name!r} cannot be translated")
+        return outputs
 
     def outputs(self, graph: Any, names: GraphNames) -> list[OnnxValue] | None:
-        """Return the values of a graph's outputs, None if one could not be made."""
-        found = []
-        for each in graph.output:
-            value = names.find(each.name)
+        """Return the values of a graph's outputs; None if one could not be translated."""
+        values = []
+        for output in graph.output:
+            value = names.find(output.name)
             if isinstance(value, list):
-                self._problems.add(f"output {each.name!r}", "it is a sequence, expected an array")
-            elif value is not _BROKEN and value is not None:
-                found.append(self._declared(each, value))
-        return found if len(found) == len(graph.output) else None
+                self._problems.add(f"output {output.name!r}", "it is a sequence, expected an array")
+            elif value is not _FAILED and value is not None:
+                values.append(self._declared(output, value))
+        return values if len(values) == len(graph.output) else None
 
     def _declared(self, declared: Any, value: OnnxValue) -> OnnxValue:
         """Return an output in the unsigned type that the file declares for it."""
@@ -267,45 +279,45 @@ class Walk:
             return value
         source = value.again()
         source.entry, source.scope, source.known, source.recipe = b.entry(value), b.scope, None, None
-        made = source.cast(dtype)
+        result = source.cast(dtype)
         name = declared.name.removesuffix("_output")
-        if made.entry is not None and source.entry is not None and source.entry[0].name == name:
-            source.entry[0].name, made.entry[0].name = b.reserve(f"{name}_signed"), name
-        return made
+        if result.entry is not None and source.entry is not None and source.entry[0].name == name:
+            source.entry[0].name, result.entry[0].name = b.reserve(f"{name}_signed"), name
+        return result
 
 
-def _filled_in(node: Any, given: Mapping[str, Any]) -> Any:
-    """Return a function's node with the attributes that a call gives it."""
+def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
+    """Return a function's node with the attributes of a call."""
     import onnx
 
-    if not any(each.ref_attr_name for each in node.attribute):
+    if not any(attribute.ref_attr_name for attribute in node.attribute):
         return node
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
-    for each in node.attribute:
-        if not each.ref_attr_name:
-            made.attribute.append(each)
-        elif each.ref_attr_name in given:
+    copied = onnx.NodeProto()
+    copied.CopyFrom(node)
+    del copied.attribute[:]
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            copied.attribute.append(attribute)
+        elif attribute.ref_attr_name in given:
             copy = onnx.AttributeProto()
-            copy.CopyFrom(given[each.ref_attr_name])
-            copy.name = each.name
-            made.attribute.append(copy)
-    return made
+            copy.CopyFrom(given[attribute.ref_attr_name])
+            copy.name = attribute.name
+            copied.attribute.append(copy)
+    return copied
 
 
 def _attributes(node: Any, schema: Any) -> dict[str, Any]:
-    """Return a node's attributes, and the defaults of those it does not give."""
+    """Return a node's attributes and the defaults of missing ones."""
     import onnx
 
-    found = {
+    values = {
         name: _plain(onnx.helper.get_attribute_value(declared.default_value))
         for name, declared in schema.attributes.items()
         if declared.default_value.type
     }
-    for each in node.attribute:
-        found[each.name] = _plain(onnx.helper.get_attribute_value(each))
-    return found
+    for attribute in node.attribute:
+        values[attribute.name] = _plain(onnx.helper.get_attribute_value(attribute))
+    return values
 
 
 def _plain(value: Any) -> Any:
@@ -313,7 +325,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value
 
 

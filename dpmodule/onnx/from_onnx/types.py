@@ -1,4 +1,4 @@
-"""Element types that torch does not compute with: what keeps values within them."""
+"""Element types that torch cannot compute with: conversions, wrapping to their range, and quantization."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from .build import GraphBuilder, NodeCall, Translator
-from .check import Refused
-from .forms import even, flag, normal, unsqueeze
+from .check import Unsupported
 from .layers import TABLE as CONV
 from .linear import product
 from .read import CODES, DTYPES, FEW_BITS, RANGES, UNSIGNED
+from .shape_helpers import normalize_axis, round_half_even, to_bool, unsqueeze
 from .value import OnnxValue
 
 _UINT64 = 13
@@ -20,27 +20,27 @@ _BOOL = 9
 _WRAPS = "Add BitShift CumProd CumSum Einsum Gemm MatMul Mul ReduceProd ReduceSum ReduceSumSquare Sub Sum"
 """Operators whose results may leave the range of unsigned integers."""
 _ORDERS = "ArgMax ArgMin Clip Greater GreaterOrEqual Less LessOrEqual Max Min ReduceMax ReduceMin TopK"
-"""Operators that depend on the order of numbers alone."""
+"""Operators that depend only on the order of numbers."""
 _REFUSED = "Abs Div Mean Mod Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean Sign"
-"""Operators whose results for integers of 64 bits do not follow from those for signed ones."""
+"""Operators that signed arithmetic cannot compute for unsigned 64-bit integers."""
 
 
 def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> OnnxValue:
     """Convert to an element type, as ONNX's Cast does.
 
     Args:
-        code: ONNX's number of the type.
-        saturate: whether floats beyond a type of 8 bits become its greatest value.
+        code: ONNX's code of the type.
+        saturate: True to clip floats to the range of an 8-bit type.
     """
     if code not in DTYPES or code == 8:
-        raise Refused(f"a cast to element type {code}, which dpmodule does not have")
+        raise Unsupported(f"a cast to element type {code}, which is not supported")
     if x.type == code:
         return x
     dtype = DTYPES[code]
     if x.type == _UINT64 and (code in FEW_BITS or "float" in dtype):
         x = x.cast(UNSIGNED[_UINT64])
     if code == _BOOL:
-        return flag(x)
+        return to_bool(x)
     if code in FEW_BITS:
         floats = x if "float" in x.dtype else x.cast(dtype)
         return floats.apply("_onnx_round", to=FEW_BITS[code], saturate=saturate).cast(dtype)
@@ -53,30 +53,30 @@ def cast_to(b: GraphBuilder, x: OnnxValue, code: int, saturate: bool = True) -> 
     return (rest + float(low)).cast(dtype)
 
 
-def prepared(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs of an operator, changed so that signed arithmetic is right for uint64."""
+def prepare_uint64(b: GraphBuilder, kind: str, inputs: Sequence[Any]) -> list[Any]:
+    """Return the inputs of an operator, converted so that signed arithmetic is correct for uint64."""
     large = [isinstance(value, OnnxValue) and value.code == _UINT64 for value in inputs]
     if kind in _REFUSED.split() and any(large):
-        raise Refused(
-            f"{kind} of uint64; torch has no unsigned arithmetic: cast to int64 before, or to a float"
+        raise Unsupported(
+            f"{kind} of uint64; torch has no unsigned arithmetic; cast to int64 or a float first"
         )
     if kind not in _ORDERS.split():
         return list(inputs)
-    return [_turned(b, value) if is_large else value for value, is_large in zip(inputs, large)]
+    return [_flip_sign_bit(b, value) if is_large else value for value, is_large in zip(inputs, large)]
 
 
-def _turned(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
-    """Flip the highest bit: signed integers then have the order of the unsigned ones. Twice is the value itself."""
+def _flip_sign_bit(b: GraphBuilder, x: OnnxValue) -> OnnxValue:
+    """Flip the highest bit, so that signed integers have the order of the unsigned ones; its own inverse."""
     lowest = b.constant(torch.tensor([-(2**63)]))
-    made = b("broadcast_add", x, lowest).as_scalar(x.is_scalar)
-    made.code = x.code
-    return made
+    result = b("broadcast_add", x, lowest).as_scalar(x.is_scalar)
+    result.code = x.code
+    return result
 
 
-def typed(
+def assign_types(
     b: GraphBuilder, kind: str, schema: Any, inputs: Sequence[Any], attrs: dict[str, Any], made: Any
 ) -> list[Any]:
-    """Return the results of an operator with their element types in the file, wrapped to their range."""
+    """Return the results of an operator with the file's element types, wrapped to their range."""
     codes: dict[str, int] = {}
     for i, value in enumerate(inputs):
         if isinstance(value, OnnxValue) and schema.inputs:
@@ -96,47 +96,49 @@ def typed(
 
 
 def of_type(value: OnnxValue, code: int) -> OnnxValue:
-    """Return a value with ONNX's number of its type in the file, where operators compute in another type."""
+    """Return a value with ONNX's code of its type in the file if operators compute in another type."""
     is_other = DTYPES.get(code) == value.dtype and CODES[value.dtype] != code
     code = code if is_other else 0
     if value.code == code:
         return value
-    made = value.again()
-    made.code = code
-    return made
+    result = value.again()
+    result.code = code
+    return result
 
 
 def _in_range(b: GraphBuilder, kind: str, value: OnnxValue) -> OnnxValue:
     if value.code == _UINT64 and kind in _ORDERS.split():
-        return _turned(b, value)
+        return _flip_sign_bit(b, value)
     if value.code in UNSIGNED and value.code != _UINT64 and kind in _WRAPS.split():
         code, value = value.code, value.cast(UNSIGNED[value.code]).cast(value.dtype)
         value.code = code
     return value
 
 
-# numbers of eight bits: computed in float32, in the steps that the file prescribes
+# quantized values: computed in float32, in the order of operations that the file prescribes
 
 
-def _along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
-    """Return scales or zero points so that they broadcast with the data."""
+def _broadcast_along(b: GraphBuilder, part: OnnxValue, x: OnnxValue, axis: int) -> OnnxValue:
+    """Reshape scales or zero points to broadcast with the data."""
     if part.rank == 0 or part.shapes[0] == (1,):
         return part
     if part.rank != 1:
-        raise Refused("scales of blocks")
-    place = normal(axis, x.rank)
-    return unsqueeze(part, [i for i in range(x.rank) if i != place])
+        raise Unsupported("blockwise scales are not supported")
+    position = normalize_axis(axis, x.rank)
+    return unsqueeze(part, [i for i in range(x.rank) if i != position])
 
 
-def _opened(b: GraphBuilder, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
-    """Return the numbers that quantized ones stand for."""
-    found = x.cast(scale.dtype)
+def _dequantized(
+    b: GraphBuilder, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None, axis: int
+) -> OnnxValue:
+    """Return dequantized values."""
+    values = x.cast(scale.dtype)
     if zero is not None:
-        found = found - _along(b, zero, x, axis).cast(scale.dtype)
-    return found * _along(b, scale, x, axis)
+        values = values - _broadcast_along(b, zero, x, axis).cast(scale.dtype)
+    return values * _broadcast_along(b, scale, x, axis)
 
 
-def _closed(
+def _quantized(
     b: GraphBuilder,
     x: OnnxValue,
     scale: OnnxValue,
@@ -145,83 +147,83 @@ def _closed(
     code: int,
     saturate: bool = True,
 ) -> OnnxValue:
-    """Return numbers quantized; `code` is ONNX's number of the type."""
-    parts = x.cast(scale.dtype) / _along(b, scale, x, axis)
+    """Return quantized values; `code` is ONNX's code of the type."""
+    parts = x.cast(scale.dtype) / _broadcast_along(b, scale, x, axis)
     if code in FEW_BITS:  # their zero point is 0
         return cast_to(b, parts, code, saturate)
     if code not in RANGES:
-        raise Refused(f"numbers quantized to element type {code}")
+        raise Unsupported(f"numbers quantized to element type {code}")
     low, high = RANGES[code]
-    found = even(parts)
+    rounded = round_half_even(parts)
     if zero is not None:
-        found = found + _along(b, zero, x, axis).cast(scale.dtype)
-    return cast_to(b, found.apply("clip", a_min=float(low), a_max=float(high)), code)
+        rounded = rounded + _broadcast_along(b, zero, x, axis).cast(scale.dtype)
+    return cast_to(b, rounded.apply("clip", a_min=float(low), a_max=float(high)), code)
 
 
 def _quantize(c: NodeCall) -> OnnxValue:
     zero = c.maybe(2)
     code = zero.type if zero is not None else c.attrs.get("output_dtype") or 2
     saturate = bool(c.attrs.get("saturate", 1))
-    return _closed(c.b, c.x, c.value(1), zero, c.attrs.get("axis", 1), code, saturate)
+    return _quantized(c.b, c.x, c.value(1), zero, c.attrs.get("axis", 1), code, saturate)
 
 
-def _dynamic(c: NodeCall) -> list[OnnxValue]:
+def _dynamic_quantize(c: NodeCall) -> list[OnnxValue]:
     b, x = c.b, c.x
     high = b("max", x).as_scalar(True).arith("maximum", 0.0)
     low = b("min", x).as_scalar(True).arith("minimum", 0.0)
     scale = (high - low) / 255.0
-    zero = even(((0.0 - low) / scale).apply("clip", a_min=0.0, a_max=255.0))
+    zero = round_half_even(((0.0 - low) / scale).apply("clip", a_min=0.0, a_max=255.0))
     whole = zero.cast("uint8")
-    return [_closed(b, x, scale, whole, 0, 2), scale, whole]
+    return [_quantized(b, x, scale, whole, 0, 2), scale, whole]
 
 
 def _shifted(b: GraphBuilder, x: OnnxValue, zero: OnnxValue | None, axis: int) -> OnnxValue:
-    found = x.cast("float32")
-    return found if zero is None else found - _along(b, zero, x, axis).cast("float32")
+    values = x.cast("float32")
+    return values if zero is None else values - _broadcast_along(b, zero, x, axis).cast("float32")
 
 
-def _whole_product(c: NodeCall) -> OnnxValue:
+def _matmul_integer(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(1)
     left = _shifted(b, x, c.maybe(2), x.rank - 2)
-    return even(product(left, _shifted(b, y, c.maybe(3), y.rank - 1))).cast("int32")
+    return round_half_even(product(left, _shifted(b, y, c.maybe(3), y.rank - 1))).cast("int32")
 
 
-def _product(c: NodeCall) -> OnnxValue:
+def _qlinear_matmul(c: NodeCall) -> OnnxValue:
     b, x, y = c.b, c.x, c.value(3)
-    left = _opened(b, x, c.value(1), c.maybe(2), x.rank - 2)
-    right = _opened(b, y, c.value(4), c.maybe(5), y.rank - 1)
-    return _closed(b, product(left, right), c.value(6), c.maybe(7), -1, c.value(7).type)
+    left = _dequantized(b, x, c.value(1), c.maybe(2), x.rank - 2)
+    right = _dequantized(b, y, c.value(4), c.maybe(5), y.rank - 1)
+    return _quantized(b, product(left, right), c.value(6), c.maybe(7), -1, c.value(7).type)
 
 
-def _convolved(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
+def _convolution(c: NodeCall, x: OnnxValue, weight: OnnxValue) -> OnnxValue:
     inner = NodeCall(c.b, "Conv", [x, weight], c.attrs, c.since, [True], c.body, c.read)
-    found: OnnxValue = CONV["Conv"](inner)
-    return found
+    result: OnnxValue = CONV["Conv"](inner)
+    return result
 
 
-def _whole_conv(c: NodeCall) -> OnnxValue:
+def _conv_integer(c: NodeCall) -> OnnxValue:
     b = c.b
     x, weight = _shifted(b, c.x, c.maybe(2), 1), _shifted(b, c.value(1), c.maybe(3), 0)
-    return even(_convolved(c, x, weight)).cast("int32")
+    return round_half_even(_convolution(c, x, weight)).cast("int32")
 
 
-def _conv(c: NodeCall) -> OnnxValue:
+def _qlinear_conv(c: NodeCall) -> OnnxValue:
     b, x, weight = c.b, c.x, c.value(3)
-    left = _opened(b, x, c.value(1), c.maybe(2), 1)
-    found = _convolved(c, left, _opened(b, weight, c.value(4), c.maybe(5), 0))
+    left = _dequantized(b, x, c.value(1), c.maybe(2), 1)
+    result = _convolution(c, left, _dequantized(b, weight, c.value(4), c.maybe(5), 0))
     if c.maybe(8) is not None:
         scale = c.value(4) * c.value(1)
         bias = c.value(8).cast("float32") * scale
-        found = found + _along(b, bias, found, 1)
-    return _closed(b, found, c.value(6), c.maybe(7), 1, c.value(7).type)
+        result = result + _broadcast_along(b, bias, result, 1)
+    return _quantized(b, result, c.value(6), c.maybe(7), 1, c.value(7).type)
 
 
 TABLE: dict[str, Translator] = {
-    "ConvInteger": _whole_conv,
-    "DequantizeLinear": lambda c: _opened(c.b, c.x, c.value(1), c.maybe(2), c.attrs.get("axis", 1)),
-    "DynamicQuantizeLinear": _dynamic,
-    "MatMulInteger": _whole_product,
-    "QLinearConv": _conv,
-    "QLinearMatMul": _product,
+    "ConvInteger": _conv_integer,
+    "DequantizeLinear": lambda c: _dequantized(c.b, c.x, c.value(1), c.maybe(2), c.attrs.get("axis", 1)),
+    "DynamicQuantizeLinear": _dynamic_quantize,
+    "MatMulInteger": _matmul_integer,
+    "QLinearConv": _qlinear_conv,
+    "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": _quantize,
 }

@@ -1,4 +1,4 @@
-"""What is known about one array of an ONNX graph while it is translated."""
+"""`OnnxValue`: an array of an ONNX graph during translation, and trial sizes for open dimensions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .read import CODES
 
 
 class OnnxValue:
-    """One array.
+    """An array of an ONNX graph.
 
     Attributes:
-        b: makes the nodes of its graph.
-        shapes: its shape in every world. An array without axes, which MXNet lacks, has (1,) here.
-        code: ONNX's number of the element type in the file if that is another one, else 0.
-        is_scalar: whether it has no axes in ONNX.
-        entry: what makes it in the graph; None for a constant that nothing has needed there yet.
-        known: its values in every world, where they follow from the file and the sizes alone.
+        b: builder of its graph.
+        shapes: its shape in every trial. A scalar, which MXNet lacks, has shape (1,).
+        code: ONNX's code of the element type in the file if it differs from `dtype`, else 0.
+        is_scalar: True if it has no axes in ONNX.
+        entry: its entry in the graph; None for a constant that is not used there yet.
+        known: its values in every trial, if they follow from the file and the sizes alone.
         recipe: operator, attributes and inputs from which `known` can be computed.
-        turned: the value of which this one is the transpose of the last two axes.
+        transposed_from: the value whose last two axes are swapped in this one.
     """
 
     __slots__ = (
@@ -39,7 +39,7 @@ class OnnxValue:
         "scope",
         "shapes",
         "trains",
-        "turned",
+        "transposed_from",
     )
 
     def __init__(self, b: Any, shapes: tuple[Dims, ...], dtype: str, entry: Entry | None = None) -> None:
@@ -51,7 +51,7 @@ class OnnxValue:
         self.recipe: tuple[Any, Any, tuple[OnnxValue, ...]] | None = None
         self.scope: Any = None
         self.name = ""
-        self.turned: OnnxValue | None = None
+        self.transposed_from: OnnxValue | None = None
 
     @property
     def type(self) -> int:
@@ -65,36 +65,36 @@ class OnnxValue:
 
     @property
     def dims(self) -> tuple[Dims, ...]:
-        """Shapes in ONNX, of every world."""
+        """Shapes in ONNX, of every trial."""
         return ((),) * len(self.shapes) if self.is_scalar else self.shapes
 
     def axis(self, number: int) -> tuple[int, ...]:
-        """Return the size of an axis in every world."""
+        """Return the size of an axis in every trial."""
         return tuple(shape[number] for shape in self.shapes)
 
     def size(self, number: int) -> int | None:
-        """Return the size of an axis if it is the same in every world, else None."""
+        """Return the size of an axis if it is the same in every trial, else None."""
         sizes = set(self.axis(number))
         return sizes.pop() if len(sizes) == 1 else None
 
     def again(self) -> OnnxValue:
-        """Return a copy, of which something is to be changed."""
+        """Return a copy to be modified."""
         return copy(self)
 
     def as_scalar(self, is_scalar: bool) -> OnnxValue:
-        """Say whether this has no axes in ONNX."""
+        """Return the value marked as having no axes in ONNX, or as having one."""
         if self.is_scalar == is_scalar:
             return self
-        made = self.again()
-        made.is_scalar = is_scalar
-        return made
+        result = self.again()
+        result.is_scalar = is_scalar
+        return result
 
     # operators
 
     def then(self, name: str, *others: OnnxValue, **attrs: Any) -> OnnxValue:
         """Apply an operator of one output to this and others."""
-        made: OnnxValue = self.b(name, self, *others, **attrs)
-        return made
+        result: OnnxValue = self.b(name, self, *others, **attrs)
+        return result
 
     def apply(self, name: str, **attrs: Any) -> OnnxValue:
         """Apply an operator that keeps the shape."""
@@ -108,14 +108,14 @@ class OnnxValue:
         """Apply a reduction along axes."""
         if self.is_scalar or not axes:
             return self
-        made = self.then(name, axis=tuple(axes), keepdims=keep)
-        return made.as_scalar(len(axes) == self.rank and not keep)
+        result = self.then(name, axis=tuple(axes), keepdims=keep)
+        return result.as_scalar(len(axes) == self.rank and not keep)
 
     def arith(self, word: str, other: OnnxValue | float) -> OnnxValue:
         """Apply an operator of two arrays that broadcast, or of an array and a number.
 
         Args:
-            word: what the scalar form is called: "plus" of ``_plus_scalar``.
+            word: name of the scalar form: "plus" for ``_plus_scalar``.
         """
         if not isinstance(other, OnnxValue):
             return self.apply(f"_{word}_scalar", scalar=other)
@@ -126,8 +126,8 @@ class OnnxValue:
             return x.arith(word, right)
         if left is not None and is_plain and x.rank <= y.rank and not (y.known and not y.trains):
             return y.arith(_REVERSED.get(word, word), left)
-        made = x.then(_BROADCAST.get(word, f"broadcast_{word}"), y)
-        return made.as_scalar(x.is_scalar and y.is_scalar)
+        result = x.then(_BROADCAST.get(word, f"broadcast_{word}"), y)
+        return result.as_scalar(x.is_scalar and y.is_scalar)
 
     def __add__(self, other: OnnxValue | float) -> OnnxValue:
         return self.arith("plus", other)
@@ -150,7 +150,7 @@ class OnnxValue:
     def __pow__(self, other: OnnxValue | float) -> OnnxValue:
         return self.arith("power", other)
 
-    # comparisons give 0 and 1 in the type of the elements, as our operators do
+    # comparisons give 0 and 1 in the type of the elements, like MXNet's operators
 
     def __gt__(self, other: OnnxValue | float) -> OnnxValue:
         return self.arith("greater", other)
@@ -180,14 +180,14 @@ _ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float
 
 
 def _number(x: OnnxValue) -> float | None:
-    """Return the number that a value holds everywhere if it is a constant, None if not."""
+    """Return the number of a constant with one element; None for other values."""
     if x.trains or x.known is None or math.prod(x.shapes[0]) != 1:
         return None
-    tensor = x.b.fixed(x)
+    tensor = x.b.constant_value(x)
     if tensor is None:
         return None
-    found = tensor.reshape(()).item()
-    return float(found) if abs(found) < 2**53 or math.isinf(found) or math.isnan(found) else None
+    number = tensor.reshape(()).item()
+    return float(number) if abs(number) < 2**53 or math.isinf(number) or math.isnan(number) else None
 
 
 def same_type(*values: OnnxValue) -> list[OnnxValue]:
@@ -196,17 +196,17 @@ def same_type(*values: OnnxValue) -> list[OnnxValue]:
     return [v.cast(widest) for v in values]
 
 
-# Sizes to try a graph with whose dimensions are not all given.
+# Trial sizes for graphs with open dimensions.
 #
-# A graph with dimensions that the file leaves open is worked out for a few sets of sizes at once: worlds. What has the
-# same size in all of them is constant; what has the sizes of an input's dimension in all of them is that dimension. In
-# this way a chain that computes a shape is simply computed, and what it meant is read off its results.
+# A graph with open dimensions is evaluated for a few sets of sizes together, called trials. A size that is equal in all
+# trials is constant; a size that equals an input's dimension in all trials is that dimension. In this way, operators
+# that compute a shape are simply evaluated, and their meaning follows from the results.
 
 Dims = tuple[int, ...]
 Sizes = tuple[int, ...]
-"""One dimension's size in every world."""
+"""One dimension's size in every trial."""
 
-# no row is a linear function of another one, lest a multiple of one be taken for another
+# no row is a linear function of another, so that a multiple of one cannot be mistaken for another
 _LEADING: tuple[Sizes, ...] = (
     (2, 3, 5),
     (3, 7, 4),
@@ -227,11 +227,11 @@ ATTEMPTS: tuple[tuple[tuple[Sizes, ...], tuple[Sizes, ...]], ...] = (
     (_LONG, _SMALL),
     (_EQUAL, _EQUAL),
 )
-"""Sizes of the axes of sequences and of pictures, tried in turn: few networks take every size."""
+"""Sizes of sequence axes and image axes, tried in turn, since few networks accept every size."""
 
 
 def _kind(shape: Sequence[object], axis: int) -> int:
-    """Return 0 for a leading axis, 1 for one of a sequence, 2 for a side of a picture."""
+    """Return 0 for a leading axis, 1 for a sequence axis, 2 for an image axis."""
     return 0 if axis == 0 else 2 if len(shape) >= 4 and axis >= 2 else 1
 
 
@@ -241,10 +241,10 @@ def sizes_of(
     """Choose the sizes of open dimensions.
 
     Args:
-        shapes: shape of each input; a name stands for an open dimension.
+        shapes: shape of each input, with names for open dimensions.
 
     Returns:
-        The number of worlds, and the shapes of each input in all of them.
+        The number of trials, and the shapes of each input in all of them.
     """
     kinds: dict[str, int] = {}
     for shape in shapes.values():
@@ -256,12 +256,12 @@ def sizes_of(
     chosen: dict[str, Sizes] = {}
     for name, kind in kinds.items():
         row, number = lists[kind], used[kind]
-        # more open dimensions than rows: the rows again, stretched and moved
-        turn, place = divmod(number, len(row))
-        chosen[name] = tuple(n * (turn + 1) + turn * (i % 2) for i, n in enumerate(row[place]))
+        # more open dimensions than rows: reuse the rows, scaled and shifted
+        turn, position = divmod(number, len(row))
+        chosen[name] = tuple(n * (turn + 1) + turn * (i % 2) for i, n in enumerate(row[position]))
         used[kind] += 1
-    worlds = 1 + min(len(chosen), 2)
-    return worlds, {
-        name: tuple(tuple(chosen[d][w] if isinstance(d, str) else d for d in shape) for w in range(worlds))
+    trials = 1 + min(len(chosen), 2)
+    return trials, {
+        name: tuple(tuple(chosen[d][w] if isinstance(d, str) else d for d in shape) for w in range(trials))
         for name, shape in shapes.items()
     }

@@ -1,4 +1,4 @@
-"""What builders share: types in which runtimes compute, shapes, formulas."""
+"""Helpers of builders: types in which runtimes compute, shapes, formulas."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Selu Sinh Softplus Softsign Tan ThresholdedRelu
 _ONLY_WIDE = """
 CumSum Einsum Pow Range ReduceL1 ReduceL2 ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare
 """
-"""Operators that take integers there, but none smaller than int32, and no unsigned ones."""
+"""Operators that ONNX Runtime computes for signed integers from int32 on only."""
 
 _NO_UNSIGNED = frozenset({"ArgMax", "ArgMin", "Pad", "ReduceMax", "ReduceMin", "TopK", "Where"})
-"""Operators that lack int16, unsigned integers above uint8, and bool there."""
+"""Operators that ONNX Runtime lacks for int16, unsigned integers above uint8, and bool."""
 
 _NARROW = {"bool", "int8", "uint8", "int16", "uint16"}
 _UNSIGNED = {"uint16", "uint32", "uint64"}
@@ -36,28 +36,28 @@ _UNSIGNED = {"uint16", "uint32", "uint64"}
 
 @cache
 def allowed_types(operator: str, opset: int) -> frozenset[str]:
-    """Return the dtype names that an ONNX operator takes as its first input, and that ONNX Runtime computes it in.
+    """Return the dtype names of an ONNX operator's first input that ONNX Runtime supports.
 
-    Half precision counts as computed: ONNX Runtime converts by itself where it has to.
+    Half precision counts as supported: ONNX Runtime converts it automatically.
     """
     schema = onnx.defs.get_schema(operator, opset, "")
     if not schema.inputs:
         return frozenset(CODES)
     types = schema.inputs[operator == "Where"].types  # the first input of Where is the condition
-    found = {name for name in CODES if f"tensor({_IN_SCHEMAS.get(name, name)})" in types}
+    types_allowed = {name for name in CODES if f"tensor({_IN_SCHEMAS.get(name, name)})" in types}
     if operator in _ONLY_SINGLE.split():
-        found &= {"float16", "bfloat16", "float32"}
+        types_allowed &= {"float16", "bfloat16", "float32"}
     if operator in _ONLY_WIDE.split():
-        found -= _NARROW | _UNSIGNED
+        types_allowed -= _NARROW | _UNSIGNED
     if operator in _NO_UNSIGNED:
-        found -= _UNSIGNED | {"bool", "int16"}
+        types_allowed -= _UNSIGNED | {"bool", "int16"}
     if operator in ("Sum", "Relu"):
-        found -= _NARROW | _UNSIGNED | {"int64"}
-    return frozenset(found)
+        types_allowed -= _NARROW | _UNSIGNED | {"int64"}
+    return frozenset(types_allowed)
 
 
 def computed_in(operator: str, opset: int, dtype: str) -> str:
-    """Return the dtype name in which an operator on elements of type `dtype` is computed: that, or a wider one."""
+    """Return the dtype name in which to compute an operator on elements of type `dtype`: that, or a wider one."""
     allowed = allowed_types(operator, opset)
     if dtype in allowed:
         return dtype
@@ -68,13 +68,13 @@ def computed_in(operator: str, opset: int, dtype: str) -> str:
 
 
 def working_type(dtype: str) -> str:
-    """Return the dtype name in which formulas of several operators are computed: single or double precision."""
+    """Return the dtype name for formulas of several operators: single or double precision."""
     return "float32" if dtype in ("float16", "bfloat16", "float32") else "float64"
 
 
 @cache
-def most_inputs(operator: str, opset: int) -> int:
-    """Return how many inputs an ONNX operator takes at most."""
+def max_inputs(operator: str, opset: int) -> int:
+    """Return the maximal number of inputs of an ONNX operator."""
     return int(onnx.defs.get_schema(operator, opset, "").max_input)
 
 
@@ -84,14 +84,14 @@ _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 def in_floats(half: bool = True, double: bool = False) -> Callable[[Builder], Builder]:
-    """Make a builder compute in one floating type that ONNX Runtime has its operators in.
+    """Make a builder compute in one floating type that ONNX Runtime supports.
 
-    Values of other floating types are cast before, and what it returns is cast to the types that are wanted. Values
-    that are all float32 stay as they are.
+    Inputs of other floating types are cast, and outputs are cast to the expected types. If all are float32, nothing is
+    cast.
 
     Args:
-        half: whether float16 stays, if everything has that type.
-        double: whether float64 stays.
+        half: True to keep float16 if all values have that type.
+        double: True to keep float64.
     """
 
     def declare(builder: Builder) -> Builder:
@@ -101,8 +101,8 @@ def in_floats(half: bool = True, double: bool = False) -> Callable[[Builder], Bu
             dtype = _computed_in(types, half, double)
             if types <= {dtype}:
                 return builder(c)
-            found = builder(_converted(c, dtype))
-            outputs = [found] if isinstance(found, Value) else found
+            results = builder(_converted(c, dtype))
+            outputs = [results] if isinstance(results, Value) else results
             return [
                 value.cast(wanted) if wanted in types - {dtype} else value
                 for value, wanted in zip(outputs, c.out_dtypes)
@@ -120,7 +120,7 @@ def _computed_in(types: set[str], half: bool, double: bool) -> str:
 
 
 def _converted(c: OperatorCall, dtype: str) -> OperatorCall:
-    """Return a call whose floating inputs have been cast."""
+    """Return a call with its floating inputs cast."""
     inputs = [x.cast(dtype) if x.dtype in _FLOATS else x for x in c.inputs]
     return c.on(inputs, [dtype if t in _FLOATS else t for t in c.out_dtypes])
 
@@ -129,10 +129,7 @@ def _converted(c: OperatorCall, dtype: str) -> OperatorCall:
 
 
 def shape_value(c: OperatorCall, dims: Dims, sources: Sequence[tuple[Value, Dims]] = ()) -> Value:
-    """Return a shape as an int64 value; dynamic lengths are read from `sources`, values and their shapes.
-
-    By default these are the inputs of the call.
-    """
+    """Return a shape as an int64 value; dynamic lengths are read from `sources`, by default the inputs of the call."""
     if all(isinstance(dim, int) for dim in dims):
         return c.ints(*(dim for dim in dims if isinstance(dim, int)))
     known = sources or list(zip(c.inputs, c.shapes))
@@ -148,9 +145,9 @@ def _length(c: OperatorCall, dim: str, sources: Sequence[tuple[Value, Dims]]) ->
 
 
 def reshape(c: OperatorCall, value: Value, dims: Dims, found: Dims | None = None) -> Value:
-    """Reshape a value: a shape with one dynamic length needs no other value.
+    """Reshape a value; a shape with one dynamic length needs no other value.
 
-    `found` is the shape of the value, if that may have equal dynamic lengths in the same places.
+    `found` is the current shape, if it may have equal dynamic lengths at the same positions.
     """
     same = [found is not None and i < len(found) and dim == found[i] for i, dim in enumerate(dims)]
     open_ones = [i for i, dim in enumerate(dims) if isinstance(dim, str) and not same[i]]
@@ -163,7 +160,7 @@ def reshape(c: OperatorCall, value: Value, dims: Dims, found: Dims | None = None
 
 
 def move_axis(c: OperatorCall, value: Value, rank: int, source: int, target: int) -> Value:
-    """Move an axis of a value to another place."""
+    """Move an axis of a value to another position."""
     source, target = source % rank, target % rank
     if source == target:
         return value
@@ -173,7 +170,7 @@ def move_axis(c: OperatorCall, value: Value, rank: int, source: int, target: int
 
 
 def length_of(c: OperatorCall, value: Value, dims: Dims, axis: int) -> Value:
-    """Return the length of an axis of a value, as an int64 value without axes."""
+    """Return the length of an axis of a value, as an int64 scalar."""
     dim = dims[axis]
     if isinstance(dim, int):
         return c.const(dim, "int64")
@@ -181,7 +178,7 @@ def length_of(c: OperatorCall, value: Value, dims: Dims, axis: int) -> Value:
 
 
 def positions(c: OperatorCall, value: Value, dims: Dims, axis: int) -> Value:
-    """Return the numbers 0, 1, ... along an axis of a value, as an int64 value of as many axes."""
+    """Return the numbers 0, 1, ... along an axis of a value, as int64, to broadcast with the value."""
     dim = dims[axis]
     if isinstance(dim, int):
         count = c.const(np.arange(dim), "int64")
@@ -193,7 +190,7 @@ def positions(c: OperatorCall, value: Value, dims: Dims, axis: int) -> Value:
 
 
 def windows(c: OperatorCall) -> dict[str, Any]:
-    """Return what ONNX calls the windows that a convolution's attributes describe."""
+    """Return ONNX's attributes for the windows of a convolution."""
     a, rank = c.a, len(c.a.kernel)
     return {
         "kernel_shape": a.kernel,
@@ -207,7 +204,7 @@ def windows(c: OperatorCall) -> dict[str, Any]:
 
 
 def term(c: OperatorCall, i: int, dtype: str | None = None) -> Value:
-    """Return input `i` in a type; default: the one in which formulas are computed."""
+    """Return input `i` in a type, by default the type of formulas."""
     return c.inputs[i].cast(dtype or working_type(c.dtypes[i]))
 
 
@@ -220,38 +217,38 @@ def result(found: Value, i: int = 0) -> Value:
 
 
 def elements(x: Value, dims: tuple[int | str, ...], places: np.ndarray) -> Value:
-    """Pick elements of matrices of shape `dims` by their numbers, row by row."""
+    """Select elements of matrices of shape `dims` by their row-major indices."""
     c = x.c
     flat = reshape(c, x, (*dims[:-2], int(dims[-2]) * int(dims[-1])), dims)
     return flat.gather(places, len(dims) - 2)
 
 
 def matrices(c: OperatorCall, places: np.ndarray) -> Value:
-    """Lay the last axis out as matrices: the number of an element, counted from 1, at each place, 0 for zero."""
+    """Arrange the last axis as matrices: `places` has the index of each element from 1, or 0 for zero."""
     rank = len(c.shapes[0])
-    kind = computed_in("Pad", c.opset, c.dtypes[0])
-    x = c.inputs[0].cast(kind)
+    dtype = computed_in("Pad", c.opset, c.dtypes[0])
+    x = c.inputs[0].cast(dtype)
     widths = [0] * (2 * rank)
     widths[rank - 1] = 1
     padded = c.emit("Pad", x, c.ints(*widths))
     return result(padded.gather(places, rank - 1))
 
 
-# the gamma function, from logarithms and a sine: ONNX has none
+# the gamma function, which ONNX lacks, from logarithms and a sine
 
 _SHIFT = 7
 _LANCZOS = """
 0.99999999999980993 676.5203681218851 -1259.1392167224028 771.32342877765313 -176.61502916214059
 12.507343278686905 -0.13857109526572012 9.9843695780195716e-6 1.5056327351493116e-7
 """
-"""Coefficients for a shift of 7 and nine terms, good to 15 digits.
+"""Coefficients for a shift of 7 and nine terms, accurate to 15 digits.
 
 Source: Lanczos, "A precision approximation of the gamma function", 1964, as tabled by Godfrey.
 """
 
 
 def log_gamma(x: Value) -> Value:
-    """Return the logarithm of the gamma function's magnitude; x is of double precision."""
+    """Return the logarithm of the gamma function's magnitude; x has double precision."""
     left = x < 0.5
     z = left.choose(1 - x, x) - 1
     start, *others = map(float, _LANCZOS.split())
@@ -259,17 +256,17 @@ def log_gamma(x: Value) -> Value:
     for i, each in enumerate(others[1:], start=2):
         total = total + each / (z + i)
     middle = z + (_SHIFT + 0.5)
-    # so that an infinite argument gives no difference of infinities
+    # avoids a difference of infinities for an infinite argument
     right_of = (
         (z + 0.5) * (middle.then("Log") - 1) + (0.5 * math.log(2 * math.pi) - _SHIFT) + total.then("Log")
     )
-    # reflection; at whole numbers the sine is exactly 0, as there are poles
+    # reflection; at integers, which are poles, the sine is exactly 0
     sine = ((x - x.then("Floor")) * math.pi).then("Sin")
     return left.choose((math.pi / sine).then("Log") - right_of, right_of)
 
 
 def gamma_of(x: Value) -> Value:
-    """Return the gamma function, NaN at negative whole numbers; x is of double precision."""
+    """Return the gamma function, NaN at negative integers; x has double precision."""
     floor = x.then("Floor")
     odd = floor.then("Mod", 2, fmod=1)
     sign = 1 - 2 * abs(odd)

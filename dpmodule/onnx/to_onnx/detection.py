@@ -1,8 +1,8 @@
-"""Boxes: anchors, codes, overlap, suppression and proposals.
+"""Builders of box operators: anchors, encodings, overlap, suppression and proposals.
 
-NonMaxSuppression is given ranks for scores, so that equal scores keep the order that they have here. It computes the
-overlap of boxes from their corners; a box given by its centre may differ in the last bit of its area, which matters
-only where an overlap equals the threshold.
+NonMaxSuppression receives ranks instead of scores, so that equal scores keep MXNet's order. It computes the overlap of
+boxes from their corners; a box given by its centre may differ in the last bit of its area, which matters only if an
+overlap equals the threshold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ...ops.contrib.multibox import multibox_prior as priors
-from ...ops.contrib.proposal import anchors_of
+from ...ops.contrib.proposal import anchor_grid
 from .call import OperatorCall, Value
 from .common import reshape, result, shape_value
 
@@ -26,38 +26,38 @@ def _floats(c: OperatorCall) -> list[Value]:
     return [x.cast(F4) for x in c.inputs]
 
 
-def _picked(c: OperatorCall, rows: Value, places: Value) -> Value:
-    """Return rows (B, N, K) of each image at places (B, M)."""
+def _gather_rows(c: OperatorCall, rows: Value, places: Value) -> Value:
+    """Select rows (B, N, K) of each image by indices (B, M)."""
     return c.emit("GatherND", rows, places.unsqueeze(2), batch_dims=1)
 
 
-def _halves(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
+def _split_boxes(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
     """Return the first two and the last two of the four numbers of boxes (B, N, 4)."""
     return boxes.slice(2, 0, 2), boxes.slice(2, 2, 4)
 
 
-def _centred(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
+def _to_centres(c: OperatorCall, boxes: Value) -> tuple[Value, Value]:
     """Return centres and sizes of boxes given by corners."""
-    low, high = _halves(c, boxes)
+    low, high = _split_boxes(c, boxes)
     size = high - low
     return low + size * 0.5, size
 
 
-def _around(c: OperatorCall, centre: Value, half: Value) -> Value:
+def _to_corners(c: OperatorCall, centre: Value, half: Value) -> Value:
     return c.emit("Concat", centre - half, centre + half, axis=-1)
 
 
 def multibox_prior(c: OperatorCall) -> Value:
-    """A constant, as it depends on the shape of the feature map alone."""
+    """Write a constant, which depends only on the shape of the feature map."""
     map_like = torch.empty((1, 1, c.length(2), c.length(3)))
     return c.const(priors(c.a, None, map_like).numpy(), c.out_dtypes[0])
 
 
 def box_encode(c: OperatorCall) -> list[Value]:
-    """Moves and growth of anchors that matched boxes mean."""
+    """Encode matched boxes as offsets of anchors."""
     samples, matches, anchors, refs, means, stds = _floats(c)
-    chosen = _picked(c, refs, matches.cast("int64"))
-    (at, size), (to, new) = _centred(c, anchors), _centred(c, chosen)
+    chosen = _gather_rows(c, refs, matches.cast("int64"))
+    (at, size), (to, new) = _to_centres(c, anchors), _to_centres(c, chosen)
     moves = (to - at) / size
     raw = c.emit("Concat", moves, c.emit("Log", new / size), axis=-1)
     scaled = (raw - means) / stds
@@ -68,20 +68,20 @@ def box_encode(c: OperatorCall) -> list[Value]:
 
 
 def box_decode(c: OperatorCall) -> Value:
-    """Boxes that moves and growth of anchors mean."""
+    """Decode boxes from offsets of anchors."""
     a, (data, anchors) = c.a, _floats(c)
-    at, size = _centred(c, anchors) if a.format == "corner" else _halves(c, anchors)
+    at, size = _to_centres(c, anchors) if a.format == "corner" else _split_boxes(c, anchors)
     scaled = data * c.const([a.std0, a.std1, a.std2, a.std3], F4)
-    moves, growth = _halves(c, scaled)
+    moves, growth = _split_boxes(c, scaled)
     if a.clip > 0:
         growth = growth.then("Min", a.clip)
     half = c.emit("Exp", growth) * size * 0.5
-    return result(_around(c, moves * size + at, half))
+    return result(_to_corners(c, moves * size + at, half))
 
 
 def _corners(c: OperatorCall, boxes: Value, kind: str) -> tuple[Value, Value]:
     """Return low and high corners of boxes (..., 4) with three axes."""
-    first, second = _halves(c, boxes)
+    first, second = _split_boxes(c, boxes)
     if kind == "corner":
         return first, second
     half = second / 2.0
@@ -89,8 +89,8 @@ def _corners(c: OperatorCall, boxes: Value, kind: str) -> tuple[Value, Value]:
 
 
 def _area(c: OperatorCall, boxes: Value, kind: str) -> Value:
-    """Return areas with a last axis of 1; 0 where a side is negative."""
-    first, second = _halves(c, boxes)
+    """Return areas with a last axis of 1; 0 if a side is negative."""
+    first, second = _split_boxes(c, boxes)
     size = second - first if kind == "corner" else second
     return _product(c, size.then("Max", 0.0))
 
@@ -100,7 +100,7 @@ def _product(c: OperatorCall, size: Value) -> Value:
 
 
 def box_iou(c: OperatorCall) -> Value:
-    """Overlap of every box with every other, on three axes."""
+    """Overlap of all pairs of boxes, on three axes."""
     lhs, rhs = _floats(c)
     one = lhs.reshape(-1, 1, 4)
     other = rhs.reshape(1, -1, 4)
@@ -110,29 +110,29 @@ def box_iou(c: OperatorCall) -> Value:
     areas = _area(c, one, c.a.format) + _area(c, other, c.a.format)
     share = common / (areas - common)
     meets = common > 0.0
-    found = meets.choose(share, 0.0)
-    return result(reshape(c, found, c.out_shapes[0]))
+    output = meets.choose(share, 0.0)
+    return result(reshape(c, output, c.out_shapes[0]))
 
 
-def _sorted(c: OperatorCall, scores: Value, count: int) -> tuple[Value, Value]:
-    """Return the greatest `count` scores (B, N) and their places; equal ones keep their order."""
-    values, places = c.emit("TopK", scores, c.ints(count), outputs=2, axis=1)
-    return values, places
+def _top_scores(c: OperatorCall, scores: Value, count: int) -> tuple[Value, Value]:
+    """Return the `count` highest scores (B, N) and their indices; equal ones keep their order."""
+    values, indices = c.emit("TopK", scores, c.ints(count), outputs=2, axis=1)
+    return values, indices
 
 
 def _ranks(c: OperatorCall, count: int) -> Value:
-    """Return count, ..., 1: numbers that fall with the place in a row."""
+    """Return descending ranks count, ..., 1."""
     return c.const(np.arange(count, 0, -1)[None], F4)
 
 
 def _suppressed(
     c: OperatorCall, boxes: Value, scores: Value, ranks: Value, threshold: float, most: int
 ) -> Value:
-    """Return the ranks of the boxes that stay, 0 for all others."""
+    """Return the ranks of the remaining boxes, 0 for all others."""
     if not threshold >= 0:
-        c.refuse(f"its threshold of overlap is {threshold}; NonMaxSuppression takes none below 0")
-    low, high = _halves(c, boxes)
-    # sides below 0 are none; NonMaxSuppression would exchange the corners
+        c.refuse(f"its threshold of overlap is {threshold}; NonMaxSuppression requires at least 0")
+    low, high = _split_boxes(c, boxes)
+    # negative sides count as 0; NonMaxSuppression would swap the corners
     proper = c.emit("Concat", low, c.emit("Max", low, high), axis=2)
     chosen = c.emit(
         "NonMaxSuppression",
@@ -142,13 +142,13 @@ def _suppressed(
         c.const([min(threshold, 1.0)], F4),
         c.const([0.5], F4),
     )
-    places = c.emit("Gather", chosen, c.ints(0, 2), axis=1)
+    indices = c.emit("Gather", chosen, c.ints(0, 2), axis=1)
     none = ranks * 0.0
-    return c.emit("ScatterND", none, places, c.emit("GatherND", ranks, places))
+    return c.emit("ScatterND", none, indices, c.emit("GatherND", ranks, indices))
 
 
 def box_nms(c: OperatorCall) -> Value:
-    """Sort, suppress, and bring what is left to the front."""
+    """Sort, suppress, and move the remaining boxes to the front."""
     a, shape = c.a, c.shapes[0]
     if a.topk == 0:
         return c.inputs[0]
@@ -164,16 +164,16 @@ def box_nms(c: OperatorCall) -> Value:
     if a.id_index >= 0 and not a.force_suppress:
         by_class = _by_own_class(c, rows, by_class, count)
     kept = _suppressed(c, corners, by_class, ranks, float(np.float32(a.overlap_thresh)), count)
-    order, places = _sorted(c, kept, count)
+    order, indices = _top_scores(c, kept, count)
     stays = (order > 0.0).unsqueeze(2)
-    found = stays.choose(_picked(c, rows, places), -1.0)
+    output = stays.choose(_gather_rows(c, rows, indices), -1.0)
     if a.in_format != a.out_format:
-        found = _converted(c, found)
-    return result(found if len(shape) == 3 else reshape(c, found, shape, None))
+        output = _converted(c, output)
+    return result(output if len(shape) == 3 else reshape(c, output, shape, None))
 
 
 def _candidates(c: OperatorCall, data: Value, count: int) -> tuple[Value, Value]:
-    """Return all rows, best first, and which of them suppression looks at."""
+    """Return all rows, best first, and the mask of candidates for suppression."""
     a = c.a
     score = data.gather(a.score_index, 2)
     valid = score > a.valid_thresh
@@ -182,19 +182,19 @@ def _candidates(c: OperatorCall, data: Value, count: int) -> tuple[Value, Value]
         background = kind.equals(a.background_id)
         valid = valid & ~background
     least = c.const(-np.inf, F4)
-    values, order = _sorted(c, valid.choose(score, least), count)
+    values, order = _top_scores(c, valid.choose(score, least), count)
     alive = values > least
     if 0 < a.topk < count:
         alive = alive & c.const([np.arange(count) < a.topk], "bool")
-    return _picked(c, data, order), alive
+    return _gather_rows(c, data, order), alive
 
 
 def _by_own_class(c: OperatorCall, rows: Value, ranks: Value, count: int) -> Value:
-    """Return ranks (B, N, N) in which the row of the first box of each class holds those of its class."""
+    """Return ranks (B, N, N), in which the row of the first box of each class has the ranks of its class."""
     kind = rows.gather(c.a.id_index, 2).cast("int64")
     same = kind.unsqueeze(2).equals(kind.unsqueeze(1))
-    place = c.const(np.arange(count), "int64")
-    earlier = same & (place < c.const(np.arange(count)[:, None], "int64"))
+    position = c.const(np.arange(count), "int64")
+    earlier = same & (position < c.const(np.arange(count)[:, None], "int64"))
     repeated = earlier.cast(F4).reduce("ReduceMax", 2, keepdims=True)
     first = repeated.equals(0.0)
     return (same & first).choose(ranks, 0.0)
@@ -204,7 +204,7 @@ def _converted(c: OperatorCall, rows: Value) -> Value:
     """Change the coordinates to the other format, unless a box starts below 0."""
     start, count = c.a.coord_start, c.length(-1)
     boxes = rows.slice(2, start, start + 4)
-    first, second = _halves(c, boxes)
+    first, second = _split_boxes(c, boxes)
     two = c.const(2.0, F4)
     if c.a.out_format == "center":
         changed = [(first + second) / two, second - first]
@@ -231,45 +231,45 @@ def multibox_detection(c: OperatorCall) -> Value:
     valid = score >= a.threshold
     suppresses = 0 < a.nms_threshold <= 1
     order, filled = _detection_order(c, score, valid, count, suppresses)
-    boxes = _decoded(c, moves.reshape(-1, count, 4), anchors)
-    rows = _picked(c, c.emit("Concat", kind.unsqueeze(2), score.unsqueeze(2), boxes, axis=2), order)
+    boxes = _decode_offsets(c, moves.reshape(-1, count, 4), anchors)
+    rows = _gather_rows(c, c.emit("Concat", kind.unsqueeze(2), score.unsqueeze(2), boxes, axis=2), order)
     if suppresses:
-        rows = _unmarked(c, rows, filled, count, classes - 1)
-    found = filled.unsqueeze(2).choose(rows, -1.0)
-    return result(found)
+        rows = _suppress_classes(c, rows, filled, count, classes - 1)
+    output = filled.unsqueeze(2).choose(rows, -1.0)
+    return result(output)
 
 
 def _detection_order(
     c: OperatorCall, score: Value, valid: Value, count: int, ranked: bool
 ) -> tuple[Value, Value]:
-    """Return the order of the anchors, and how many of the first ones are detections, as a mask."""
+    """Return the order of the anchors, and the mask of detections."""
     a, zero = c.a, c.const(0.0, F4)
-    marks, order = _sorted(c, valid.choose(_ranks(c, count), zero), count)
+    marks, order = _top_scores(c, valid.choose(_ranks(c, count), zero), count)
     filled = marks > zero
     if ranked:
-        best = _sorted(c, valid.choose(score, -np.inf), count)[1]
+        best = _top_scores(c, valid.choose(score, -np.inf), count)[1]
         if 0 < a.nms_topk < count:
-            # those beyond the best ones come as they stand among all detections, as in MXNet
+            # detections beyond the best ones keep their original order, as in MXNet
             parts = best.slice(1, 0, a.nms_topk), order.slice(1, a.nms_topk, count)
             best = c.emit("Concat", *parts, axis=1)
         order = best
     return order, filled
 
 
-def _decoded(c: OperatorCall, moves: Value, anchors: Value) -> Value:
+def _decode_offsets(c: OperatorCall, moves: Value, anchors: Value) -> Value:
     factors = [float(x) for x in c.a.variances]
-    (first, growth), (low, high) = _halves(c, moves), _halves(c, anchors)
+    (first, growth), (low, high) = _split_boxes(c, moves), _split_boxes(c, anchors)
     size, two = high - low, c.const(2.0, F4)
     middle = (low + high) / two
     steps = first * c.const(factors[:2], F4) * size
     grown = c.emit("Exp", growth * c.const(factors[2:], F4))
     half = grown * size / two
-    boxes = _around(c, steps + middle, half)
+    boxes = _to_corners(c, steps + middle, half)
     return c.emit("Clip", boxes, c.const(0.0, F4), c.const(1.0, F4)) if c.a.clip else boxes
 
 
-def _unmarked(c: OperatorCall, rows: Value, filled: Value, count: int, classes: int) -> Value:
-    """Give the class -1 to rows that overlap a better one of their class, or come too late."""
+def _suppress_classes(c: OperatorCall, rows: Value, filled: Value, count: int, classes: int) -> Value:
+    """Set the class -1 for rows that overlap a better one of their class, or exceed the limit."""
     a, zero = c.a, c.const(0.0, F4)
     looked_at = filled
     if 0 < a.nms_topk < count:
@@ -280,7 +280,7 @@ def _unmarked(c: OperatorCall, rows: Value, filled: Value, count: int, classes: 
     if not a.force_suppress:
         own = c.emit("Transpose", kind.equals(np.arange(classes)), perm=[0, 2, 1])
         by_class = own.choose(by_class, zero)
-    # to overlap by the threshold is enough here
+    # an overlap equal to the threshold counts here
     least = float(np.nextafter(np.float32(a.nms_threshold), np.float32(0)))
     kept = _suppressed(c, rows.slice(2, 2, 6), by_class, ranks, least, count)
     stays = (kept > zero).unsqueeze(2)
@@ -289,29 +289,29 @@ def _unmarked(c: OperatorCall, rows: Value, filled: Value, count: int, classes: 
 
 
 def proposal(c: OperatorCall) -> list[Value] | Value:
-    """Boxes of all anchors, sorted and suppressed, the best repeated where too few are left."""
+    """Boxes of all anchors, sorted and suppressed, padded with the best one."""
     a = c.a
     height, width = c.length(2), c.length(3)
     count = c.length(1) // 2
     scores, moves, info = _floats(c)
-    anchors = anchors_of(a, height, width, torch.empty(())).numpy()
-    boxes = _proposed(c, moves, info, anchors)
-    boxes, found = _scored(c, boxes, scores, info, (height, width, count))
+    anchors = anchor_grid(a, height, width, torch.empty(())).numpy()
+    boxes = _decode_proposals(c, moves, info, anchors)
+    boxes, output = _scored(c, boxes, scores, info, (height, width, count))
     every = len(anchors)
     before = min(a.rpn_pre_nms_top_n, every) if a.rpn_pre_nms_top_n > 0 else every
-    best, order = _sorted(c, found, before)
-    boxes = _picked(c, boxes, order)
-    places = _chosen(c, boxes, before)
-    rois = _picked(c, boxes, places).reshape(-1, 4)
+    best, order = _top_scores(c, output, before)
+    boxes = _gather_rows(c, boxes, order)
+    indices = _select_boxes(c, boxes, before)
+    rois = _gather_rows(c, boxes, indices).reshape(-1, 4)
     rois = c.emit("Concat", _image_numbers(c, scores), rois, axis=1)
     if not a.output_score:
         return result(rois)
-    score = c.emit("GatherElements", best, places, axis=1).reshape(-1, 1)
+    score = c.emit("GatherElements", best, indices, axis=1).reshape(-1, 1)
     return [result(rois), result(score, 1)]
 
 
-def _proposed(c: OperatorCall, moves: Value, info: Value, anchors: np.ndarray[Any, Any]) -> Value:
-    """Return the boxes (B, anchors, 4) that moves of anchors mean, cut off at the image's border."""
+def _decode_proposals(c: OperatorCall, moves: Value, info: Value, anchors: np.ndarray[Any, Any]) -> Value:
+    """Decode boxes (B, anchors, 4) from offsets of anchors, clipped to the image."""
     height, width = c.length(2), c.length(3)
     apart = moves.reshape(-1, c.length(1) // 2, 4, height, width)
     apart = c.emit("Transpose", apart, perm=[0, 3, 4, 1, 2])
@@ -321,12 +321,12 @@ def _proposed(c: OperatorCall, moves: Value, info: Value, anchors: np.ndarray[An
     else:
         size = anchors[:, 2:] - anchors[:, :2] + np.float32(1)
         middle = (anchors[:, :2].astype("f8") + 0.5 * (size.astype("f8") - 1.0)).astype("f4")
-        steps, growth = _halves(c, apart)
-        # halves are taken in double precision, as C does
+        steps, growth = _split_boxes(c, apart)
+        # halves are computed in double precision, as in C
         centre = steps * size + c.const(middle, F4)
         grown = (c.emit("Exp", growth) * size).cast("float64")
         half = (grown - c.const(1.0, "float64")) * c.const(0.5, "float64")
-        boxes = _around(c, centre.cast("float64"), half).cast(F4)
+        boxes = _to_corners(c, centre.cast("float64"), half).cast(F4)
     border = c.emit("Gather", info, c.ints(1, 0, 1, 0), axis=1) - 1.0
     inside = c.emit("Min", boxes, border.unsqueeze(1))
     return inside.then("Max", 0.0)
@@ -335,10 +335,10 @@ def _proposed(c: OperatorCall, moves: Value, info: Value, anchors: np.ndarray[An
 def _scored(
     c: OperatorCall, boxes: Value, scores: Value, info: Value, sizes: Sequence[int]
 ) -> tuple[Value, Value]:
-    """Return boxes, those below the least size grown, and scores, -1 for these and for padding."""
+    """Return boxes, with too small ones enlarged, and scores, -1 for these and for padding."""
     height, width, count = sizes
     least = (info.slice(1, 2, 3) * c.a.rpn_min_size).unsqueeze(2)
-    low, high = _halves(c, boxes)
+    low, high = _split_boxes(c, boxes)
     side = high - low + 1.0
     short = (side < least).cast(F4)
     small = short.reduce("ReduceMax", 2, keepdims=True) > 0.0
@@ -349,32 +349,32 @@ def _scored(
     row = c.const(np.repeat(np.arange(height), width * count)[None], "int32")
     column = c.const(np.tile(np.repeat(np.arange(width), count), height)[None], "int32")
     below = row >= inner.slice(1, 0, 1)
-    beside = column >= inner.slice(1, 1, 2)
-    out = below | beside | c.emit("Squeeze", small, c.ints(2))
+    right_of = column >= inner.slice(1, 1, 2)
+    out = below | right_of | c.emit("Squeeze", small, c.ints(2))
     chances = c.emit("Transpose", scores.slice(1, count, 2 * count), perm=[0, 2, 3, 1])
     chances = chances.reshape(-1, height * width * count)
     return boxes, out.choose(-1.0, chances)
 
 
-def _chosen(c: OperatorCall, boxes: Value, before: int) -> Value:
-    """Return places (B, rpn_post_nms_top_n) of the boxes that stay."""
+def _select_boxes(c: OperatorCall, boxes: Value, before: int) -> Value:
+    """Return indices (B, rpn_post_nms_top_n) of the remaining boxes."""
     post = c.a.rpn_post_nms_top_n
-    low, high = _halves(c, boxes)
-    # the last pixel belongs to the box
+    low, high = _split_boxes(c, boxes)
+    # the box includes its last pixel
     wider = c.emit("Concat", low, high + 1.0, axis=2)
     like = c.emit("Squeeze", boxes.slice(2, 0, 1), c.ints(2)) * 0.0
     ranks = like + _ranks(c, before)
     threshold = float(np.float32(c.a.threshold))
     kept = _suppressed(c, wider, ranks.unsqueeze(1), ranks, threshold, min(post, before))
-    marks, places = _sorted(c, kept, before)
+    marks, indices = _top_scores(c, kept, before)
     left = (marks > 0.0).cast("int64")
     number = left.reduce("ReduceSum", 1, keepdims=True)
     turns = c.emit("Mod", c.const(np.arange(post)[None], "int64"), number)
-    return c.emit("GatherElements", places, turns, axis=1)
+    return c.emit("GatherElements", indices, turns, axis=1)
 
 
 def _image_numbers(c: OperatorCall, scores: Value) -> Value:
-    """Return the number of the image of each proposal, (images * rpn_post_nms_top_n, 1)."""
+    """Return the image index of each proposal, (images * rpn_post_nms_top_n, 1)."""
     post = c.a.rpn_post_nms_top_n
     images = c.emit("Gather", c.emit("Shape", scores), c.const(0, "int64"))
     numbers = c.emit("Range", c.const(0, "int64"), images, c.const(1, "int64"))
@@ -383,7 +383,7 @@ def _image_numbers(c: OperatorCall, scores: Value) -> Value:
 
 
 def bipartite_matching(c: OperatorCall) -> list[Value]:
-    """A Loop that takes the best pair that is left, once for every pair that there can be."""
+    """A Loop that selects the best remaining pair in each step."""
     a, rows, columns = c.a, c.length(-2), c.length(-1)
     (data,) = _floats(c)
     data = data.reshape(-1, rows, columns)
@@ -395,8 +395,8 @@ def bipartite_matching(c: OperatorCall) -> list[Value]:
     start = [scores, none + minus, none_of_columns + minus]
     pairs = min(rows, columns, *([a.topk + 1] if a.topk > 0 else []))
     body = _matching_step(c, rows, columns)
-    _, *found = c.emit("Loop", c.const(pairs, "int64"), "", *start, outputs=3, body=body)
-    return [result(reshape(c, each, dims), i) for i, (each, dims) in enumerate(zip(found, c.out_shapes))]
+    _, *output = c.emit("Loop", c.const(pairs, "int64"), "", *start, outputs=3, body=body)
+    return [result(reshape(c, each, dims), i) for i, (each, dims) in enumerate(zip(output, c.out_shapes))]
 
 
 def _matching_step(c: OperatorCall, rows: int, columns: int) -> Any:
@@ -404,11 +404,11 @@ def _matching_step(c: OperatorCall, rows: int, columns: int) -> Any:
     inner.argument("int64", ())
     go_on = inner.argument("bool", ())
     dims = [("images", rows, columns), ("images", rows), ("images", columns)]
-    scores, of_rows, of_columns = (inner.argument(F4, each) for each in dims)
+    scores, of_rows, of_columns = (inner.argument(F4, dim) for dim in dims)
     flat = scores.reshape(-1, rows * columns)
     best = flat.reduce("ReduceMax", 1, keepdims=True) > -np.inf
-    place, width = flat.then("ArgMax", axis=1, keepdims=1), inner.const(columns, "int64")
-    row, column = place / width, place.then("Mod", width)
+    position, width = flat.then("ArgMax", axis=1, keepdims=1), inner.const(columns, "int64")
+    row, column = position / width, position.then("Mod", width)
     hits = [best & at.equals(np.arange(count)[None]) for at, count in ((row, rows), (column, columns))]
     used = hits[0].unsqueeze(2) | hits[1].unsqueeze(1)
     left = used.choose(-np.inf, scores)

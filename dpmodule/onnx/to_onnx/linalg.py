@@ -1,4 +1,4 @@
-"""Products of matrices; factors, inverses and solutions of small ones, step by step."""
+"""Builders of matrix products, and of factorizations and solutions of small matrices, written out step by step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from .call import OperatorCall, Value
 from .common import Builder, computed_in, elements, matrices, reshape, result, term
 
-_LARGEST = 8
-"""Side of the greatest matrices whose elimination is written out."""
+_MAX_SIZE = 8
+"""Maximal size of matrices whose elimination is written out."""
 
 
 def _flipped(x: Value, rank: int) -> Value:
@@ -19,9 +19,9 @@ def _flipped(x: Value, rank: int) -> Value:
 
 
 def _matrices(c: OperatorCall) -> list[Value]:
-    """Return the inputs in a type in which matrices are multiplied."""
-    kind = computed_in("MatMul", c.opset, c.dtypes[0])
-    return [term(c, i, kind) for i in range(len(c.inputs))]
+    """Return the inputs in a type that matrix products support."""
+    dtype = computed_in("MatMul", c.opset, c.dtypes[0])
+    return [term(c, i, dtype) for i in range(len(c.inputs))]
 
 
 def batch_dot(c: OperatorCall) -> Value:
@@ -34,7 +34,7 @@ def batch_dot(c: OperatorCall) -> Value:
 
 
 def dot(c: OperatorCall) -> Value:
-    """MatMul of what is not contracted as one axis, and of the axis that is."""
+    """MatMul with the other axes flattened and the contracted axis last or first."""
     left, right = _matrices(c)
     one, other = len(c.shapes[0]), len(c.shapes[1])
     left = left.transpose(*range(1, one), 0) if c.a.transpose_a else left
@@ -44,7 +44,7 @@ def dot(c: OperatorCall) -> Value:
     length = c.shapes[0][0 if c.a.transpose_a else -1]
     if isinstance(length, int):
         sides = (-1, length), (length, -1)
-    else:  # which leaves the rest to be known
+    else:  # requires the other lengths to be known
         rest = c.numbers(c.out_shapes[0])
         sides = (math.prod(rest[: one - 1]), -1), (-1, math.prod(rest[one - 1 :]) if other > 1 else 1)
     left = left.reshape(*sides[0])
@@ -53,9 +53,9 @@ def dot(c: OperatorCall) -> Value:
 
 
 def khatri_rao(c: OperatorCall) -> Value:
-    """Products of each row with each row of the next matrix."""
-    kind = computed_in("Mul", c.opset, c.dtypes[0])
-    total, *rest = (term(c, i, kind) for i in range(len(c.inputs)))
+    """Product of each row with each row of the next matrix."""
+    dtype = computed_in("Mul", c.opset, c.dtypes[0])
+    total, *rest = (term(c, i, dtype) for i in range(len(c.inputs)))
     width = c.length(1)
     for each in rest:
         product = total.unsqueeze(1) * each.unsqueeze(0)
@@ -66,8 +66,8 @@ def khatri_rao(c: OperatorCall) -> Value:
 # products of BLAS
 
 
-def _to_end(c: OperatorCall, x: Value) -> Value:
-    """Put the axis of the rows before the last one."""
+def _rows_before_last(c: OperatorCall, x: Value) -> Value:
+    """Move the axis of rows before the last one."""
     rank = len(c.shapes[0])
     at = c.a.axis % rank
     return x.transpose(*(i for i in range(rank - 1) if i != at), at, rank - 1)
@@ -75,25 +75,25 @@ def _to_end(c: OperatorCall, x: Value) -> Value:
 
 def _product(c: OperatorCall) -> Value:
     rank = len(c.shapes[0])
-    left, right = (_to_end(c, x) for x in _matrices(c)[:2])
+    left, right = (_rows_before_last(c, x) for x in _matrices(c)[:2])
     left = _flipped(left, rank) if c.a.transpose_a else left
     right = _flipped(right, rank) if c.a.transpose_b else right
-    found: Value = left.then("MatMul", right) * c.a.alpha
+    output: Value = left.then("MatMul", right) * c.a.alpha
     at = c.a.axis % rank
     order = list(range(rank - 2))
     order.insert(at, rank - 2)
-    return found.transpose(*order, rank - 1)
+    return output.transpose(*order, rank - 1)
 
 
 def linalg_syrk(c: OperatorCall) -> Value:
-    """A matrix times its own transpose."""
+    """Product of a matrix and its transpose."""
     (x,) = _matrices(c)
     y = _flipped(x, len(c.shapes[0]))
     return result((y.then("MatMul", x) if c.a.transpose else x.then("MatMul", y)) * c.a.alpha)
 
 
 def _triangle(x: Value, size: int, lower: bool) -> Value:
-    """Return one triangle of matrices, zeros elsewhere."""
+    """Return one triangle of matrices, with zeros elsewhere."""
     kept = (np.tril if lower else np.triu)(np.ones((size, size), bool))
     return x.c.const(kept, "bool").choose(x, 0)
 
@@ -115,13 +115,13 @@ def _numbers(c: OperatorCall) -> np.ndarray:
 
 
 def linalg_extractdiag(c: OperatorCall) -> Value:
-    """A diagonal of matrices."""
-    places = np.diagonal(_numbers(c), c.a.offset)
-    return elements(c.inputs[0], c.shapes[0], places)
+    """Extract a diagonal of matrices."""
+    indices = np.diagonal(_numbers(c), c.a.offset)
+    return elements(c.inputs[0], c.shapes[0], indices)
 
 
-def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and column of a triangle's elements: a lower one row by row, an upper one column by column."""
+def _triangle_indices(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows and columns of a triangle's elements: a lower one by rows, an upper one by columns."""
     offset = c.a.offset
     rows, columns = np.tril_indices(size, -abs(offset))
     lower = offset < 0 or (offset == 0 and c.a.lower)
@@ -129,82 +129,82 @@ def _places(c: OperatorCall, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def linalg_extracttrian(c: OperatorCall) -> Value:
-    """The elements of a triangle."""
-    rows, columns = _places(c, c.length(-1))
+    """Extract the elements of a triangle."""
+    rows, columns = _triangle_indices(c, c.length(-1))
     return elements(c.inputs[0], c.shapes[0], _numbers(c)[rows, columns])
 
 
 def linalg_maketrian(c: OperatorCall) -> Value:
-    """Matrices of a triangle."""
+    """Build matrices from the elements of a triangle."""
     size = c.numbers(c.out_shapes[0][-1:])[0]
-    places = np.zeros((size, size), int)
-    rows, columns = _places(c, size)
-    places[rows, columns] = np.arange(1, len(rows) + 1)
-    return matrices(c, places)
+    indices = np.zeros((size, size), int)
+    rows, columns = _triangle_indices(c, size)
+    indices[rows, columns] = np.arange(1, len(rows) + 1)
+    return matrices(c, indices)
 
 
 def linalg_sumlogdiag(c: OperatorCall) -> Value:
-    """The sum of the logarithms of the diagonal."""
+    """Sum of the logarithms of the diagonal."""
     diagonal = elements(term(c, 0), c.shapes[0], np.diagonal(_numbers(c)))
-    found = diagonal.then("Log").reduce("ReduceSum", -1)
-    return result(found.unsqueeze(0) if len(c.shapes[0]) == 2 else found)
+    output = diagonal.then("Log").reduce("ReduceSum", -1)
+    return result(output.unsqueeze(0) if len(c.shapes[0]) == 2 else output)
 
 
 # determinants
 
 
 def _determinant(c: OperatorCall) -> Value:
-    found = term(c, 0, "float32").then("Det")
-    return found.unsqueeze(0) if len(c.shapes[0]) == 2 else found
+    output = term(c, 0, "float32").then("Det")
+    return output.unsqueeze(0) if len(c.shapes[0]) == 2 else output
 
 
 def linalg_slogdet(c: OperatorCall) -> tuple[Value, Value]:
-    """Sign, and logarithm of the magnitude, of Det."""
-    found = _determinant(c)
-    return result(found.then("Sign")), result(abs(found).then("Log"), 1)
+    """Sign of Det, and logarithm of its magnitude."""
+    output = _determinant(c)
+    return result(output.then("Sign")), result(abs(output).then("Log"), 1)
 
 
 # elimination
 
 
-def _side(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
-    """Return the side of matrices whose elimination is written out step by step, which has to be small."""
+def _elimination_size(c: OperatorCall, axis: int = -1, i: int = 0) -> int:
+    """Return the size of matrices whose elimination is written out, which must be small."""
     size = c.length(axis, i)
-    if size > _LARGEST:
+    if size > _MAX_SIZE:
         c.refuse(
-            f"the matrices are of {size} rows; ONNX has no operator for it, and up to {_LARGEST} it is written out"
+            f"the matrices have {size} rows; ONNX has no operator, and at most {_MAX_SIZE} rows can be written out"
         )
     return size
 
 
-def _solved(triangle: Value, right: Value, size: int, lower: bool) -> Value:
+def _substitute(triangle: Value, right: Value, size: int, lower: bool) -> Value:
     """Solve ``triangle @ X = right`` by substitution, row by row."""
-    found: list[Value] = []
+    outputs: list[Value] = []
     for i in range(size) if lower else reversed(range(size)):
         row, rest = triangle.slice(-2, i, i + 1), right.slice(-2, i, i + 1)
-        if found:
+        if outputs:
             known = row.slice(-1, 0, i) if lower else row.slice(-1, i + 1, size)
-            rest = rest - known.then("MatMul", found[0].concat(found[1:], -2))
+            rest = rest - known.then("MatMul", outputs[0].concat(outputs[1:], -2))
         step = rest / row.slice(-1, i, i + 1)
-        found = [*found, step] if lower else [step, *found]
-    return found[0].concat(found[1:], -2)
+        outputs = [*outputs, step] if lower else [step, *outputs]
+    return outputs[0].concat(outputs[1:], -2)
 
 
 def linalg_trsm(c: OperatorCall) -> Value:
-    """The solution of equations with a triangle, by substitution."""
-    rank, size = len(c.shapes[0]), _side(c)
+    """Solve triangular equations by substitution."""
+    rank, size = len(c.shapes[0]), _elimination_size(c)
     triangle, right = term(c, 0, "float64"), term(c, 1, "float64") * c.a.alpha
     # X A = B is solved as A^T X^T = B^T
     if c.a.transpose != c.a.rightside:
         triangle = _flipped(triangle, rank)
     right = _flipped(right, rank) if c.a.rightside else right
-    found = _solved(triangle, right, size, c.a.lower != (c.a.transpose != c.a.rightside))
-    return result(_flipped(found, rank) if c.a.rightside else found)
+    output = _substitute(triangle, right, size, c.a.lower != (c.a.transpose != c.a.rightside))
+    return result(_flipped(output, rank) if c.a.rightside else output)
 
 
 def linalg_potrf(c: OperatorCall) -> Value:
-    """The factor of Cholesky, column by column; NaN where a matrix is not positive definite."""
-    rank, size = len(c.shapes[0]), _side(c)
+    """Cholesky factor, column by column; NaN if a matrix is not positive definite."""
+    rank, size = len(c.shapes[0]), _elimination_size(c)
     x = term(c, 0, "float64")
     x = x if c.a.lower else _flipped(x, rank)
     columns: list[Value] = []
@@ -215,21 +215,21 @@ def linalg_potrf(c: OperatorCall) -> Value:
         column = c.const(below, "bool").choose(column / root, 0)
         columns.append(column)
         x = x - column.then("MatMul", _flipped(column, rank))
-    found = columns[0].concat(columns[1:], -1)
-    return result(found if c.a.lower else _flipped(found, rank))
+    output = columns[0].concat(columns[1:], -1)
+    return result(output if c.a.lower else _flipped(output, rank))
 
 
 def linalg_potri(c: OperatorCall) -> Value:
-    """The inverse of what was factorised, from the factor."""
-    rank, size = len(c.shapes[0]), _side(c)
+    """Inverse of a matrix from its Cholesky factor."""
+    rank, size = len(c.shapes[0]), _elimination_size(c)
     x = term(c, 0, "float64")
     x = x if c.a.lower else _flipped(x, rank)
-    inverse = _solved(x, c.const(np.eye(size), "float64"), size, True)
+    inverse = _substitute(x, c.const(np.eye(size), "float64"), size, True)
     return result(_flipped(inverse, rank).then("MatMul", inverse))
 
 
 def _reflections(x: Value, rank: int, steps: int, length: int) -> tuple[Value, Value]:
-    """Turn matrices into upper triangles by reflections, and return both the triangles and the transposed turn."""
+    """Reduce matrices to upper triangles by reflections; return the triangles and the transposed transformation."""
     c = x.c
     turn = c.const(np.eye(length), "float64")
     for i in range(steps):
@@ -249,28 +249,28 @@ def _reflections(x: Value, rank: int, steps: int, length: int) -> tuple[Value, V
 
 
 def linalg_inverse(c: OperatorCall) -> Value:
-    """The inverse, by reflections and substitution."""
-    size = _side(c)
+    """Inverse, by reflections and substitution."""
+    size = _elimination_size(c)
     upper, turn = _reflections(term(c, 0, "float64"), len(c.shapes[0]), size, size)
-    return result(_solved(upper, turn, size, False))
+    return result(_substitute(upper, turn, size, False))
 
 
 def linalg_gelqf(c: OperatorCall) -> tuple[Value, Value]:
-    """The factors L and Q, by reflections."""
-    rank, size, length = len(c.shapes[0]), _side(c, -2), c.length(-1)
+    """Factors L and Q, by reflections."""
+    rank, size, length = len(c.shapes[0]), _elimination_size(c, -2), c.length(-1)
     upper, turn = _reflections(_flipped(term(c, 0, "float64"), rank), rank, size, length)
-    found = _flipped(_triangle_of(upper, size), rank)
-    return result(turn.slice(-2, 0, size)), result(found, 1)
+    output = _flipped(_triangle_of(upper, size), rank)
+    return result(turn.slice(-2, 0, size)), result(output, 1)
 
 
 def _triangle_of(upper: Value, size: int) -> Value:
-    """Return the square part of what reflections left, without the rounding errors below its diagonal."""
+    """Return the square part of the reduced matrices, with zeros below the diagonal."""
     return _triangle(upper.slice(-2, 0, size), size, False)
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "linalg_gemm2": lambda c: result(_product(c)),
-    # MatMul times a number, and a multiple of a third matrix
+    # MatMul times a number, plus a multiple of a third matrix
     "linalg_gemm": lambda c: result(_product(c) + _matrices(c)[2] * c.a.beta),
     "linalg_makediag": lambda c: matrices(c, np.diag(np.arange(1, c.length(-1) + 1), c.a.offset)),
     "linalg_det": lambda c: result(_determinant(c)),

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and functions of single elements."""
+"""Builders of arithmetic, comparison, elementwise functions, reductions and sorting."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .common import (
 
 
 def _common_type(c: OperatorCall) -> str:
-    """Return the type in which both operands meet: that of the first, or of the result if that is another."""
+    """Return the common type of both operands: that of the first, or of the result if different."""
     return c.out_dtypes[0]
 
 
 def _operands(c: OperatorCall, dtype: str) -> tuple[Value, Value]:
-    """Return both operands, of which one may be the attribute ``scalar``, in a type."""
+    """Return both operands in a type; one may be the attribute ``scalar``."""
     met = _common_type(c)
-    found = [term(c, i, met).cast(dtype) for i in range(len(c.inputs))]
-    if len(found) == 1:
+    outputs = [term(c, i, met).cast(dtype) for i in range(len(c.inputs))]
+    if len(outputs) == 1:
         number = c.const(_number(c, met), dtype)
         reverse = c.node.op is not None and c.node.op.onnx is not None and c.node.op.onnx.scalar == "first"
-        found = [number, *found] if reverse else [*found, number]
-    return found[0], found[1]
+        outputs = [number, *outputs] if reverse else [*outputs, number]
+    return outputs[0], outputs[1]
 
 
 def _number(c: OperatorCall, dtype: str) -> float:
-    return c.a.scalar if "float" in dtype else pointwise.whole(c.a.scalar)
+    return c.a.scalar if "float" in dtype else pointwise.to_integer(c.a.scalar)
 
 
 def _whole_type(c: OperatorCall, operator: str) -> str:
@@ -48,7 +48,7 @@ def _whole_type(c: OperatorCall, operator: str) -> str:
 
 
 def divide(c: OperatorCall) -> Value:
-    """Div; integers are cut towards 0, and give 0 where the divisor is 0."""
+    """Div; integers are truncated, and give 0 if the divisor is 0."""
     if "float" in _common_type(c):
         left, right = _operands(c, _common_type(c))
         return result(left / right)
@@ -58,7 +58,7 @@ def divide(c: OperatorCall) -> Value:
 
 
 def mod(c: OperatorCall) -> Value:
-    """The remainder with the sign of the divisor, 0 where that is 0."""
+    """Remainder with the sign of the divisor; 0 if the divisor is 0."""
     if "float" in _common_type(c):
         left, right = _operands(c, working_type(_common_type(c)))
         rest = left.then("Mod", right, fmod=1)
@@ -70,7 +70,7 @@ def mod(c: OperatorCall) -> Value:
 
 
 def onnx_mod(c: OperatorCall) -> Value:
-    """Mod; with the sign of the divisor ONNX Runtime has it only for integers."""
+    """Mod; ONNX Runtime supports the sign of the divisor only for integers."""
     if "float" not in _common_type(c):
         left, right = _operands(c, computed_in("Where", c.opset, _common_type(c)))
         zero = right.equals(0)
@@ -84,11 +84,11 @@ def onnx_mod(c: OperatorCall) -> Value:
 
 
 def onnx_bitwise(c: OperatorCall) -> Value:
-    """An operator of bits, which ONNX has from opset 18 on."""
+    """Bitwise operator, available from opset 18 on."""
     if "shift" in c.a.kind:
         c.refuse("ONNX shifts only unsigned integers")
     if c.opset < 18:
-        c.refuse(f"ONNX has operators of bits from opset 18 on, and {c.opset} is wanted")
+        c.refuse(f"ONNX has bitwise operators from opset 18 on; the requested opset is {c.opset}")
     return c.emit(f"Bitwise{c.a.kind.capitalize()}", *c.inputs)
 
 
@@ -96,53 +96,53 @@ _FEW_BITS = {"float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "flo
 
 
 def onnx_round(c: OperatorCall) -> Value:
-    """Round; to a type of few bits Cast, and back."""
+    """Round, or Cast to a type of few bits and back."""
     if c.a.to == "integer":
-        kind = working_type(c.dtypes[0])
-        return result(term(c, 0).cast(kind).then("Round").cast(c.dtypes[0]))
+        dtype = working_type(c.dtypes[0])
+        return result(term(c, 0).cast(dtype).then("Round").cast(c.dtypes[0]))
     code = _FEW_BITS.get(c.a.to)
     if code is None or c.opset < 19:
         first = 23 if code is None else 19
-        c.refuse(f"ONNX casts to {c.a.to} from opset {first} on, and {c.opset} is wanted")
+        c.refuse(f"ONNX casts to {c.a.to} from opset {first} on; the requested opset is {c.opset}")
     rounded = c.emit("Cast", c.inputs[0], to=code, saturate=int(c.a.saturate))
     return rounded.cast(c.dtypes[0])
 
 
 def power(c: OperatorCall) -> Value:
-    """Pow; integers go through double precision, so that negative exponents give 0."""
+    """Pow; integers are computed in double precision, so that negative exponents give 0."""
     met = _common_type(c)
     left, right = _operands(c, met if "float" in met else "float64")
     return result(left**right)
 
 
 def hypot(c: OperatorCall) -> Value:
-    """The root of the sum of squares, without their overflow."""
-    left, right = (abs(each) for each in _operands(c, working_type(_common_type(c))))
+    """Square root of the sum of squares, without overflow."""
+    left, right = (abs(operand) for operand in _operands(c, working_type(_common_type(c))))
     more, less = left.then("Max", right), left.then("Min", right)
     ratio = more.equals(less).choose(1, less / more)
     return result(more * (ratio * ratio + 1).then("Sqrt"))
 
 
 def compare(c: OperatorCall) -> Value:
-    """A comparison whose answers are 0 and 1 in the type of the operands."""
+    """Comparison with results 0 and 1 in the type of the operands."""
     left, right = _operands(c, computed_in(c.type, c.opset, _common_type(c)))
     return result(left.then(c.type, right))
 
 
 def not_equal(c: OperatorCall) -> Value:
-    """The negation of Equal."""
+    """Negation of Equal."""
     left, right = _operands(c, computed_in("Equal", c.opset, _common_type(c)))
     return result(left.equals(right).then("Not"))
 
 
 def logic(c: OperatorCall) -> Value:
-    """And, Or, Xor of what is not 0."""
-    left, right = (each.cast("bool") for each in _operands(c, _common_type(c)))
+    """And, Or or Xor of elements that are not 0."""
+    left, right = (operand.cast("bool") for operand in _operands(c, _common_type(c)))
     return result(left.then(c.type, right))
 
 
 def add_n(c: OperatorCall) -> Value:
-    """Sum, or Add of integers one by one."""
+    """Sum, or repeated Add of integers."""
     if len(c.inputs) == 1:
         return c.inputs[0]
     if "float" in c.dtypes[0]:
@@ -154,7 +154,7 @@ def add_n(c: OperatorCall) -> Value:
 
 
 def square(c: OperatorCall) -> Value:
-    """The product with itself."""
+    """Product of a value with itself."""
     x = term(c, 0, computed_in("Mul", c.opset, c.dtypes[0]))
     return result(x * x)
 
@@ -174,19 +174,19 @@ def filled_like(c: OperatorCall) -> Value:
 
 
 def whole(c: OperatorCall) -> Value:
-    """Ceil or Floor; integers stay."""
+    """Ceil or Floor; integers are unchanged."""
     return c.emit(c.type, c.inputs[0]) if "float" in c.dtypes[0] else c.inputs[0]
 
 
 def sign(c: OperatorCall) -> Value:
     """Sign, with 0 for NaN."""
     x = term(c, 0, computed_in("Where", c.opset, c.dtypes[0]))
-    found = x.then("Sign")
-    return result(x.equals(x).choose(found, 0) if "float" in x.dtype else found)
+    output = x.then("Sign")
+    return result(x.equals(x).choose(output, 0) if "float" in x.dtype else output)
 
 
 def trunc(c: OperatorCall) -> Value:
-    """The fraction cut off."""
+    """Truncate the fraction."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
     x = term(c, 0)
@@ -194,7 +194,7 @@ def trunc(c: OperatorCall) -> Value:
 
 
 def round_away(c: OperatorCall) -> Value:
-    """The nearest integer, of two the one further from 0."""
+    """Round to the nearest integer, halves away from 0."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
     x = term(c, 0)
@@ -204,7 +204,7 @@ def round_away(c: OperatorCall) -> Value:
 
 
 def rint(c: OperatorCall) -> Value:
-    """The nearest integer, of two the lower one."""
+    """Round to the nearest integer, halves down."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
     x = term(c, 0)
@@ -213,14 +213,14 @@ def rint(c: OperatorCall) -> Value:
 
 
 def clip(c: OperatorCall) -> Value:
-    """Clip; of integers' limits only what their type holds."""
+    """Clip; limits of integers are restricted to their type."""
     low, high = c.a.a_min, c.a.a_max
     if "float" in c.dtypes[0]:
         x = term(c, 0)
         return result(x.then("Max", low).then("Min", high))
     x = term(c, 0, computed_in("Max", c.opset, c.dtypes[0]))
     least, greatest = _limits(c.dtypes[0])
-    first, last = max(pointwise.whole(low), least), min(pointwise.whole(high), greatest)
+    first, last = max(pointwise.to_integer(low), least), min(pointwise.to_integer(high), greatest)
     return result(x.then("Max", first).then("Min", last))
 
 
@@ -237,12 +237,12 @@ def _scaled(c: OperatorCall, operator: str, factor: float) -> Value:
 
 
 def degrees(c: OperatorCall) -> Value:
-    """Radians as degrees."""
+    """Convert radians to degrees."""
     return _scaled(c, "", 180 / math.pi)
 
 
 def radians(c: OperatorCall) -> Value:
-    """Degrees as radians."""
+    """Convert degrees to radians."""
     return _scaled(c, "", math.pi / 180)
 
 
@@ -251,7 +251,7 @@ def _cube_root(x: Value) -> Value:
 
 
 def expm1(c: OperatorCall) -> Value:
-    """exp(x) - 1; near 0 by the tangent, which loses nothing there."""
+    """exp(x) - 1; near 0 by the hyperbolic tangent, which is accurate there."""
     x = term(c, 0)
     tangent = (x * 0.5).then("Tanh")
     near = 2 * tangent / (1 - tangent)
@@ -259,7 +259,7 @@ def expm1(c: OperatorCall) -> Value:
 
 
 def log1p(c: OperatorCall) -> Value:
-    """log(1 + x); near 0 with the rounding error of 1 + x taken out.
+    """log(1 + x); near 0 corrected for the rounding error of 1 + x.
 
     Source: Goldberg, "What every computer scientist should know about floating-point arithmetic", 1991, theorem 4.
     """
@@ -271,7 +271,7 @@ def log1p(c: OperatorCall) -> Value:
 
 
 def smooth_l1(c: OperatorCall) -> Value:
-    """A parabola around 0, and lines beyond."""
+    """Quadratic near 0, linear beyond."""
     squared = (1.0 if c.a.scalar is None else c.a.scalar) ** 2
     if "float" not in c.dtypes[0]:
         squared = int(squared)
@@ -282,9 +282,9 @@ def smooth_l1(c: OperatorCall) -> Value:
 
 
 def gamma(c: OperatorCall) -> Value:
-    """The gamma function; of a whole number it is one."""
-    found = gamma_of(term(c, 0, "float64"))
-    return result(found if "float" in c.dtypes[0] else found.then("Round"))
+    """Gamma function; integers give integers."""
+    output = gamma_of(term(c, 0, "float64"))
+    return result(output if "float" in c.dtypes[0] else output.then("Round"))
 
 
 _CENTRE = """
@@ -299,39 +299,39 @@ _TAIL = """
 
 def _polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
     total = x * coefficients[0] + coefficients[1]
-    for each in coefficients[2:]:
-        total = total * x + each
+    for coefficient in coefficients[2:]:
+        total = total * x + coefficient
     return total
 
 
 def erfinv(c: OperatorCall) -> Value:
-    """The inverse error function, to five digits.
+    """Inverse error function, to five digits.
 
     Source: Giles, "Approximating the erfinv function", GPU Computing Gems, 2011.
     """
     x = term(c, 0, "float64")
     w = -((1 - x) * (1 + x)).then("Log")
     near, far = (tuple(map(float, text.split())) for text in (_CENTRE, _TAIL))
-    found = (w < 5).choose(_polynomial(w - 2.5, near), _polynomial(w.then("Sqrt") - 3, far))
+    output = (w < 5).choose(_polynomial(w - 2.5, near), _polynomial(w.then("Sqrt") - 3, far))
     if c.dtypes[0] == "float64":
-        found = (w < 16).choose(found, _erfinv_tail(1 - abs(x), w))
-    return result(abs(x).equals(1).choose(x * math.inf, found * x))
+        output = (w < 16).choose(output, _erfinv_tail(1 - abs(x), w))
+    return result(abs(x).equals(1).choose(x * math.inf, output * x))
 
 
 def _erfinv_tail(rest: Value, w: Value) -> Value:
-    """Return what erfc has the value `rest` at, which is less than single precision tells from 0.
+    """Return the inverse of erfc at `rest`, which is too small for single precision.
 
-    Found by repeated substitution into the asymptotic series of erfc.
+    Computed by repeated substitution into the asymptotic series of erfc.
     """
-    found = w.then("Sqrt")
+    output = w.then("Sqrt")
     for _ in range(4):
-        part = 1 / (found * found)
+        part = 1 / (output * output)
         series = _polynomial(part, (-1.875, 0.75, -0.5, 1.0))
-        found = (series / (rest * found) * math.pi**-0.5).then("Log").then("Sqrt")
-    return found
+        output = (series / (rest * output) * math.pi**-0.5).then("Log").then("Sqrt")
+    return output
 
 
-# reductions, sorting, running sums
+# reductions
 
 
 def _axes(c: OperatorCall, given: Sequence[int] | None, exclude: bool = False) -> tuple[int, ...]:
@@ -343,16 +343,16 @@ def _axes(c: OperatorCall, given: Sequence[int] | None, exclude: bool = False) -
     return tuple(i for i in range(rank) if i not in axes) if exclude else axes
 
 
-def _over(x: Value, operator: str, axes: Sequence[int], keepdims: bool) -> Value:
-    """Reduce; a single number becomes an array of one element."""
+def _reduce(x: Value, operator: str, axes: Sequence[int], keepdims: bool) -> Value:
+    """Reduce; a scalar becomes an array of one element."""
     single = not keepdims and len(axes) == len(x.c.shapes[0])
-    found = x.reduce(operator, *axes, keepdims=keepdims)
-    return found.unsqueeze(0) if single else found
+    output = x.reduce(operator, *axes, keepdims=keepdims)
+    return output.unsqueeze(0) if single else output
 
 
 def _reduced(c: OperatorCall, operator: str, dtype: str) -> Value:
     axes = _axes(c, c.a.axis, c.a.exclude)
-    return result(_over(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
+    return result(_reduce(term(c, 0, dtype), operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
 def _without_nan(c: OperatorCall, operator: str, number: float) -> Value:
@@ -361,20 +361,20 @@ def _without_nan(c: OperatorCall, operator: str, number: float) -> Value:
     axes = _axes(c, c.a.axis, c.a.exclude)
     x = term(c, 0)
     full = c.emit("IsNaN", x).choose(number, x)
-    return result(_over(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
+    return result(_reduce(full, operator, axes, c.a.keepdims)) if axes else c.inputs[0]
 
 
 def norm(c: OperatorCall) -> Value:
     """ReduceL1 or ReduceL2."""
     operator = "ReduceL1" if c.a.ord == 1 else "ReduceL2"
-    return result(_over(term(c, 0), operator, _axes(c, c.a.axis), c.a.keepdims))
+    return result(_reduce(term(c, 0), operator, _axes(c, c.a.axis), c.a.keepdims))
 
 
 def square_sum(c: OperatorCall) -> Value:
     """ReduceSumSquare."""
     axes = _axes(c, c.a.axis, c.a.exclude)
     x = term(c, 0, computed_in("ReduceSumSquare", c.opset, c.dtypes[0]))
-    return result(_over(x, "ReduceSumSquare", axes, c.a.keepdims) if axes else x * x)
+    return result(_reduce(x, "ReduceSumSquare", axes, c.a.keepdims) if axes else x * x)
 
 
 def moments(c: OperatorCall) -> tuple[Value, Value]:
@@ -382,60 +382,63 @@ def moments(c: OperatorCall) -> tuple[Value, Value]:
     axes, x = _axes(c, c.a.axes), term(c, 0)
     mean = x.reduce("ReduceMean", *axes, keepdims=True)
     apart = x - mean
-    found = _over(x, "ReduceMean", axes, c.a.keepdims), _over(apart * apart, "ReduceMean", axes, c.a.keepdims)
-    return result(found[0]), result(found[1], 1)
+    outputs = (
+        _reduce(x, "ReduceMean", axes, c.a.keepdims),
+        _reduce(apart * apart, "ReduceMean", axes, c.a.keepdims),
+    )
+    return result(outputs[0]), result(outputs[1], 1)
 
 
-def _place(c: OperatorCall, operator: str) -> Value:
+def _arg_reduce(c: OperatorCall, operator: str) -> Value:
     """ArgMax or ArgMin along an axis, or of all elements."""
     x = term(c, 0, computed_in(operator, c.opset, c.dtypes[0]))
     if c.a.axis is None:
         flat = x.reshape(-1)
-        found = flat.then(operator, axis=0, keepdims=0)
-        return reshape(c, result(found), c.out_shapes[0])
+        output = flat.then(operator, axis=0, keepdims=0)
+        return reshape(c, result(output), c.out_shapes[0])
     rank = len(c.shapes[0])
     kept = int(c.a.keepdims or rank == 1)
-    found = x.then(operator, axis=normal_axis(c.a.axis, rank), keepdims=kept)
-    return result(found)
+    output = x.then(operator, axis=normal_axis(c.a.axis, rank), keepdims=kept)
+    return result(output)
 
 
 def argmax_channel(c: OperatorCall) -> Value:
-    """The position of the greatest element along axis 1."""
+    """Index of the greatest element along axis 1."""
     x = term(c, 0, computed_in("ArgMax", c.opset, c.dtypes[0]))
     return result(x.then("ArgMax", axis=1, keepdims=0))
 
 
-# sorting, the greatest few, running sums
+# sorting, top-k, cumulative sums
 
 
-def _along(c: OperatorCall, x: Value) -> tuple[Value, int]:
-    """Return what is sorted and the axis: the array, or all its elements in one axis."""
+def _sort_operand(c: OperatorCall, x: Value) -> tuple[Value, int]:
+    """Return the array and the axis to sort: the array itself, or its flattened elements."""
     if c.a.axis is None:
         return x.reshape(-1), 0
     return x, normal_axis(c.a.axis, len(c.shapes[0]))
 
 
-def _ordered(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value, int]:
-    """Return the first values in order and their positions; below 1 means all of them."""
-    x, axis = _along(c, term(c, 0, computed_in("TopK", c.opset, c.dtypes[0])))
+def _top_values(c: OperatorCall, count: int, ascending: bool) -> tuple[Value, Value, int]:
+    """Return the first values in order and their indices; a count below 1 means all."""
+    x, axis = _sort_operand(c, term(c, 0, computed_in("TopK", c.opset, c.dtypes[0])))
     if count > 0:
         many = c.ints(count)
     elif c.a.axis is None:
         many = c.emit("Shape", x)
     else:
         many = shape_value(c, (c.shapes[0][axis],))
-    values, places = c.emit("TopK", x, many, axis=axis, largest=int(not ascending), sorted=1, outputs=2)
-    return values, places, axis
+    values, indices = c.emit("TopK", x, many, axis=axis, largest=int(not ascending), sorted=1, outputs=2)
+    return values, indices, axis
 
 
 def topk(c: OperatorCall) -> Value | tuple[Value, Value]:
-    """The first values in order, their positions, or both, or a mask of them."""
-    values, places, axis = _ordered(c, c.a.k, c.a.is_ascend)
+    """First values in order, their indices, both, or a mask."""
+    values, indices, axis = _top_values(c, c.a.k, c.a.is_ascend)
     if c.a.ret_typ == "mask":
-        return _mask(c, places, axis)
+        return _mask(c, indices, axis)
     if c.a.ret_typ == "indices":
-        return result(places)
-    return (result(values), result(places, 1)) if c.a.ret_typ == "both" else result(values)
+        return result(indices)
+    return (result(values), result(indices, 1)) if c.a.ret_typ == "both" else result(values)
 
 
 def _mask(c: OperatorCall, places: Value, axis: int) -> Value:
@@ -445,19 +448,19 @@ def _mask(c: OperatorCall, places: Value, axis: int) -> Value:
     size = c.emit("ReduceProd", shape, keepdims=1) if flat else shape
     zeros = c.emit("Expand", c.const(0), size)
     ones = c.emit("Expand", c.const(1), c.emit("Shape", places))
-    found = c.emit("ScatterElements", zeros, places, ones, axis=axis)
-    return reshape(c, found, c.out_shapes[0]) if flat else found
+    output = c.emit("ScatterElements", zeros, places, ones, axis=axis)
+    return reshape(c, output, c.out_shapes[0]) if flat else output
 
 
 def cumsum(c: OperatorCall) -> Value:
     """CumSum in the type of the result."""
-    kind = c.out_dtypes[0]
-    x, axis = _along(c, term(c, 0, kind))
-    x = x.cast(computed_in("CumSum", c.opset, kind))
+    dtype = c.out_dtypes[0]
+    x, axis = _sort_operand(c, term(c, 0, dtype))
+    x = x.cast(computed_in("CumSum", c.opset, dtype))
     return result(c.emit("CumSum", x, c.const(axis, "int64")))
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "logical_not": lambda c: result(term(c, 0, computed_in("Equal", c.opset, c.dtypes[0])).equals(0)),
     "log10": lambda c: _scaled(c, "Log", 1 / math.log(10)),
     "log2": lambda c: _scaled(c, "Log", 1 / math.log(2)),
@@ -467,16 +470,16 @@ ROWS: dict[str, Builder] = {
     "gammaln": lambda c: result(log_gamma(term(c, 0, "float64"))),
     "reduce_sum": lambda c: _reduced(c, "ReduceSum", computed_in("ReduceSum", c.opset, c.dtypes[0])),
     "reduce_prod": lambda c: _reduced(c, "ReduceProd", computed_in("ReduceProd", c.opset, c.dtypes[0])),
-    # ReduceMean; that of integers is cut
+    # ReduceMean, truncated for integers
     "reduce_mean": lambda c: _reduced(c, "ReduceMean", working_type(c.dtypes[0])),
     "reduce_max": lambda c: _reduced(c, "ReduceMax", computed_in("ReduceMax", c.opset, c.dtypes[0])),
     "reduce_min": lambda c: _reduced(c, "ReduceMin", computed_in("ReduceMin", c.opset, c.dtypes[0])),
     "nansum": lambda c: _without_nan(c, "ReduceSum", 0),
     "nanprod": lambda c: _without_nan(c, "ReduceProd", 1),
-    # the position of the greatest element, in the type of the elements
-    "argmax": lambda c: _place(c, "ArgMax"),
-    # the position of the smallest element, in the type of the elements
-    "argmin": lambda c: _place(c, "ArgMin"),
-    "sort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[0]),
-    "argsort": lambda c: result(_ordered(c, 0, c.a.is_ascend)[1]),
+    # index of the greatest element, in the type of the elements
+    "argmax": lambda c: _arg_reduce(c, "ArgMax"),
+    # index of the smallest element, in the type of the elements
+    "argmin": lambda c: _arg_reduce(c, "ArgMin"),
+    "sort": lambda c: result(_top_values(c, 0, c.a.is_ascend)[0]),
+    "argsort": lambda c: result(_top_values(c, 0, c.a.is_ascend)[1]),
 }

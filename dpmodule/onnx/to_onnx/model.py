@@ -1,4 +1,4 @@
-"""A whole ONNX model from a graph, its parameters and its inputs."""
+"""Building an ONNX model from a graph, its parameters and its inputs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from ...base import ArgumentError, ShapeError
 from ...graph import Entry, Graph, Node, infer_shapes
 from ...ndarray import NDArray, from_torch
-from ...ops.nn.rules import channels_last
+from ...ops.nn.layer_shapes import channels_last
 from ..hints import fixed_gammas, hints_of, write_hints
 from ..prediction import ModelInputs
 from .translation import KnownVariables, Translation, concrete, given_sizes
 from .writer import Writer, live_nodes, used_values, value_info
 
 
-def translated(
+def to_model(
     graph: Graph,
     arrays: Mapping[str, NDArray],
     inputs: ModelInputs,
@@ -60,7 +60,7 @@ def translated(
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
         producer_name="dpmodule",
     )
-    # put in where they stay: parameters are large, and a list of tensors would be copied twice
+    # filled in place: parameters are large, and a list of tensors would be copied twice
     for name in known:
         if name in used:
             parameters.store(name, model.graph.initializer.add())
@@ -72,44 +72,44 @@ def translated(
 
 
 def _check_parameters(graph: Graph, shapes: Mapping[str, tuple[int, ...]], inputs: ModelInputs) -> None:
-    """Refuse parameters whose shapes are not those that follow from the inputs' alone."""
-    found = infer_shapes(graph, concrete(inputs.shapes, inputs.sizes))
+    """Reject parameters whose shapes differ from those inferred from the inputs."""
+    output = infer_shapes(graph, concrete(inputs.shapes, inputs.sizes))
     wrong = []
     for node in graph.inputs:
-        wanted, shape = found[node][0], shapes.get(node.name)
+        wanted, shape = output[node][0], shapes.get(node.name)
         if wanted is not None and shape is not None and not _fits(shape, wanted):
-            wrong.append(f"params has {node.name!r} of shape {shape}, the symbol wants {wanted}")
+            wrong.append(f"params has {node.name!r} of shape {shape}, but the symbol expects {wanted}")
     if wrong:
         raise ArgumentError("\n".join(wrong))
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Say whether a shape is one in which 0 stands for a length that is not known."""
+    """Return True if a shape matches one in which 0 is an unknown length."""
     return len(shape) == len(wanted) and all(w in (0, d) for d, w in zip(shape, wanted))
 
 
-# BatchNorm multiplied into the layer before it
+# folding BatchNorm into the preceding layer
 
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm"})
 _LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 
 
 def fold_batchnorms(graph: Graph, arrays: Mapping[str, NDArray]) -> tuple[Graph, dict[str, NDArray]]:
-    """Return a network in which layers do what BatchNorm after them did in prediction, and its parameters.
+    """Fold BatchNorm into the preceding layers; return the network and its parameters.
 
-    A layer is changed where nobody else reads its output or its parameters, and all of them are known. It takes the
-    name of the BatchNorm, and its weight and bias keep theirs.
+    A layer is changed if its output and parameters have no other readers, and all parameters are known. It takes the
+    name of the BatchNorm; its weight and bias keep their names.
 
     Args:
-        arrays: its parameters and auxiliary states by name; left alone.
+        arrays: its parameters and auxiliary states by name; not modified.
     """
-    found = dict(arrays)
+    outputs = dict(arrays)
     replaced: dict[Node, Node] = {}
     for node in graph.nodes:
         layer = _layer_of(node, graph, arrays)
         if layer is not None:
             data = replaced[layer.inputs[0][0]], layer.inputs[0][1]
-            replaced[node] = _folded(node, layer, data, found)
+            replaced[node] = _folded(node, layer, data, outputs)
             continue
         inputs = tuple((replaced[child], i) for child, i in node.inputs)
         replaced[node] = node
@@ -117,11 +117,11 @@ def fold_batchnorms(graph: Graph, arrays: Mapping[str, NDArray]) -> tuple[Graph,
             replaced[node] = Node(
                 node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs
             )
-    return Graph(tuple((replaced[node], i) for node, i in graph.heads)), found
+    return Graph(tuple((replaced[node], i) for node, i in graph.heads)), outputs
 
 
 def _layer_of(norm: Node, graph: Graph, arrays: Mapping[str, NDArray]) -> Node | None:
-    """Return the layer into which a node can be multiplied, if it is a BatchNorm behind one."""
+    """Return the layer into which a BatchNorm can be folded; None for other nodes."""
     if norm.op is None or norm.op.name not in _NORMS or norm.a.output_mean_var:
         return None
     layer = norm.inputs[0][0]
@@ -129,14 +129,14 @@ def _layer_of(norm: Node, graph: Graph, arrays: Mapping[str, NDArray]) -> Node |
         return None
     vectors = [child.name for child, _ in norm.inputs[1:]]
     weights = [child for child, _ in layer.inputs[1:]]
-    known = all(name in arrays for name in (*vectors, *(each.name for each in weights)))
-    alone = graph.readers[layer] == [norm] and all(graph.readers[each] == [layer] for each in weights)
+    known = all(name in arrays for name in (*vectors, *(weight.name for weight in weights)))
+    alone = graph.readers[layer] == [norm] and all(graph.readers[weight] == [layer] for weight in weights)
     is_head = any(head is layer for head, _ in graph.heads)
     return layer if known and alone and not is_head else None
 
 
 def _same_channels(norm: Node, layer: Node) -> bool:
-    """Say whether BatchNorm has its channels on the axis on which the layer puts its own."""
+    """Return True if BatchNorm normalizes the layer's axis of channels."""
     axis = getattr(norm.a, "axis", 1)
     if layer.op is not None and layer.op.name == "FullyConnected":
         return axis == -1 or (axis == 1 and bool(layer.a.flatten))
@@ -145,7 +145,7 @@ def _same_channels(norm: Node, layer: Node) -> bool:
 
 
 def _folded(norm: Node, layer: Node, data: Entry, arrays: dict[str, NDArray]) -> Node:
-    """Return the layer that does both, and put its parameters in place of those of the layer before."""
+    """Return the folded layer, and replace the parameters of the original layer."""
     gamma, beta, mean, var = (arrays[child.name].raw.detach().double() for child, _ in norm.inputs[1:])
     scale = (torch.ones_like(gamma) if norm.a.fix_gamma else gamma) * (var + norm.a.eps).rsqrt()
     weight, *bias = (child for child, _ in layer.inputs[1:])
@@ -169,7 +169,7 @@ def _fresh(name: str, taken: Mapping[str, NDArray]) -> str:
 
 
 def _scaled(layer: Node, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return a weight that makes each output channel so many times as large."""
+    """Return a weight with each output channel scaled."""
     if layer.op is None or layer.op.name != "Deconvolution":
         return weight * scale.reshape(-1, *(1,) * (weight.dim() - 1))
     groups = layer.a.num_group

@@ -1,4 +1,4 @@
-"""Layers, normalisation, softmax and what losses compute in prediction."""
+"""Builders of layers, normalisation, softmax and the predictions of losses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.nn.conv import margins
-from ...ops.nn.rules import channels_last
+from ...ops.nn.conv import pads_and_adds
+from ...ops.nn.layer_shapes import channels_last
 from ...ops.shapes import prod
 from .call import Dims, OperatorCall, Value
 from .common import in_floats, move_axis, positions, reshape, windows
@@ -15,7 +15,7 @@ from .common import in_floats, move_axis, positions, reshape, windows
 
 @in_floats(double=True)
 def fully_connected(c: OperatorCall) -> Value:
-    """Gemm for matrices, MatMul for the last axis of more."""
+    """Gemm for matrices, MatMul on the last axis of larger ranks."""
     x, weight, *bias = c.inputs
     if bias and len(c.shapes[2]) > 1:
         bias = [bias[0].reshape(-1)]
@@ -28,25 +28,25 @@ def fully_connected(c: OperatorCall) -> Value:
 
 
 def _spatial(c: OperatorCall) -> tuple[int, ...]:
-    """Return the lengths of the data's spatial axes, which have to be known."""
+    """Return the lengths of the data's spatial axes, which must be known."""
     return c.numbers(_first(c)[2:])
 
 
 def _first(c: OperatorCall) -> Dims:
-    """Return the data's shape with the channels second."""
+    """Return the data's shape with channels second."""
     shape = c.shapes[0]
     return (shape[0], shape[-1], *shape[1:-1]) if channels_last(c.a.layout) else shape
 
 
 def _through_first(c: OperatorCall, operator: str, **attributes: Any) -> Value:
-    """Write a layer that has its channels second in data and weight."""
+    """Write a layer with channels second in data and weight."""
     x, weight, *bias = c.inputs
     rank = len(c.shapes[0])
     last = channels_last(c.a.layout)
     if last:
         x, weight = (move_axis(c, value, rank, -1, 1) for value in (x, weight))
-    found = c.emit(operator, x, weight, *bias, **attributes)
-    return move_axis(c, found, rank, 1, -1) if last else found
+    output = c.emit(operator, x, weight, *bias, **attributes)
+    return move_axis(c, output, rank, 1, -1) if last else output
 
 
 @in_floats()
@@ -57,30 +57,30 @@ def convolution(c: OperatorCall) -> Value:
 
 @in_floats()
 def deconvolution(c: OperatorCall) -> Value:
-    """ConvTranspose; a target shape is reached by what is cut off and added."""
-    # sizes matter to a target shape only
-    pads, adds = margins(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * len(c.a.kernel))
+    """ConvTranspose; a target shape is reached by cropping and padding."""
+    # sizes matter only for a target shape
+    pads, adds = pads_and_adds(c.a, _spatial(c) if any(c.a.target_shape) else (0,) * len(c.a.kernel))
     options = {**windows(c), "pads": pads * 2, "output_padding": adds}
     return _through_first(c, "ConvTranspose", **options, group=c.a.num_group)
 
 
 def _window_filters(c: OperatorCall, channels: int) -> Value:
-    """Return the filters of which each takes one element of the window: (channels * elements, 1, *kernel)."""
+    """Return filters that each select one element of the window: (channels * elements, 1, *kernel)."""
     area = prod(c.a.kernel)
     return c.const(np.tile(np.eye(area), (channels, 1)).reshape(-1, 1, *c.a.kernel))
 
 
 @in_floats()
 def im2col(c: OperatorCall) -> Value:
-    """Conv of each channel with filters that take one element of the window each."""
+    """Conv of each channel with filters that each select one element of the window."""
     channels = c.length(1)
-    found: Value = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
-    return found.reshape(0, channels * prod(c.a.kernel), -1)
+    output: Value = c.emit("Conv", c.inputs[0], _window_filters(c, channels), **windows(c), group=channels)
+    return output.reshape(0, channels * prod(c.a.kernel), -1)
 
 
 @in_floats()
 def col2im(c: OperatorCall) -> Value:
-    """ConvTranspose of each channel with filters that fill one element of the window each."""
+    """ConvTranspose of each channel with filters that each write one element of the window."""
     columns, options = c.length(1), windows(c)
     sides = zip(c.a.output_size, options["pads"], options["dilations"], c.a.kernel)
     room = [x + 2 * p - d * (k - 1) - 1 for x, p, d, k in sides]
@@ -88,20 +88,20 @@ def col2im(c: OperatorCall) -> Value:
     images = c.inputs[0].reshape(0, columns, *(r // s + 1 for r, s in steps))
     channels = columns // prod(c.a.kernel)
     options |= {"output_padding": [r % s for r, s in steps], "group": channels}
-    found: Value = c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
-    return found
+    output: Value = c.emit("ConvTranspose", images, _window_filters(c, channels), **options)
+    return output
 
 
 @in_floats()
 def activation(c: OperatorCall) -> Value:
-    """One of five functions."""
+    """The activation named by `act_type`."""
     other = {"softrelu": "Softplus", "softsign": "Softsign"}
     return c.emit(other.get(c.a.act_type, c.a.act_type.capitalize()), c.inputs[0])
 
 
 @in_floats()
 def leaky_relu(c: OperatorCall) -> Value | list[Value]:
-    """The function that `act_type` names; rrelu has the middle slope."""
+    """The function named by `act_type`; rrelu has the mean slope."""
     x, kind = c.inputs[0], c.a.act_type
     if kind == "leaky":
         return c.emit("LeakyRelu", x, alpha=c.a.slope)
@@ -127,7 +127,7 @@ def _gelu(c: OperatorCall) -> Value:
 
 
 def _slopes(c: OperatorCall) -> Value:
-    """Return prelu's slopes, whose axes are those of the data from the first or, if it is one, the second on."""
+    """Return prelu's slopes, shaped to broadcast with the data."""
     gamma, shape, rank = c.inputs[1], c.shapes[1], len(c.shapes[0])
     after = rank - len(shape) if len(shape) > 1 else rank - 2
     if after < 1 or shape == (1,):
@@ -136,14 +136,14 @@ def _slopes(c: OperatorCall) -> Value:
 
 
 def dropout(c: OperatorCall) -> Value:
-    """Nothing is dropped in prediction."""
+    """Return the data, since prediction drops nothing."""
     if c.a.mode == "always":
-        c.refuse("mode 'always' drops in prediction, too; ONNX's Dropout does so in training only")
+        c.refuse("mode 'always' also drops in prediction, while ONNX's Dropout drops only in training")
     return c.inputs[0]
 
 
 def embedding(c: OperatorCall) -> Value:
-    """Gather of whole numbers within the table."""
+    """Gather with integer indices, limited to the table."""
     indices, weight = c.inputs
     if c.dtypes[0] != "int64":
         indices = indices.cast("int64")
@@ -156,20 +156,20 @@ def embedding(c: OperatorCall) -> Value:
 
 @in_floats(double=True)
 def batch_norm(c: OperatorCall) -> Value | list[Value]:
-    """BatchNormalization by the moving statistics."""
+    """BatchNormalization with the moving statistics."""
     x, gamma, beta, mean, var = c.inputs
     rank, axis = len(c.shapes[0]), getattr(c.a, "axis", 1)
     known = c.value(1)
     if c.a.fix_gamma and (known is None or (known != 1).any()):
         gamma = c.const(np.ones(c.numbers(c.shapes[1])))
     x = move_axis(c, x, rank, axis, 1) if rank > 1 else c.emit("Unsqueeze", x, c.ints(0))
-    found = c.emit("BatchNormalization", x, gamma, beta, mean, var, epsilon=c.a.eps, momentum=c.a.momentum)
-    found = move_axis(c, found, rank, 1, axis) if rank > 1 else c.emit("Squeeze", found, c.ints(0))
-    return [found, mean, _second_statistic(c, var)] if c.a.output_mean_var else found
+    output = c.emit("BatchNormalization", x, gamma, beta, mean, var, epsilon=c.a.eps, momentum=c.a.momentum)
+    output = move_axis(c, output, rank, 1, axis) if rank > 1 else c.emit("Squeeze", output, c.ints(0))
+    return [output, mean, _second_statistic(c, var)] if c.a.output_mean_var else output
 
 
 def _second_statistic(c: OperatorCall, var: Value) -> Value:
-    """Return what the third output is: the variance, or one over the deviation."""
+    """Return the third output: the variance, or the reciprocal of the deviation."""
     if c.node.op is not None and c.node.op.name in ("BatchNorm_v1", "_contrib_SyncBatchNorm"):
         return var
     return c.emit("Reciprocal", c.emit("Sqrt", var + c.a.eps))
@@ -177,33 +177,33 @@ def _second_statistic(c: OperatorCall, var: Value) -> Value:
 
 def batch_norm_with_relu(c: OperatorCall) -> Value | list[Value]:
     """BatchNormalization and Relu."""
-    found = batch_norm(c)
-    outputs = [found] if isinstance(found, Value) else list(found)
+    output = batch_norm(c)
+    outputs = [output] if isinstance(output, Value) else list(output)
     return [c.emit("Relu", outputs[0]), *outputs[1:]]
 
 
 @in_floats(half=False, double=True)
 def layer_norm(c: OperatorCall) -> Value | list[Value]:
-    """LayerNormalization from opset 17 on, plain arithmetic where there is none or its statistics are wanted."""
+    """LayerNormalization from opset 17 on; plain arithmetic before, or if its statistics are read."""
     x, gamma, beta = c.inputs
     rank = len(c.shapes[0])
     axis = c.a.axis % rank
     if c.opset >= 17 and not c.a.output_mean_var:
         inner = move_axis(c, x, rank, axis, -1)
-        found = c.emit("LayerNormalization", inner, gamma, beta, axis=-1, epsilon=c.a.eps)
-        return move_axis(c, found, rank, -1, axis)
+        output = c.emit("LayerNormalization", inner, gamma, beta, axis=-1, epsilon=c.a.eps)
+        return move_axis(c, output, rank, -1, axis)
     mean = x.reduce("ReduceMean", axis, keepdims=True)
     rest = x - mean
     deviation = _deviation(c, rest, axis)
     vectors = [gamma, beta]
     if axis < rank - 1:
-        vectors = [each.reshape(-1, *(1,) * (rank - 1 - axis)) for each in vectors]
-    found = rest / deviation * vectors[0] + vectors[1]
-    return [found, mean, deviation] if c.a.output_mean_var else found
+        vectors = [vector.reshape(-1, *(1,) * (rank - 1 - axis)) for vector in vectors]
+    output = rest / deviation * vectors[0] + vectors[1]
+    return [output, mean, deviation] if c.a.output_mean_var else output
 
 
 def _deviation(c: OperatorCall, rest: Value, axis: int) -> Value:
-    """Return the deviation of what is left without the mean, with `eps` in it."""
+    """Return the deviation of centred values, including `eps`."""
     variance = (rest * rest).reduce("ReduceMean", axis, keepdims=True)
     return c.emit("Sqrt", variance + c.a.eps)
 
@@ -216,11 +216,11 @@ def instance_norm(c: OperatorCall) -> Value:
 
 @in_floats(half=False)
 def group_norm(c: OperatorCall) -> Value | list[Value]:
-    """InstanceNormalization of groups as channels: gamma and beta have one value per group."""
+    """InstanceNormalization with groups as channels: gamma and beta have one value per group."""
     x, gamma, beta = c.inputs
     groups = x.reshape(0, c.a.num_groups, -1)
-    found = c.emit("InstanceNormalization", groups, gamma, beta, epsilon=c.a.eps)
-    whole = reshape(c, found, c.shapes[0], (c.shapes[0][0],))
+    output = c.emit("InstanceNormalization", groups, gamma, beta, epsilon=c.a.eps)
+    whole = reshape(c, output, c.shapes[0], (c.shapes[0][0],))
     if not c.a.output_mean_var:
         return whole
     mean = groups.reduce("ReduceMean", 2, keepdims=True)
@@ -240,27 +240,27 @@ def lrn(c: OperatorCall) -> Value:
         "bias": c.a.knorm,
     }
     if len(shape) == 4:
-        found: Value = c.emit("LRN", c.inputs[0], **options)
-        return found
+        output: Value = c.emit("LRN", c.inputs[0], **options)
+        return output
     image = c.inputs[0].reshape(0, 0, -1, 1)
     return reshape(c, c.emit("LRN", image, **options), shape, shape[:2])
 
 
 @in_floats(half=False, double=True)
 def l2_normalization(c: OperatorCall) -> Value:
-    """The data over the root of the sum of their squares."""
+    """Data divided by the square root of the sum of squares."""
     x, rank = c.inputs[0], len(c.shapes[0])
     axes = {"channel": [1], "instance": range(1, rank), "spatial": range(2, rank)}[c.a.mode]
     total = (x * x).reduce("ReduceSum", *axes, keepdims=True)
     return x / c.emit("Sqrt", total + c.a.eps)
 
 
-# softmax, and what losses compute in prediction
+# softmax, and predictions of losses
 
 
 @in_floats(double=True)
 def softmax(c: OperatorCall) -> Value:
-    """Softmax or LogSoftmax, of what lies before the ends of sequences if there are any."""
+    """Softmax or LogSoftmax, masked by sequence lengths if there are any."""
     x = c.inputs[0]
     if c.a.temperature is not None:
         x = x / c.a.temperature
@@ -269,8 +269,8 @@ def softmax(c: OperatorCall) -> Value:
     axis = c.a.axis % len(c.shapes[0])
     ends = c.inputs[1].cast("int64")
     inside = positions(c, x, c.shapes[0], axis) < ends.unsqueeze(axis)
-    found = c.emit("Softmax", inside.choose(x, -np.inf), axis=axis)
-    return inside.choose(found, 0.0)
+    output = c.emit("Softmax", inside.choose(x, -np.inf), axis=axis)
+    return inside.choose(output, 0.0)
 
 
 @in_floats(double=True)
@@ -290,7 +290,7 @@ def softmax_activation(c: OperatorCall) -> Value:
 
 @in_floats(double=True)
 def softmax_output(c: OperatorCall) -> Value:
-    """The prediction of the loss: Softmax over the channels, the last axis, or all axes but the first."""
+    """Prediction of the loss: Softmax over the channels, the last axis, or all axes but the first."""
     x, shape = c.inputs[0], c.shapes[0]
     if c.a.multi_output or c.a.preserve_shape or len(shape) == 2:
         return c.emit("Softmax", x, axis=1 if c.a.multi_output else -1)
@@ -300,11 +300,11 @@ def softmax_output(c: OperatorCall) -> Value:
 
 @in_floats(double=True)
 def softmax_cross_entropy(c: OperatorCall) -> Value:
-    """The loss itself, of labels that are class numbers."""
+    """The loss for labels that are class numbers."""
     data, label = c.inputs
     classes = positions(c, data, c.shapes[0], 1)
     chosen = label.cast("int64").unsqueeze(1).equals(classes)
-    found = chosen.choose(c.emit("Softmax", data, axis=1), 0.0)
-    shares = c.emit("ReduceSum", found, c.ints(1), keepdims=0)
+    output = chosen.choose(c.emit("Softmax", data, axis=1), 0.0)
+    shares = c.emit("ReduceSum", output, c.ints(1), keepdims=0)
     logs = c.emit("Log", shares.then("Max", 1e-8))
     return -c.emit("ReduceSum", logs, c.ints(0), keepdims=1)

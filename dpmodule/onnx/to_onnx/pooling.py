@@ -1,4 +1,4 @@
-"""Pooling by windows."""
+"""Builders of pooling."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from ...ops.contrib.resize import pooled_size
-from ...ops.nn.pool import window_of
-from ...ops.nn.rules import channels_last, window_size
+from ...ops.nn.layer_shapes import channels_last, window_size
+from ...ops.nn.pool import pool_windows
 from ...ops.shapes import prod
 from .call import Dims, OperatorCall, Value
 from .common import in_floats, move_axis
@@ -19,10 +19,10 @@ from .common import in_floats, move_axis
 
 @dataclass(frozen=True)
 class _PoolWindow:
-    """Windows over the spatial axes, one number for each.
+    """Windows of a pooling, with one number for each spatial axis.
 
     Attributes:
-        counts: number of elements that each window averages over, (1, 1, *windows); None if sizes are not known.
+        counts: number of elements in each window's average, (1, 1, *windows); None if sizes are unknown.
     """
 
     kernel: tuple[int, ...]
@@ -35,12 +35,12 @@ class _PoolWindow:
 
     @property
     def ends(self) -> list[int]:
-        """What is added at the end of each axis."""
+        """Padding at the end of each axis."""
         return [p + e for p, e in zip(self.pad, self.extra)]
 
     @property
     def fits(self) -> bool:
-        """Whether the padding is shorter than the window on every axis, as runtimes demand, and takes nothing away."""
+        """True if the padding is not negative, and shorter than the window on every axis, as runtimes require."""
         axes = zip(self.kernel, self.pad, self.ends)
         return min(self.extra) >= 0 and all(p < k and e < k for k, p, e in axes)
 
@@ -51,8 +51,8 @@ def pooling(c: OperatorCall) -> Value:
     rank, last = len(c.shapes[0]), channels_last(c.a.layout)
     x = move_axis(c, c.inputs[0], rank, -1, 1) if last else c.inputs[0]
     shape = (c.shapes[0][0], c.shapes[0][-1], *c.shapes[0][1:-1]) if last else c.shapes[0]
-    found = _whole(c, x, rank) if c.a.global_pool else _pooled(c, x, shape)
-    return move_axis(c, found, rank, 1, -1) if last else found
+    output = _whole(c, x, rank) if c.a.global_pool else _pooled(c, x, shape)
+    return move_axis(c, output, rank, 1, -1) if last else output
 
 
 def _pooled(c: OperatorCall, x: Value, shape: Dims) -> Value:
@@ -65,18 +65,18 @@ def _pooled(c: OperatorCall, x: Value, shape: Dims) -> Value:
 
 
 def _whole(c: OperatorCall, x: Value, rank: int) -> Value:
-    """Pool all of an image."""
+    """Pool whole images."""
     if c.a.pool_type in ("max", "avg"):
         return c.emit("GlobalMaxPool" if c.a.pool_type == "max" else "GlobalAveragePool", x)
     return _root(c, _power(c, x).reduce("ReduceSum", *range(2, rank), keepdims=True))
 
 
 def _power(c: OperatorCall, x: Value) -> Value:
-    """Return what is summed: the data, or their powers for the p-norm."""
-    found = x
+    """Return the summed values: the data, or their powers for the p-norm."""
+    output = x
     for _ in range(1, c.a.p_value if c.a.pool_type == "lp" else 1):
-        found = found * x
-    return found
+        output = output * x
+    return output
 
 
 def _root(c: OperatorCall, total: Value) -> Value:
@@ -93,7 +93,7 @@ def _window(c: OperatorCall, spatial: Dims) -> _PoolWindow:
     stride, pad = tuple(a.stride[:rank]) or (1,) * rank, tuple(a.pad[:rank]) or (0,) * rank
     if any(isinstance(n, str) for n in spatial):
         return _open_window(c, spatial, stride, pad)
-    w = window_of(a, c.numbers(spatial))
+    w = pool_windows(a, c.numbers(spatial))
     with_padding = a.count_include_pad is not False
     axes = zip(w.out, stride, w.spatial, pad)
     outside = any((o - 1) * s >= x + p * (1 + with_padding) for o, s, x, p in axes)
@@ -108,28 +108,28 @@ def _open_window(
     a = c.a
     up = a.pooling_convention == "full"
     if a.pooling_convention == "same":
-        c.refuse(f"pooling_convention 'same' wants fixed sizes, and those of the data are {spatial}")
+        c.refuse(f"pooling_convention 'same' requires fixed sizes, but those of the data are {spatial}")
     if up and any(s > k for s, k in zip(stride, a.kernel)):
         c.refuse(
-            f"pooling_convention 'full' with a stride {stride} above the kernel {a.kernel} wants fixed sizes, and those"
-            f" of the data are {spatial}"
+            f"pooling_convention 'full' with a stride {stride} above the kernel {a.kernel} requires fixed sizes, "
+            f"but those of the data are {spatial}"
         )
     if a.pool_type == "avg" and a.count_include_pad is False and any(p >= k for p, k in zip(pad, a.kernel)):
         c.refuse(
-            f"padding {pad} as long as the kernel {a.kernel} wants fixed sizes, and those of the data are {spatial}"
+            f"padding {pad} as long as the kernel {a.kernel} requires fixed sizes, but those of the data are {spatial}"
         )
     if up and a.pool_type in ("sum", "lp"):
         c.refuse(
-            f"sums under pooling_convention 'full' want fixed sizes, and those of the data are {spatial}"
+            f"sums with pooling_convention 'full' require fixed sizes, but those of the data are {spatial}"
         )
     return _PoolWindow(a.kernel, stride, pad, (0,) * len(spatial), up, False, None)
 
 
 def _padded(c: OperatorCall, x: Value, begins: Sequence[int], ends: Sequence[int], value: float) -> Value:
-    """Add elements around the spatial axes, or take some from their ends.
+    """Pad the spatial axes, or crop their ends.
 
-    The axis that is there meanwhile keeps ONNX Runtime from taking the Pad for that of the operator behind it, whose
-    padding may not be as long as the window, and which would count or compare other elements.
+    A temporary axis keeps ONNX Runtime from fusing the Pad into the following operator, whose padding must be shorter
+    than the window, and which would count or compare other elements.
     """
     if not any(begins) and not any(ends):
         return x
@@ -169,7 +169,7 @@ def _sum(c: OperatorCall, x: Value, w: _PoolWindow) -> Value:
 
 
 def _average(c: OperatorCall, x: Value, w: _PoolWindow, with_padding: bool) -> Value:
-    """Return the average of every window, in which what lies beyond the padding never counts."""
+    """Return the average of every window, not counting elements beyond the padding."""
     if w.counts is not None and (w.empty or not w.fits):
         return _sum(c, x, w) / c.const(w.counts)
     if not with_padding or not any(w.pad):
@@ -182,7 +182,7 @@ def _average(c: OperatorCall, x: Value, w: _PoolWindow, with_padding: bool) -> V
 
 @in_floats()
 def pooling_v1(c: OperatorCall) -> Value:
-    """The old pooling: its maximum sees the padding's zeros, its average divides by the whole window."""
+    """Old pooling: the maximum includes the padding's zeros, the average divides by the whole window."""
     x, rank = c.inputs[0], len(c.shapes[0]) - 2
     if c.a.global_pool:
         return _whole(c, x, rank + 2)
@@ -190,7 +190,7 @@ def pooling_v1(c: OperatorCall) -> Value:
     if c.a.pool_type == "max":
         if any(e >= k for e, k in zip(w.extra, w.kernel)):
             c.refuse(
-                "its last window lies beyond the padding, where its maximum is minus infinity; ONNX has none there"
+                "its last window is beyond the padding, where its maximum is minus infinity; ONNX has no such window"
             )
         x = _padded(c, x, w.pad, w.pad, 0.0)
         x = _padded(c, x, [0] * rank, w.extra, float(np.finfo(c.dtypes[0]).min))
@@ -226,9 +226,9 @@ def adaptive_avg_pooling(c: OperatorCall) -> Value:
 
 
 def _shares(length: int, parts: int) -> np.ndarray[Any, Any]:
-    """Return what each element of an axis adds to each of the averages over about equal parts: (parts, length)."""
-    found = np.zeros((parts, length))
+    """Return the share of each element of an axis in the averages over nearly equal parts: (parts, length)."""
+    output = np.zeros((parts, length))
     for i in range(parts):
         begin, end = i * length // parts, -(-(i + 1) * length // parts)
-        found[i, begin:end] = 1 / (end - begin)
-    return found
+        output[i, begin:end] = 1 / (end - begin)
+    return output

@@ -1,14 +1,14 @@
-"""8-bit numbers and their ranges.
+"""Builders of quantized operators: 8-bit numbers and their ranges.
 
-Steps and order of the arithmetic are those of our own operators, so that the numbers are the same: what is rounded
-to 8 bits is scaled before, and QuantizeLinear rounds with a scale of 1.
+The arithmetic follows the operators of `ops.quantize` step by step, so that the numbers are equal: values are scaled
+before they are rounded to 8 bits, and QuantizeLinear rounds with a scale of 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ops.quantize.numbers import GREATEST, STEPS, calibrated
+from ...ops.quantize.integer_ranges import MAX_VALUE, STEPS, has_calibration
 from .call import OperatorCall, Value
 from .common import Builder, windows
 from .pooling import pooling
@@ -21,12 +21,12 @@ def _number(c: OperatorCall, value: float) -> Value:
 
 
 def _magnitude(low: Value, high: Value) -> Value:
-    """Return the greater of the magnitudes of a range's ends."""
+    """Return the greater magnitude of a range's ends."""
     return abs(low).then("Max", abs(high))
 
 
 def _rounded(c: OperatorCall, value: Value, kind: str) -> Value:
-    """Round a float32 value to a type, halves to even; what lies outside goes to its ends."""
+    """Round a float32 value to a type, halves to even, with saturation."""
     if kind != "int32":
         return c.emit("QuantizeLinear", value, c.const(1.0, F4), c.const(0, kind))
     wide = c.emit("Round", value.cast("float64"))
@@ -34,37 +34,37 @@ def _rounded(c: OperatorCall, value: Value, kind: str) -> Value:
 
 
 def _within(c: OperatorCall, value: Value, dtype: str) -> Value:
-    """Cut off what no int32 holds."""
+    """Clip to the range of int32."""
     return c.emit("Clip", value, c.const(-(2**31), dtype), c.const(2**31 - 1, dtype))
 
 
 def _quantized(c: OperatorCall, low: Value, high: Value, kind: str, steps: float) -> list[Value]:
     reach = _magnitude(low, high)
-    found = _rounded(c, c.inputs[0] * (steps / reach), kind)
-    return [found, low, high] if kind == "uint8" else [found, -reach, reach]
+    output = _rounded(c, c.inputs[0] * (steps / reach), kind)
+    return [output, low, high] if kind == "uint8" else [output, -reach, reach]
 
 
 def quantize(c: OperatorCall) -> list[Value]:
-    """Over a range that comes as inputs."""
+    """Quantize with a range from inputs."""
     _, low, high = c.inputs
-    return _quantized(c, low, high, c.a.out_type, GREATEST[c.a.out_type])
+    return _quantized(c, low, high, c.a.out_type, MAX_VALUE[c.a.out_type])
 
 
 def quantize_v2(c: OperatorCall) -> list[Value]:
-    """Over a calibrated range, or that of the data."""
-    a, kind = c.a, c.out_dtypes[0]
+    """Quantize with a calibrated range, or that of the data."""
+    a, dtype = c.a, c.out_dtypes[0]
     if c.dtypes[0] != F4:
         top = STEPS[c.dtypes[0]]
-        low, high = 0.0 if kind == "uint8" else -top, top
-        if calibrated(a):
+        low, high = 0.0 if dtype == "uint8" else -top, top
+        if has_calibration(a):
             low, high = a.min_calib_range, a.max_calib_range
         return [c.inputs[0], _number(c, low), _number(c, high)]
-    return _quantized(c, *_data_range(c), kind, STEPS[kind])
+    return _quantized(c, *_data_range(c), dtype, STEPS[dtype])
 
 
 def _data_range(c: OperatorCall) -> tuple[Value, Value]:
     """Return the calibrated range, or that of the data."""
-    if calibrated(c.a):
+    if has_calibration(c.a):
         return _number(c, c.a.min_calib_range), _number(c, c.a.max_calib_range)
     return _extreme(c, "ReduceMin", c.inputs[0]), _extreme(c, "ReduceMax", c.inputs[0])
 
@@ -75,11 +75,11 @@ def _extreme(c: OperatorCall, operator: str, value: Value) -> Value:
 
 
 def quantize_asym(c: OperatorCall) -> list[Value]:
-    """Over 0 to 255, with a shift."""
-    kind, x = c.dtypes[0], c.inputs[0]
-    if kind == "uint8":
+    """Quantize to 0..255, with a shift."""
+    dtype, x = c.dtypes[0], c.inputs[0]
+    if dtype == "uint8":
         return [x, _number(c, 1.0), _number(c, 0.0)]
-    if kind == "int8":
+    if dtype == "int8":
         moved = x.cast("int32") + c.const(128, "int32")
         return [moved.cast("uint8"), _number(c, 1.0), _number(c, 128.0)]
     low, high = _data_range(c)
@@ -87,48 +87,48 @@ def quantize_asym(c: OperatorCall) -> list[Value]:
     scale = top / (high - low)
     shift = top - high * scale
     moved = x * scale + shift + 0.5
-    found = c.emit("Clip", moved, c.const(0.0, F4), c.const(255.0, F4))
-    return [found.cast("uint8"), scale, shift]
+    output = c.emit("Clip", moved, c.const(0.0, F4), c.const(255.0, F4))
+    return [output.cast("uint8"), scale, shift]
 
 
 def dequantize(c: OperatorCall) -> Value:
-    """DequantizeLinear, whose scale is the range over the number of steps."""
+    """DequantizeLinear; the scale is the range divided by the number of steps."""
     data, low, high = c.inputs
     scale = _magnitude(low, high) / STEPS[c.dtypes[0]]
     return c.emit("DequantizeLinear", data, scale.reshape())
 
 
 def requantize(c: OperatorCall) -> list[Value]:
-    """From 32 bits to 8."""
+    """Requantize 32 bits to 8."""
     data, low, high = c.inputs
-    kind = c.out_dtypes[0]
+    dtype = c.out_dtypes[0]
     unit = _magnitude(low, high) / STEPS["int32"]
-    if calibrated(c.a):
+    if has_calibration(c.a):
         reach = _magnitude(*_data_range(c))
     else:
-        # abs of the least int32 has no int32
-        wide = data if kind == "uint8" else abs(data.cast("float64"))
+        # the magnitude of the least int32 is not an int32
+        wide = data if dtype == "uint8" else abs(data.cast("float64"))
         reach = _extreme(c, "ReduceMax", wide).cast(F4) * unit
-    factor = unit * (GREATEST[kind] / reach)
-    found = _rounded(c, data.cast(F4) * factor, kind)
-    return [found, reach * 0.0 if kind == "uint8" else -reach, reach]
+    factor = unit * (MAX_VALUE[dtype] / reach)
+    output = _rounded(c, data.cast(F4) * factor, dtype)
+    return [output, reach * 0.0 if dtype == "uint8" else -reach, reach]
 
 
 def _scale_of(c: OperatorCall, i: int, low: Value, high: Value) -> Value:
-    """Return how many steps of input `i` one unit is."""
+    """Return the number of steps of input `i` per unit."""
     return STEPS[c.dtypes[i]] / _magnitude(low, high)
 
 
 def _product_range(c: OperatorCall, kinds: Sequence[str], ends: Sequence[Value]) -> list[Value]:
-    """Return the range that int32 products stand for, from the types and ranges of both factors."""
-    left = _magnitude(*ends[:2]) / GREATEST[kinds[0]]
-    right = _magnitude(*ends[2:4]) / GREATEST[kinds[1]]
-    high = left * right * GREATEST["int32"]
+    """Return the range represented by int32 products, from the types and ranges of both factors."""
+    left = _magnitude(*ends[:2]) / MAX_VALUE[kinds[0]]
+    right = _magnitude(*ends[2:4]) / MAX_VALUE[kinds[1]]
+    high = left * right * MAX_VALUE["int32"]
     return [-high, high]
 
 
 def _bias_steps(c: OperatorCall, ends: Sequence[Value]) -> Value:
-    """Return the bias in the steps of the 32-bit sums, cut towards 0, as int64."""
+    """Return the bias in steps of the 32-bit sums, truncated, as int64."""
     per_unit = _scale_of(c, 0, *ends[:2]) * (STEPS["int8"] / _magnitude(*ends[2:4]))
     factor = per_unit / (STEPS["int8"] / _magnitude(*ends[4:6]))
     return (c.inputs[2].cast(F4) * factor).cast("int64")
@@ -146,85 +146,85 @@ def quantized_fully_connected(c: OperatorCall) -> list[Value]:
     x, weight, ends = c.inputs[0], c.inputs[1], c.inputs[own:]
     if c.a.flatten and len(c.shapes[0]) != 2:
         x = c.emit("Flatten", x, axis=1)
-    found = c.emit("MatMulInteger", x, c.emit("Transpose", weight, perm=[1, 0]))
+    output = c.emit("MatMulInteger", x, c.emit("Transpose", weight, perm=[1, 0]))
     if own == 3:
-        found = _with_bias(c, found, _bias_steps(c, ends))
-    return [found, *_product_range(c, c.dtypes[:2], ends)]
+        output = _with_bias(c, output, _bias_steps(c, ends))
+    return [output, *_product_range(c, c.dtypes[:2], ends)]
 
 
 def quantized_conv(c: OperatorCall) -> list[Value]:
-    """ConvInteger over uint8; int8 data is moved up by 128, which its zero point says."""
+    """ConvInteger on uint8; int8 data is shifted by 128, with a matching zero point."""
     a, axes = c.a, len(c.a.kernel)
     if a.layout is not None and a.layout.endswith("C"):
-        c.refuse(f"its layout is {a.layout}, expected channels second, which is ConvInteger's only one")
+        c.refuse(f"its layout is {a.layout}, expected channels second, the only layout of ConvInteger")
     own = 2 if a.no_bias else 3
     x, weight, ends = c.inputs[0], c.inputs[1], c.inputs[own:]
     zero = [] if c.dtypes[0] == "uint8" else [c.const(128, "uint8")]
     if zero:
         x = (x.cast("int32") + c.const(128, "int32")).cast("uint8")
-    found = c.emit("ConvInteger", x, weight, *zero, **windows(c), group=a.num_group)
+    output = c.emit("ConvInteger", x, weight, *zero, **windows(c), group=a.num_group)
     if own == 3:
         bias = c.inputs[2].cast("int64") if c.dtypes[0] == "uint8" else _bias_steps(c, ends)
-        found = _with_bias(c, found, bias.unsqueeze(*range(1, axes + 1)))
-    return [found, *_product_range(c, ("int8", "int8"), ends)]
+        output = _with_bias(c, output, bias.unsqueeze(*range(1, axes + 1)))
+    return [output, *_product_range(c, ("int8", "int8"), ends)]
 
 
 def quantized_pooling(c: OperatorCall) -> list[Value]:
-    """Pooling of floating numbers, which hold all sums exactly."""
+    """Pool in floating point, which represents all sums exactly."""
     floats = c.on([c.inputs[0].cast(F4), *c.inputs[1:]], [F4] * 6)
-    found = pooling(floats)
-    (pooled,) = (found,) if isinstance(found, Value) else found
+    output = pooling(floats)
+    (pooled,) = (output,) if isinstance(output, Value) else output
     return [_rounded(c, pooled, c.dtypes[0]), *c.inputs[1:]]
 
 
 def quantized_embedding(c: OperatorCall) -> list[Value]:
-    """Gather, positions outside pulled to the ends."""
-    places, weight, low, high = c.inputs
+    """Gather, with indices limited to the table."""
+    indices, weight, low, high = c.inputs
     last = c.const(c.length(0, 1) - 1, "int64")
-    inside = c.emit("Clip", places.cast("int64"), c.const(0, "int64"), last)
+    inside = c.emit("Clip", indices.cast("int64"), c.const(0, "int64"), last)
     return [c.emit("Gather", weight, inside, axis=0), low, high]
 
 
 def quantized_concat(c: OperatorCall) -> list[Value]:
-    """Concat of parts that are brought to one range."""
-    count, kind, zero = c.a.num_args, c.out_dtypes[0], _number(c, 0.0)
+    """Concat after rescaling all parts to one range."""
+    count, dtype, zero = c.a.num_args, c.out_dtypes[0], _number(c, 0.0)
     ends = c.inputs[count:]
     low, high = c.emit("Min", *ends[::2], zero), c.emit("Max", *ends[1::2], zero)
-    scale = STEPS[kind] / _magnitude(low, high)
+    scale = STEPS[dtype] / _magnitude(low, high)
     parts = []
     for i, x in enumerate(c.inputs[:count]):
         factor = scale / _scale_of(c, i, ends[2 * i], ends[2 * i + 1])
-        parts.append(_rounded(c, x.cast(F4) * factor, kind))
+        parts.append(_rounded(c, x.cast(F4) * factor, dtype))
     return [c.emit("Concat", *parts, axis=c.a.dim), low, high]
 
 
 def quantized_elemwise_add(c: OperatorCall) -> list[Value]:
-    """Sums of what both stand for."""
-    kind, ends = c.out_dtypes[0], c.inputs[2:]
-    if calibrated(c.a):
+    """Sum of the represented values."""
+    dtype, ends = c.out_dtypes[0], c.inputs[2:]
+    if has_calibration(c.a):
         low, high = _data_range(c)
     else:
         high = _magnitude(*ends[:2]) + _magnitude(*ends[2:])
         low = -high
-    scale = STEPS[kind] / _magnitude(low, high)
+    scale = STEPS[dtype] / _magnitude(low, high)
     parts = []
     for i, x in enumerate(c.inputs[:2]):
         factor = scale / _scale_of(c, i, ends[2 * i], ends[2 * i + 1])
         part = x.cast(F4) * factor
-        if c.dtypes[0] != c.dtypes[1] and c.dtypes[i] == "uint8" and kind == "int8":
+        if c.dtypes[0] != c.dtypes[1] and c.dtypes[i] == "uint8" and dtype == "int8":
             part = _rounded(c, part, "int8").cast(F4)
         parts.append(part)
-    return [_rounded(c, c.emit("Add", *parts), kind), low, high]
+    return [_rounded(c, c.emit("Add", *parts), dtype), low, high]
 
 
 def quantized_elemwise_mul(c: OperatorCall) -> list[Value]:
-    """Products, as they are or over a range."""
+    """Products, as int32 or requantized to a range."""
     ends = c.inputs[2:]
     product = c.emit("Mul", *(x.cast("int32") for x in c.inputs[:2]))
     per_unit = _scale_of(c, 0, *ends[:2]) * _scale_of(c, 1, *ends[2:])
     if c.a.enable_float_output:
         return [product.cast(F4) / per_unit]
-    if not calibrated(c.a):
+    if not has_calibration(c.a):
         return [product, *_product_range(c, c.dtypes[:2], ends)]
     low, high = _data_range(c)
     factor = (STEPS["int8"] / _magnitude(low, high)) / per_unit
@@ -234,7 +234,7 @@ def quantized_elemwise_mul(c: OperatorCall) -> list[Value]:
 
 
 def quantized_batch_norm(c: OperatorCall) -> list[Value]:
-    """A factor and an addend for each channel."""
+    """Apply a factor and a summand for each channel."""
     data, gamma, beta, mean, variance, *ends = c.inputs
     rank = len(c.shapes[0])
     if c.dtypes[0] == "uint8":
@@ -244,7 +244,7 @@ def quantized_batch_norm(c: OperatorCall) -> list[Value]:
     reach, wide = _magnitude(low, high), _magnitude(*ends)
     inverse = c.emit("Reciprocal", c.emit("Sqrt", variance + c.a.eps))
     slope = gamma * inverse
-    # the kernel divides by the deviation of a unit variance once more
+    # MXNet's kernel also divides by the deviation of a unit variance
     factor = slope * wide / reach / ((1 + c.a.eps) ** 0.5)
     moved = beta - mean * gamma * inverse
     added = moved * STEPS["int8"] / reach
@@ -253,7 +253,7 @@ def quantized_batch_norm(c: OperatorCall) -> list[Value]:
     return [_rounded(c, scaled + added.unsqueeze(*axes), "int8"), low, high]
 
 
-ROWS: dict[str, Builder] = {
+TABLE: dict[str, Builder] = {
     "quantized_act": lambda c: [c.emit("Clip", c.inputs[0], c.const(0)), *c.inputs[1:]],
     "quantized_flatten": lambda c: [c.emit("Flatten", c.inputs[0], axis=1), *c.inputs[1:]],
 }

@@ -1,4 +1,4 @@
-"""Random numbers from what ONNX draws, uniform and normal ones; and densities."""
+"""Builders of random numbers, from ONNX's uniform and normal ones, and of densities."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .writer import code_of
 Array = np.ndarray[Any, Any]
 
 _TRIES = 8
-"""Draws for each gamma number, of which the first one that fits is taken: none does once in 2 * 10^10 times."""
+"""Draws for each gamma number, of which the first accepted one is used; all fail once in 2 * 10^10 times."""
 
-_MOST = 4096
-"""Greatest number of counts in a table of their chances."""
+_MAX_COUNTS = 4096
+"""Maximal number of counts in a table of probabilities."""
 
 
 def _short(c: OperatorCall) -> str:
-    """Return the distribution that the operator's name says."""
+    """Return the distribution in the operator's name."""
     name = c.node.op.name if c.node.op is not None else ""
     for part in ("_random_pdf_", "_random_", "_sample_"):
         name = name.removeprefix(part)
@@ -30,11 +30,11 @@ def _short(c: OperatorCall) -> str:
 
 
 def _random(c: OperatorCall, operator: str, dims: Dims) -> Value:
-    """Draw uniform numbers of [0, 1), or standard normal ones, in double precision."""
+    """Draw uniform numbers in [0, 1), or standard normal ones, in double precision."""
     if all(isinstance(dim, int) for dim in dims):
         value = c.emit(operator, shape=c.numbers(dims) or (1,), dtype=code_of("float64"))
-        found = value
-        return found if dims else found.squeeze(0)
+        output = value
+        return output if dims else output.squeeze(0)
     like = c.emit("Expand", c.const(0.0, "float32"), shape_value(c, dims))
     return c.emit(operator + "Like", like, dtype=code_of("float64"))
 
@@ -44,7 +44,7 @@ def _uniform(c: OperatorCall, dims: Dims | None = None) -> Value:
 
 
 def _parameters(c: OperatorCall, names: Sequence[str]) -> list[Value]:
-    """Return a distribution's parameters, which are attributes, or arrays of one for each block that is drawn."""
+    """Return a distribution's parameters: attributes, or arrays with one value for each drawn block."""
     if hasattr(c.a, names[0]):
         return [c.const(getattr(c.a, name), "float64") for name in names]
     rank = len(c.out_shapes[0])
@@ -52,23 +52,23 @@ def _parameters(c: OperatorCall, names: Sequence[str]) -> list[Value]:
 
 
 def _known_parameters(c: OperatorCall, names: Sequence[str]) -> list[Array]:
-    """Return parameters as numbers: those of counts have to be known."""
+    """Return parameters as numbers; those of count distributions must be known."""
     if hasattr(c.a, names[0]):
         return [np.asarray(float(getattr(c.a, name))) for name in names]
     rank = len(c.out_shapes[0])
-    found = [c.known_value(i).astype(np.float64) for i in range(len(c.inputs))]
-    return [each.reshape(each.shape + (1,) * (rank - each.ndim)) for each in found]
+    outputs = [c.known_value(i).astype(np.float64) for i in range(len(c.inputs))]
+    return [output.reshape(output.shape + (1,) * (rank - output.ndim)) for output in outputs]
 
 
 def draw(c: OperatorCall) -> Value:
-    """Random numbers of a distribution."""
+    """Draw random numbers of a distribution."""
     name = _short(c)
     if name in _COUNTS:
         names, rule = _COUNTS[name]
         return result(_from_table(c, *rule(*_known_parameters(c, names))))
     names, sampler = _SAMPLERS[name]
-    found = sampler(c, *_parameters(c, names))
-    return result(found)
+    output = sampler(c, *_parameters(c, names))
+    return result(output)
 
 
 def _draw_normal(c: OperatorCall, mean: Value, deviation: Value) -> Value:
@@ -84,7 +84,7 @@ def _draw_exponential(c: OperatorCall, rate: Value) -> Value:
 
 
 def _draw_gamma(c: OperatorCall, alpha: Value, beta: Value) -> Value:
-    """Draw by rejection, all tries at once.
+    """Draw by rejection, with all tries in one step.
 
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
     """
@@ -108,15 +108,15 @@ _SAMPLERS: dict[str, tuple[tuple[str, ...], Callable[..., Value]]] = {
     "exponential": (("lam",), _draw_exponential),
     "gamma": (("alpha", "beta"), _draw_gamma),
 }
-"""Distribution: names of its parameters, and what draws from it."""
+"""Parameter names and sampling function of each distribution."""
 
 
 def _from_table(c: OperatorCall, mean: Array, deviation: Array, chance: Callable[[Array], Array]) -> Value:
-    """Draw counts: how many of the sums of chances a uniform number exceeds."""
+    """Draw counts: the number of cumulative probabilities that a uniform number exceeds."""
     most = int(np.ceil(np.max(mean + 24 * deviation))) + 20
-    if most > _MOST:
+    if most > _MAX_COUNTS:
         c.refuse(
-            f"its counts go up to about {most}; they are drawn from a table of their chances, at most {_MOST}"
+            f"its counts reach about {most}, but a table of probabilities has at most {_MAX_COUNTS} entries"
         )
     sums = np.cumsum(np.exp(chance(np.arange(most, dtype=np.float64))), axis=-1)
     beyond = _uniform(c).unsqueeze(-1) > c.const(sums, "float64")
@@ -138,14 +138,14 @@ def _negative_binomial(limit: Array, chance: Array) -> Any:
     mean = limit * (1 - chance) / chance
 
     def log(x: Array) -> Array:
-        ways = _factorials(x + k) - _factorials(x + 1) - _factorials(k)
-        return ways + k * np.log(p) + x * np.log1p(-p)  # type: ignore[no-any-return]
+        log_ways = _factorials(x + k) - _factorials(x + 1) - _factorials(k)
+        return log_ways + k * np.log(p) + x * np.log1p(-p)  # type: ignore[no-any-return]
 
     return mean, np.sqrt(mean / chance), log
 
 
 def _generalized(mean: Array, dispersion: Array) -> Any:
-    spread = np.maximum(dispersion, 1e-9)  # less cannot be told from Poisson
+    spread = np.maximum(dispersion, 1e-9)  # less is indistinguishable from Poisson
     return _negative_binomial(1 / spread, 1 / (mean * spread + 1))
 
 
@@ -154,39 +154,39 @@ _COUNTS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "negative_binomial": (("k", "p"), _negative_binomial),
     "generalized_negative_binomial": (("mu", "alpha"), _generalized),
 }
-"""Distribution: names of its parameters, and mean, deviation and logarithms of chances by them."""
+"""Parameter names, mean, deviation and log probabilities of each distribution."""
 
 
 def randint(c: OperatorCall) -> Value:
-    """Uniform numbers cut down."""
-    found = (_uniform(c) * (c.a.high - c.a.low)).then("Floor") + c.a.low
-    return result(found)
+    """Truncated uniform numbers."""
+    output = (_uniform(c) * (c.a.high - c.a.low)).then("Floor") + c.a.low
+    return result(output)
 
 
 def multinomial(c: OperatorCall) -> Value | tuple[Value, Value]:
-    """Multinomial, by the logarithms of the chances."""
+    """Multinomial, with log probabilities."""
     rows = term(c, 0, "float32")
     rows = rows.unsqueeze(0) if len(c.shapes[0]) == 1 else rows
     drawn = rows.then("Log").then("Multinomial", sample_size=math.prod(c.a.shape), dtype=code_of("int64"))
-    found = result(reshape(c, drawn, c.out_shapes[0]))
+    output = result(reshape(c, drawn, c.out_shapes[0]))
     if not c.a.get_prob:
-        return found
+        return output
     chance = c.emit("GatherElements", rows, drawn, axis=1).then("Log")
-    return found, result(reshape(c, chance, c.out_shapes[1]), 1)
+    return output, result(reshape(c, chance, c.out_shapes[1]), 1)
 
 
 def shuffle(c: OperatorCall) -> Value:
-    """Rows in the order of random numbers."""
+    """Shuffle rows by sorting random numbers."""
     count = c.length_value(c.shapes[0][0])
     _, order = c.emit("TopK", _uniform(c, c.shapes[0][:1]).cast("float32"), count, axis=0, outputs=2)
     return c.emit("Gather", c.inputs[0], order, axis=0)
 
 
 def zipfian(c: OperatorCall) -> tuple[Value, Value]:
-    """Distinct numbers: the greatest of logarithms of chances with Gumbel's numbers added.
+    """Sample without replacement: the largest log probabilities plus Gumbel noise.
 
-    The draws that this took are as many as there are distinct numbers, and between one and the next a geometric number
-    of those seen before.
+    The reported number of draws is that of the distinct numbers, plus a geometric number of repeated ones between each
+    two.
 
     Source: Yellott, "The relationship between Luce's choice axiom, Thurstone's theory of comparative judgment, and the
     double exponential distribution", 1977.
@@ -195,7 +195,7 @@ def zipfian(c: OperatorCall) -> tuple[Value, Value]:
     high = c.a.range_max
     if rows * high > 10**7:
         c.refuse(
-            f"drawing {rows} rows of distinct numbers takes {rows} x {high} random ones, expected at most 10^7"
+            f"drawing {rows} rows of distinct numbers needs {rows} x {high} random numbers, expected at most 10^7"
         )
     ends = np.log(np.clip(np.arange(high + 2) + 0.5, 1, high + 1))
     chances = np.diff(ends) / math.log(high + 1)
@@ -222,8 +222,8 @@ def _gamma_density(x: Value, alpha: Value, beta: Value) -> Value:
 
 
 def _counts_density(x: Value, limit: Value, chance: Value) -> Value:
-    ways = log_gamma(x + limit) - log_gamma(x + 1) - log_gamma(limit)
-    return ways + limit * chance.then("Log") + x * (1 - chance).then("Log")
+    log_ways = log_gamma(x + limit) - log_gamma(x + 1) - log_gamma(limit)
+    return log_ways + limit * chance.then("Log") + x * (1 - chance).then("Log")
 
 
 def _dirichlet_density(x: Value, alpha: Value) -> Value:
@@ -243,16 +243,16 @@ _DENSITIES: dict[str, Callable[..., Value]] = {
     ),
     "dirichlet": _dirichlet_density,
 }
-"""Distribution: the logarithm of the density at samples, by its parameters."""
+"""Log density of each distribution at samples."""
 
 
 def density(c: OperatorCall) -> Value:
-    """The density of a distribution at samples, in double precision; its logarithm if that is asked for."""
+    """Density of a distribution at samples, in double precision, or its logarithm."""
     name = _short(c)
     rank = len(c.shapes[0])
     parameters = []
     for i in range(1, len(c.inputs)):
         at = len(c.shapes[i]) - (name == "dirichlet")
         parameters.append(term(c, i, "float64").unsqueeze(*range(at, at + rank - len(c.shapes[i]))))
-    found = _DENSITIES[name](term(c, 0, "float64"), *parameters)
-    return result(found if c.a.is_log else found.then("Exp"))
+    output = _DENSITIES[name](term(c, 0, "float64"), *parameters)
+    return result(output if c.a.is_log else output.then("Exp"))

@@ -1,4 +1,4 @@
-"""Sequences: recurrent networks, attention, sequences of different lengths in one array."""
+"""Builders of recurrent networks, attention, sequence operators, loops and branches."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"
 
 @in_floats(half=False)
 def rnn(c: OperatorCall) -> Value | list[Value]:
-    """One operator for each layer, which runs both directions."""
+    """Write one operator for each layer, for both directions."""
     a = c.a
     if a.projection_size:
-        c.refuse(f"projection_size is {a.projection_size}, and ONNX's LSTM has no projection")
+        c.refuse(f"projection_size is {a.projection_size}, but ONNX's LSTM has no projection")
     if len(c.shapes[0]) != 3:
-        c.refuse(f"its data have the shape {c.shapes[0]}, and ONNX has no rows of different lengths")
+        c.refuse(f"its data has the shape {c.shapes[0]}, but ONNX does not support rows of different lengths")
     weights = _Weights(c)
     lengths = c.inputs[-1].cast("int32") if a.use_sequence_length else ""
     directions = 2 if a.bidirectional else 1
@@ -40,7 +40,7 @@ def rnn(c: OperatorCall) -> Value | list[Value]:
 
 
 def _layer_states(c: OperatorCall, state: Value, layer: int, directions: int) -> Value:
-    """Return the begin states of one layer: (directions, N, H)."""
+    """Return the initial states of one layer: (directions, N, H)."""
     if c.a.num_layers == 1:
         return state
     begin = layer * directions
@@ -72,7 +72,7 @@ def _layer(
 
 
 class _Weights:
-    """The pieces of the flat vector of parameters, as ONNX's operators take them."""
+    """The parts of the flat parameter vector, in the layout of ONNX's operators."""
 
     def __init__(self, c: OperatorCall) -> None:
         a = c.a
@@ -95,12 +95,12 @@ class _Weights:
         return [*weights, self._joined(biases, f"{layer}/B")]
 
     def _joined(self, rows: Sequence[Sequence[WeightBlock]], label: str) -> Value:
-        """Return one row for each direction, whose blocks lie one after the other."""
+        """Return one row of concatenated blocks for each direction."""
         c = self._c
         vector, name = self._vector, c.inputs[1].name
         if vector is not None:
-            made = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
-            return c.piece(made, f"{name}/{label}") if name == c.node.inputs[1][0].name else c.const(made)
+            output = np.stack([np.concatenate([self._sorted(b.of(vector)) for b in row]) for row in rows])
+            return c.piece(output, f"{name}/{label}") if name == c.node.inputs[1][0].name else c.const(output)
         parts = [[self._cut(block) for block in row] for row in rows]
         joined = [row[0] if len(row) == 1 else c.emit("Concat", *row, axis=0) for row in parts]
         whole = [c.emit("Unsqueeze", row, c.ints(0)) for row in joined]
@@ -112,7 +112,7 @@ class _Weights:
         return by_gate[self._order].reshape(block.shape)
 
     def _cut(self, block: WeightBlock) -> Value:
-        """Return a block of a vector that is known only when the model runs."""
+        """Return a block of a vector that is known only at run time."""
         c, units = self._c, block.shape[0] // self._count
         flat = c.emit(
             "Slice", c.inputs[1], c.ints(block.offset), c.ints(block.offset + block.size), c.ints(0)
@@ -142,7 +142,7 @@ def _head_size(c: OperatorCall, i: int, parts: int) -> int:
 
 
 def _part(c: OperatorCall, i: int, parts: int, number: int) -> Value:
-    """Return one of the projections in input `i` as (length, N * heads, size of a head)."""
+    """Return a projection in input `i` as (length, N * heads, size of a head)."""
     apart = c.inputs[i].reshape(0, -1, parts, _head_size(c, i, parts))
     return apart.gather(number, 2)
 
@@ -153,31 +153,31 @@ def _scores(c: OperatorCall, queries: Value, keys: Value, size: int) -> Value:
 
 
 def _weighted(c: OperatorCall, attention: Value, values: Value, size: int) -> Value:
-    found = c.emit("MatMul", attention, c.emit("Transpose", values, perm=[1, 0, 2]))
-    return c.emit("Transpose", found, perm=[1, 0, 2]).reshape(0, -1, c.a.heads * size)
+    output = c.emit("MatMul", attention, c.emit("Transpose", values, perm=[1, 0, 2]))
+    return c.emit("Transpose", output, perm=[1, 0, 2]).reshape(0, -1, c.a.heads * size)
 
 
 def interleaved_matmul_selfatt_qk(c: OperatorCall) -> Value:
-    """Queries times keys."""
+    """Product of queries and keys."""
     return _scores(c, _part(c, 0, 3, 0), _part(c, 0, 3, 1), _head_size(c, 0, 3))
 
 
 def interleaved_matmul_selfatt_valatt(c: OperatorCall) -> Value:
-    """Attention times values."""
+    """Product of attention and values."""
     return _weighted(c, c.inputs[1], _part(c, 0, 3, 2), _head_size(c, 0, 3))
 
 
 def interleaved_matmul_encdec_qk(c: OperatorCall) -> Value:
-    """Queries times the encoder's keys."""
+    """Product of queries and the encoder's keys."""
     return _scores(c, _part(c, 0, 1, 0), _part(c, 1, 2, 0), _head_size(c, 0, 1))
 
 
 def interleaved_matmul_encdec_valatt(c: OperatorCall) -> Value:
-    """Attention times the encoder's values."""
+    """Product of attention and the encoder's values."""
     return _weighted(c, c.inputs[1], _part(c, 0, 2, 1), _head_size(c, 0, 2))
 
 
-# sequences of different lengths in one array
+# padded sequences
 
 
 def _lengths(c: OperatorCall) -> Value:
@@ -186,7 +186,7 @@ def _lengths(c: OperatorCall) -> Value:
 
 
 def sequence_mask(c: OperatorCall) -> Value:
-    """Where of steps before the ends."""
+    """Mask the steps after the ends."""
     if len(c.inputs) == 1:
         return c.inputs[0]
     x, shape = c.inputs[0], c.shapes[0]
@@ -198,7 +198,7 @@ def sequence_mask(c: OperatorCall) -> Value:
 
 
 def sequence_last(c: OperatorCall) -> Value:
-    """Gather of the last step, GatherND where sequences end at different ones."""
+    """Gather the last step, or GatherND if lengths differ."""
     x, rank = c.inputs[0], len(c.shapes[0])
     if len(c.inputs) == 1:
         return c.emit("Gather", x, c.const(-1, "int64"), axis=c.a.axis)
@@ -210,7 +210,7 @@ def sequence_last(c: OperatorCall) -> Value:
 
 
 def sequence_reverse(c: OperatorCall) -> Value:
-    """ReverseSequence; Slice with a negative step where all sequences are as long as the data."""
+    """ReverseSequence, or Slice with a negative step if all sequences have full length."""
     x, axis = c.inputs[0], c.a.axis
     if len(c.inputs) == 1:
         return c.emit("Slice", x, c.ints(-1), c.ints(-(2**31)), c.ints(axis), c.ints(-1))
@@ -229,7 +229,7 @@ def foreach(c: OperatorCall) -> list[Value]:
     inner = c.inside("step")
     states = [inner.argument(*each) for each in zip(c.dtypes[num_data:stop], c.shapes[num_data:stop])]
     parts = [inner.argument(*each) for each in zip(c.dtypes, elements)]
-    # an element of a vector has one axis here, and none in ONNX
+    # an element of a vector has one axis in MXNet, and none in ONNX
     given = [part if dims else part.reshape(1) for part, dims in zip(parts, elements)]
     count = len(c.inputs)
     order = (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
@@ -239,25 +239,25 @@ def foreach(c: OperatorCall) -> list[Value]:
         values[position] = [*given, *states, *c.inputs[stop:]][i]
         dims[position] = c.shapes[i] if i >= num_data else elements[i] or (1,)
         dtypes[position] = c.dtypes[i]
-    made = inner.run(c.node.subgraphs[0], values, dims, dtypes)
-    columns, last = made[: a.num_out_data], made[a.num_out_data :]
+    new = inner.run(c.node.subgraphs[0], values, dims, dtypes)
+    columns, last = new[: a.num_out_data], new[a.num_out_data :]
     body = inner.graph(*_reordered(c, last, columns))
-    found = c.emit(
+    output = c.emit(
         "Scan",
         *c.inputs[num_data:stop],
         *c.inputs[:num_data],
-        outputs=len(made),
+        outputs=len(new),
         body=body,
         num_scan_inputs=num_data,
     )
-    named = [found] if len(made) == 1 else list(found)
+    named = [output] if len(new) == 1 else list(output)
     return [*named[len(last) :], *named[: len(last)]]
 
 
 def _reordered(
     c: OperatorCall, states: Sequence[Value], columns: Sequence[Value]
 ) -> tuple[list[Value], list[str], list[Dims]]:
-    """Return what a body returns, states first as ONNX wants them, with types and shapes."""
+    """Return the outputs of a body, states first as in ONNX, with types and shapes."""
     count = len(columns)
     return (
         [*states, *columns],
@@ -267,7 +267,7 @@ def _reordered(
 
 
 def while_loop(c: OperatorCall) -> list[Value]:
-    """Loop, whose stacked outputs are filled up with zeros."""
+    """Loop, with stacked outputs padded with zeros."""
     a, (test, step) = c.a, c.node.subgraphs
     sources = [a.func_input_locs[i] for i in a.func_var_locs]
     start = [c.inputs[i] for i in sources]
@@ -278,16 +278,16 @@ def while_loop(c: OperatorCall) -> list[Value]:
     values = [c.inputs[i] for i in a.func_input_locs]
     for position, state in zip(a.func_var_locs, states):
         values[position] = state
-    made = inner.run(step, values, *_described(c, a.func_input_locs))
-    columns, last = made[: a.num_out_data], made[a.num_out_data :]
+    new = inner.run(step, values, *_described(c, a.func_input_locs))
+    columns, last = new[: a.num_out_data], new[a.num_out_data :]
     after = dict(zip(sources, last))
     again = _truth(inner, test, [after.get(i, c.inputs[i]) for i in a.cond_input_locs])
     values, dtypes, dims = _reordered(c, last, columns)
     body = inner.graph([again, *values], ["bool", *dtypes], [(), *dims])
     first = _truth(c, test, [c.inputs[i] for i in a.cond_input_locs])
     limit = c.const(a.max_iterations, "int64")
-    found = c.emit("Loop", limit, first, *start, outputs=len(made), body=body)
-    named = [found] if len(made) == 1 else list(found)
+    output = c.emit("Loop", limit, first, *start, outputs=len(new), body=body)
+    named = [output] if len(new) == 1 else list(output)
     stacked = [_filled_up(c, value, i) for i, value in enumerate(named[len(last) :])]
     return [*stacked, *named[: len(last)]]
 
@@ -297,16 +297,16 @@ def _described(c: OperatorCall, positions: Sequence[int]) -> tuple[list[Dims], l
 
 
 def _truth(c: OperatorCall, test: Graph, values: Sequence[Value]) -> Value:
-    """Return whether the one number that a test gives is other than 0, without axes."""
+    """Return a test's number as a boolean scalar."""
     positions = c.a.cond_input_locs
-    (found,) = c.run(test, values, *_described(c, positions))
-    return found.cast("bool").reshape()
+    (output,) = c.run(test, values, *_described(c, positions))
+    return output.cast("bool").reshape()
 
 
 def _filled_up(c: OperatorCall, value: Value, i: int) -> Value:
-    """Return rows of steps, with zeros behind them up to the largest number of steps.
+    """Return rows of steps, padded with zeros to the maximal number of steps.
 
-    Without a step, dynamic lengths are 0, too.
+    Without steps, dynamic lengths are also 0.
     """
     missing = shape_value(c, c.out_shapes[i]) - c.emit("Shape", value)
     start = c.const(np.zeros(len(c.out_shapes[i])), "int64")
@@ -318,10 +318,10 @@ def cond(c: OperatorCall) -> list[Value]:
     a, (test, *branches) = c.a, c.node.subgraphs
     asked = _truth(c, test, [c.inputs[i] for i in a.cond_input_locs])
     bodies = []
-    for name, branch, places in zip(("then", "else"), branches, (a.then_input_locs, a.else_input_locs)):
+    for name, branch, indices in zip(("then", "else"), branches, (a.then_input_locs, a.else_input_locs)):
         inner = c.inside(name)
-        made = inner.run(branch, [c.inputs[i] for i in places], *_described(c, places))
-        bodies.append(inner.graph(made, c.out_dtypes, c.out_shapes))
+        new = inner.run(branch, [c.inputs[i] for i in indices], *_described(c, indices))
+        bodies.append(inner.graph(new, c.out_dtypes, c.out_shapes))
     count = len(c.out_dtypes)
-    found = c.emit("If", asked, outputs=count, then_branch=bodies[0], else_branch=bodies[1])
-    return [found] if count == 1 else list(found)
+    output = c.emit("If", asked, outputs=count, then_branch=bodies[0], else_branch=bodies[1])
+    return [output] if count == 1 else list(output)

@@ -1,4 +1,4 @@
-"""The walk over a graph that writes it as an ONNX graph, and the shapes and parameters that it reads."""
+"""`Translation`: writes a graph as an ONNX graph; and the shapes and parameters that it reads."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ...ops.dtypes import name_of
 from ...ops.shapes import known
 from ...ops.spec import LABEL, Onnx
 from .call import Dim, Dims, OperatorCall, Untranslatable, Value
-from .common import Builder, allowed_types, computed_in, most_inputs
+from .common import Builder, allowed_types, computed_in, max_inputs
 from .writer import Writer, code_of, fill
 
 
 class Translation:
-    """One graph on its way to ONNX, or a subgraph of its.
+    """The translation of a graph or subgraph.
 
     Args:
         sizes: shapes of all its values.
         types: dtype names of its variables.
-        values: ONNX names of variables of a subgraph; those of a whole graph keep their own.
-        lengths: where dynamic lengths are found outside of a subgraph.
+        values: ONNX names of the variables of a subgraph; variables of a whole graph keep their names.
+        lengths: outer values and axes of dynamic lengths.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Translation:
             self._note_lengths(node, 0)
 
     def run(self) -> list[str]:
-        """Write all operators, and return the names of the graph's outputs, as `Symbol.list_outputs` has them."""
+        """Write all operators, and return the names of the graph's outputs as in `Symbol.list_outputs`."""
         self._write()
         return [self._head(node, i) for node, i in self._graph.heads]
 
@@ -83,25 +83,25 @@ class Translation:
             self._parameters.check(name, self.dims(node))
 
     def _translate(self, node: Node) -> None:
-        """Write one operator; what is wrong with it is kept until all have been tried."""
+        """Write one operator; its problems are collected until all were tried."""
         start = len(self._writer.nodes)
         try:
-            found = self._written(node)
+            output = self._written(node)
         except Untranslatable as error:
             self._problems.extend(str(error).split("\n"))
-            found = [""] * node.num_outputs
-        made = {name for written in self._writer.nodes[start:] for name in written.output}
+            output = [""] * node.num_outputs
+        outputs = {name for written in self._writer.nodes[start:] for name in written.output}
         names = {}
-        for i, value in enumerate(found):
+        for i, value in enumerate(output):
             self._values[node, i] = value
-            if value in made and value not in names:
+            if value in outputs and value not in names:
                 names[value] = self._values[node, i] = self._writer.fresh(node.output_names[i])
         self._writer.rename(start, names)
-        for i in range(len(found)):
+        for i in range(len(output)):
             self._note_lengths(node, i)
 
     def _note_lengths(self, node: Node, i: int) -> None:
-        """Remember where dynamic lengths can be read; an input of the graph counts only if it will be one."""
+        """Record a value of each dynamic length; an input of the graph counts only if it stays an input."""
         value = self._values[node, i]
         if value and (node.op is not None or node.name not in self._graph.labels):
             try:
@@ -118,13 +118,13 @@ class Translation:
             reason = (record and record.missing) or "ONNX has no such operator"
             raise Untranslatable(f"{node.describe()}: {reason}")
         call = self._call(node)
-        found = builders()[record.builder](call) if record.builder else translate_plainly(call, record)
-        return [each.name for each in ([found] if isinstance(found, Value) else found)]
+        output = builders()[record.builder](call) if record.builder else translate_plainly(call, record)
+        return [each.name for each in ([output] if isinstance(output, Value) else output)]
 
     def _call(self, node: Node) -> OperatorCall:
         if node.op is None:
             raise ArgumentError(f"{node.describe()}: expected an operator")
-        declared = node.op.wanted(node.a, len(node.inputs))
+        declared = node.op.active_inputs(node.a, len(node.inputs))
         entries = [e for e, one in zip(node.inputs, declared) if one.kind != LABEL or node.op.loss is None]
         outputs = [(node, i) for i in range(node.num_outputs)]
         return OperatorCall(
@@ -141,7 +141,7 @@ class Translation:
     def _subgraph(
         self, writer: Writer, graph: Graph, values: Sequence[str], dims: Sequence[Dims], dtypes: Sequence[str]
     ) -> list[tuple[str, str]]:
-        """Write the operators of a subgraph, and return its outputs, name and dtype name; see `OperatorCall.run`."""
+        """Write a subgraph, and return the names and dtype names of its outputs; see `OperatorCall.run`."""
         inner = Translation(
             graph,
             self._sizes.of_body(graph, dims),
@@ -155,12 +155,12 @@ class Translation:
         return [(inner._values[head], inner.dtype(*head)) for head in graph.heads]
 
     def _head(self, node: Node, i: int) -> str:
-        """Return the name of an output, which is that of `Symbol.list_outputs`."""
-        name, found = node.output_names[i], self._values[node, i]
-        if found == name and node.op is not None:
+        """Return the name of an output as in `Symbol.list_outputs`."""
+        name, output = node.output_names[i], self._values[node, i]
+        if output == name and node.op is not None:
             return name
         wanted = self._writer.fresh(name)
-        self._writer.node("Identity", [found], [wanted], self._writer.fresh(f"{wanted}/Identity"), {})
+        self._writer.node("Identity", [output], [wanted], self._writer.fresh(f"{wanted}/Identity"), {})
         return wanted
 
 
@@ -168,96 +168,96 @@ class Translation:
 
 
 def translate_plainly(c: OperatorCall, record: Onnx) -> list[Value]:
-    """Write the operator that a record names, in a type that it takes."""
+    """Write the operator named by a record, in a type that it supports."""
     dtype = _computed_in(c, record.type)
-    inputs = [x.cast(dtype) for x in c.inputs[: most_inputs(record.type, c.opset)]]
+    inputs = [x.cast(dtype) for x in c.inputs[: max_inputs(record.type, c.opset)]]
     if record.scalar:
         number = c.const(c.a.scalar, dtype)
         inputs = [number, *inputs] if record.scalar == "first" else [*inputs, number]
-    found = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
-    outputs = [found] if isinstance(found, Value) else list(found)
+    output = c.emit(record.type, *inputs, outputs=len(c.out_dtypes), **_attributes(c, record))
+    outputs = [output] if isinstance(output, Value) else list(output)
     if record.type in _OWN_TYPE:
         return outputs
     return [Value(c, x.name, dtype).converted(wanted) for x, wanted in zip(outputs, c.out_dtypes)]
 
 
 _OWN_TYPE = frozenset({"Cast", "Shape", "Size"})
-"""ONNX operators whose result is not of their input's type."""
+"""ONNX operators whose result has another type than their input."""
 
 
 def _computed_in(c: OperatorCall, operator: str) -> str:
-    """Return the type in which an operator of ours is computed there."""
-    found = c.dtypes[0]
-    wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else found
-    if wanted != found and wanted in allowed_types(operator, c.opset):
+    """Return the type in which ONNX computes an operator."""
+    output = c.dtypes[0]
+    wanted = c.out_dtypes[0] if operator not in _OWN_TYPE else output
+    if wanted != output and wanted in allowed_types(operator, c.opset):
         return wanted
-    return computed_in(operator, c.opset, found)
+    return computed_in(operator, c.opset, output)
 
 
 def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
-    found = {theirs: getattr(c.a, ours) for ours, theirs in record.rename.items()}
-    if "to" in found:
-        found["to"] = code_of(found["to"])
-    return {**found, **record.const}
+    outputs = {theirs: getattr(c.a, ours) for ours, theirs in record.rename.items()}
+    if "to" in outputs:
+        outputs["to"] = code_of(outputs["to"])
+    return {**outputs, **record.const}
 
 
 # builders, by name
 
 _FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
-"""Files that hold builders: every public function that one defines, and those of its table `ROWS`."""
+"""Modules with builders: their public functions, and the entries of their `TABLE`."""
 
 
 @cache
 def builders() -> dict[str, Builder]:
-    """Return all builders by name; a last underscore keeps a name from that of a shared function."""
-    found: dict[str, Builder] = {}
+    """Return all builders by name; a trailing underscore distinguishes a builder from a helper."""
+    outputs: dict[str, Builder] = {}
     for file in _FILES.split():
         module = import_module(f"{__package__}.{file}")
-        found |= getattr(module, "ROWS", {})
+        outputs |= getattr(module, "TABLE", {})
         for name, value in vars(module).items():
             if name[0] != "_" and isfunction(value) and value.__module__ == module.__name__:
-                found[name.rstrip("_")] = value
-    return found
+                outputs[name.rstrip("_")] = value
+    return outputs
 
 
-# shapes in which some lengths are not numbers but names
+# shapes with named dynamic lengths
 
 Run = Mapping[str, Shape]
 
 _COUNTED_BY_VALUES = frozenset({"_contrib_boolean_mask"})
-"""Operators that return some of the rows of their first input: how many depends on values."""
+"""Operators that select rows of their first input, whose number depends on the values."""
 
 
 def given_sizes(graph: Graph, shapes: Mapping[str, Dims], base: Mapping[str, int]) -> ValueShapes:
-    """Infer all shapes of a graph from those of variables, in which names stand for lengths of any size.
+    """Infer all shapes of a graph from shapes of variables with named dynamic lengths.
 
-    The rules of shapes know numbers only. They are run once for a first set of sizes and once more for each name,
-    with another size for it: a length that changes then depends on that name.
+    Shape rules handle numbers only. They run for a first set of sizes and again for each name with another size: a
+    length that changes depends on that name.
 
     Args:
         shapes: shapes of variables by name.
     """
     names = sorted({dim for shape in shapes.values() for dim in shape if isinstance(dim, str)})
     runs = [concrete(shapes, base)]
-    found = [infer_shapes(graph, runs[0])]
+    outputs = [infer_shapes(graph, runs[0])]
     for name in names:
         run = concrete(shapes, {**base, name: 3 * base[name]})
         try:
-            found.append(infer_shapes(graph, run))
+            outputs.append(infer_shapes(graph, run))
         except ShapeError as error:
             raise Untranslatable(
-                f"the length {name!r} cannot be dynamic: the graph takes one size of it only ({error}); a number "
-                "in an attribute fixes it, such as the shape of a Reshape (0 and -1 leave it open)"
+                f"the length {name!r} cannot be dynamic: the graph accepts only one size ({error}); a number in "
+                "an attribute fixes it, such as the shape of a Reshape (0 and -1 leave it open)"
             ) from error
     symbols = {
         tuple(base[name] * (3 if i == k + 1 else 1) for i in range(len(names) + 1)): name
         for k, name in enumerate(names)
     }
-    return ValueShapes(found, symbols)
+    return ValueShapes(outputs, symbols)
 
 
 def concrete(shapes: Mapping[str, Dims], sizes: Mapping[str, int]) -> dict[str, Shape]:
-    """Return shapes with a size in place of each name."""
+    """Return shapes with a size for each name."""
     return {
         name: tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape)
         for name, shape in shapes.items()
@@ -268,8 +268,8 @@ class ValueShapes:
     """The shapes of all values of a graph.
 
     Args:
-        runs: what `infer_shapes` found for several sizes of what is dynamic.
-        symbols: name of the length that took these sizes.
+        runs: results of `infer_shapes` for several sizes of the dynamic lengths.
+        symbols: names of lengths by their sizes in all runs.
     """
 
     def __init__(
@@ -282,9 +282,9 @@ class ValueShapes:
         """Return the shape of a node's output."""
         if node.op is not None and node.op.name in _COUNTED_BY_VALUES:
             return (f"{node.name}_rows", *self.dims(*node.inputs[0])[1:])
-        found = [run[node][i] for run in self._runs]
-        shapes = [shape for shape in found if shape is not None and known(shape)]
-        if len(shapes) < len(found):
+        outputs = [run[node][i] for run in self._runs]
+        shapes = [shape for shape in outputs if shape is not None and known(shape)]
+        if len(shapes) < len(outputs):
             raise Untranslatable(
                 f"{node.describe()}: the shape of its output {i} cannot be inferred from in_shapes"
             )
@@ -301,7 +301,7 @@ class ValueShapes:
         """Return the shapes inside a subgraph.
 
         Args:
-            inputs: shapes of its variables, in the order of ``graph.inputs``, with lengths that this object has named.
+            inputs: shapes of its variables, in the order of ``graph.inputs``, with names of lengths from this object.
         """
         sizes = {name: vector for vector, name in self._symbols.items()}
         runs = []
@@ -318,7 +318,7 @@ class ValueShapes:
 
 
 class KnownVariables:
-    """Variables whose values are known, by name."""
+    """Variables with known values, by name."""
 
     def __init__(self, arrays: Mapping[str, NDArray]) -> None:
         self._tensors = {name: array.raw.detach().cpu().contiguous() for name, array in arrays.items()}
@@ -327,17 +327,17 @@ class KnownVariables:
         return name in self._tensors
 
     def check(self, name: str, dims: Dims) -> None:
-        """Refuse a parameter whose shape is not that of the graph."""
-        found = tuple(self._tensors[name].shape)
-        if found != dims:
-            raise ArgumentError(f"params has {name!r} of shape {found}, the symbol wants {dims}")
+        """Reject a parameter whose shape differs from the graph's."""
+        shape = tuple(self._tensors[name].shape)
+        if shape != dims:
+            raise ArgumentError(f"params has {name!r} of shape {shape}, but the symbol expects {dims}")
 
     def elements(self, name: str) -> np.ndarray[Any, Any] | None:
-        """Return the elements of a parameter; None for what is none. Those of bfloat16 come as float32."""
-        found = self._tensors.get(name)
-        if found is None:
+        """Return the elements of a parameter; None for other values. Those of bfloat16 are converted to float32."""
+        output = self._tensors.get(name)
+        if output is None:
             return None
-        return (found.float() if found.dtype == torch.bfloat16 else found).numpy()
+        return (output.float() if output.dtype == torch.bfloat16 else output).numpy()
 
     def dtype(self, name: str) -> str:
         """Return the name of a parameter's type."""
@@ -345,6 +345,6 @@ class KnownVariables:
 
     def store(self, name: str, place: onnx.TensorProto) -> None:
         """Put a parameter into an empty tensor of ONNX."""
-        found = self._tensors[name]
-        bits = found.view(torch.uint16) if found.dtype == torch.bfloat16 else found
-        fill(place, name, bits.numpy(), name_of(found.dtype))
+        output = self._tensors[name]
+        bits = output.view(torch.uint16) if output.dtype == torch.bfloat16 else output
+        fill(place, name, bits.numpy(), name_of(output.dtype))

@@ -1,4 +1,4 @@
-"""The ONNX graph that is being written, its element types and its tensors."""
+"""`Writer`: the nodes, constants and element types of an ONNX graph."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ CODES = {
 
 
 def code_of(dtype: str) -> int:
-    """Return ONNX's number of a dtype name."""
+    """Return ONNX's code of a dtype name."""
     return CODES[dtype]
 
 
 def dtype_of(code: int) -> str:
-    """Return the dtype name of ONNX's number; "float32" for a type that is none of ours."""
+    """Return the dtype name of ONNX's code; "float32" for an unsupported type."""
     return next((dtype for dtype, number in CODES.items() if number == code), "float32")
 
 
@@ -55,18 +55,18 @@ def fill(found: onnx.TensorProto, name: str, array: np.ndarray[Any, Any], dtype:
 
 
 def used_values(nodes: Iterable[onnx.NodeProto], outputs: Iterable[str]) -> set[str]:
-    """Return the names of all values that nodes read, in their bodies too, and of the outputs."""
-    found = set(outputs)
+    """Return the names of the outputs and of all values that nodes and their bodies read."""
+    names = set(outputs)
     for node in nodes:
-        found.update(node.input)
+        names.update(node.input)
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
-                found |= used_values(graph.node, [each.name for each in graph.output])
-    return found
+                names |= used_values(graph.node, [output.name for output in graph.output])
+    return names
 
 
 def live_nodes(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """Return the nodes on which outputs depend, in their order."""
+    """Return the nodes on which the outputs depend, in order."""
     wanted = set(outputs)
     kept: list[onnx.NodeProto] = []
     for node in reversed(nodes):
@@ -80,8 +80,8 @@ class Writer:
     """Nodes and constants of one ONNX graph, or of the body of a loop or branch in it.
 
     Args:
-        scope: what the names of all values and nodes start with.
-        taken: the names that there are already; bodies share them with what is around.
+        scope: prefix of the names of all values and nodes.
+        taken: existing names; bodies share them with outer graphs.
     """
 
     def __init__(self, opset: int, scope: str = "", taken: set[str] | None = None) -> None:
@@ -98,25 +98,25 @@ class Writer:
         return Writer(self.opset, f"{self._scope}{scope}/", self._taken)
 
     def argument(self, dtype: str, dims: Sequence[int | str]) -> str:
-        """Return the name of a further input of a body."""
+        """Add an input to a body and return its name."""
         name = self.fresh(f"input{len(self._arguments)}")
         self._arguments.append(value_info(name, dtype, dims))
         return name
 
     def graph(self, outputs: Sequence[onnx.ValueInfoProto]) -> onnx.GraphProto:
-        """Return a body with these outputs; what they do not depend on is left out."""
-        names = [each.name for each in outputs]
+        """Return a body with these outputs, without unused nodes and constants."""
+        names = [output.name for output in outputs]
         nodes = live_nodes(self.nodes, names)
         used = used_values(nodes, names)
         constants = [each for name, each in self.initializers.items() if name in used]
         return onnx.helper.make_graph(nodes, self.fresh("body"), self._arguments, outputs, constants)
 
     def take(self, names: Iterable[str]) -> None:
-        """Keep names for values that have them already."""
+        """Reserve names of existing values."""
         self._taken.update(names)
 
     def fresh(self, stem: str) -> str:
-        """Return a name that no other value or node has."""
+        """Return a unique name."""
         name, number = self._scope + stem, 0
         while name in self._taken:
             number += 1
@@ -133,7 +133,7 @@ class Writer:
         attributes: Mapping[str, Any],
         domain: str = "",
     ) -> None:
-        """Write a node. Attributes that are None are left out."""
+        """Write a node; attributes that are None are omitted."""
         self.nodes.append(
             onnx.helper.make_node(
                 operator,
@@ -146,7 +146,7 @@ class Writer:
         )
 
     def constant(self, array: np.ndarray[Any, Any], dtype: str, stem: str) -> str:
-        """Return the name of a constant; equal small ones are written once."""
+        """Return the name of a constant; equal small constants are shared."""
         key = (dtype, array.shape, array.tobytes()) if array.size <= 64 else None
         if key in self._constants:
             return self._constants[key]
@@ -158,16 +158,16 @@ class Writer:
         return name
 
     def piece(self, array: np.ndarray[Any, Any], dtype: str, name: str) -> str:
-        """Return the name of a constant that is a part of a parameter: the same if it is asked for again."""
-        made = onnx.TensorProto()
-        fill(made, self._scope + name, array, dtype)
-        if self.initializers.get(made.name) != made:
-            made.name = self.fresh(name)
-            self.initializers[made.name] = made
-        return made.name
+        """Return the name of a constant that is a part of a parameter; the same part has the same name."""
+        tensor = onnx.TensorProto()
+        fill(tensor, self._scope + name, array, dtype)
+        if self.initializers.get(tensor.name) != tensor:
+            tensor.name = self.fresh(name)
+            self.initializers[tensor.name] = tensor
+        return tensor.name
 
     def rename(self, start: int, names: Mapping[str, str]) -> None:
-        """Give values other names in the nodes from position `start`."""
+        """Rename values in the nodes from position `start`."""
         for node in self.nodes[start:]:
             for names_of_node in (node.input, node.output):
                 for i, name in enumerate(names_of_node):

@@ -18,11 +18,11 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 
 
 @lru_cache(maxsize=1024)
-def _order(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+def _permutation(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     if not axes:
         return tuple(range(ndim - 1, -1, -1))
     if len(axes) != ndim or normal_axes(axes, ndim, "axes") != tuple(range(ndim)):
-        raise OpError(f"transpose: axes is {axes}, expected an order of all {ndim} axes of data")
+        raise OpError(f"transpose: axes is {axes}, expected a permutation of all {ndim} axes of data")
     return tuple(axis % ndim for axis in axes)
 
 
@@ -30,7 +30,7 @@ def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None and out is None:
         return ins, outs
-    order = _order(a.axes, len(data or out or ()))
+    order = _permutation(a.axes, len(data or out or ()))
     if out is not None:
         back = [0] * len(out)
         for i, axis in enumerate(order):
@@ -44,46 +44,46 @@ def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 @bound(
     "transpose",
     [arg("data")],
-    {"axes": Attr(shape, "order of the axes; () reverses them", ())},
+    {"axes": Attr(shape, "permutation of the axes; () reverses them", ())},
     infer=_infer_transpose,
     view=True,
 )
 def transpose(a: Any) -> Unary:
-    """Put the axes into another order.
+    """Permute the axes.
 
     Shape:
         data: any shape (d0, d1, ...).
-        returns: the dimension of axis axes[i] at place i.
+        returns: axis i has the size of axis axes[i] of `data`.
 
     Raises:
-        OpError: `axes` is not an order of all axes.
+        OpError: `axes` is not a permutation of all axes.
 
     Source: MXNet 1.9.1 `transpose`.
     """
     axes = a.axes
-    return lambda x: x.permute(_order(axes, x.dim()))
+    return lambda x: x.permute(_permutation(axes, x.dim()))
 
 
-def _swapped(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
-    one, other = normal_axis(a.dim1, len(dims), "dim1"), normal_axis(a.dim2, len(dims), "dim2")
+def _swapaxes_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    first, second = normal_axis(a.dim1, len(dims), "dim1"), normal_axis(a.dim2, len(dims), "dim2")
     out = list(dims)
-    out[one], out[other] = out[other], out[one]
+    out[first], out[second] = out[second], out[first]
     return tuple(out)
 
 
 def _infer_swap(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if out is not None:
-        data = unify(data, _swapped(a, out), "data of SwapAxis")
+        data = unify(data, _swapaxes_shape(a, out), "data of SwapAxis")
     if data is not None:
-        out = output_shape(out, _swapped(a, data))
+        out = output_shape(out, _swapaxes_shape(a, data))
     return [data], [out]
 
 
 @bound(
     "SwapAxis",
     [arg("data")],
-    {"dim1": Attr(integer(), "one axis", 0), "dim2": Attr(integer(), "the other axis", 0)},
+    {"dim1": Attr(integer(), "first axis", 0), "dim2": Attr(integer(), "second axis", 0)},
     aliases=("swapaxes",),
     infer=_infer_swap,
     view=True,
@@ -98,8 +98,8 @@ def swap_axis(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `SwapAxis`.
     """
-    one, other = a.dim1, a.dim2
-    return lambda x: x.transpose(one, other)
+    first, second = a.dim1, a.dim2
+    return lambda x: x.transpose(first, second)
 
 
 def _infer_expand(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -117,7 +117,7 @@ def _infer_expand(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 @bound(
     "expand_dims",
     [arg("data")],
-    {"axis": Attr(integer(), "where the new axis comes, counted in the result")},
+    {"axis": Attr(integer(), "position of the new axis in the result")},
     infer=_infer_expand,
     view=True,
     onnx=Onnx(builder="unsqueeze"),
@@ -127,7 +127,7 @@ def expand_dims(a: Any) -> Unary:
 
     Shape:
         data: r dimensions.
-        returns: r + 1 dimensions, that at `axis` being 1.
+        returns: r + 1 dimensions, with size 1 at `axis`.
 
     Source: MXNet 1.9.1 `expand_dims`.
     """
@@ -135,7 +135,7 @@ def expand_dims(a: Any) -> Unary:
     return lambda x: x.unsqueeze(axis)
 
 
-def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
+def _squeeze_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     if a.axis is None:
         return None if 0 in dims else tuple(d for d in dims if d != 1) or (1,)
     axes = normal_axes(a.axis, len(dims))
@@ -150,8 +150,8 @@ def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
 @bound(
     "squeeze",
     [arg("data")],
-    {"axis": Attr(optional(ints), "axes of size 1 to remove; None means all of them", None)},
-    infer=from_data(_squeezed),
+    {"axis": Attr(optional(ints), "axes of size 1 to remove; None removes all of them", None)},
+    infer=from_data(_squeeze_shape),
     view=True,
 )
 def squeeze(a: Any) -> Unary:
@@ -159,22 +159,22 @@ def squeeze(a: Any) -> Unary:
 
     Shape:
         data: any shape.
-        returns: the shape without the axes; (1,) when none is left.
+        returns: the shape without these axes; (1,) if no axis is left.
 
     Raises:
-        OpError: an axis named has another size.
+        OpError: an axis in `axis` does not have size 1.
 
     Source: MXNet 1.9.1 `squeeze`.
     """
-    wanted = a.axis
+    axes = a.axis
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        if wanted is None:
-            found = x.squeeze()
+        if axes is None:
+            squeezed = x.squeeze()
         else:
-            _squeezed(a, tuple(x.shape))
-            found = x.squeeze(wanted) if wanted else x
-        return found if found.dim() else found.reshape(1)
+            _squeeze_shape(a, tuple(x.shape))
+            squeezed = x.squeeze(axes) if axes else x
+        return squeezed if squeezed.dim() else squeezed.reshape(1)
 
     run.__name__ = "squeeze"
     return run

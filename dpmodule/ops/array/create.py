@@ -8,25 +8,25 @@ from typing import Any
 
 import torch
 
+from ..._core.mode import is_np_shape
 from ...base import OpError, Shape
-from ...mode import is_np_shape
 from ..attrs import boolean, dtype, integer, optional, real, shape, string
 from ..dtypes import torch_dtype
 from ..registry import op
 from ..shapes import typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes
 
-_PLACE = {
+_OUTPUT_ATTRS = {
     "ctx": Attr(string, "device of the result, such as 'cpu(0)'; only for calls on arrays", ""),
     "dtype": Attr(dtype, "dtype of the result", "float32"),
 }
-_SHAPE = Attr(shape, "shape of the result; 0 stands for a dimension that follows from elsewhere", ())
+_SHAPE = Attr(shape, "shape of the result; 0 is a dimension that is inferred", ())
 
 
 def _infer_filled(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     dims = a.shape or None
     if dims is not None and not is_np_shape():
-        dims = tuple(max(d, 0) for d in dims)  # -1 is an unknown dimension there too
+        dims = tuple(max(d, 0) for d in dims)  # -1 is an unknown dimension in MXNet, too
     return [], [unify(outs[0], dims, "given and required shape")]
 
 
@@ -43,24 +43,24 @@ _filled = partial(
 )
 
 
-@_filled("_zeros", (), {"shape": _SHAPE, **_PLACE})
+@_filled("_zeros", (), {"shape": _SHAPE, **_OUTPUT_ATTRS})
 def zeros(a: Any, env: Env) -> torch.Tensor:
-    """Make an array of zeros.
+    """Return an array of zeros.
 
     Shape:
-        returns: `shape`, its zeros filled in from where the array is used.
+        returns: `shape`, with zeros replaced by inferred sizes.
 
     Source: MXNet 1.9.1 `_zeros`.
     """
     return _full(a, env, 0)
 
 
-@_filled("_ones", (), {"shape": _SHAPE, **_PLACE})
+@_filled("_ones", (), {"shape": _SHAPE, **_OUTPUT_ATTRS})
 def ones(a: Any, env: Env) -> torch.Tensor:
-    """Make an array of ones.
+    """Return an array of ones.
 
     Shape:
-        returns: `shape`, its zeros filled in from where the array is used.
+        returns: `shape`, with zeros replaced by inferred sizes.
 
     Source: MXNet 1.9.1 `_ones`.
     """
@@ -71,16 +71,16 @@ def ones(a: Any, env: Env) -> torch.Tensor:
     "_full",
     (),
     {
-        "shape": Attr(optional(shape), "shape of the result; 0 or None: it follows from elsewhere", None),
-        **_PLACE,
-        "value": Attr(real, "what every element is set to"),
+        "shape": Attr(optional(shape), "shape of the result; 0 or None: inferred", None),
+        **_OUTPUT_ATTRS,
+        "value": Attr(real, "value of every element"),
     },
 )
 def full(a: Any, env: Env) -> torch.Tensor:
-    """Make an array of one number.
+    """Return an array filled with one number.
 
     Shape:
-        returns: `shape`, its zeros filled in from where the array is used.
+        returns: `shape`, with zeros replaced by inferred sizes.
 
     Source: MXNet 1.9.1 `_full`.
     """
@@ -88,16 +88,16 @@ def full(a: Any, env: Env) -> torch.Tensor:
     return _full(a, env, a.value if floating or a.dtype == "bool" else int(a.value))
 
 
-def _span(a: Any) -> tuple[float, float]:
-    """Return start and stop; a single number is the stop."""
+def _arange_limits(a: Any) -> tuple[float, float]:
+    """Return start and stop; a single number is the stop value."""
     return (0.0, a.start) if a.stop is None else (a.start, a.stop)
 
 
 def _arange_length(a: Any) -> int:
-    start, stop = _span(a)
+    start, stop = _arange_limits(a)
     if a.step == 0 or (stop - start) * a.step <= 0:
         raise OpError(
-            f"_arange: step {a.step} does not lead from {start} to {stop}; expected at least one element"
+            f"_arange: start {start}, stop {stop} and step {a.step} give an empty array; expected at least one element"
         )
     count: int = math.ceil((stop - start) / a.step) * a.repeat
     return count
@@ -113,14 +113,14 @@ def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "_arange",
     (),
     {
-        "start": Attr(real, "first value, or the end when `stop` is None"),
-        "stop": Attr(optional(real), "end, itself left out", None),
+        "start": Attr(real, "first value, or the end if `stop` is None"),
+        "stop": Attr(optional(real), "end, exclusive", None),
         "step": Attr(real, "distance between values", 1.0),
-        "repeat": Attr(integer(low=1), "how often each value comes", 1),
+        "repeat": Attr(integer(low=1), "number of times each value is repeated", 1),
         "infer_range": Attr(
-            boolean, "begin at `start` and take the length from where the array is used", False
+            boolean, "start at `start` and infer the length from the use of the array", False
         ),
-        **_PLACE,
+        **_OUTPUT_ATTRS,
     },
     infer=_infer_arange,
     infer_type=_TYPE,
@@ -129,28 +129,30 @@ def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="constant"),
 )
 def arange(a: Any, env: Env) -> torch.Tensor:
-    """Make evenly spaced numbers by their distance.
+    """Return evenly spaced numbers with a given step.
 
     Shape:
         returns: (ceil((stop - start) / step) * repeat,).
 
     Raises:
-        OpError: there is no element between start and stop.
+        OpError: the range from start to stop is empty.
 
     Source: MXNet 1.9.1 `_arange`.
     """
     if a.infer_range:
         start, length = a.start, env.out_shapes[0][0] if env.out_shapes else 0
         if not length:
-            raise OpError("_arange: infer_range needs an array that tells the length; give stop")
+            raise OpError(
+                "_arange: infer_range is True, but no use of the array determines its length; pass stop"
+            )
     else:
-        start, length = _span(a)[0], _arange_length(a)
-    # computed as start + i * step in float64, so that errors do not add up
-    step, kind = a.step, torch_dtype(a.dtype)
-    if not kind.is_floating_point:  # MXNet cuts start and step down, not the values
+        start, length = _arange_limits(a)[0], _arange_length(a)
+    # start + i * step in float64: rounding errors do not accumulate
+    step, target = a.step, torch_dtype(a.dtype)
+    if not target.is_floating_point:  # MXNet truncates start and step, not the values
         start, step = int(start), int(step)
     steps = torch.arange(-(-length // a.repeat), dtype=torch.float64, device=env.device)
-    values: torch.Tensor = (steps * step + start).to(kind)
+    values: torch.Tensor = (steps * step + start).to(target)
     return values if a.repeat == 1 else values.repeat_interleave(a.repeat)[:length]
 
 
@@ -160,9 +162,9 @@ def arange(a: Any, env: Env) -> torch.Tensor:
     {
         "start": Attr(real, "first value"),
         "stop": Attr(real, "last value"),
-        "num": Attr(integer(low=1), "how many values"),
-        "endpoint": Attr(boolean, "let `stop` be the last value; if not, it would be the next one", True),
-        **_PLACE,
+        "num": Attr(integer(low=1), "number of values"),
+        "endpoint": Attr(boolean, "include `stop` as the last value", True),
+        **_OUTPUT_ATTRS,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.num,), "a linspace and the required shape")]),
     infer_type=_TYPE,
@@ -170,17 +172,17 @@ def arange(a: Any, env: Env) -> torch.Tensor:
     onnx=Onnx(builder="constant"),
 )
 def linspace(a: Any, env: Env) -> torch.Tensor:
-    """Make evenly spaced numbers by their count.
+    """Return a given number of evenly spaced numbers.
 
     Shape:
         returns: (num,).
 
     Source: MXNet 1.9.1 `_linspace`.
     """
-    parts = a.num - 1 if a.endpoint else a.num
-    step = (a.stop - a.start) / parts if parts else 0.0
-    places = torch.arange(a.num, dtype=torch.float64, device=env.device)
-    return (places * float(step) + float(a.start)).to(torch_dtype(a.dtype))
+    intervals = a.num - 1 if a.endpoint else a.num
+    step = (a.stop - a.start) / intervals if intervals else 0.0
+    positions = torch.arange(a.num, dtype=torch.float64, device=env.device)
+    return (positions * float(step) + float(a.start)).to(torch_dtype(a.dtype))
 
 
 @op(
@@ -189,8 +191,8 @@ def linspace(a: Any, env: Env) -> torch.Tensor:
     {
         "N": Attr(integer(low=1), "number of rows"),
         "M": Attr(integer(low=0), "number of columns; 0 means N", 0),
-        "k": Attr(integer(), "which diagonal: above the main one if positive", 0),
-        **_PLACE,
+        "k": Attr(integer(), "index of the diagonal, positive above the main one", 0),
+        **_OUTPUT_ATTRS,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.N, a.M or a.N), "an eye and the required shape")]),
     infer_type=_TYPE,
@@ -198,7 +200,7 @@ def linspace(a: Any, env: Env) -> torch.Tensor:
     onnx=Onnx(builder="constant"),
 )
 def eye(a: Any, env: Env) -> torch.Tensor:
-    """Make a matrix with ones on a diagonal and zeros elsewhere.
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
 
     Shape:
         returns: (N, M).

@@ -1,4 +1,4 @@
-"""Elements picked by position, and written by position."""
+"""Reading and writing elements by position."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def _limited(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
-    """Return positions as integers within [0, length)."""
+def _checked_index(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
+    """Return positions as integers in [0, length)."""
     index = index.long()
     if mode == "wrap":
         return index.remainder(length)
@@ -27,7 +27,7 @@ def _limited(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
         return index.clamp(0, length - 1)
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= length):
         raise BoundsError(
-            f"take: indices run from {int(index.min())} to {int(index.max())}, expected 0 to {length - 1}"
+            f"take: indices range from {int(index.min())} to {int(index.max())}, expected 0 to {length - 1}"
         )
     return index
 
@@ -46,7 +46,7 @@ def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "axis": Attr(integer(), "axis to pick from", 0),
         "mode": Attr(
             choice("clip", "wrap", "raise"),
-            "outside positions: pulled to the ends, counted around, or refused",
+            "out-of-range positions: clip them, wrap them, or raise an error",
             "clip",
         ),
     },
@@ -58,11 +58,11 @@ def take(a: Any) -> Binary:
 
     Shape:
         a: (d0, ..., d_axis, ...), any dtype.
-        indices: any shape (i0, ...), whole values; no gradient.
+        indices: any shape (i0, ...), integers; no gradient.
         returns: (d0, ..., i0, ..., ...) with the dtype of `a`.
 
     Raises:
-        BoundsError: mode is "raise" and a position lies outside [0, d_axis).
+        BoundsError: mode is "raise" and a position is not in [0, d_axis).
 
     Example:
         >>> mx.nd.take(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([1])).asnumpy()
@@ -70,13 +70,13 @@ def take(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `take`.
     """
-    given, mode = a.axis, a.mode
+    axis_attr, mode = a.axis, a.mode
 
     def take(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        axis = normal_axis(given, x.dim())
-        places = _limited(indices, x.shape[axis], mode)
-        found = x.index_select(axis, places.reshape(-1))
-        return found.reshape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
+        axis = normal_axis(axis_attr, x.dim())
+        positions = _checked_index(indices, x.shape[axis], mode)
+        picked = x.index_select(axis, positions.reshape(-1))
+        return picked.reshape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
 
     return take
 
@@ -108,10 +108,8 @@ def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> Clas
     [arg("data"), arg("index")],
     {
         "axis": Attr(optional(integer()), "axis to pick from", -1),
-        "keepdims": Attr(boolean, "leave the axis in with size 1", False),
-        "mode": Attr(
-            choice("clip", "wrap"), "outside positions: pulled to the ends or counted around", "clip"
-        ),
+        "keepdims": Attr(boolean, "keep the axis with size 1", False),
+        "mode": Attr(choice("clip", "wrap"), "out-of-range positions: clip or wrap them", "clip"),
     },
     aliases=("choose_element_0index",),
     infer=_infer_pick,
@@ -119,12 +117,12 @@ def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> Clas
     infer_type=first_type("float32"),
 )
 def pick(a: Any) -> Binary:
-    """Pick one element along an axis for every place of the other axes.
+    """Pick one element along an axis for every position of the other axes.
 
     Shape:
         data: any shape.
-        index: that shape without the axis, or with size 1 there; whole values; no gradient.
-        returns: the shape of `data` without the axis, or with size 1 there under `keepdims`.
+        index: that shape without the axis, or with size 1 there; integers; no gradient.
+        returns: the shape of `data` without the axis, or with size 1 there if `keepdims`.
 
     Source: MXNet 1.9.1 `pick`.
     """
@@ -137,8 +135,8 @@ def pick(a: Any) -> Binary:
             raise ShapeError(
                 f"pick: index has shape {tuple(index.shape)}, expected {kept} or without axis {axis}"
             )
-        found = data.gather(axis, _limited(index, data.shape[axis], mode).reshape(kept))
-        return found if keep or data.dim() == 1 else found.squeeze(axis)
+        picked = data.gather(axis, _checked_index(index, data.shape[axis], mode).reshape(kept))
+        return picked if keep or data.dim() == 1 else picked.squeeze(axis)
 
     return pick
 
@@ -159,16 +157,16 @@ def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="pick"),
 )
 def batch_take(a: Any, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Pick one element of each row; positions outside are pulled to the ends.
+    """Pick one element of each row; out-of-range positions are clipped.
 
     Shape:
         a: (N, K).
-        indices: (N,), whole values.
+        indices: (N,), integers.
         returns: (N,).
 
     Source: MXNet 1.9.1 `batch_take`.
     """
-    return x.gather(1, _limited(indices, x.shape[1], "clip").unsqueeze(1)).squeeze(1)
+    return x.gather(1, _checked_index(indices, x.shape[1], "clip").unsqueeze(1)).squeeze(1)
 
 
 def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -185,7 +183,7 @@ def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("indices", ROWS)],
     {
         "depth": Attr(integer(low=0), "number of classes"),
-        "on_value": Attr(real, "value at the position", 1.0),
+        "on_value": Attr(real, "value at the index", 1.0),
         "off_value": Attr(real, "value elsewhere", 0.0),
         "dtype": Attr(dtype, "dtype of the result", "float32"),
     },
@@ -193,20 +191,20 @@ def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer_type=typed(lambda a: a.dtype),
 )
 def one_hot(a: Any) -> Unary:
-    """Turn positions into rows with one value on; positions outside [0, depth) give rows without.
+    """Return one-hot rows; a position outside [0, depth) gives a row of `off_value`.
 
     Shape:
-        indices: any shape, whole values; no gradient.
+        indices: any shape, integers; no gradient.
         returns: that shape with `depth` at the end.
 
     Source: MXNet 1.9.1 `one_hot`.
     """
-    kind = torch_dtype(a.dtype)
-    on, off = torch.tensor([a.on_value, a.off_value], dtype=torch.float64).to(kind).tolist()
+    target = torch_dtype(a.dtype)
+    on, off = torch.tensor([a.on_value, a.off_value], dtype=torch.float64).to(target).tolist()
 
     def one_hot(indices: torch.Tensor) -> torch.Tensor:
         hit = indices.long().unsqueeze(-1) == torch.arange(a.depth, device=indices.device)
-        return torch.where(hit, torch.full((), on, dtype=kind, device=hit.device), off)
+        return torch.where(hit, torch.full((), on, dtype=target, device=hit.device), off)
 
     return one_hot
 
@@ -222,8 +220,8 @@ def _infer_where(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _where_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[1] or ins[2] or outs[0]
-    return [ins[0], ins[1] or found, ins[2] or found], [found]
+    dtype = ins[1] or ins[2] or outs[0]
+    return [ins[0], ins[1] or dtype, ins[2] or dtype], [dtype]
 
 
 @bound(
@@ -263,7 +261,7 @@ def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return ins, outs
     data, indices = ins[0] or (), ins[1] or ()
     if indices[0] > len(data):
-        raise ShapeError(f"gather_nd: indices {indices} name {indices[0]} axes, but data is {data}")
+        raise ShapeError(f"gather_nd: indices {indices} index {indices[0]} axes, but data is {data}")
     return ins, [output_shape(outs[0], indices[1:] + data[indices[0] :] or (1,))]
 
 
@@ -274,7 +272,7 @@ def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer_type=first_type("float32"),
 )
 def gather_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Pick elements, or slices, by one position for each of the leading axes.
+    """Pick elements or slices by positions along the leading axes.
 
     Shape:
         data: any shape.
@@ -282,7 +280,7 @@ def gather_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor
         returns: (Y..., the other dimensions of `data`).
 
     Raises:
-        BoundsError: a position lies outside.
+        BoundsError: a position is out of range.
 
     Source: MXNet 1.9.1 `gather_nd`.
     """
@@ -305,11 +303,11 @@ def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
 )
 def scatter_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Write elements, or slices, into zeros by one position for each of the leading axes.
+    """Write elements or slices into zeros, by positions along the leading axes.
 
     Shape:
         data: (Y..., the dimensions of `shape` after the first M).
-        indices: (M, Y...): positions along the first M axes; no gradient. Of several at one place one wins.
+        indices: (M, Y...): positions along the first M axes; no gradient. Of equal positions one wins.
         returns: `shape`.
 
     Source: MXNet 1.9.1 `scatter_nd`.
@@ -328,11 +326,11 @@ def scatter_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tenso
     onnx=Onnx("ScatterND", builder="scatter_add_nd"),
 )
 def backward_gather_nd(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Add elements, or slices, into zeros by one position for each of the leading axes.
+    """Add elements or slices into zeros, by positions along the leading axes.
 
     Shape:
         data: (Y..., the dimensions of `shape` after the first M).
-        indices: (M, Y...): positions along the first M axes; no gradient. Several at one place add up.
+        indices: (M, Y...): positions along the first M axes; no gradient. Equal positions add up.
         returns: `shape`.
 
     Source: MXNet 1.9.1 `_backward_gather_nd`, the gradient of `gather_nd`.
@@ -360,7 +358,7 @@ def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "diag",
     [arg("data")],
     {
-        "k": Attr(integer(), "which diagonal: above the main one if positive", 0),
+        "k": Attr(integer(), "index of the diagonal, positive above the main one", 0),
         "axis1": Attr(integer(), "axis of the rows", 0),
         "axis2": Attr(integer(), "axis of the columns", 1),
     },
@@ -368,7 +366,7 @@ def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     view=True,
 )
 def diag(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return a diagonal, or the matrix that has a vector as its diagonal.
+    """Return a diagonal of an array, or a matrix with a vector as its diagonal.
 
     Shape:
         data: (K,), or two or more dimensions.

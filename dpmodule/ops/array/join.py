@@ -1,4 +1,4 @@
-"""Several arrays into one, and one into several."""
+"""Joining arrays, and splitting them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ..spec import ROWS, Attr, Onnx, Shapes, Variadic, arg, numbered
 Many = Callable[..., torch.Tensor]
 Split = Callable[[torch.Tensor], Any]
 
-_COUNT = Attr(integer(low=0), "number of inputs; counted by the call", 0)
+_COUNT = Attr(integer(low=0), "number of inputs; set by the call", 0)
 
 
-def _without(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]:
+def _with_size(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]:
     """Return a shape with another size at one axis."""
     return (*dims[:axis], size, *dims[axis + 1 :])
 
 
 def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool = False) -> Shapes:
-    """Return the rule of `Concat`; inputs of unknown size share what is left if `are_alike`, as in MXNet's RNNs."""
+    """Infer the shapes of `Concat`; if `are_alike`, unknown sizes share the rest evenly, as in MXNet's RNNs."""
     example = next((s for s in (*ins, *outs) if s is not None), None)
     if example is None:
         return ins, outs
     axis = normal_axis(a.dim, len(example), "dim")
     common: Shape = None
-    for each in (*ins, *outs):
-        if each is not None:
-            if axis >= len(each):
+    for dims in (*ins, *outs):
+        if dims is not None:
+            if axis >= len(dims):
                 raise ShapeError(f"Concat: inputs {ins} differ in their number of dimensions")
-            common = unify(common, _without(each, axis), "inputs of Concat")
+            common = unify(common, _with_size(dims, axis), "inputs of Concat")
     sizes = [s[axis] if s is not None else 0 for s in ins]
     total = outs[0][axis] if outs[0] is not None else 0
     if 0 not in sizes:
@@ -45,11 +45,11 @@ def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape], are_alike: bool =
         missing, rest = divmod(total - sum(sizes), sizes.count(0))
         if missing <= 0 or rest:
             raise ShapeError(
-                f"Concat: inputs {ins} leave nothing that unknown ones can share of {total} along axis {axis}"
+                f"Concat: inputs {ins} leave no equal sizes for the unknown ones of {total} along axis {axis}"
             )
         sizes = [size or missing for size in sizes]
     dims = common or ()
-    return [_without(dims, axis, size) for size in sizes], [_without(dims, axis, total)]
+    return [_with_size(dims, axis, size) for size in sizes], [_with_size(dims, axis, total)]
 
 
 @bound(
@@ -65,7 +65,7 @@ def concat(a: Any) -> Many:
 
     Shape:
         args: shapes that differ at most at axis `dim`.
-        returns: the sum of their sizes there.
+        returns: the same shape with the sum of their sizes at `dim`.
 
     Source: MXNet 1.9.1 `Concat`.
     """
@@ -88,8 +88,8 @@ def rnn_param_concat(a: Any) -> Many:
     """Join the parameters of recurrent layers along an axis.
 
     Shape:
-        args: shapes that differ at most at axis `dim`; those of unknown size share what the result has left.
-        returns: the sum of their sizes there.
+        args: shapes that differ at most at axis `dim`; unknown sizes share the rest of the result's.
+        returns: the same shape with the sum of their sizes at `dim`.
 
     Source: MXNet 1.9.1 `_rnn_param_concat`.
     """
@@ -98,8 +98,8 @@ def rnn_param_concat(a: Any) -> Many:
 
 def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     common: Shape = None
-    for each in ins:
-        common = unify(common, each, "inputs of stack")
+    for dims in ins:
+        common = unify(common, dims, "inputs of stack")
     rank = len(common) + 1 if common is not None else len(outs[0] or ())
     if not rank:
         return ins, outs
@@ -112,7 +112,7 @@ def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 @bound(
     "stack",
-    attrs={"axis": Attr(integer(), "where the new axis comes, counted in the result", 0), "num_args": _COUNT},
+    attrs={"axis": Attr(integer(), "position of the new axis in the result", 0), "num_args": _COUNT},
     variadic=Variadic(),
     infer=_infer_stack,
 )
@@ -121,7 +121,7 @@ def stack(a: Any) -> Many:
 
     Shape:
         args: one shape.
-        returns: one dimension more, as large as there are arrays.
+        returns: one more dimension, of size the number of arrays.
 
     Source: MXNet 1.9.1 `stack`.
     """
@@ -164,11 +164,11 @@ def add_n(a: Any) -> Many:
 def _infer_pieces(
     data: Shape, outs: list[Shape], axis_given: int, sizes: Callable[[int], list[int]], squeeze: bool
 ) -> Shapes:
-    """Infer the shapes of a split whose pieces have `sizes(length of the axis)` elements."""
+    """Infer the shapes of a split into pieces of `sizes(length of the axis)` elements."""
     if data is None:
         return [data], outs
     axis = normal_axis(axis_given, len(data))
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     for size, out in zip(sizes(data[axis]), outs, strict=True):
         if squeeze:
             if size > 1:
@@ -177,17 +177,17 @@ def _infer_pieces(
                 )
             piece = data[:axis] + data[axis + 1 :] or (1,)
         else:
-            piece = _without(data, axis, size)
-        found.append(output_shape(out, piece))
-    return [data], found
+            piece = _with_size(data, axis, size)
+        shapes.append(output_shape(out, piece))
+    return [data], shapes
 
 
-def _back_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: bool) -> Shape:
-    """Fill the other dimensions of a split's data in from the pieces."""
+def _data_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: bool) -> Shape:
+    """Infer the other dimensions of a split's data from the pieces."""
     for out in outs:
         if out is not None:
             axis = normal_axis(axis_given, len(out) + squeeze)
-            whole = (*out[:axis], 0, *out[axis:]) if squeeze else _without(out, axis)
+            whole = (*out[:axis], 0, *out[axis:]) if squeeze else _with_size(out, axis)
             data = unify(data, whole, "data of a split")
     return data
 
@@ -195,18 +195,18 @@ def _back_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: 
 def _equal_sizes(name: str, length: int, count: int) -> list[int]:
     if length % count:
         raise OpError(
-            f"{name}: the axis has {length} elements, which cannot be cut into {count} equal pieces"
+            f"{name}: the axis has {length} elements, which cannot be split into {count} equal pieces"
         )
     return [length // count] * count
 
 
 def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data = _back_from_pieces(ins[0], outs, a.axis, a.squeeze_axis)
+    data = _data_from_pieces(ins[0], outs, a.axis, a.squeeze_axis)
     if data is not None:
         axis = normal_axis(a.axis, len(data))
         piece = 1 if a.squeeze_axis else next((out[axis] for out in outs if out is not None), 0)
         if piece and not data[axis]:
-            data = unify(data, _without(data, axis, piece * a.num_outputs), "data of SliceChannel")
+            data = unify(data, _with_size(data, axis, piece * a.num_outputs), "data of SliceChannel")
     return _infer_pieces(
         data, outs, a.axis, lambda n: _equal_sizes("SliceChannel", n, a.num_outputs), a.squeeze_axis
     )
@@ -217,8 +217,8 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data")],
     {
         "num_outputs": Attr(integer(1, 65536), "number of pieces"),
-        "axis": Attr(integer(), "axis to cut", 1),
-        "squeeze_axis": Attr(boolean, "remove the axis from the pieces, which must be 1 long there", False),
+        "axis": Attr(integer(), "axis to split", 1),
+        "squeeze_axis": Attr(boolean, "remove the axis, which must have size 1 in each piece", False),
     },
     aliases=("split",),
     outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
@@ -227,14 +227,14 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="split"),
 )
 def slice_channel(a: Any) -> Split:
-    """Cut an array into equal pieces along an axis.
+    """Split an array into equal pieces along an axis.
 
     Shape:
         data: any shape; its size at `axis` is a multiple of `num_outputs`.
         returns: `num_outputs` arrays.
 
     Raises:
-        OpError: the axis cannot be cut evenly.
+        OpError: the axis cannot be split evenly.
 
     Source: MXNet 1.9.1 `SliceChannel`.
     """
@@ -250,8 +250,8 @@ def slice_channel(a: Any) -> Split:
     return split
 
 
-def _pieces(a: Any, length: int) -> list[int]:
-    """Return the sizes of the pieces of a `_split_v2`; 0 for the last one of an unknown length."""
+def _piece_sizes(a: Any, length: int) -> list[int]:
+    """Return the sizes of the pieces of `_split_v2`; 0 for the last piece if the length is unknown."""
     if a.sections:
         return _equal_sizes("_split_v2", length, a.sections)
     bounds = [*a.indices, length]
@@ -262,17 +262,17 @@ def _pieces(a: Any, length: int) -> list[int]:
 
 
 def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return _infer_pieces(ins[0], outs, a.axis, lambda n: _pieces(a, n), a.squeeze_axis)
+    return _infer_pieces(ins[0], outs, a.axis, lambda n: _piece_sizes(a, n), a.squeeze_axis)
 
 
 @bound(
     "_split_v2",
     [arg("data")],
     {
-        "indices": Attr(shape, "where each piece begins, the first at 0"),
-        "axis": Attr(integer(), "axis to cut", 1),
-        "squeeze_axis": Attr(boolean, "remove the axis from the pieces, which must be 1 long there", False),
-        "sections": Attr(integer(0, 65536), "number of equal pieces; 0 means that `indices` tells", 0),
+        "indices": Attr(shape, "start of each piece; the first is 0"),
+        "axis": Attr(integer(), "axis to split", 1),
+        "squeeze_axis": Attr(boolean, "remove the axis, which must have size 1 in each piece", False),
+        "sections": Attr(integer(0, 65536), "number of equal pieces; 0 means to use `indices`", 0),
     },
     outputs=lambda a: numbered(a.sections or len(a.indices)),
     infer=_infer_split_v2,
@@ -280,21 +280,21 @@ def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="split"),
 )
 def split_v2(a: Any) -> Split:
-    """Cut an array along an axis, evenly or at given places.
+    """Split an array along an axis, evenly or at given positions.
 
     Shape:
         data: any shape.
         returns: `sections` arrays, or one for each of `indices`.
 
     Raises:
-        OpError: the axis cannot be cut so.
+        OpError: the axis cannot be split this way.
 
     Source: MXNet 1.9.1 `_split_v2`.
     """
     axis, squeeze = a.axis, a.squeeze_axis
 
     def split(x: torch.Tensor) -> Any:
-        sizes = _pieces(a, x.shape[normal_axis(axis, x.dim())])
+        sizes = _piece_sizes(a, x.shape[normal_axis(axis, x.dim())])
         if squeeze:
             _infer_pieces(tuple(x.shape), [None] * len(sizes), axis, lambda n: sizes, True)
         pieces = torch.split(x, sizes, axis)

@@ -1,4 +1,4 @@
-"""The same elements under another shape, and blocks of pixels as channels."""
+"""Reshaping, and blocks of pixels as channels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..attrs import boolean, integer, optional, shape
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, known, output_shape, prod
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
-from .codes import resolve, resolve_target
+from .reshape_codes import resolve, resolve_target
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 
 
 def _missing_dim(shape: Shape, total: int) -> Shape:
-    """Fill in the one unknown dimension of an array of `total` elements."""
+    """Return the shape with its one unknown dimension inferred from `total` elements."""
     if shape is None or shape.count(0) != 1:
         return shape
     rest = prod([d for d in shape if d])
@@ -31,7 +31,7 @@ def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None:
         return ins, outs
-    out = output_shape(out, _target(a, data))
+    out = output_shape(out, _target_shape(a, data))
     if out is not None and known(out):
         data = _missing_dim(data, prod(out))
     if data is not None and known(data):
@@ -39,7 +39,7 @@ def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data], [out]
 
 
-def _target(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+def _target_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     if a.shape:
         return resolve(dims, a.shape, a.reverse)
     if a.target_shape:
@@ -53,11 +53,11 @@ def _target(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     {
         "shape": Attr(
             shape,
-            "new sizes; 0 copies one, -1 is worked out, -2 copies the rest, -3 merges two, -4 splits one",
+            "new sizes; 0 copies one, -1 is inferred, -2 copies the rest, -3 merges two, -4 splits one",
             (),
         ),
         "reverse": Attr(boolean, "match codes and dimensions from the right", False),
-        "target_shape": Attr(shape, "new sizes in old graphs; 0 is worked out", ()),
+        "target_shape": Attr(shape, "new sizes in old graphs; 0 is inferred", ()),
         "keep_highest": Attr(boolean, "with target_shape: keep the first dimension", False),
     },
     aliases=("reshape",),
@@ -66,11 +66,11 @@ def _target(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     onnx=Onnx(builder="reshape"),
 )
 def reshape(a: Any) -> Unary:
-    """Give the elements another shape.
+    """Return the elements in another shape.
 
     Shape:
         data: any shape.
-        returns: `shape` with its codes replaced; as many elements.
+        returns: `shape` with its codes resolved; the number of elements is the same.
 
     Raises:
         ShapeError: the codes do not fit.
@@ -83,7 +83,7 @@ def reshape(a: Any) -> Unary:
     """
 
     def reshape(x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(_target(a, x.shape))
+        return x.reshape(_target_shape(a, x.shape))
 
     return reshape
 
@@ -93,11 +93,11 @@ def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return ins, outs
     rest = 0 if 0 in data[1:] else prod(data[1:])
-    found = output_shape(out, (data[0], rest)) or (0, 0)
-    data = (found[0], *data[1:])
-    if found[1] and 0 in data[1:]:
-        data = (found[0], *(_missing_dim(data[1:], found[1]) or ()))
-    return [data], [found]
+    flat = output_shape(out, (data[0], rest)) or (0, 0)
+    data = (flat[0], *data[1:])
+    if flat[1] and 0 in data[1:]:
+        data = (flat[0], *(_missing_dim(data[1:], flat[1]) or ()))
+    return [data], [flat]
 
 
 @bound(
@@ -109,7 +109,7 @@ def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("Flatten", const={"axis": 1}),
 )
 def flatten(a: Any) -> Unary:
-    """Put everything after the first axis into one axis.
+    """Flatten all axes after the first into one.
 
     Shape:
         data: (N, ...).
@@ -124,29 +124,31 @@ def flatten(a: Any) -> Unary:
     return flatten
 
 
-def _part(begin: int | None, end: int | None, ndim: int, which: str) -> tuple[int, int]:
-    """Return a range of axes as (first, one after the last)."""
+def _axis_range(begin: int | None, end: int | None, ndim: int, which: str) -> tuple[int, int]:
+    """Return a range of axes as (first, last + 1)."""
     first, last = slice(begin, end).indices(ndim)[:2]
     if first >= last:
-        raise OpError(f"reshape_like: {which}_begin {begin} and {which}_end {end} name no axis of {ndim}")
+        raise OpError(
+            f"reshape_like: {which}_begin {begin} and {which}_end {end} select none of the {ndim} axes"
+        )
     return first, last
 
 
-def _liked(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    first, last = _part(a.lhs_begin, a.lhs_end, len(dims), "lhs")
-    start, stop = _part(a.rhs_begin, a.rhs_end, len(other), "rhs")
+def _like_shape(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    first, last = _axis_range(a.lhs_begin, a.lhs_end, len(dims), "lhs")
+    start, stop = _axis_range(a.rhs_begin, a.rhs_end, len(other), "rhs")
     return dims[:first] + other[start:stop] + dims[last:]
 
 
 def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or ins[1] is None:
         return ins, outs
-    found = output_shape(outs[0], _liked(a, ins[0], ins[1]))
-    if known(ins[0]) and found is not None and known(found) and prod(found) != prod(ins[0]):
+    shape = output_shape(outs[0], _like_shape(a, ins[0], ins[1]))
+    if known(ins[0]) and shape is not None and known(shape) and prod(shape) != prod(ins[0]):
         raise ShapeError(
-            f"reshape_like: lhs {ins[0]} does not fit into {found}, which follows from rhs {ins[1]}"
+            f"reshape_like: lhs {ins[0]} does not fit into {shape}, the shape given by rhs {ins[1]}"
         )
-    return ins, [found]
+    return ins, [shape]
 
 
 @bound(
@@ -154,25 +156,25 @@ def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("lhs"), arg("rhs")],
     {
         "lhs_begin": Attr(optional(integer()), "first axis of lhs to replace", None),
-        "lhs_end": Attr(optional(integer()), "one after the last axis of lhs to replace", None),
+        "lhs_end": Attr(optional(integer()), "end of the axes of lhs to replace, exclusive", None),
         "rhs_begin": Attr(optional(integer()), "first axis of rhs to copy", None),
-        "rhs_end": Attr(optional(integer()), "one after the last axis of rhs to copy", None),
+        "rhs_end": Attr(optional(integer()), "end of the axes of rhs to copy, exclusive", None),
     },
     infer=_infer_like,
     infer_type=first_type(),
     view=True,
 )
 def reshape_like(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of those of `rhs`.
+    """Reshape `lhs` to the shape of `rhs`, or a range of its axes to a range of the axes of `rhs`.
 
     Shape:
         lhs: any shape.
-        rhs: a shape of as many elements (in the named parts).
+        rhs: a shape with the same number of elements (in the given ranges).
         returns: lhs[:lhs_begin] + rhs[rhs_begin:rhs_end] + lhs[lhs_end:].
 
     Source: MXNet 1.9.1 `reshape_like`.
     """
-    return lambda x, y: x.reshape(_liked(a, tuple(x.shape), tuple(y.shape)))
+    return lambda x, y: x.reshape(_like_shape(a, tuple(x.shape), tuple(y.shape)))
 
 
 def _blocks_to_space(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -193,7 +195,7 @@ def _space_to_blocks(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return dims[0], dims[1] * block * block, dims[2] // block, dims[3] // block
 
 
-_BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
+_BLOCK = {"block_size": Attr(integer(low=1), "side of a block in pixels")}
 
 
 @pure(
@@ -205,7 +207,7 @@ _BLOCK = {"block_size": Attr(integer(low=1), "edge of a block in pixels")}
     onnx=Onnx("DepthToSpace", builder="blocks"),
 )
 def depth_to_space(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Lay channels out as blocks of pixels.
+    """Rearrange channels into blocks of pixels.
 
     Shape:
         data: (N, C * b * b, H, W) for blocks of b by b.
@@ -228,7 +230,7 @@ def depth_to_space(a: Any, x: torch.Tensor) -> torch.Tensor:
     onnx=Onnx("SpaceToDepth", builder="blocks"),
 )
 def space_to_depth(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Put blocks of pixels into channels.
+    """Rearrange blocks of pixels into channels.
 
     Shape:
         data: (N, C, H * b, W * b) for blocks of b by b.

@@ -1,4 +1,4 @@
-"""Parts of arrays, and positions as flat numbers."""
+"""Slicing, and conversion between indices and flat positions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import tensor_like
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import beside
 from ..attrs import integer, ints_or_none, optional, real, shape
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, normal_axis, output_shape, unify
@@ -18,45 +18,46 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 
 _RANGE = {
     "begin": Attr(
-        ints_or_none, "first position along each of the leading axes; None means the end it starts from"
+        ints_or_none,
+        "start along each of the leading axes; None means the first position in the direction of the step",
     ),
-    "end": Attr(ints_or_none, "one after the last position; None means the end it runs to"),
-    "step": Attr(ints_or_none, "distance between positions, negative to go backwards; () means 1", ()),
+    "end": Attr(ints_or_none, "end along each of the leading axes, exclusive; None means all that follow"),
+    "step": Attr(ints_or_none, "step along each of the leading axes, may be negative; () means 1", ()),
 }
 
 
 def _slices(name: str, a: Any, ndim: int) -> tuple[slice, ...]:
-    """Return the ranges as Python slices, one for each leading axis."""
+    """Return the ranges as Python slices, one per leading axis."""
     begin, end = a.begin, a.end
     step = (None,) * len(begin) if a.step in ((), (None,)) else a.step
     if not len(begin) == len(end) == len(step) or len(begin) > ndim:
         raise OpError(
-            f"{name}: begin {begin}, end {end} and step {a.step} must be equally long, at most {ndim} here"
+            f"{name}: begin {begin}, end {end} and step {a.step} must have equal lengths of at most {ndim}"
         )
     if 0 in step:
-        raise OpError(f"{name}: step is {a.step}, expected no 0 in it")
-    return tuple(slice(*each) for each in zip(begin, end, step, strict=True))
+        raise OpError(f"{name}: step is {a.step}, expected no 0")
+    return tuple(slice(*limits) for limits in zip(begin, end, step, strict=True))
 
 
-def _sliced(slices: tuple[slice, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a part; unknown dimensions stay unknown."""
+def _slice_shape(slices: tuple[slice, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a slice; unknown dimensions stay unknown."""
     sizes = [len(range(*s.indices(d))) if d else 0 for s, d in zip(slices, dims, strict=False)]
     for size, s, d in zip(sizes, slices, dims, strict=False):
         if d and not size:
-            raise ShapeError(f"slice {s.start}:{s.stop}:{s.step or 1} of an axis of {d} elements holds none")
+            raise ShapeError(f"slice {s.start}:{s.stop}:{s.step or 1} of an axis of {d} elements is empty")
     return (*sizes, *dims[len(sizes) :])
 
 
-def _forwards(slices: tuple[slice, ...], dims: torch.Size) -> tuple[tuple[slice, ...], list[int]]:
-    """Replace backward ranges, which torch does not take, by forward ones and the axes to flip."""
-    found, flipped = [], []
+def _forward_slices(slices: tuple[slice, ...], dims: torch.Size) -> tuple[tuple[slice, ...], list[int]]:
+    """Return forward ranges and the axes to flip, since torch does not take negative steps."""
+    forward, flipped = [], []
     for axis, (s, length) in enumerate(zip(slices, dims, strict=False)):
         if s.step is not None and s.step < 0:
-            places = range(*s.indices(length))
+            positions = range(*s.indices(length))
             flipped.append(axis)
-            s = slice(places[-1], places[0] + 1, -s.step) if places else slice(0, 0)
-        found.append(s)
-    return tuple(found), flipped
+            s = slice(positions[-1], positions[0] + 1, -s.step) if positions else slice(0, 0)
+        forward.append(s)
+    return tuple(forward), flipped
 
 
 def _bind_slice(name: str, a: Any) -> Unary:
@@ -68,7 +69,7 @@ def _bind_slice(name: str, a: Any) -> Unary:
             _slices(name, a, x.dim())
         if not backwards:
             return x[slices]
-        ranges, flipped = _forwards(slices, x.shape)
+        ranges, flipped = _forward_slices(slices, x.shape)
         return x[ranges].flip(flipped)
 
     run.__name__ = name.strip("_")
@@ -80,15 +81,15 @@ def _bind_slice(name: str, a: Any) -> Unary:
     [arg("data")],
     _RANGE,
     aliases=("crop", "_sparse_slice"),
-    infer=from_data(lambda a, dims: _sliced(_slices("slice", a, len(dims)), dims)),
+    infer=from_data(lambda a, dims: _slice_shape(_slices("slice", a, len(dims)), dims)),
     view=True,
 )
 def slice_(a: Any) -> Unary:
-    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python.
+    """Slice the leading axes, as data[begin:end:step] in Python.
 
     Shape:
         data: any shape.
-        returns: the sizes of the ranges, then the other dimensions.
+        returns: the sizes of the slices, then the other dimensions.
 
     Raises:
         OpError: begin, end and step differ in length, or a step is 0.
@@ -98,14 +99,14 @@ def slice_(a: Any) -> Unary:
     return _bind_slice("slice", a)
 
 
-def _bounds(a: Any, length: int) -> tuple[int, int]:
-    """Return begin and size of a slice_axis."""
+def _start_and_size(a: Any, length: int) -> tuple[int, int]:
+    """Return start and size of a slice_axis."""
     begin = a.begin + length if a.begin < 0 else a.begin
     end = length if a.end is None else a.end + length if a.end < 0 else a.end
     if not 0 <= begin < end <= length:
         raise OpError(
-            f"slice_axis: begin {a.begin} and end {a.end} hold nothing of an axis of {length} elements, "
-            "or reach beyond it"
+            f"slice_axis: begin {a.begin} and end {a.end} select nothing from an axis of {length} elements, "
+            "or exceed it"
         )
     return begin, end - begin
 
@@ -118,7 +119,7 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if out is not None:
         data = unify(data, (*out[:axis], 0, *out[axis + 1 :]), "data of slice_axis")
     if data is not None:
-        size = _bounds(a, data[axis])[1] if data[axis] else 0
+        size = _start_and_size(a, data[axis])[1] if data[axis] else 0
         out = output_shape(out, (*data[:axis], size, *data[axis + 1 :]))
     return [data], [out]
 
@@ -127,30 +128,30 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "slice_axis",
     [arg("data")],
     {
-        "axis": Attr(integer(), "axis to cut"),
-        "begin": Attr(integer(), "first position; negative counts from the end"),
-        "end": Attr(optional(integer()), "one after the last position; None means the end"),
+        "axis": Attr(integer(), "axis to slice"),
+        "begin": Attr(integer(), "start; negative values count from the end"),
+        "end": Attr(optional(integer()), "end, exclusive; None means the end of the axis"),
     },
     infer=_infer_slice_axis,
     view=True,
 )
 def slice_axis(a: Any) -> Unary:
-    """Cut out a range along one axis.
+    """Slice one axis.
 
     Shape:
         data: any shape.
         returns: the same shape with `end - begin` at `axis`.
 
     Raises:
-        OpError: the range is empty or reaches beyond the axis.
+        OpError: the range is empty or exceeds the axis.
 
     Source: MXNet 1.9.1 `slice_axis`.
     """
-    given = a.axis
+    axis_attr = a.axis
 
     def slice_axis(x: torch.Tensor) -> torch.Tensor:
-        axis = normal_axis(given, x.dim())
-        begin, size = _bounds(a, x.shape[axis])
+        axis = normal_axis(axis_attr, x.dim())
+        begin, size = _start_and_size(a, x.shape[axis])
         return x.narrow(axis, begin, size)
 
     return slice_axis
@@ -162,8 +163,8 @@ def _like_sizes(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[
             f"slice_like: data is {dims} and shape_like {other}, expected equal ranks when axes is ()"
         )
     out = list(dims)
-    for given in a.axes or range(len(dims)):
-        axis, source = normal_axis(given, len(dims), "axes"), normal_axis(given, len(other), "axes")
+    for axis_attr in a.axes or range(len(dims)):
+        axis, source = normal_axis(axis_attr, len(dims), "axes"), normal_axis(axis_attr, len(other), "axes")
         if dims[axis] and other[source] > dims[axis]:
             raise OpError(
                 f"slice_like: axis {axis} of data {dims} is shorter than that of shape_like {other}"
@@ -181,18 +182,18 @@ def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 @pure(
     "slice_like",
     [arg("data"), arg("shape_like")],
-    {"axes": Attr(shape, "axes to cut; () means all", ())},
+    {"axes": Attr(shape, "axes to slice; () means all", ())},
     infer=_infer_slice_like,
     infer_type=first_type(),
     view=True,
 )
 def slice_like(a: Any, data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes.
+    """Slice the beginning of `data` to the size of `shape_like` along some axes.
 
     Shape:
         data: any shape.
         shape_like: a shape that is not greater along the axes.
-        returns: that of `shape_like` along the axes, that of `data` elsewhere.
+        returns: the size of `shape_like` along the axes, that of `data` elsewhere.
 
     Source: MXNet 1.9.1 `slice_like`.
     """
@@ -203,13 +204,13 @@ def _infer_assign(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     whole = unify(ins[0], outs[0], "data and result of a slice assignment")
     if whole is None:
         return ins, outs
-    part = _sliced(_slices("_slice_assign", a, len(whole)), whole)
-    return [whole, *(unify(s, part, "part to assign") for s in ins[1:])], [whole]
+    sliced = _slice_shape(_slices("_slice_assign", a, len(whole)), whole)
+    return [whole, *(unify(s, sliced, "slice to assign") for s in ins[1:])], [whole]
 
 
-def _written(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
-    """Return a copy of `data` with one part replaced."""
-    ranges, flipped = _forwards(_slices(name, a, data.dim()), data.shape)
+def _assign(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
+    """Return a copy of `data` with one slice replaced."""
+    ranges, flipped = _forward_slices(_slices(name, a, data.dim()), data.shape)
     out = data.clone()
     out[ranges] = value.flip(flipped) if flipped and isinstance(value, torch.Tensor) else value
     return out
@@ -223,36 +224,36 @@ def _written(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
     infer=_infer_assign,
 )
 def slice_assign(a: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    """Return `lhs` with the part lhs[begin:end:step] replaced by `rhs`.
+    """Return `lhs` with the slice lhs[begin:end:step] replaced by `rhs`.
 
     Shape:
         lhs: any shape.
-        rhs: the shape of the part.
+        rhs: the shape of the slice.
         returns: the shape of `lhs`.
 
     Raises:
-        ShapeError: `rhs` has another shape than the part.
+        ShapeError: the shape of `rhs` is not that of the slice.
 
     Source: MXNet 1.9.1 `_slice_assign`.
     """
-    part = _sliced(_slices("_slice_assign", a, lhs.dim()), tuple(lhs.shape))
-    if tuple(rhs.shape) != part:
+    sliced = _slice_shape(_slices("_slice_assign", a, lhs.dim()), tuple(lhs.shape))
+    if tuple(rhs.shape) != sliced:
         raise ShapeError(
-            f"_slice_assign: rhs has shape {tuple(rhs.shape)}, expected that of the part, {part}"
+            f"_slice_assign: rhs has shape {tuple(rhs.shape)}, expected {sliced}, the shape of the slice"
         )
-    return _written("_slice_assign", a, lhs, rhs)
+    return _assign("_slice_assign", a, lhs, rhs)
 
 
 @bound(
     "_slice_assign_scalar",
     [arg("data")],
-    {"scalar": Attr(real, "number that the part is set to", 0.0), **_RANGE},
+    {"scalar": Attr(real, "value assigned to the slice", 0.0), **_RANGE},
     aliases=("_crop_assign_scalar",),
     infer=_infer_assign,
     onnx=Onnx(builder="slice_assign"),
 )
 def slice_assign_scalar(a: Any) -> Unary:
-    """Return `data` with the part data[begin:end:step] replaced by a number.
+    """Return `data` with the slice data[begin:end:step] replaced by a number.
 
     Shape:
         data: any shape.
@@ -260,31 +261,29 @@ def slice_assign_scalar(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `_slice_assign_scalar`.
     """
-    return lambda data: _written("_slice_assign_scalar", a, data, a.scalar)
+    return lambda data: _assign("_slice_assign_scalar", a, data, a.scalar)
 
 
-_SHAPE = Attr(
-    optional(shape), "shape of the array that the positions are in; its first number is not used", None
-)
+_SHAPE = Attr(optional(shape), "shape of the indexed array; its first number is not used", None)
 
 
-def _sides(name: str, a: Any) -> tuple[int, ...]:
+def _required_shape(name: str, a: Any) -> tuple[int, ...]:
     if not a.shape:
-        raise OpError(f"{name}: shape is {a.shape}, expected the shape of the array that positions are in")
-    found: tuple[int, ...] = a.shape
-    return found
+        raise OpError(f"{name}: shape is {a.shape}, expected the shape of the indexed array")
+    shape: tuple[int, ...] = a.shape
+    return shape
 
 
 def _strides(sides: tuple[int, ...]) -> list[int]:
-    """Return how many elements one step along each axis passes over."""
-    found = [1]
+    """Return the stride of each axis in elements."""
+    strides = [1]
     for side in reversed(sides[1:]):
-        found.append(found[-1] * side)
-    return found[::-1]
+        strides.append(strides[-1] * side)
+    return strides[::-1]
 
 
 def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    sides, data = _sides("_ravel_multi_index", a), ins[0]
+    sides, data = _required_shape("_ravel_multi_index", a), ins[0]
     if data is not None and (len(data) != 2 or (data[0] and data[0] != len(sides))):
         raise ShapeError(
             f"_ravel_multi_index: data has shape {data}, expected ({len(sides)}, N) for positions in {sides}"
@@ -302,10 +301,10 @@ def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
 )
 def ravel_multi_index(a: Any, data: torch.Tensor) -> torch.Tensor:
-    """Turn positions along several axes into positions in the flattened array; no gradient.
+    """Convert indices along several axes to positions in the flattened array; no gradient.
 
     Shape:
-        data: (M, N): row i holds whole positions along axis i of an array of shape `shape`, of M dimensions.
+        data: (M, N): row i holds integer indices along axis i of an array of shape `shape`, of M dimensions.
         returns: (N,), of the same type; computed in int64.
 
     Example:
@@ -314,21 +313,21 @@ def ravel_multi_index(a: Any, data: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_ravel_multi_index`.
     """
-    sides = _sides("_ravel_multi_index", a)
+    sides = _required_shape("_ravel_multi_index", a)
     strides = _strides(sides)
     if data.dim() != 2 or data.shape[0] != len(sides):
         raise ShapeError(
             f"_ravel_multi_index: data has shape {tuple(data.shape)}, expected ({len(sides)}, N)"
         )
-    weights = beside(data, strides, torch.int64).unsqueeze(1)
+    weights = tensor_like(data, strides, torch.int64).unsqueeze(1)
     return (data.long() * weights).sum(0).to(data.dtype)
 
 
 def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    count = len(_sides("_unravel_index", a))
+    count = len(_required_shape("_unravel_index", a))
     out = None if ins[0] is None else (count, *ins[0])
-    found = output_shape(outs[0], out)
-    return [None if found is None else found[1:]], [found]
+    shape = output_shape(outs[0], out)
+    return [None if shape is None else shape[1:]], [shape]
 
 
 @pure(
@@ -340,10 +339,10 @@ def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
 )
 def unravel_index(a: Any, data: torch.Tensor) -> torch.Tensor:
-    """Turn positions in a flattened array into positions along its axes; no gradient.
+    """Convert positions in a flattened array to indices along its axes; no gradient.
 
     Shape:
-        data: (...,): whole positions in an array of shape `shape`, of M dimensions.
+        data: (...,): integer positions in a flattened array of shape `shape`, of M dimensions.
         returns: (M, ...), of the same type; computed in int64.
 
     Example:
@@ -353,9 +352,9 @@ def unravel_index(a: Any, data: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_unravel_index`.
     """
-    sides = _sides("_unravel_index", a)
-    rest, found = data.long(), []
+    sides = _required_shape("_unravel_index", a)
+    rest, indices = data.long(), []
     for side in reversed(sides[1:]):
-        found.append(rest.fmod(side))
+        indices.append(rest.fmod(side))
         rest = rest.div(side, rounding_mode="trunc")
-    return torch.stack([rest, *reversed(found)]).to(data.dtype)
+    return torch.stack([rest, *reversed(indices)]).to(data.dtype)

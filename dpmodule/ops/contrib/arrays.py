@@ -1,4 +1,4 @@
-"""Arrays: places and ranges, comparisons, rows replaced and selected by masks, elements of sparse matrices."""
+"""Index arrays and ranges, comparisons, replaced and masked rows, elements of sparse matrices."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import extremes
 from ...base import BoundsError, OpError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, optional, real, shape, string
 from ..registry import bound, pure
 from ..shapes import first_type, forward, normal_axis, output_shape, typed, unify
@@ -29,14 +29,14 @@ def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     {
         "rtol": Attr(real, "relative tolerance", 1e-05),
         "atol": Attr(real, "absolute tolerance", 1e-08),
-        "equal_nan": Attr(boolean, "count NaN as equal to NaN", True),
+        "equal_nan": Attr(boolean, "treat NaN as equal to NaN", True),
     },
     infer=_infer_allclose,
     infer_type=typed(lambda a: "uint8"),
     batch=NEVER,
 )
-def allclose(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Say whether ``|a - b| <= atol + rtol * |b|`` everywhere: 1 or 0. No gradient.
+def allclose(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return 1 if ``|a - b| <= atol + rtol * |b|`` everywhere, else 0. No gradient.
 
     Shape:
         a, b: one shape.
@@ -45,7 +45,7 @@ def allclose(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_contrib_allclose`; NumPy `allclose`.
     """
     rtol, atol, equal_nan = a.rtol, a.atol, a.equal_nan
-    return torch.isclose(one, other, rtol, atol, equal_nan).all().to(torch.uint8)
+    return torch.isclose(left, right, rtol, atol, equal_nan).all().to(torch.uint8)
 
 
 def _all_finite(tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -57,7 +57,7 @@ def _infer_one_number(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], (1,))]
 
 
-_INIT = Attr(boolean, "accepted; the result never depends on what `out` held before", True)
+_INIT = Attr(boolean, "accepted; the result never depends on the old value of `out`", True)
 
 
 @bound(
@@ -69,7 +69,7 @@ _INIT = Attr(boolean, "accepted; the result never depends on what `out` held bef
     batch=NEVER,
 )
 def all_finite(a: Any) -> Tensors:
-    """Say whether no element is NaN or infinite: 1 or 0. No gradient.
+    """Return 1 if all elements are finite, else 0. No gradient.
 
     Shape:
         data: any.
@@ -83,7 +83,7 @@ def all_finite(a: Any) -> Tensors:
 @bound(
     "multi_all_finite",
     attrs={
-        "num_arrays": Attr(integer(low=1), "number of inputs; counted by the call", 1),
+        "num_arrays": Attr(integer(low=1), "number of inputs; set by the call", 1),
         "init_output": _INIT,
     },
     variadic=Variadic("array_", "num_arrays"),
@@ -93,7 +93,7 @@ def all_finite(a: Any) -> Tensors:
     onnx=Onnx(builder="all_finite"),
 )
 def multi_all_finite(a: Any) -> Tensors:
-    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient.
+    """Return 1 if all elements of all inputs are finite, else 0. No gradient.
 
     Shape:
         array_0, array_1, ...: any.
@@ -111,13 +111,13 @@ def _index_array_shape(a: Any, dims: tuple[int, ...]) -> Shape:
 @pure(
     "_contrib_index_array",
     [arg("data")],
-    {"axes": Attr(optional(shape), "axes whose positions are wanted; None: all", None)},
+    {"axes": Attr(optional(shape), "axes whose indices are returned; None: all", None)},
     infer=forward(_index_array_shape),
     infer_type=typed(lambda a: "int64"),
     batch=NEVER,
 )
 def index_array(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return each element's position along the axes. No gradient.
+    """Return each element's indices along the axes. No gradient.
 
     Shape:
         data: (d0, d1, ...); only its shape matters.
@@ -126,12 +126,12 @@ def index_array(a: Any, x: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_contrib_index_array`.
     """
     axes = a.axes
-    wanted = range(x.dim()) if axes is None else [normal_axis(i, x.dim(), "axes") for i in axes]
+    axis_numbers = range(x.dim()) if axes is None else [normal_axis(i, x.dim(), "axes") for i in axes]
     if not x.dim():
         return torch.empty((0,), dtype=torch.int64, device=x.device)
     lines = [torch.arange(n, device=x.device) for n in x.shape]
     grids = torch.meshgrid(*lines, indexing="ij")
-    return torch.stack([grids[i] for i in wanted], -1)
+    return torch.stack([grids[i] for i in axis_numbers], -1)
 
 
 def _arange_like_shape(a: Any, dims: tuple[int, ...]) -> Shape:
@@ -143,16 +143,16 @@ def _arange_like_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     [arg("data")],
     {
         "start": Attr(real, "first value", 0.0),
-        "step": Attr(real, "distance of neighbours", 1.0),
-        "repeat": Attr(integer(low=1), "how often each value comes", 1),
-        "ctx": Attr(string, "accepted; the result goes where the data is", ""),
-        "axis": Attr(optional(integer()), "axis whose length is taken; None: the whole shape", None),
+        "step": Attr(real, "difference of consecutive values", 1.0),
+        "repeat": Attr(integer(low=1), "number of times each value is repeated", 1),
+        "ctx": Attr(string, "accepted; the result is on the data's device", ""),
+        "axis": Attr(optional(integer()), "axis whose length is used; None: the whole shape", None),
     },
     infer=forward(_arange_like_shape),
     batch=NEVER,
 )
 def arange_like(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return evenly spaced values, as many as an array has or as one of its axes is long. No gradient.
+    """Return evenly spaced values in the shape of an array or along one of its axes. No gradient.
 
     Shape:
         data: (d0, d1, ...); only shape and type matter.
@@ -177,8 +177,8 @@ def _infer_index_copy(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _index_copy_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or ins[2] or outs[0]
-    return [found, ins[1] or "float32", found], [found]
+    dtype = ins[0] or ins[2] or outs[0]
+    return [dtype, ins[1] or "float32", dtype], [dtype]
 
 
 @pure(
@@ -193,12 +193,12 @@ def index_copy(a: Any, old: torch.Tensor, index: torch.Tensor, new: torch.Tensor
 
     Shape:
         old_tensor: (N, ...).
-        index_vector: (K,): numbers of the rows to replace, whole values; no gradient.
+        index_vector: (K,): indices of the rows to replace, integers; no gradient.
         new_tensor: (K, ...): the new rows.
         returns: (N, ...).
 
     Raises:
-        BoundsError: there is no such row.
+        BoundsError: a row index is out of range.
 
     Source: MXNet 1.9.1 `_contrib_index_copy`.
     """
@@ -211,7 +211,7 @@ def index_copy(a: Any, old: torch.Tensor, index: torch.Tensor, new: torch.Tensor
     least, most = extremes(rows) if rows.numel() else (0, -1)
     if least < 0 or most >= old.shape[0]:
         raise BoundsError(
-            f"_contrib_index_copy: index_vector runs from {least} to {most}, expected 0 to {old.shape[0] - 1}"
+            f"_contrib_index_copy: index_vector ranges from {least} to {most}, expected 0 to {old.shape[0] - 1}"
         )
     return old.index_copy(0, rows, new)
 
@@ -233,7 +233,7 @@ def _infer_boolean_mask(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("Compress", const={"axis": 0}, builder="boolean_mask"),
 )
 def boolean_mask(a: Any) -> Tensors:
-    """Return the rows whose index is not 0; how many there are is known only once it has run.
+    """Return the rows whose index is not 0; their number is known only after the operator has run.
 
     Shape:
         data: (N, ...).
@@ -243,7 +243,7 @@ def boolean_mask(a: Any) -> Tensors:
     Source: MXNet 1.9.1 `_contrib_boolean_mask`.
     """
     if a.axis != 0:
-        raise OpError(f"_contrib_boolean_mask: axis is {a.axis}, expected 0, the only one supported")
+        raise OpError(f"_contrib_boolean_mask: axis is {a.axis}, expected 0, the only supported axis")
 
     def boolean_mask(data: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         if index.dim() != 1 or index.shape[0] != data.shape[0]:
@@ -271,7 +271,7 @@ def _getnnz_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     batch=NEVER,
 )
 def getnnz(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Count the stored elements of a CSR matrix, or those of a dense one that are not 0. No gradient.
+    """Count the stored elements of a CSR matrix, or the nonzero elements of a dense one. No gradient.
 
     Shape:
         data: (M, N).
@@ -298,7 +298,7 @@ def _edge_id_shape(a: Any, data: tuple[int, ...], u: tuple[int, ...], v: tuple[i
     batch=NEVER,
 )
 def edge_id(a: Any, data: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Return the elements of a graph's CSR matrix at pairs of nodes, and -1 where none is stored. No gradient.
+    """Return the elements of a graph's CSR matrix at pairs of nodes, or -1 if none is stored. No gradient.
 
     Shape:
         data: (M, N); in a dense matrix 0 counts as not stored.
@@ -308,5 +308,5 @@ def edge_id(a: Any, data: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> tor
 
     Source: MXNet 1.9.1 `_contrib_edge_id`.
     """
-    found = data.detach()[u.long(), v.long()]
-    return torch.where(found == 0, -torch.ones_like(found), found)
+    values = data.detach()[u.long(), v.long()]
+    return torch.where(values == 0, -torch.ones_like(values), values)

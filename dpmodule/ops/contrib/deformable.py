@@ -10,18 +10,18 @@ from torch.utils.checkpoint import checkpoint
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, real, shape
-from ..dtypes import single
-from ..math.pointwise import round_away
-from ..nn.roi import image_of, region_rule
-from ..nn.rules import agree, per_axis, window_size
+from ..dtypes import as_float32
+from ..math.pointwise import round_half_away
+from ..nn.layer_shapes import per_axis, unify_input, window_size
+from ..nn.roi import image_indices, region_shape_rule
 from ..registry import pure
 from ..shapes import known, output_shape
 from ..spec import NEVER, ROWS, Attr, Onnx, Shapes, arg, param
-from .bags import even, pixel_table, weighted_bags
+from .embedding_bags import equal_bag_starts, pixel_table, weighted_bags
 from .roi import bins_of_group
 
 _COLUMNS = 1 << 25
-"""Most numbers that the sampled columns of one part of the batch hold."""
+"""Maximum size of the sampled columns of one chunk of the batch."""
 
 Corners = tuple[torch.Tensor, torch.Tensor]
 
@@ -29,7 +29,7 @@ Corners = tuple[torch.Tensor, torch.Tensor]
 def _conv_shapes(
     a: Any, data: tuple[int, ...], masked: bool
 ) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
-    """Return the shapes of the inputs after the first, and of the output."""
+    """Return the shapes of all inputs but the first, and of the output."""
     if len(data) != 4 or len(a.kernel) != 2:
         raise ShapeError(f"data has shape {data} and kernel is {a.kernel}, expected (N, C, H, W) and (h, w)")
     groups = a.num_deformable_group
@@ -39,12 +39,12 @@ def _conv_shapes(
             f" num_deformable_group {groups} the channels"
         )
     axes = zip(data[2:], a.kernel, *_windows(a), strict=True)
-    high, wide = (window_size(x, d * (k - 1) + 1, s, p) for x, k, s, d, p in axes)
+    out_height, out_width = (window_size(x, d * (k - 1) + 1, s, p) for x, k, s, d, p in axes)
     taps = a.kernel[0] * a.kernel[1]
-    masks = [(data[0], groups * taps, high, wide)] if masked else []
+    masks = [(data[0], groups * taps, out_height, out_width)] if masked else []
     weight = (a.num_filter, data[1] // a.num_group, *a.kernel)
-    offset = (data[0], 2 * groups * taps, high, wide)
-    return [offset, *masks, weight, (a.num_filter,)], (data[0], a.num_filter, high, wide)
+    offset = (data[0], 2 * groups * taps, out_height, out_width)
+    return [offset, *masks, weight, (a.num_filter,)], (data[0], a.num_filter, out_height, out_width)
 
 
 def _windows(a: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -64,33 +64,33 @@ def _conv_rule(masked: bool) -> Callable[..., Shapes]:
         if data is None or not known(data):
             return ins, outs
         wanted, out = _conv_shapes(a, data, masked)
-        rest = [agree(name, have, want, data) for name, have, want in zip(names, ins[1:], wanted)]
+        rest = [unify_input(name, have, want, data) for name, have, want in zip(names, ins[1:], wanted)]
         return [data, *rest], [output_shape(outs[0], out)]
 
     return infer
 
 
-def _inner_corners(place: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
-    """Return pixels and weights of points in [0, size), the last pixel standing for what lies beyond it.
+def _inner_corners(position: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
+    """Return pixels and weights of points in [0, size); beyond the last pixel, its value is used.
 
     Shape:
-        place: any.
-        returns: two of (..., 2), and a mask of the shape of `place`.
+        position: any.
+        returns: two of (..., 2), and a mask of the shape of `position`.
     """
-    inside = (place >= 0) & (place < size)
-    low = place.floor().clamp(0, size - 1)
+    inside = (position >= 0) & (position < size)
+    low = position.floor().clamp(0, size - 1)
     edge = low >= size - 1
-    part = torch.where(edge | ~inside, torch.zeros_like(place), place - low)
+    fraction = torch.where(edge | ~inside, torch.zeros_like(position), position - low)
     high = torch.where(edge, low, low + 1)
-    return (torch.stack([low, high], -1).int(), torch.stack([1 - part, part], -1)), inside
+    return (torch.stack([low, high], -1).int(), torch.stack([1 - fraction, fraction], -1)), inside
 
 
-def _outer_corners(place: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
-    """Return pixels and weights of points in (-1, size), zeros surrounding the image."""
-    inside = (place > -1) & (place < size)
-    low = place.floor()
-    part = place - low
-    weight = torch.stack([(1 - part) * (low >= 0), part * (low + 1 <= size - 1)], -1)
+def _outer_corners(position: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
+    """Return pixels and weights of points in (-1, size), for an image surrounded by zeros."""
+    inside = (position > -1) & (position < size)
+    low = position.floor()
+    fraction = position - low
+    weight = torch.stack([(1 - fraction) * (low >= 0), fraction * (low + 1 <= size - 1)], -1)
     return (torch.stack([low, low + 1], -1).clamp(0, size - 1).int(), weight), inside
 
 
@@ -98,7 +98,7 @@ def _taps(count: int, start: int, step: int, like: torch.Tensor) -> torch.Tensor
     return torch.arange(count, dtype=like.dtype, device=like.device) * step + start
 
 
-def _columns(
+def _sample_columns(
     a: Any, border: Callable[..., Any], data: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the sampled values (N, positions, groups, taps, C / groups)."""
@@ -121,30 +121,30 @@ def _columns(
     base = plane.view(count, 1, 1, groups, 1, 1, 1, 1)
     index = base + (at_y * width)[..., :, None] + at_x[..., None, :]
     table = pixel_table(data.reshape(count * groups, channels // groups, height, width))
-    starts = even(index.numel() // 4, 4, index.device)
+    starts = equal_bag_starts(index.numel() // 4, 4, index.device)
     sums = weighted_bags(table, weight.flatten(), index.flatten(), starts)
     return sums.view(count, high * wide, groups, rows * columns, channels // groups)
 
 
 def _product(a: Any, columns: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return weight times columns: (N, filters, positions)."""
-    count, places, groups, taps, depth = columns.shape
+    """Return the product of weight and columns, (N, filters, positions)."""
+    count, positions, groups, taps, depth = columns.shape
     filters = weight.shape[0]
     if a.num_group == 1:
         flat = weight.reshape(filters, groups, depth, taps).transpose(2, 3).reshape(filters, -1)
-        return torch.matmul(flat, columns.reshape(count, places, -1).transpose(1, 2))
-    by_channel = columns.transpose(3, 4).reshape(count, places, a.num_group, -1).permute(0, 2, 3, 1)
+        return torch.matmul(flat, columns.reshape(count, positions, -1).transpose(1, 2))
+    by_channel = columns.transpose(3, 4).reshape(count, positions, a.num_group, -1).permute(0, 2, 3, 1)
     parts = weight.reshape(1, a.num_group, filters // a.num_group, -1)
-    return torch.matmul(parts, by_channel).reshape(count, filters, places)
+    return torch.matmul(parts, by_channel).reshape(count, filters, positions)
 
 
-def _convolver(a: Any, border: Callable[..., Any]) -> Callable[..., torch.Tensor]:
+def _bind_convolution(a: Any, border: Callable[..., Any]) -> Callable[..., torch.Tensor]:
     """Return ``(data, offset, mask or None, weight, bias or None) -> output``."""
 
-    def part(
+    def convolve_chunk(
         data: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor | None, weight: torch.Tensor
     ) -> torch.Tensor:
-        return _product(a, _columns(a, border, data, offset, mask), weight)
+        return _product(a, _sample_columns(a, border, data, offset, mask), weight)
 
     def convolve(
         data: torch.Tensor,
@@ -161,12 +161,14 @@ def _convolver(a: Any, border: Callable[..., Any]) -> Callable[..., torch.Tensor
         outs = []
         for start in range(0, max(data.shape[0], 1), step):
             rows = slice(start, start + step)
-            pieces = (data[rows], offset[rows], None if mask is None else mask[rows], weight)
-            # with several parts, backward samples again instead of keeping all columns
+            inputs = (data[rows], offset[rows], None if mask is None else mask[rows], weight)
+            # with several chunks, backward samples again instead of keeping all columns
             if data.shape[0] > step and torch.is_grad_enabled():
-                outs.append(checkpoint(part, *pieces, use_reentrant=False, preserve_rng_state=False))
+                outs.append(
+                    checkpoint(convolve_chunk, *inputs, use_reentrant=False, preserve_rng_state=False)
+                )
             else:
-                outs.append(part(*pieces))
+                outs.append(convolve_chunk(*inputs))
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         if bias is not None:
             out = out + bias[:, None]
@@ -183,9 +185,9 @@ def _conv_attrs(**more: Attr) -> dict[str, Attr]:
         "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
         "num_filter": Attr(integer(low=1), "number of output channels"),
         "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
-        "num_deformable_group": Attr(integer(low=1), "number of channel groups with offsets of their own", 1),
+        "num_deformable_group": Attr(integer(low=1), "number of channel groups with their own offsets", 1),
         "workspace": Attr(integer(low=0), "accepted and ignored", 1024),
-        "no_bias": Attr(boolean, "leave the bias out", False),
+        "no_bias": Attr(boolean, "omit the bias", False),
         **more,
         "layout": Attr(optional(choice("NCDHW", "NCHW", "NCW")), "order of the axes; only NCHW", None),
     }
@@ -210,20 +212,20 @@ def deformable_convolution(
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Convolve over points that an offset moves away from the window's grid, reading between pixels linearly.
+    """Convolve over points that offsets move away from the window's grid, with bilinear interpolation.
 
-    Points outside the image count as 0; between the last pixel and the border, as the last pixel.
+    Points outside the image are 0; points between the last pixel and the border have its value.
 
     Shape:
         data: (N, C, H, W).
-        offset: (N, 2 * num_deformable_group * kh * kw, OH, OW): per group and window element, down then right.
+        offset: (N, 2 * num_deformable_group * kh * kw, OH, OW): per group and window element, vertical then horizontal.
         weight: (num_filter, C / num_group, kh, kw).
         bias: (num_filter,).
-        returns: (N, num_filter, OH, OW), sized as by `Convolution`.
+        returns: (N, num_filter, OH, OW), with the sizes of `Convolution`.
 
     Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformableConvolution`.
     """
-    convolve = _convolver(a, _inner_corners)
+    convolve = _bind_convolution(a, _inner_corners)
     return convolve(data, offset, None, weight, bias)
 
 
@@ -250,57 +252,57 @@ def modulated_deformable_convolution(
 ) -> torch.Tensor:
     """Convolve over moved points, each multiplied by a mask.
 
-    Zeros surround the image: a point less than a pixel outside reads a part of the border.
+    The image is surrounded by zeros: a point less than a pixel outside interpolates with the border.
 
     Shape:
         data: (N, C, H, W).
-        offset: (N, 2 * num_deformable_group * kh * kw, OH, OW): per group and window element, down then right.
+        offset: (N, 2 * num_deformable_group * kh * kw, OH, OW): per group and window element, vertical then horizontal.
         mask: (N, num_deformable_group * kh * kw, OH, OW).
         weight: (num_filter, C / num_group, kh, kw).
         bias: (num_filter,).
-        returns: (N, num_filter, OH, OW), sized as by `Convolution`.
+        returns: (N, num_filter, OH, OW), with the sizes of `Convolution`.
 
     Source: Zhu et al., "Deformable ConvNets v2", 2019; MXNet 1.9.1 `_contrib_ModulatedDeformableConvolution`, whose
     CPU build has no gradient.
     """
-    convolve = _convolver(a, _outer_corners)
+    convolve = _bind_convolution(a, _outer_corners)
     return convolve(data, offset, mask, weight, bias)
 
 
-def _ps_corners(place: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
-    """Return pixels and weights of points in [-0.5, size - 0.5], clipped to the outermost pixels."""
-    inside = (place >= -0.5) & (place <= size - 0.5)
-    clipped = place.clamp(0, size - 1)
+def _ps_corners(position: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
+    """Return pixels and weights of points in [-0.5, size - 0.5], clamped to the outermost pixels."""
+    inside = (position >= -0.5) & (position <= size - 0.5)
+    clipped = position.clamp(0, size - 1)
     low, high = clipped.detach().floor(), clipped.detach().ceil()
-    part = clipped - low
-    # at a whole pixel both corners are that pixel, so the gradient there is 0
-    return (torch.stack([low, high], -1).int(), torch.stack([1 - part, part], -1)), inside
+    fraction = clipped - low
+    # at an integer both corners are the same pixel, so the gradient is 0
+    return (torch.stack([low, high], -1).int(), torch.stack([1 - fraction, fraction], -1)), inside
 
 
-def _part_of(parts: int, part_size: int, like: torch.Tensor) -> torch.Tensor:
-    """Return for each bin along an axis which of the `part_size` offsets moves it."""
-    share = torch.arange(parts, dtype=like.dtype, device=like.device) / parts
-    return (share * part_size).floor().long()
+def _offset_index(parts: int, part_size: int, like: torch.Tensor) -> torch.Tensor:
+    """Return the index of the offset, of `part_size`, for each bin along an axis."""
+    fraction = torch.arange(parts, dtype=like.dtype, device=like.device) / parts
+    return (fraction * part_size).floor().long()
 
 
-def _moves(a: Any, trans: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Return how far each bin moves right and down, in sizes of its region: (R, classes, parts, parts) each."""
+def _bin_offsets(a: Any, trans: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Return each bin's horizontal and vertical offsets relative to its region: (R, classes, parts, parts) each."""
     if trans is None:
         return None, None
-    at = _part_of(a.pooled_size, a.part_size or a.pooled_size, trans)
+    at = _offset_index(a.pooled_size, a.part_size or a.pooled_size, trans)
     pairs = trans.reshape(trans.shape[0], trans.shape[1] // 2, 2, *trans.shape[2:])
-    across, down = (pairs[..., at[:, None], at] * single(a.trans_std)).unbind(2)
+    across, down = (pairs[..., at[:, None], at] * as_float32(a.trans_std)).unbind(2)
     return across, down
 
 
-def _points(
+def _sample_points(
     a: Any, low: torch.Tensor, high: torch.Tensor, axis: int, moves: torch.Tensor | None
 ) -> torch.Tensor:
-    """Return where the samples of each bin lie along one axis, 0 for rows or 1 for columns.
+    """Return the coordinates of each bin's samples along one axis, 0 for rows or 1 for columns.
 
     Shape:
         low, high: (R,), edges of the regions.
-        moves: (R, classes, parts, parts), in sizes of the region; None where bins stay.
+        moves: (R, classes, parts, parts), relative to the region's size; None for no offsets.
         returns: (R, classes, parts, parts, samples).
     """
     parts, samples = a.pooled_size, a.sample_per_part
@@ -314,17 +316,23 @@ def _points(
     return points
 
 
-def _planes(image: torch.Tensor, classes: int, parts: int, group: int) -> torch.Tensor:
-    """Return which plane of the features each bin reads: (R, classes, parts, parts)."""
-    which = bins_of_group(parts, group, image.device)
-    kinds = torch.arange(classes, dtype=torch.int32, device=image.device).view(-1, 1, 1)
-    return (image.view(-1, 1, 1, 1) * classes + kinds) * group * group + which[:, None] * group + which
+def _plane_index(image: torch.Tensor, classes: int, parts: int, group: int) -> torch.Tensor:
+    """Return the index of the feature plane that each bin reads: (R, classes, parts, parts)."""
+    bin_group = bins_of_group(parts, group, image.device)
+    class_index = torch.arange(classes, dtype=torch.int32, device=image.device).view(-1, 1, 1)
+    return (
+        (image.view(-1, 1, 1, 1) * classes + class_index) * group * group
+        + bin_group[:, None] * group
+        + bin_group
+    )
 
 
 def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if len(ins) > 2 and ins[2] is not None and len(ins[2]) != 4:
         raise ShapeError(f"trans has shape {ins[2]}, expected (number of regions, 2 * classes, parts, parts)")
-    two, outs = region_rule((5,), lambda a, _: (a.output_dim, a.pooled_size, a.pooled_size))(a, ins[:2], outs)
+    two, outs = region_shape_rule((5,), lambda a, _: (a.output_dim, a.pooled_size, a.pooled_size))(
+        a, ins[:2], outs
+    )
     return [*two, *ins[2:]], outs
 
 
@@ -332,55 +340,55 @@ def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "_contrib_DeformablePSROIPooling",
     [arg("data"), arg("rois"), arg("trans", when=lambda a: not a.no_trans)],
     {
-        "spatial_scale": Attr(real, "size of the feature map over that of the image"),
+        "spatial_scale": Attr(real, "size of the feature map divided by that of the image"),
         "output_dim": Attr(integer(low=1), "number of output channels"),
         "group_size": Attr(integer(low=1), "channel groups along each axis"),
         "pooled_size": Attr(integer(low=1), "height and width of the output"),
         "part_size": Attr(integer(low=0), "offsets along each axis; 0 means pooled_size", 0),
         "sample_per_part": Attr(integer(low=1), "samples per bin and axis", 1),
-        "trans_std": Attr(real, "factor of the offsets, in sizes of the region", 0.0),
-        "no_trans": Attr(boolean, "leave the offsets out", False),
+        "trans_std": Attr(real, "factor of the offsets, relative to the region's size", 0.0),
+        "no_trans": Attr(boolean, "omit the offsets", False),
     },
     hidden=1,
     infer=_ps_infer,
     batch=NEVER,
-    onnx=Onnx(missing="it has no deformable pooling"),
+    onnx=Onnx(missing="ONNX has no deformable pooling"),
 )
 def deformable_psroi_pooling(
     a: Any, data: torch.Tensor, rois: torch.Tensor, trans: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Average samples over the bins of regions of interest, each bin moved by an offset and reading its own channels.
+    """Average samples over the bins of regions of interest; each bin has an offset and its own channels.
 
-    Samples outside the image are left out; a bin without samples is 0. Regions get no gradient.
+    Samples outside the image are ignored; a bin without samples is 0. Regions get no gradient.
 
     Shape:
         data: (N, output_dim * group_size ** 2, H, W).
-        rois: (R, 5): image number, then left, top, right, bottom in image pixels.
-        trans: (R, 2 * classes, part_size, part_size): per class, right then down; the channels are split evenly
-            over the classes.
+        rois: (R, 5): image index, then left, top, right, bottom in image pixels.
+        trans: (R, 2 * classes, part_size, part_size): per class, horizontal then vertical; the channels are split
+            evenly over the classes.
         returns: (R, output_dim, pooled_size, pooled_size).
 
     Raises:
-        BoundsError: a region names an image beyond the batch.
+        BoundsError: an image index exceeds the batch.
 
     Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformablePSROIPooling`.
     """
     parts, group, samples = a.pooled_size, a.group_size, a.sample_per_part
-    scale = single(a.spatial_scale)
+    scale = as_float32(a.spatial_scale)
     rois = rois.detach()
     regions, (count, _, height, width) = rois.shape[0], data.shape
-    image = image_of("_contrib_DeformablePSROIPooling", rois, count)
+    image = image_indices("_contrib_DeformablePSROIPooling", rois, count)
     classes = 1 if trans is None else trans.shape[1] // 2
-    whole = round_away(rois[:, 1:])
+    whole = round_half_away(rois[:, 1:])
     left, top = (whole[:, :2] * scale - 0.5).unbind(1)
     right, bottom = ((whole[:, 2:] + 1.0) * scale - 0.5).unbind(1)
-    across, down = _moves(a, trans)
-    (at_x, weight_x), inside_x = _ps_corners(_points(a, left, right, 1, across), width)
-    (at_y, weight_y), inside_y = _ps_corners(_points(a, top, bottom, 0, down), height)
+    across, down = _bin_offsets(a, trans)
+    (at_x, weight_x), inside_x = _ps_corners(_sample_points(a, left, right, 1, across), width)
+    (at_y, weight_y), inside_y = _ps_corners(_sample_points(a, top, bottom, 0, down), height)
     inside = inside_y[..., :, None] & inside_x[..., None, :]
     share = inside / inside.sum((-1, -2), keepdim=True).clamp(min=1)
     weight = weight_y[..., :, None, :, None] * weight_x[..., None, :, None, :] * share[..., None, None]
-    plane = _planes(image, classes, parts, group)
+    plane = _plane_index(image, classes, parts, group)
     index = (
         plane.view(*plane.shape, 1, 1, 1, 1) * (height * width)
         + (at_y * width)[..., :, None, :, None]
@@ -388,6 +396,6 @@ def deformable_psroi_pooling(
     )
     depth = a.output_dim // classes
     table = pixel_table(data.reshape(count * classes, depth * group * group, height, width), group * group)
-    starts = even(regions * classes * parts * parts, 4 * samples * samples, data.device)
+    starts = equal_bag_starts(regions * classes * parts * parts, 4 * samples * samples, data.device)
     maps = weighted_bags(table, weight.flatten(), index.flatten(), starts, parts * parts)
     return maps.view(regions, a.output_dim, parts, parts)

@@ -1,4 +1,4 @@
-"""Functions: Fourier transforms, point processes, and those whose gradient is set by hand."""
+"""Fourier transforms, point processes, and functions with a custom gradient."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import extremes
 from ...base import BoundsError, OpError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import boolean, integer, real
-from ..math.pointwise import in_type_of, round_away, with_gradient
+from ..math.pointwise import in_type_of, round_half_away, with_gradient
 from ..registry import declare, pure
 from ..shapes import first_type, from_data, output_shape, same, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, Types, arg
 
-_SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}
+_SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed together", 128)}
 
 
 @pure(
@@ -25,7 +25,7 @@ _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transforme
     infer=from_data(lambda a, data: (*data[:-1], 2 * data[-1])),
 )
 def fft(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return the discrete Fourier transform of the last axis, real and imaginary parts in turn.
+    """Return the discrete Fourier transform of the last axis, with real and imaginary parts interleaved.
 
     Shape:
         data: (..., D), real.
@@ -39,7 +39,7 @@ def fft(a: Any, x: torch.Tensor) -> torch.Tensor:
 def _ifft_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     if data[-1] % 2:
         raise ShapeError(
-            f"_contrib_ifft: data has shape {data}, expected an even last axis: pairs of numbers"
+            f"_contrib_ifft: data has shape {data}, expected an even last axis (real and imaginary parts)"
         )
     return *data[:-1], data[-1] // 2
 
@@ -54,24 +54,24 @@ def ifft(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the real part of the inverse Fourier transform of the last axis, times its length.
 
     Shape:
-        data: (..., 2 * D): real and imaginary parts in turn.
-        returns: (..., D). To undo `fft`, divide by D.
+        data: (..., 2 * D): real and imaginary parts interleaved.
+        returns: (..., D); divide by D to invert `fft`.
 
     Source: MXNet 1.9.1 `_contrib_ifft`, which runs on GPUs only.
     """
     real, imaginary = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
-    found: torch.Tensor = torch.fft.ifft(torch.complex(real, imaginary), norm="forward")
-    return found.real
+    signal: torch.Tensor = torch.fft.ifft(torch.complex(real, imaginary), norm="forward")
+    return signal.real
 
 
 def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, hashes, signs = ins
     if data is None:
         return ins, outs
-    one = (1, data[-1])
+    row_shape = (1, data[-1])
     what = "h or s of _contrib_count_sketch"
-    found = output_shape(outs[0], (*data[:-1], a.out_dim))
-    return [data, unify(hashes, one, what), unify(signs, one, what)], [found]
+    out = output_shape(outs[0], (*data[:-1], a.out_dim))
+    return [data, unify(hashes, row_shape, what), unify(signs, row_shape, what)], [out]
 
 
 @pure(
@@ -79,35 +79,35 @@ def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data", ROWS), arg("h", SHARE), arg("s", SHARE)],
     {
         "out_dim": Attr(integer(low=1), "length of the result's last axis"),
-        "processing_batch_size": Attr(integer(low=1), "accepted; all rows are computed at once", 32),
+        "processing_batch_size": Attr(integer(low=1), "accepted; all rows are computed together", 32),
     },
     infer=_infer_sketch,
 )
 def count_sketch(a: Any, data: torch.Tensor, hashes: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
-    """Add each column, with its sign, to the column of the result that its hash names.
+    """Add each column, multiplied by its sign, to the output column given by its hash.
 
     Shape:
         data: (..., D).
-        h: (1, D): whole numbers from 0 to out_dim - 1; no gradient.
+        h: (1, D): integers from 0 to out_dim - 1; no gradient.
         s: (1, D): 1 or -1; no gradient.
         returns: (..., out_dim).
 
     Source: MXNet 1.9.1 `_contrib_count_sketch`, which runs on GPUs only; Charikar et al. (2002).
     """
     size = a.out_dim
-    places = hashes.detach().reshape(-1).long()
-    if places.numel() != data.shape[-1] or signs.numel() != data.shape[-1]:
+    columns = hashes.detach().reshape(-1).long()
+    if columns.numel() != data.shape[-1] or signs.numel() != data.shape[-1]:
         raise ShapeError(
             f"_contrib_count_sketch: data is {tuple(data.shape)}, h {tuple(hashes.shape)} and s "
             f"{tuple(signs.shape)}, expected one hash and sign per column"
         )
-    if places.numel() and (int(places.min()) < 0 or int(places.max()) >= size):
+    if columns.numel() and (int(columns.min()) < 0 or int(columns.max()) >= size):
         raise BoundsError(
-            f"_contrib_count_sketch: h runs from {int(places.min())} to {int(places.max())}, "
+            f"_contrib_count_sketch: h ranges from {int(columns.min())} to {int(columns.max())}, "
             f"expected 0 to {size - 1}"
         )
     signed = data * signs.detach().reshape(-1)
-    return data.new_zeros((*data.shape[:-1], size)).index_add(-1, places, signed)
+    return data.new_zeros((*data.shape[:-1], size)).index_add(-1, columns, signed)
 
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -121,17 +121,18 @@ def _infer_hawkes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
             batch = size or batch if axis == "n" else batch
             kinds = size or kinds if axis == "k" else kinds
             length = size or length if axis == "t" else length
-    wide, row, time, one = (batch, kinds), (kinds,), (batch, length), (batch,)
-    filled = [unify(s, w, what) for s, w in zip(ins, (wide, row, row, wide, time, time, one, one))]
-    return filled, [output_shape(outs[0], one), output_shape(outs[1], wide)]
+    per_kind, kinds_only, per_event, per_row = (batch, kinds), (kinds,), (batch, length), (batch,)
+    wanted = (per_kind, kinds_only, kinds_only, per_kind, per_event, per_event, per_row, per_row)
+    filled = [unify(s, w, what) for s, w in zip(ins, wanted)]
+    return filled, [output_shape(outs[0], per_row), output_shape(outs[1], per_kind)]
 
 
 def _hawkes_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = next((t for i, t in enumerate((*ins, *outs)) if t is not None and i != 5), None)
-    return [t or ("int32" if i == 5 else found) for i, t in enumerate(ins)], [t or found for t in outs]
+    dtype = next((t for i, t in enumerate((*ins, *outs)) if t is not None and i != 5), None)
+    return [t or ("int32" if i == 5 else dtype) for i, t in enumerate(ins)], [t or dtype for t in outs]
 
 
-def _at(values: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
+def _gather_kind(values: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
     return values.gather(1, kind).squeeze(1)
 
 
@@ -145,19 +146,19 @@ def _log_likelihood(
     lengths: torch.Tensor,
     end: torch.Tensor,
 ) -> Pair:
-    """Walk along the events, all sequences abreast: intensity of each kind decays until its next event."""
+    """Return log likelihoods and final states, by a loop over the events of all sequences in parallel."""
     times = lags.cumsum(1)
     last = torch.zeros_like(state)
     total = lags.new_zeros(lags.shape[0])
     for step in range(lags.shape[1]):
         kind, now, valid = marks[:, step : step + 1], times[:, step], step < lengths
         rate, alpha, beta, excited = (
-            _at(base, kind),
+            _gather_kind(base, kind),
             branching[kind[:, 0]],
             decay[kind[:, 0]],
-            _at(state, kind),
+            _gather_kind(state, kind),
         )
-        waited = now - _at(last, kind)
+        waited = now - _gather_kind(last, kind)
         left = torch.exp(-beta * waited)
         intensity = rate + alpha * beta * excited * left
         gained = intensity.log() - rate * waited - alpha * excited * (1 - left)
@@ -191,20 +192,20 @@ def _log_likelihood(
 def hawkesll(a: Any, lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *rest: torch.Tensor) -> Pair:
     """Return the log likelihood of marked Hawkes processes with exponential decay.
 
-    An event of kind k raises the rate of further ones of its kind by ``alpha[k] * beta[k]``, which then decays
-    as ``exp(-beta[k] * t)``. Only `lda`, `alpha` and `beta` get a gradient, and only from the first output.
+    An event of kind k increases the rate of events of its kind by ``alpha[k] * beta[k]``, which decays as
+    ``exp(-beta[k] * t)``. Only `lda`, `alpha` and `beta` get a gradient, and only from the first output.
 
     Shape:
         lda: (N, K): background rates.
-        alpha: (K,): number of events that one event causes.
-        beta: (K,): rates of decay.
-        state: (N, K): excitation at the beginning.
-        lags: (N, T): time since the event before.
+        alpha: (K,): expected number of events that one event triggers.
+        beta: (K,): decay rates.
+        state: (N, K): initial excitation.
+        lags: (N, T): time since the previous event.
         marks: (N, T) int32: kinds of the events.
         valid_length: (N,): number of events of each sequence.
-        max_time: (N,): when observation ended.
+        max_time: (N,): end of the observation.
         output: (N,).
-        out_state: (N, K): excitation at the end.
+        out_state: (N, K): final excitation.
 
     Source: MXNet 1.9.1 `_contrib_hawkesll`; Hawkes (1971).
     """
@@ -213,16 +214,16 @@ def hawkesll(a: Any, lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
     least, most = extremes(kinds) if kinds.numel() else (0, -1)
     if least < 0 or most >= lda.shape[1]:
         raise OpError(
-            f"_contrib_hawkesll: marks run from {least} to {most}, expected 0 to {lda.shape[1] - 1}"
+            f"_contrib_hawkesll: marks range from {least} to {most}, expected 0 to {lda.shape[1] - 1}"
         )
     return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
 
 
-def _pass(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _ones_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)
 
 
-_DOC = """{sentence}, and let the gradient through as it is.
+_DOC = """{sentence}, and pass the gradient through unchanged.
 
 Shape:
     data: any shape.
@@ -234,15 +235,15 @@ Source: MXNet 1.9.1 `{name}`; the straight-through estimator of Bengio et al. (2
 for _name, _function, _sentence, _onnx in (
     (
         "_contrib_round_ste",
-        round_away,
-        "Round to the nearest whole number, halves away from 0",
+        round_half_away,
+        "Round to the nearest integer, halves away from 0",
         Onnx(builder="round_away"),
     ),
     ("_contrib_sign_ste", torch.sign, "Return -1, 0 or 1", Onnx("Sign")),
 ):
     declare(
         _name,
-        with_gradient(_function, _pass),
+        with_gradient(_function, _ones_gradient),
         [arg("data", ROWS)],
         doc=_DOC.format(sentence=_sentence, name=_name),
         aliases=(f"_sparse_{_name}",),
@@ -252,7 +253,7 @@ for _name, _function, _sentence, _onnx in (
 
 
 class _Scaled(torch.autograd.Function):
-    """Return the input; its gradient is multiplied by a number."""
+    """Identity whose gradient is multiplied by a number."""
 
     generate_vmap_rule = True
 
@@ -276,14 +277,14 @@ _scaled: Callable[..., torch.Tensor] = _Scaled.apply
     "_contrib_gradientmultiplier",
     [arg("data", ROWS)],
     {
-        "scalar": Attr(real, "factor of the gradient; negative ones reverse it", 1.0),
+        "scalar": Attr(real, "factor of the gradient; a negative factor reverses it", 1.0),
         "is_int": Attr(boolean, "accepted for old graphs", True),
     },
     infer=same,
     onnx=Onnx("Identity", drop=("scalar", "is_int")),
 )
 def gradientmultiplier(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return the input as it is, and multiply its gradient by a number.
+    """Return the input unchanged, and multiply its gradient by a number.
 
     Shape:
         data: any shape.
@@ -296,7 +297,7 @@ def gradientmultiplier(a: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 class _ScaledBy(torch.autograd.Function):
-    """Return the input; its gradient is multiplied by a tensor of one number, or divided by it."""
+    """Identity whose gradient is multiplied or divided by a tensor of one element."""
 
     @staticmethod
     def forward(x: torch.Tensor, factor: torch.Tensor, inverse: bool) -> torch.Tensor:
@@ -328,15 +329,15 @@ def _first_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     {"inverse": Attr(boolean, "divide instead of multiplying", False)},
     infer=_first_shape,
     infer_type=first_type("float32"),
-    onnx=Onnx(missing="it is part of training in 16 bits alone"),
+    onnx=Onnx(missing="it is only part of 16-bit training"),
 )
 def scale_gradient(a: Any, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """Return the input as it is, and multiply its gradient by a number, or divide it.
+    """Return the input unchanged, and multiply or divide its gradient by a number.
 
     Shape:
         data: any shape.
-        factor: (1,); it gets no gradient.
-        returns: that of `data`.
+        factor: (1,); no gradient.
+        returns: the shape of `data`.
 
     Source: loss scaling of Micikevicius et al., "Mixed precision training", 2018.
     """

@@ -1,4 +1,4 @@
-"""Images pooled or interpolated to a wanted size."""
+"""Pooling and interpolation of images to a given size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, ints, optional, real
-from ..nn.rules import agree, layer
+from ..nn.layer_shapes import layer, unify_input
 from ..registry import bound, pure
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
@@ -23,10 +23,10 @@ def _check_rank(data: tuple[int, ...]) -> None:
 
 
 def pooled_size(a: Any) -> tuple[int, int]:
-    """Return the output's height and width: one number stands for both, none for 1."""
+    """Return the output's height and width: one number is used for both, () means 1."""
     size = a.output_size or (1,)
     if len(size) > 2 or min(size) < 1:
-        raise OpError(f"output_size is {a.output_size}, expected one or two numbers from 1")
+        raise OpError(f"output_size is {a.output_size}, expected one or two positive numbers")
     return size[0], size[-1]
 
 
@@ -43,7 +43,7 @@ def _pooled_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     onnx=Onnx(builder="adaptive_avg_pooling"),
 )
 def adaptive_avg_pooling_2d(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Average images over as many windows of about equal size as the output has pixels.
+    """Average each image over windows of about equal size, one per output pixel.
 
     Shape:
         data: (N, C, H, W).
@@ -54,8 +54,8 @@ def adaptive_avg_pooling_2d(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return partial(F.adaptive_avg_pool2d, output_size=pooled_size(a))
 
 
-def _scaled(size: int, scale: float) -> int:
-    """Return size times scale in float32, cut off, as MXNet computes it."""
+def _scale_size(size: int, scale: float) -> int:
+    """Return size times scale in float32, truncated, as in MXNet."""
     return int(np.float32(scale) * np.float32(size))
 
 
@@ -67,7 +67,7 @@ def _by_scale(a: Any, spatial: tuple[int, int]) -> tuple[int, int]:
         )
     odd = [1 if a.mode == "odd_scale" and x % 2 else 0 for x in spatial]
     scales = (a.scale_height, a.scale_width)
-    height, width = (_scaled(x - o, s) + o for x, o, s in zip(spatial, odd, scales, strict=True))
+    height, width = (_scale_size(x - o, s) + o for x, o, s in zip(spatial, odd, scales, strict=True))
     return height, width
 
 
@@ -79,21 +79,21 @@ _PARITY: dict[str, Callable[[int], int]] = {
 }
 
 
-def _resized(a: Any, spatial: tuple[int, int], like: Shape) -> tuple[int, int]:
+def _output_size(a: Any, spatial: tuple[int, int], like: Shape) -> tuple[int, int]:
     """Return the output's height and width."""
     if a.mode == "like":
         if like is None or len(like) != 4:
             raise ShapeError(f"like has shape {like}, expected 4 axes: (N, C, H, W)")
         return like[2], like[3]
     if a.mode in _PARITY:
-        found = _PARITY[a.mode](spatial[0]), _PARITY[a.mode](spatial[1])
+        size = _PARITY[a.mode](spatial[0]), _PARITY[a.mode](spatial[1])
     elif a.mode == "odd_scale" or a.scale_height is not None:
-        found = _by_scale(a, spatial)
+        size = _by_scale(a, spatial)
     else:
-        found = a.height, a.width
-    if min(found) < 1:
-        raise ShapeError(f"mode {a.mode} makes {found} of data {spatial}, expected sizes from 1")
-    return found
+        size = a.height, a.width
+    if min(size) < 1:
+        raise ShapeError(f"mode {a.mode} resizes data {spatial} to {size}, expected positive sizes")
+    return size
 
 
 def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -105,9 +105,9 @@ def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         data = (out[0], *data[1:])
     fixed = a.mode == "size" and a.scale_height is None
     if (a.mode == "like" and ins[1] is None) or (0 in data[2:] and not fixed and a.mode != "like"):
-        return [data, *ins[1:]], [agree("output", out, (*data[:2], 0, 0), data)]
-    size = _resized(a, (data[2], data[3]), ins[-1])
-    return [data, *ins[1:]], [agree("output", out, (*data[:2], *size), data)]
+        return [data, *ins[1:]], [unify_input("output", out, (*data[:2], 0, 0), data)]
+    size = _output_size(a, (data[2], data[3]), ins[-1])
+    return [data, *ins[1:]], [unify_input("output", out, (*data[:2], *size), data)]
 
 
 @pure(
@@ -120,10 +120,10 @@ def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "scale_width": Attr(optional(real), "factor of the width, in modes 'size' and 'odd_scale'", None),
         "mode": Attr(
             choice("like", "odd_scale", "size", "to_even_down", "to_even_up", "to_odd_down", "to_odd_up"),
-            "how the output's size is found",
+            "rule for the output's size",
             "size",
         ),
-        "align_corners": Attr(boolean, "keep the centres of the corner pixels; else the corners", True),
+        "align_corners": Attr(boolean, "align the centers of the corner pixels; else the corners", True),
     },
     infer=_resize_infer,
     onnx=Onnx("Resize", builder="bilinear_resize"),
@@ -131,8 +131,8 @@ def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 def bilinear_resize_2d(a: Any, data: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
     """Resize images by bilinear interpolation.
 
-    The size follows `mode`: "size": height and width, or the data's times the scales; "odd_scale": an odd size x
-    becomes ``(x - 1) * scale + 1``; "like": that of a second input; "to_even_down", "to_even_up", "to_odd_down",
+    The size depends on `mode`: "size": height and width, or the data's times the scales; "odd_scale": an odd size x
+    becomes ``(x - 1) * scale + 1``; "like": the size of a second input; "to_even_down", "to_even_up", "to_odd_down",
     "to_odd_up": the next smaller or larger even or odd number.
 
     Shape:
@@ -141,13 +141,13 @@ def bilinear_resize_2d(a: Any, data: torch.Tensor, like: torch.Tensor | None = N
         output: (N, C, h, w).
 
     Raises:
-        OpError: one scale without the other.
+        OpError: only one of the scales is given.
 
     Source: MXNet 1.9.1 `BilinearResize2D`.
     """
     corners = a.align_corners
     height, width = data.shape[2:]
-    size = _resized(a, (height, width), None if like is None else tuple(like.shape))
-    # an axis of one output pixel shows the first of the data, where torch would take the middle
+    size = _output_size(a, (height, width), None if like is None else tuple(like.shape))
+    # an axis of one output pixel gets the first pixel of the data; torch would take the middle
     data = data[:, :, : 1 if size[0] == 1 else height, : 1 if size[1] == 1 else width]
     return F.interpolate(data, size, mode="bilinear", align_corners=corners)

@@ -1,4 +1,4 @@
-"""Attention with the projections of all heads interleaved in one array, and its scaling."""
+"""Attention with interleaved projections of all heads, and its scaling."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def div_sqrt_dim(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_contrib_div_sqrt_dim`; Vaswani et al. (2017), scaled dot-product attention.
     """
-    found: torch.Tensor = x / x.shape[-1] ** 0.5
-    return found
+    scaled: torch.Tensor = x / x.shape[-1] ** 0.5
+    return scaled
 
 
-def _checked(name: str, shape: Dims, heads: int, parts: int) -> Dims:
+def _projection_sizes(name: str, shape: Dims, heads: int, parts: int) -> Dims:
     """Return (length, batch, heads, size of a head) of an array of interleaved projections."""
     if len(shape) != 3 or shape[2] % (heads * parts):
         raise ShapeError(
@@ -46,23 +46,23 @@ def _checked(name: str, shape: Dims, heads: int, parts: int) -> Dims:
 
 def _split(name: str, x: torch.Tensor, heads: int, parts: int) -> list[torch.Tensor]:
     """Return each projection as (N * heads, L, size of a head)."""
-    length, batch, _, size = _checked(name, tuple(x.shape), heads, parts)
-    apart = x.reshape(length, batch * heads, parts, size)
-    return [apart[:, :, i].transpose(0, 1) for i in range(parts)]
+    length, batch, _, size = _projection_sizes(name, tuple(x.shape), heads, parts)
+    projections = x.reshape(length, batch * heads, parts, size)
+    return [projections[:, :, i].transpose(0, 1) for i in range(parts)]
 
 
 def _scores(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return torch.bmm(queries / queries.shape[-1] ** 0.5, keys.mT)
 
 
-def _weighted(attention: torch.Tensor, values: torch.Tensor, heads: int) -> torch.Tensor:
+def _weighted_values(attention: torch.Tensor, values: torch.Tensor, heads: int) -> torch.Tensor:
     """Return the values weighted by attention as (length of the queries, N, heads * size of a head)."""
-    found = torch.bmm(attention, values).transpose(0, 1)
-    return found.reshape(found.shape[0], values.shape[0] // heads, heads * values.shape[-1])
+    weighted = torch.bmm(attention, values).transpose(0, 1)
+    return weighted.reshape(weighted.shape[0], values.shape[0] // heads, heads * values.shape[-1])
 
 
 def _self_scores(a: Any, shape: Dims) -> Shape:
-    length, batch, heads, _ = _checked("_contrib_interleaved_matmul_selfatt_qk", shape, a.heads, 3)
+    length, batch, heads, _ = _projection_sizes("_contrib_interleaved_matmul_selfatt_qk", shape, a.heads, 3)
     return batch * heads, length, length
 
 
@@ -73,10 +73,10 @@ def _self_scores(a: Any, shape: Dims) -> Shape:
     infer=forward(_self_scores),
 )
 def selfatt_qk(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return the scores of self-attention: queries times keys, over the square root of a head's size.
+    """Return the scores of self-attention: queries times keys, divided by the square root of a head's size.
 
     Shape:
-        queries_keys_values: (L, N, heads * 3 * D): for each head its query, key and value.
+        queries_keys_values: (L, N, heads * 3 * D): query, key and value of each head.
         returns: (N * heads, L, L).
 
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_selfatt_qk`.
@@ -88,7 +88,7 @@ def selfatt_qk(a: Any, x: torch.Tensor) -> torch.Tensor:
 
 def _self_values(a: Any, shape: Dims, attention: Dims) -> Shape:
     name = "_contrib_interleaved_matmul_selfatt_valatt"
-    length, batch, heads, size = _checked(name, shape, a.heads, 3)
+    length, batch, heads, size = _projection_sizes(name, shape, a.heads, 3)
     if attention != (batch * heads, length, length):
         raise ShapeError(
             f"{name}: attention has shape {attention}, expected {(batch * heads, length, length)}"
@@ -106,7 +106,7 @@ def selfatt_valatt(a: Any, x: torch.Tensor, attention: torch.Tensor) -> torch.Te
     """Return the values of self-attention weighted by attention.
 
     Shape:
-        queries_keys_values: (L, N, heads * 3 * D): for each head its query, key and value.
+        queries_keys_values: (L, N, heads * 3 * D): query, key and value of each head.
         attention: (N * heads, L, L).
         returns: (L, N, heads * D).
 
@@ -114,13 +114,13 @@ def selfatt_valatt(a: Any, x: torch.Tensor, attention: torch.Tensor) -> torch.Te
     """
     heads = a.heads
     values = _split("_contrib_interleaved_matmul_selfatt_valatt", x, heads, 3)[2]
-    return _weighted(attention, values, heads)
+    return _weighted_values(attention, values, heads)
 
 
 def _cross_scores(a: Any, queries: Dims, keys_values: Dims) -> Shape:
     name = "_contrib_interleaved_matmul_encdec_qk"
-    length, batch, heads, size = _checked(name, queries, a.heads, 1)
-    other = _checked(name, keys_values, a.heads, 2)
+    length, batch, heads, size = _projection_sizes(name, queries, a.heads, 1)
+    other = _projection_sizes(name, keys_values, a.heads, 2)
     if other[1:] != (batch, heads, size):
         raise ShapeError(
             f"{name}: queries have shape {queries} and keys_values {keys_values}, expected (Q, N, C), (K, N, 2 * C)"
@@ -135,24 +135,24 @@ def _cross_scores(a: Any, queries: Dims, keys_values: Dims) -> Shape:
     infer=forward(_cross_scores),
 )
 def encdec_qk(a: Any, queries: torch.Tensor, keys_values: torch.Tensor) -> torch.Tensor:
-    """Return the scores of attention to an encoder: queries times keys, over the square root of a head's size.
+    """Return the scores of attention to an encoder: queries times keys, divided by the square root of a head's size.
 
     Shape:
         queries: (Q, N, heads * D).
-        keys_values: (K, N, heads * 2 * D): for each head its key and value.
+        keys_values: (K, N, heads * 2 * D): key and value of each head.
         returns: (N * heads, Q, K).
 
     Source: MXNet 1.9.1 `_contrib_interleaved_matmul_encdec_qk`.
     """
     heads = a.heads
     name = "_contrib_interleaved_matmul_encdec_qk"
-    (asked,) = _split(name, queries, heads, 1)
-    return _scores(asked, _split(name, keys_values, heads, 2)[0])
+    (projected,) = _split(name, queries, heads, 1)
+    return _scores(projected, _split(name, keys_values, heads, 2)[0])
 
 
 def _cross_values(a: Any, keys_values: Dims, attention: Dims) -> Shape:
     name = "_contrib_interleaved_matmul_encdec_valatt"
-    length, batch, heads, size = _checked(name, keys_values, a.heads, 2)
+    length, batch, heads, size = _projection_sizes(name, keys_values, a.heads, 2)
     if len(attention) != 3 or (attention[0], attention[2]) != (batch * heads, length):
         raise ShapeError(f"{name}: attention has shape {attention}, expected {(batch * heads, 'Q', length)}")
     return attention[1], batch, heads * size
@@ -168,7 +168,7 @@ def encdec_valatt(a: Any, keys_values: torch.Tensor, attention: torch.Tensor) ->
     """Return the values of an encoder weighted by attention.
 
     Shape:
-        keys_values: (K, N, heads * 2 * D): for each head its key and value.
+        keys_values: (K, N, heads * 2 * D): key and value of each head.
         attention: (N * heads, Q, K).
         returns: (Q, N, heads * D).
 
@@ -176,4 +176,4 @@ def encdec_valatt(a: Any, keys_values: torch.Tensor, attention: torch.Tensor) ->
     """
     heads = a.heads
     values = _split("_contrib_interleaved_matmul_encdec_valatt", keys_values, heads, 2)[1]
-    return _weighted(attention, values, heads)
+    return _weighted_values(attention, values, heads)

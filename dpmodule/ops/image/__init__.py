@@ -1,6 +1,6 @@
-"""Images: decoding, resizing, bordering and recoloring of (H, W, C) tensors, and the operators made of that.
+"""Decoding, resizing, padding and color changes of (H, W, C) images, and the operators based on them.
 
-Those named ``_image_*`` are what is done to images before a network sees them; those of OpenCV are behind `mx.image`.
+Operators named ``_image_*`` preprocess images; those named ``_cv*`` implement `mx.image`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Image files in memory to pixels and back, through Pillow."""
+"""Decoding and encoding of image files in memory, with Pillow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ... import native
+from ..._files import likely_kind, regular_file
 from ...base import (
     ArgumentError,
     DTypeError,
@@ -21,7 +22,6 @@ from ...base import (
     Shape,
     ShapeError,
 )
-from ...files import likely_kind, regular_file
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
 from ..shapes import from_data
@@ -31,21 +31,21 @@ from .geometry import make_border
 from .resize import pick_method, resize
 
 UNCHANGED, GREY, COLOR = -1, 0, 1
-"""What to decode to, numbered as in OpenCV: as stored, one channel, three channels."""
+"""Decoding modes, numbered as in OpenCV: as stored, one channel, three channels."""
 
-# formats that hold pixels; none that runs a program, as PostScript does
+# raster formats only; PostScript, for example, would run a program
 _FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "PPM", "WEBP", "GIF", "JPEG2000")
 _PNG_GREY = (9797, 19234, 3737)
-"""Weights of red, green and blue where a PNG is read as grey, as fractions of 2^15."""
+"""Weights of red, green and blue for reading a PNG as grey, as fractions of 2^15."""
 
 
 def _pillow(name: str) -> Any:
-    """Import a module of Pillow, which is optional."""
+    """Import a module of Pillow, an optional dependency."""
     try:
         return importlib.import_module(f"PIL.{name}")
     except ImportError as error:
         raise MXNetError(
-            "images are decoded and encoded by Pillow, which is not installed; "
+            "decoding and encoding images needs Pillow, which is not installed; "
             "install it with: pip install 'dpmodule[image]'"
         ) from error
 
@@ -60,15 +60,15 @@ def decode(
 
     Args:
         data: the file's bytes.
-        flag: 1 for color, 0 for grey, -1 for the channels that are stored.
-        to_rgb: whether color comes as red, green, blue, rather than blue, green, red.
-        lend: whether pixels may stay in Pillow's memory, where those of color lie four bytes apart.
+        flag: 1 for color, 0 for grey, -1 for the stored channels.
+        to_rgb: return color as red, green, blue instead of blue, green, red.
+        lend: allow the result to share Pillow's memory, where color pixels are four bytes apart.
     """
     raw = bytes(data)
     image_module = _pillow("Image")
     try:
         with image_module.open(io.BytesIO(raw), formats=_FORMATS) as image:
-            pixels = _pixels(image, flag, _lent if lend else np.array)
+            pixels = _pixels(image, flag, _pillow_memory if lend else np.array)
     except (
         image_module.DecompressionBombError,
         OSError,
@@ -78,7 +78,7 @@ def decode(
         EOFError,
     ) as error:
         raise FileFormatError(
-            f"{name} of {len(raw)} bytes cannot be decoded: {_cause(raw, error)}"
+            f"{name} of {len(raw)} bytes cannot be decoded: {_decode_error_cause(raw, error)}"
         ) from error
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
@@ -87,11 +87,11 @@ def decode(
     return torch.from_numpy(pixels if lend else np.ascontiguousarray(pixels))
 
 
-class _Loan:
-    """Memory of Pillow as an array.
+class _PillowArray:
+    """Array interface of Pillow's memory.
 
     Args:
-        width: pixels in a row.
+        width: number of pixels in a row.
     """
 
     def __init__(self, address: int, height: int, width: int, owner: Any) -> None:
@@ -105,34 +105,34 @@ class _Loan:
         self.owner = owner
 
 
-def _lent(image: Any) -> np.ndarray[Any, Any]:
-    """Return an image's pixels where they lie, if Pillow lends them (since 11.2), else a copy."""
+def _pillow_memory(image: Any) -> np.ndarray[Any, Any]:
+    """Return an image's pixels as a view of Pillow's memory if possible (since 11.2), else a copy."""
     width, height = image.size
     if native.core is not None and image.mode == "RGB" and hasattr(image, "__arrow_c_array__"):
         image.load()
         try:
             _, capsule = image.__arrow_c_array__()
             address, count = native.core.arrow_items(capsule)
-        except ValueError:  # a large image lies in several blocks
+        except ValueError:  # a large image is stored in several blocks
             return np.array(image)
         if count == 4 * height * width:
-            return np.asarray(_Loan(address, height, width, capsule))
+            return np.asarray(_PillowArray(address, height, width, capsule))
     return np.array(image)
 
 
-def _cause(raw: bytes, error: Exception) -> str:
-    """Say what the bytes are instead, where that can be told."""
-    if kind := likely_kind(raw[:64]):
-        return kind
+def _decode_error_cause(raw: bytes, error: Exception) -> str:
+    """Return a description of bytes that cannot be decoded, with their actual format if recognized."""
+    if actual := likely_kind(raw[:64]):
+        return actual
     if "cannot identify" in str(error):
         return f"they begin with {raw[:8]!r}, which no known image format does"
     return str(error)
 
 
 def _pixels(image: Any, flag: int, array: Callable[[Any], np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """Return (H, W) or (H, W, C) uint8; `array` makes an array of an image of Pillow."""
+    """Return (H, W) or (H, W, C) uint8; `array` converts a Pillow image to an array."""
     if flag == GREY and image.format == "JPEG":
-        image.draft("L", image.size)  # the brightness as it is stored
+        image.draft("L", image.size)  # the stored brightness
     mode = _target_mode(image.mode, flag)
     if image.mode.startswith("I;16") or image.mode == "I":
         wide = np.asarray(image)
@@ -175,7 +175,7 @@ def encode(pixels: Any, extension: str = ".jpg", quality: int = 95) -> bytes:
     """Encode pixels as an image file.
 
     Shape:
-        pixels: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), uint8; blue, green, red as OpenCV keeps them.
+        pixels: (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), uint8; blue, green, red as in OpenCV.
 
     Args:
         quality: 1 to 100 for JPEG, compression 0 to 9 for PNG.
@@ -194,36 +194,36 @@ def encode(pixels: Any, extension: str = ".jpg", quality: int = 95) -> bytes:
     if array.ndim == 3:
         array = array[:, :, 0] if array.shape[2] == 1 else array[:, :, [2, 1, 0, 3][: array.shape[2]]]
     formats = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".bmp": "BMP", ".tif": "TIFF", ".tiff": "TIFF"}
-    kind = formats.get(extension.lower())
-    if kind is None:
+    format_name = formats.get(extension.lower())
+    if format_name is None:
         raise ArgumentError(f"encode: extension is {extension!r}, expected one of {', '.join(formats)}")
     options: dict[str, Any] = {}
-    if kind == "JPEG":
-        options = {"quality": _within(quality, 1, 100, extension)}
+    if format_name == "JPEG":
+        options = {"quality": _check_quality(quality, 1, 100, extension)}
         if array.ndim == 3:
             array = array[:, :, :3]
-    elif kind == "PNG":
-        # MXNet's default quality, 95, is one for JPEG; OpenCV takes it for the strongest compression
-        options = {"compress_level": min(_within(quality, 0, 100, extension), 9)}
+    elif format_name == "PNG":
+        # MXNet's default quality, 95, is meant for JPEG; OpenCV treats it as the strongest compression
+        options = {"compress_level": min(_check_quality(quality, 0, 100, extension), 9)}
     target = io.BytesIO()
-    _pillow("Image").fromarray(np.ascontiguousarray(array)).save(target, kind, **options)
+    _pillow("Image").fromarray(np.ascontiguousarray(array)).save(target, format_name, **options)
     return target.getvalue()
 
 
-def _within(quality: int, low: int, high: int, extension: str) -> int:
+def _check_quality(quality: int, low: int, high: int, extension: str) -> int:
     if not low <= quality <= high:
         raise ArgumentError(f"encode: quality is {quality} for {extension}, expected {low} to {high}")
     return int(quality)
 
 
 _FLAG = {
-    "flag": Attr(integer(low=0), "1 for three channels of color, 0 for one of grey", 1),
-    "to_rgb": Attr(boolean, "red, green, blue rather than blue, green, red", True),
+    "flag": Attr(integer(low=0), "1 for three color channels, 0 for grey", 1),
+    "to_rgb": Attr(boolean, "return red, green, blue instead of blue, green, red", True),
 }
 
 
-def _unknown(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return ins, outs  # the size stands in the file
+def _unknown_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    return ins, outs  # the size is stored in the file
 
 
 def _bytes_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -234,7 +234,7 @@ def _bytes_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     "_cvimdecode",
     [arg("buf")],
     _FLAG,
-    infer=_unknown,
+    infer=_unknown_shape,
     infer_type=_bytes_type,
     batch=NEVER,
     onnx=Onnx(missing="decodes a file"),
@@ -246,7 +246,7 @@ def cvimdecode(a: Any, env: Env, buf: torch.Tensor) -> torch.Tensor:
         buf: (bytes,), uint8.
         returns: (H, W, 3), or (H, W, 1) for grey, uint8.
 
-    Source: MXNet 1.9.1 `_cvimdecode`, with Pillow in place of OpenCV.
+    Source: MXNet 1.9.1 `_cvimdecode`, with Pillow instead of OpenCV.
     """
     if buf.dtype is not torch.uint8:
         raise DTypeError(f"_cvimdecode: buf is {buf.dtype}, expected uint8: the bytes of an image file")
@@ -257,7 +257,7 @@ def cvimdecode(a: Any, env: Env, buf: torch.Tensor) -> torch.Tensor:
     "_cvimread",
     (),
     {"filename": Attr(string, "path of the image file"), **_FLAG},
-    infer=_unknown,
+    infer=_unknown_shape,
     infer_type=_bytes_type,
     batch=NEVER,
     onnx=Onnx(missing="reads a file"),
@@ -268,7 +268,7 @@ def cvimread(a: Any, env: Env) -> torch.Tensor:
     Shape:
         returns: (H, W, 3), or (H, W, 1) for grey, uint8.
 
-    Source: MXNet 1.9.1 `_cvimread`, with Pillow in place of OpenCV.
+    Source: MXNet 1.9.1 `_cvimread`, with Pillow instead of OpenCV.
     """
     try:
         with open(a.filename, "rb", opener=regular_file) as file:
@@ -303,7 +303,7 @@ def cvimresize(a: Any, env: Env, src: torch.Tensor) -> torch.Tensor:
         src: (H, W, C), uint8, float32 or float64.
         returns: (h, w, C), of the same type.
 
-    Source: MXNet 1.9.1 `_cvimresize`, to OpenCV's numbers.
+    Source: MXNet 1.9.1 `_cvimresize`, with OpenCV's results.
     """
     height, width, _ = _hwc("_cvimresize", tuple(src.shape))
     if src.dtype is torch.float16:
@@ -325,15 +325,15 @@ def _bordered_shape(a: Any, src: tuple[int, ...]) -> tuple[int, ...]:
         "left": Attr(integer(low=0), "columns on the left"),
         "right": Attr(integer(low=0), "columns on the right"),
         "type": Attr(integer(), "0 constant, 1 replicate, 2 reflect, 3 wrap, 4 reflect without the edge", 0),
-        "value": Attr(real, "the constant of every channel, where `values` is empty", 0.0),
-        "values": Attr(reals, "the constant, a number per channel", ()),
+        "value": Attr(real, "constant for all channels, if `values` is empty", 0.0),
+        "values": Attr(reals, "constant for each channel", ()),
     },
     infer=from_data(_bordered_shape),
     batch=NEVER,
     onnx=Onnx("Gather", builder="image_border"),
 )
 def cvcopy_make_border(a: Any, env: Env, src: torch.Tensor) -> torch.Tensor:
-    """Surround one image with a border.
+    """Pad an image with a border.
 
     Shape:
         src: (H, W, C).

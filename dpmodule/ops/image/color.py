@@ -1,7 +1,7 @@
 """Colors of images: hue, lightness, saturation, brightness, contrast, lighting noise.
 
-First functions of 8-bit RGB pixels by the formulas of OpenCV, then the operators, which compute in float32, whatever
-the type of an image, and pass their head gradient on unchanged, as those of MXNet do.
+The functions on 8-bit RGB pixels use OpenCV's formulas. The operators compute in float32 for any image type and pass
+the head gradient through unchanged, as in MXNet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from ...base import OpError
 from ..attrs import real, reals
 from ..spec import Attr, Env, Onnx
-from .rules import augment, straight, uniform
+from .declare import augment, straight_through, uniform
 
 Tensor = torch.Tensor
 
@@ -21,14 +21,14 @@ _FIXED_GREY = (4899, 9617, 1868)
 """Weights of red, green and blue, as fractions of 2^14."""
 
 _SECTORS = [[0, 3, 1], [2, 0, 1], [1, 0, 3], [1, 2, 0], [3, 1, 0], [0, 1, 2]]
-"""Which of (high, low, falling, rising) red, green and blue take in the six parts of the color circle."""
+"""Index into (high, low, falling, rising) for red, green and blue in the six sectors of the color circle."""
 
 GREY = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue in the brightness."""
+"""Weights of red, green and blue for the brightness."""
 
 EIGENVALUES = (55.46, 4.794, 1.148)
 EIGENVECTORS = ((-0.5675, 0.7192, 0.4009), (-0.5808, -0.0045, -0.8140), (-0.5836, -0.6948, 0.4203))
-"""Principal axes of ImageNet's colors, one row for each of red, green and blue."""
+"""Principal axes of ImageNet's colors, with rows for red, green and blue."""
 PCA = tuple(tuple(value * part for value, part in zip(EIGENVALUES, row)) for row in EIGENVECTORS)
 """Eigenvectors of ImageNet's colors times their eigenvalues."""
 
@@ -46,24 +46,24 @@ def to_grey(image: torch.Tensor) -> torch.Tensor:
 
 
 def scale_pixels(image: torch.Tensor, factor: float, offset: float = 0.0) -> torch.Tensor:
-    """Return ``image * factor + offset``, rounded and kept within 0 to 255."""
+    """Return ``image * factor + offset``, rounded and clipped to 0 to 255."""
     return (image.float() * factor + offset).round_().clamp_(0, 255).to(torch.uint8)
 
 
 def adjust_contrast(image: torch.Tensor, factor: float) -> torch.Tensor:
-    """Spread the values around the mean brightness by `factor`."""
+    """Scale the values around the mean brightness by `factor`."""
     mean = to_grey(image).double().mean().item()
     return scale_pixels(image, factor, (1 - factor) * mean)
 
 
 def adjust_saturation(image: torch.Tensor, factor: float) -> torch.Tensor:
-    """Mix an image with its grey version; a `factor` of 0 is grey, 1 the image."""
+    """Blend an image with its grey version; a `factor` of 0 is grey, 1 the image."""
     mixed = image.float() * factor + to_grey(image).float() * (1 - factor)
     return mixed.round_().clamp_(0, 255).to(torch.uint8)
 
 
 def shift_hls(image: torch.Tensor, hue: int, lightness: int, saturation: int) -> torch.Tensor:
-    """Add to hue (0 to 180), lightness and saturation (0 to 255) of RGB pixels.
+    """Shift hue (0 to 180), lightness and saturation (0 to 255) of RGB pixels.
 
     Shape:
         image: (H, W, 3), uint8.
@@ -85,82 +85,82 @@ def to_hls(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     """
     r, g, b = values.unbind(2)
     high, low = torch.maximum(torch.maximum(r, g), b), torch.minimum(torch.minimum(r, g), b)
-    spread, both = high - low, high + low
-    light = both * 0.5
+    spread, total = high - low, high + low
+    light = total * 0.5
     colored = spread > torch.finfo(torch.float32).eps
-    saturation = torch.where(light < 0.5, spread / both, spread / (2 - high - low))
-    turn = 60 / spread
-    hue = torch.where(high == g, (b - r) * turn + 120, (r - g) * turn + 240)
-    hue = torch.where(high == r, (g - b) * turn, hue)
+    saturation = torch.where(light < 0.5, spread / total, spread / (2 - high - low))
+    degrees = 60 / spread
+    hue = torch.where(high == g, (b - r) * degrees + 120, (r - g) * degrees + 240)
+    hue = torch.where(high == r, (g - b) * degrees, hue)
     hue = torch.where(hue < 0, hue + 360, hue)
     return torch.where(colored, hue, 0.0), light, torch.where(colored, saturation, 0.0)
 
 
 def _pixels(hue: torch.Tensor, light: torch.Tensor, saturation: torch.Tensor) -> torch.Tensor:
-    """Return the 8-bit RGB pixels of hue in halves of a degree, and lightness and saturation up to 255."""
+    """Convert hue in half degrees, and lightness and saturation up to 255, to 8-bit RGB pixels."""
     light, saturation = light * (1 / 255), saturation * (1 / 255)
     mixed = light * saturation
     high = torch.where(light <= 0.5, light + mixed, light + saturation - mixed)
-    colors = _on_circle(hue * (6 / 180), 2 * light - high, high)
+    colors = _color_at(hue * (6 / 180), 2 * light - high, high)
     return (colors * 255).round_().clamp_(0, 255).to(torch.uint8)
 
 
-def _on_circle(place: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Return the RGB values at a place on the color circle, which is 6 long, between two levels."""
-    place = torch.remainder(place, 6.0)
-    sector = place.floor().clamp(max=5.0)
-    part = place - sector
-    levels = torch.stack([high, low, low + (high - low) * (1 - part), low + (high - low) * part], 2)
+def _color_at(position: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Return the RGB values at a position in [0, 6) on the color circle, between two levels."""
+    position = torch.remainder(position, 6.0)
+    sector = position.floor().clamp(max=5.0)
+    fraction = position - sector
+    levels = torch.stack([high, low, low + (high - low) * (1 - fraction), low + (high - low) * fraction], 2)
     return levels.gather(2, levels.new_tensor(_SECTORS, dtype=torch.long)[sector.long()])
 
 
-def _stored(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return float32 values in an image's type: cut off after the point, and kept within 0 to 255 for bytes."""
+def _to_image_type(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert float32 values to an image's type: truncate fractions, and clip to 0 to 255 for bytes."""
     return (values.clamp(0.0, 255.0) if dtype == torch.uint8 else values).to(dtype)
 
 
 def _brightness(factor: Tensor, data: Tensor) -> Tensor:
-    return _stored(data.float() * factor, data.dtype)
+    return _to_image_type(data.float() * factor, data.dtype)
 
 
 def _contrast(factor: Tensor, data: Tensor) -> Tensor:
     values = data.float()
     grey = values @ values.new_tensor(GREY) if data.shape[2] > 1 else values
     mean = grey.sum() / (data.shape[0] * data.shape[1])
-    return _stored(values * factor + (1 - factor) * mean, data.dtype)
+    return _to_image_type(values * factor + (1 - factor) * mean, data.dtype)
 
 
 def _saturation(factor: Tensor, data: Tensor) -> Tensor:
     if data.shape[2] == 1:
         return data.clone()
     values = data.float()
-    grey = values[:, :, 2:] * GREY[2]  # blue alone, as in MXNet
-    return _stored(grey * (1 - factor) + values * factor, data.dtype)
+    grey = values[:, :, 2:] * GREY[2]  # only blue, as in MXNet
+    return _to_image_type(grey * (1 - factor) + values * factor, data.dtype)
 
 
 def _hue(turn: Tensor, data: Tensor) -> Tensor:
     if data.shape[2] == 1:
         return data.clone()
     hue, light, strength = to_hls(data.float() / 255.0)
-    return _stored(_from_hls(hue + turn * 360.0, light, strength) * 255.0, data.dtype)
+    return _to_image_type(_from_hls(hue + turn * 360.0, light, strength) * 255.0, data.dtype)
 
 
 def _from_hls(hue: Tensor, light: Tensor, strength: Tensor) -> Tensor:
-    """Return the RGB values of hue in degrees, lightness and saturation."""
+    """Convert hue in degrees, lightness and saturation to RGB values."""
     high = torch.where(light <= 0.5, light * (1 + strength), light + strength - light * strength)
-    colors = _on_circle(hue * (1.0 / 60.0), 2 * light - high, high)
+    colors = _color_at(hue * (1.0 / 60.0), 2 * light - high, high)
     return torch.where(strength.unsqueeze(2) != 0, colors, light.unsqueeze(2))
 
 
 _CHANGES = {"brightness": _brightness, "contrast": _contrast, "saturation": _saturation, "hue": _hue}
 
 
-_FACTORS = {"min_factor": Attr(real, "least factor"), "max_factor": Attr(real, "greatest factor")}
+_FACTORS = {"min_factor": Attr(real, "minimum factor"), "max_factor": Attr(real, "maximum factor")}
 
 
 def _draw_and_change(name: str, a: Any, env: Env, data: Tensor) -> Tensor:
     factor = uniform(env, a.min_factor, a.max_factor)
-    return straight(lambda x: _CHANGES[name](factor, x), data)
+    return straight_through(lambda x: _CHANGES[name](factor, x), data)
 
 
 @augment("_image_random_brightness", _FACTORS, random=True)
@@ -171,64 +171,64 @@ def random_brightness(a: Any, env: Env, data: Tensor) -> Tensor:
         data: (H, W, C) with 1 or 3 channels.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_brightness`, with random numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_brightness`, with different random numbers.
     """
     return _draw_and_change("brightness", a, env, data)
 
 
 @augment("_image_random_contrast", _FACTORS, random=True)
 def random_contrast(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Spread an image's values around its mean brightness by a random factor.
+    """Scale an image's values around its mean brightness by a random factor.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_contrast`, with random numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_contrast`, with different random numbers.
     """
     return _draw_and_change("contrast", a, env, data)
 
 
 @augment("_image_random_saturation", _FACTORS, random=True)
 def random_saturation(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Mix an image with its brightness; a random factor of 1 is the image.
+    """Blend an image with its brightness; a random factor of 1 is the image.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_saturation`, which takes 0.114 times blue for the brightness, with random
-    numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_saturation`, which uses 0.114 times blue as brightness, with different
+    random numbers.
     """
     return _draw_and_change("saturation", a, env, data)
 
 
 @augment("_image_random_hue", _FACTORS, random=True)
 def random_hue(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Turn an image's hue by a random share of the color circle.
+    """Rotate an image's hue by a random fraction of the color circle.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_hue`, with random numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_hue`, with different random numbers.
     """
     return _draw_and_change("hue", a, env, data)
 
 
 @augment(
     "_image_random_color_jitter",
-    {name: Attr(real, f"greatest change of {name}; 0 for none") for name in _CHANGES},
+    {name: Attr(real, f"maximum change of {name}; 0 for none") for name in _CHANGES},
     random=True,
 )
 def random_color_jitter(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Change brightness, contrast, saturation and hue at random, in a random order.
+    """Randomly change brightness, contrast, saturation and hue, in random order.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_color_jitter`, with random numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_color_jitter`, with different random numbers.
     """
     order = torch.randperm(len(_CHANGES), device=env.device, generator=env.generator).tolist()
 
@@ -241,35 +241,35 @@ def random_color_jitter(a: Any, env: Env, data: Tensor) -> Tensor:
                 x = _CHANGES[name](uniform(env, base - limit, base + limit), x)
         return x
 
-    return straight(change, data)
+    return straight_through(change, data)
 
 
 def _lighting(alpha: Tensor, data: Tensor) -> Tensor:
     if data.shape[2] == 1:
         return data.clone()
-    return _stored(data.float() + alpha.new_tensor(PCA) @ alpha, data.dtype)
+    return _to_image_type(data.float() + alpha.new_tensor(PCA) @ alpha, data.dtype)
 
 
 @augment(
     "_image_adjust_lighting",
-    {"alpha": Attr(reals, "strength of the three main directions of color")},
+    {"alpha": Attr(reals, "strengths of the three principal color components")},
     onnx=Onnx(builder="image_adjust_lighting"),
 )
 def adjust_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Add AlexNet's lighting noise of given strengths.
+    """Add AlexNet's lighting noise with given strengths.
 
     Shape:
-        data: (H, W, 3); one of 1 channel stays as it is.
+        data: (H, W, 3); an image with 1 channel is unchanged.
         returns: the same.
 
     Raises:
-        OpError: `alpha` has not three numbers.
+        OpError: `alpha` does not have three numbers.
 
     Source: MXNet 1.9.1 `_image_adjust_lighting`; Krizhevsky et al., "ImageNet classification", 2012.
     """
     if len(a.alpha) != 3:
         raise OpError(f"_image_adjust_lighting: alpha is {a.alpha}, expected three numbers")
-    return straight(lambda x: _lighting(torch.tensor(a.alpha, device=x.device), x), data)
+    return straight_through(lambda x: _lighting(torch.tensor(a.alpha, device=x.device), x), data)
 
 
 @augment(
@@ -278,13 +278,13 @@ def adjust_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
     random=True,
 )
 def random_lighting(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Add AlexNet's lighting noise of random strengths.
+    """Add AlexNet's lighting noise with random strengths.
 
     Shape:
-        data: (H, W, 3); one of 1 channel stays as it is.
+        data: (H, W, 3); an image with 1 channel is unchanged.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_lighting`, with random numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_lighting`, with different random numbers.
     """
     alpha = torch.empty(3, device=env.device).normal_(0.0, 1.0, generator=env.generator) * a.alpha_std
-    return straight(lambda x: _lighting(alpha, x), data)
+    return straight_through(lambda x: _lighting(alpha, x), data)

@@ -1,4 +1,4 @@
-"""Where pixels are: images to tensors and their normalization, crop, resize and flips."""
+"""Geometric image operators: padding, affine maps, crop, resize and flips, and conversion to tensors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..attrs import boolean, integer, ints, reals
 from ..registry import op
 from ..shapes import forward, typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg
+from .declare import augment, check_channels, check_rank, straight_through, uniform
 from .resize import CUBIC, LANCZOS, NEAREST, cubic_taps, lanczos_taps, resize, short_edge_size
-from .rules import augment, check_channels, check_rank, straight, uniform
 
 CONSTANT, REPLICATE, REFLECT, WRAP, REFLECT_101 = range(5)
-"""Kinds of border, numbered as in OpenCV."""
+"""Border types, numbered as in OpenCV."""
 
 _ISOLATED = 16
-"""OpenCV's flag on top of a kind; it changes nothing for a whole image."""
+"""OpenCV flag that may be added to a border type; it has no effect on a whole image."""
 
 
 def make_border(
@@ -33,7 +33,7 @@ def make_border(
     kind: int = CONSTANT,
     values: Sequence[float] = (0.0,),
 ) -> torch.Tensor:
-    """Surround an image with a border.
+    """Pad an image with a border.
 
     Shape:
         image: (H, W, C).
@@ -42,18 +42,18 @@ def make_border(
     Args:
         kind: 0 constant, 1 replicate ``aa|abcd|dd``, 2 reflect ``ba|abcd|dc``, 3 wrap ``cd|abcd|ab``, 4 reflect
             without the edge ``cb|abcd|cb``.
-        values: the constant, one number per channel; channels beyond them get 0.
+        values: the constant for each channel; remaining channels get 0.
     """
     if min(top, bottom, left, right) < 0:
-        raise ArgumentError(f"margins are {top}, {bottom}, {left}, {right}, expected none below 0")
+        raise ArgumentError(f"margins are {top}, {bottom}, {left}, {right}, expected numbers of at least 0")
     kind = kind & ~_ISOLATED if kind >= 0 else kind
     if not CONSTANT <= kind <= REFLECT_101:
-        raise ArgumentError(f"border type is {kind}, expected 0 to 4, with or without 16")
+        raise ArgumentError(f"border type is {kind}, expected 0 to 4, optionally plus 16")
     height, width, channels = image.shape
     if kind == CONSTANT:
         color = torch.zeros(channels, dtype=torch.float64)
-        given = torch.tensor(tuple(values)[:channels], dtype=torch.float64)
-        color[: len(given)] = given
+        constants = torch.tensor(tuple(values)[:channels], dtype=torch.float64)
+        color[: len(constants)] = constants
         if not image.dtype.is_floating_point:
             info = torch.iinfo(image.dtype)
             color = color.round().clamp(info.min, info.max)
@@ -61,13 +61,13 @@ def make_border(
         out[:] = color.to(image.device, image.dtype)
         out[top : top + height, left : left + width] = image
         return out
-    rows = _places(height, top, bottom, kind).to(image.device)
-    columns = _places(width, left, right, kind).to(image.device)
+    rows = _border_index(height, top, bottom, kind).to(image.device)
+    columns = _border_index(width, left, right, kind).to(image.device)
     return image.index_select(0, rows).index_select(1, columns)
 
 
-def _places(size: int, before: int, after: int, kind: int) -> torch.Tensor:
-    """Return the pixel that each place along an axis repeats."""
+def _border_index(size: int, before: int, after: int, kind: int) -> torch.Tensor:
+    """Return the source pixel of each position along a padded axis."""
     at = torch.arange(-before, size + after)
     if kind == REPLICATE or size == 1:
         return at.clamp(0, size - 1)
@@ -81,13 +81,13 @@ def _places(size: int, before: int, after: int, kind: int) -> torch.Tensor:
 
 
 _COORDINATE_ONE = 1 << 10
-"""One pixel, in the fixed-point coordinates."""
+"""One pixel in fixed-point coordinates."""
 
-_STEPS = 32
-"""Places between two pixels that are told apart."""
+_SUBPIXELS = 32
+"""Number of subpixel positions."""
 
 _WEIGHT_ONE = 1 << 15
-"""One, in the fixed-point weights."""
+"""One in fixed-point weights."""
 
 Array = np.ndarray[Any, Any]
 
@@ -95,7 +95,7 @@ Array = np.ndarray[Any, Any]
 def warp_affine(
     image: torch.Tensor, matrix: Array, width: int, height: int, interp: int, fill: float
 ) -> torch.Tensor:
-    """Map an image by ``(x, y) -> matrix @ (x, y, 1)``.
+    """Transform an image by ``(x, y) -> matrix @ (x, y, 1)``.
 
     Shape:
         image: (H, W, C), uint8.
@@ -106,24 +106,24 @@ def warp_affine(
         width: width of the result in pixels.
         height: height of the result in pixels.
         interp: 0 nearest, 1 or 3 linear, 2 cubic, 4 Lanczos over 8 pixels.
-        fill: what stands where `image` does not reach.
-    Source: OpenCV 3.4 `cv::warpAffine`: coordinates of 10 bits, 32 places between pixels, weights of 15 bits.
+        fill: value of pixels outside of `image`.
+    Source: OpenCV 3.4 `cv::warpAffine`: 10-bit coordinates, 32 subpixel positions, 15-bit weights.
     """
-    half = _COORDINATE_ONE // 2 if interp == NEAREST else _COORDINATE_ONE // _STEPS // 2
-    x, y = _sources(_inverse(np.asarray(matrix, np.float64)), width, height, half)
+    half = _COORDINATE_ONE // 2 if interp == NEAREST else _COORDINATE_ONE // _SUBPIXELS // 2
+    x, y = _source_coordinates(_inverse(np.asarray(matrix, np.float64)), width, height, half)
     color = int(np.clip(np.rint(fill), 0, 255))
     if interp == NEAREST:
-        return _pixels(image, x >> 10, y >> 10, color).to(torch.uint8)
+        return _gather_pixels(image, x >> 10, y >> 10, color).to(torch.uint8)
     x, y = x >> 5, y >> 5
     taps = _tap_table(interp)
     count = taps.shape[0]
     before = count // 2 - 1
-    across, down = taps[:, x & (_STEPS - 1)], taps[:, y & (_STEPS - 1)]
+    across, down = taps[:, x & (_SUBPIXELS - 1)], taps[:, y & (_SUBPIXELS - 1)]
     total = torch.full((height, width, image.shape[2]), 1 << 14, dtype=torch.int32)
     for i in range(count):
         for j in range(count):
             weight = (down[i] * across[j] * _WEIGHT_ONE).round().int().unsqueeze(2)
-            total += weight * _pixels(image, (x >> 5) + (j - before), (y >> 5) + (i - before), color)
+            total += weight * _gather_pixels(image, (x >> 5) + (j - before), (y >> 5) + (i - before), color)
     return (total >> 15).clamp_(0, 255).to(torch.uint8)
 
 
@@ -134,35 +134,35 @@ def _inverse(m: Array) -> Array:
     return np.column_stack([linear, -linear @ m[:, 2]])
 
 
-def _sources(m: Array, width: int, height: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the place that each new pixel comes from, in fixed point, two of (height, width)."""
+def _source_coordinates(m: Array, width: int, height: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the fixed-point source coordinates x and y of each new pixel, (height, width) each."""
     columns, rows = np.arange(width), np.arange(height)
 
-    def place(row: Array) -> torch.Tensor:
+    def coordinate(row: Array) -> torch.Tensor:
         along = np.rint(row[0] * columns * _COORDINATE_ONE).astype(np.int64)
         down = np.rint((row[1] * rows + row[2]) * _COORDINATE_ONE).astype(np.int64) + half
         return torch.from_numpy(along + down[:, None])
 
-    return place(m[0]), place(m[1])
+    return coordinate(m[0]), coordinate(m[1])
 
 
-def _pixels(image: torch.Tensor, x: torch.Tensor, y: torch.Tensor, color: int) -> torch.Tensor:
+def _gather_pixels(image: torch.Tensor, x: torch.Tensor, y: torch.Tensor, color: int) -> torch.Tensor:
     height, width, channels = image.shape
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     at = y.clamp(0, height - 1) * width + x.clamp(0, width - 1)
-    found = image.reshape(-1, channels).index_select(0, at.reshape(-1)).view(*x.shape, channels).int()
-    return found.masked_fill_(~inside.unsqueeze(2), color)
+    pixels = image.reshape(-1, channels).index_select(0, at.reshape(-1)).view(*x.shape, channels).int()
+    return pixels.masked_fill_(~inside.unsqueeze(2), color)
 
 
 @lru_cache(maxsize=8)
 def _tap_table(interp: int) -> torch.Tensor:
-    """Return the weights of neighbours for each place between two pixels, (taps, 32)."""
-    part = (np.arange(_STEPS) / _STEPS).astype(np.float32)
+    """Return the neighbors' weights for each subpixel position, (taps, 32)."""
+    fraction = (np.arange(_SUBPIXELS) / _SUBPIXELS).astype(np.float32)
     if interp == CUBIC:
-        return torch.from_numpy(cubic_taps(part))
+        return torch.from_numpy(cubic_taps(fraction))
     if interp == LANCZOS:
-        return torch.from_numpy(lanczos_taps(part))
-    return torch.from_numpy(np.stack([1 - part, part]))
+        return torch.from_numpy(lanczos_taps(fraction))
+    return torch.from_numpy(np.stack([1 - fraction, fraction]))
 
 
 Tensor = torch.Tensor
@@ -181,15 +181,15 @@ def _to_tensor_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     batch=NEVER,
 )
 def to_tensor(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Turn an image of 0 to 255 into channels of 0 to 1.
+    """Convert an image with values from 0 to 255 to channels with values from 0 to 1.
 
     Shape:
         data: (H, W, C) or (N, H, W, C).
         returns: (C, H, W) or (N, C, H, W), float32.
 
-    Source: MXNet 1.9.1 `_image_to_tensor`, whose gradient is the head gradient as it lies in memory.
+    Source: MXNet 1.9.1 `_image_to_tensor`, whose gradient is the head gradient in its memory order.
     """
-    return straight(lambda x: x.movedim(-1, -3).float().div(255.0).contiguous(), data)
+    return straight_through(lambda x: x.movedim(-1, -3).float().div(255.0).contiguous(), data)
 
 
 def _normalize_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -204,7 +204,7 @@ def _normalize_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _per_channel(name: str, values: Sequence[float], data: Tensor) -> Tensor:
-    """Return one number for each channel, to broadcast over (C, H, W)."""
+    """Return one number per channel, broadcastable to (C, H, W)."""
     channels = data.shape[-3]
     if len(values) not in (1, channels, 4):
         raise OpError(f"_image_normalize: {name} has {len(values)} numbers, expected 1 or {channels}")
@@ -229,9 +229,9 @@ def normalize(a: Any, env: Env, data: Tensor) -> Tensor:
         returns: the same shape and type.
 
     Raises:
-        OpError: `mean` or `std` fits not the number of channels.
+        OpError: `mean` or `std` does not match the number of channels.
 
-    Source: MXNet 1.9.1 `_image_normalize`, which refuses its own default of four numbers; here they are 0 and 1.
+    Source: MXNet 1.9.1 `_image_normalize`, which rejects its own default of four numbers; here it means 0 and 1.
     """
     _normalize_shape(a, [tuple(data.shape)], [None])
     mean, std = _per_channel("mean", a.mean, data), _per_channel("std", a.std, data)
@@ -244,8 +244,8 @@ def _crop_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     height, width = data[-3:-1]
     if a.x + a.width > width or a.y + a.height > height:
         raise ShapeError(
-            f"_image_crop: {a.width} x {a.height} pixels from ({a.x}, {a.y}) reach beyond "
-            f"the {width} x {height} of data"
+            f"_image_crop: {a.width} x {a.height} pixels from ({a.x}, {a.y}) exceed "
+            f"the {width} x {height} pixels of data"
         )
     return (*data[:-3], a.height, a.width, data[-1])
 
@@ -254,8 +254,8 @@ def _crop_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     "_image_crop",
     [arg("data")],
     {
-        "x": Attr(integer(low=0), "left end"),
-        "y": Attr(integer(low=0), "top end"),
+        "x": Attr(integer(low=0), "left edge"),
+        "y": Attr(integer(low=0), "top edge"),
         "width": Attr(integer(low=1), "width in pixels"),
         "height": Attr(integer(low=1), "height in pixels"),
     },
@@ -263,14 +263,14 @@ def _crop_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     view=True,
 )
 def crop(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Cut a rectangle out of images.
+    """Crop a rectangle from images.
 
     Shape:
         data: (H, W, C) or (N, H, W, C) with 1 or 3 channels.
         returns: (height, width, C) or (N, height, width, C).
 
     Raises:
-        ShapeError: the rectangle reaches beyond the image.
+        ShapeError: the rectangle exceeds the image.
 
     Source: MXNet 1.9.1 `_image_crop`.
     """
@@ -281,7 +281,7 @@ def crop(a: Any, env: Env, data: Tensor) -> Tensor:
 def new_size(a: Any, height: int, width: int) -> tuple[int, int]:
     """Return (height, width) after resizing."""
     if len(a.size) not in (1, 2) or min(a.size) < 1:
-        raise OpError(f"_image_resize: size is {a.size}, expected one number or (width, height), from 1")
+        raise OpError(f"_image_resize: size is {a.size}, expected one positive number or (width, height)")
     if len(a.size) == 2:
         return a.size[1], a.size[0]
     (side,) = a.size
@@ -298,7 +298,7 @@ def _resize_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     [arg("data")],
     {
         "size": Attr(ints, "(width, height), or one number for both", ()),
-        "keep_ratio": Attr(boolean, "bring the shorter side to the one number of `size`", False),
+        "keep_ratio": Attr(boolean, "resize the shorter side to `size`, keeping the aspect ratio", False),
         "interp": Attr(integer(low=0), "0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos", 1),
     },
     infer=forward(_resize_shape),
@@ -312,7 +312,7 @@ def image_resize(a: Any, env: Env, data: Tensor) -> Tensor:
         returns: (height, width, C) or (N, height, width, C), of the same type.
 
     Raises:
-        OpError: `size` is neither one number nor two.
+        OpError: `size` does not have one or two numbers.
 
     Source: MXNet 1.9.1 `_image_resize` on CPU, which is OpenCV's `resize`.
     """
@@ -324,7 +324,7 @@ def image_resize(a: Any, env: Env, data: Tensor) -> Tensor:
 
 @augment("_image_flip_left_right", onnx=Onnx("Slice", builder="image_flip"))
 def flip_left_right(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Mirror an image: its left side becomes its right one.
+    """Mirror an image horizontally.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
@@ -332,12 +332,12 @@ def flip_left_right(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: MXNet 1.9.1 `_image_flip_left_right`.
     """
-    return straight(lambda x: x.flip(1), data)
+    return straight_through(lambda x: x.flip(1), data)
 
 
 @augment("_image_flip_top_bottom", onnx=Onnx("Slice", builder="image_flip"))
 def flip_top_bottom(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Turn an image upside down.
+    """Mirror an image vertically.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
@@ -345,35 +345,35 @@ def flip_top_bottom(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: MXNet 1.9.1 `_image_flip_top_bottom`.
     """
-    return straight(lambda x: x.flip(0), data)
+    return straight_through(lambda x: x.flip(0), data)
 
 
 def _maybe_flip(env: Env, data: Tensor, axis: int) -> Tensor:
-    keeps = uniform(env, 0.0, 1.0) < 0.5
-    return straight(lambda x: torch.where(keeps, x, x.flip(axis)), data)
+    keep = uniform(env, 0.0, 1.0) < 0.5
+    return straight_through(lambda x: torch.where(keep, x, x.flip(axis)), data)
 
 
 @augment("_image_random_flip_left_right", random=True)
 def random_flip_left_right(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Mirror an image in every other case, at random.
+    """Mirror an image horizontally with probability 1/2.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_flip_left_right`, with random numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_flip_left_right`, with different random numbers.
     """
     return _maybe_flip(env, data, 1)
 
 
 @augment("_image_random_flip_top_bottom", random=True)
 def random_flip_top_bottom(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Turn an image upside down in every other case, at random.
+    """Mirror an image vertically with probability 1/2.
 
     Shape:
         data: (H, W, C) with 1 or 3 channels.
         returns: the same.
 
-    Source: MXNet 1.9.1 `_image_random_flip_top_bottom`, with random numbers of our own.
+    Source: MXNet 1.9.1 `_image_random_flip_top_bottom`, with different random numbers.
     """
     return _maybe_flip(env, data, 0)

@@ -1,4 +1,4 @@
-"""Resizing images, to OpenCV's numbers."""
+"""Resizing of images, with OpenCV's results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ NEAREST, LINEAR, CUBIC, AREA, LANCZOS = range(5)
 
 _AUTO, _RANDOM = 9, 10
 _ONE = 2048
-"""One, in the fixed-point weights of 8-bit images."""
+"""One in the fixed-point weights of 8-bit images."""
 
 
 def pick_method(interp: int, old: tuple[int, int], new: tuple[int, int], draw: int = LINEAR) -> int:
-    """Return the method that a choice stands for.
+    """Return the interpolation method for `interp`.
 
     Args:
         interp: 0 to 4 are methods; 9 is cubic for enlarging, area for shrinking, linear otherwise; 10 is `draw`.
         old: (height, width) before.
         new: (height, width) after.
-        draw: a random method, for 10.
+        draw: the random method for 10.
     """
     if interp == _AUTO:
         if new[0] > old[0] and new[1] > old[1]:
@@ -45,7 +45,7 @@ def pick_method(interp: int, old: tuple[int, int], new: tuple[int, int], draw: i
 
 
 def short_edge_size(height: int, width: int, size: int) -> tuple[int, int]:
-    """Return (height, width) of an image whose shorter edge gets `size` pixels, keeping its aspect."""
+    """Return (height, width) with a shorter edge of `size` pixels and the same aspect ratio."""
     return (height * size // width, size) if height > width else (size, width * size // height)
 
 
@@ -84,30 +84,30 @@ def resize(image: torch.Tensor, width: int, height: int, interp: int = LINEAR) -
 
 def _nearest(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
     def rows(old: int, new: int) -> torch.Tensor:
-        found = np.floor(np.arange(new) * (1.0 / (new / old))).astype(np.int64)
-        return torch.from_numpy(np.minimum(found, old - 1)).to(image.device)
+        indices = np.floor(np.arange(new) * (1.0 / (new / old))).astype(np.int64)
+        return torch.from_numpy(np.minimum(indices, old - 1)).to(image.device)
 
     return image.index_select(0, rows(image.shape[0], height)).index_select(1, rows(image.shape[1], width))
 
 
 @lru_cache(maxsize=256)
 def taps_of(old: int, new: int, method: int, across: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which pixels each new one is made of, (taps, new), and their weights, of the same shape.
+    """Return the source pixels of each new pixel, (taps, new), and their weights of the same shape.
 
-    `across` is for columns: there OpenCV takes an edge pixel whole, where in rows it mixes it with itself, which
-    rounds twice.
+    `across` is True for columns: there OpenCV uses an edge pixel directly; in rows it interpolates it with itself,
+    which rounds twice.
     """
     scale = np.float64(1.0) / (np.float64(new) / old)
-    places = np.arange(new)
-    if method == AREA:  # enlarging: as linear, but on pixels' edges
-        first = np.floor(places * scale)
-        part = ((places + 1) - (first + 1) * (np.float64(new) / old)).astype(np.float32)
-        part = np.where(part <= 0, 0, part - np.floor(part)).astype(np.float32)
+    positions = np.arange(new)
+    if method == AREA:  # enlarging: like linear, but with aligned pixel edges
+        first = np.floor(positions * scale)
+        offset = ((positions + 1) - (first + 1) * (np.float64(new) / old)).astype(np.float32)
+        offset = np.where(offset <= 0, 0, offset - np.floor(offset)).astype(np.float32)
     else:
-        exact = ((places + 0.5) * scale - 0.5).astype(np.float32)
+        exact = ((positions + 0.5) * scale - 0.5).astype(np.float32)
         first = np.floor(exact)
-        part = (exact - first).astype(np.float32)
-    taps = {CUBIC: cubic_taps, LANCZOS: lanczos_taps}.get(method, _linear)(part)
+        offset = (exact - first).astype(np.float32)
+    taps = {CUBIC: cubic_taps, LANCZOS: lanczos_taps}.get(method, _linear)(offset)
     if across and method in (LINEAR, AREA):
         outside = (first < 0) | (first >= old - 1)
         taps[0][outside], taps[1][outside] = 1, 0
@@ -116,12 +116,12 @@ def taps_of(old: int, new: int, method: int, across: bool) -> tuple[torch.Tensor
     return torch.from_numpy(pixels), torch.from_numpy(taps)
 
 
-def _linear(part: Array) -> Array:
-    return np.stack([1 - part, part]).astype(np.float32)
+def _linear(offset: Array) -> Array:
+    return np.stack([1 - offset, offset]).astype(np.float32)
 
 
 def cubic_taps(part: Array) -> Array:
-    """Return the cubic weights of 4 neighbours, (4, N), for places `part` behind the second, (N,) float32."""
+    """Return the cubic weights of 4 neighbors, (4, N), at offsets `part` from the second, (N,) float32."""
     a = np.float32(-0.75)
     x, y = part + 1, 1 - part
     taps = np.stack(
@@ -137,57 +137,59 @@ def cubic_taps(part: Array) -> Array:
 
 
 def lanczos_taps(part: Array) -> Array:
-    """Return the Lanczos weights of 8 neighbours, (8, N), for places `part` behind the fourth, (N,) float32."""
+    """Return the Lanczos weights of 8 neighbors, (8, N), at offsets `part` from the fourth, (N,) float32."""
     offsets = part.astype(np.float64) + 3 - np.arange(8)[:, None]
     near = np.abs(offsets) < 1e-6
     angle = np.where(near, 1.0, offsets) * (math.pi / 4)
     taps = np.where(near, 1.0, np.sin(4 * angle) * np.sin(angle) / (angle * angle))
     exact = part < np.finfo(np.float32).eps
     taps = np.where(exact, np.arange(8)[:, None] == 3, taps / taps.sum(0))
-    found: Array = taps.astype(np.float32)
-    return found
+    weights: Array = taps.astype(np.float32)
+    return weights
 
 
 def _taps(image: torch.Tensor, height: int, width: int, method: int) -> torch.Tensor:
-    """Mix a fixed number of neighbours along each axis, columns first."""
+    """Interpolate between a fixed number of neighbors along each axis, columns first."""
     columns, across = taps_of(image.shape[1], width, method, across=True)
     rows, down = taps_of(image.shape[0], height, method, across=False)
     fixed = image.dtype is torch.uint8
     if fixed:
-        image, across, down = image.to(torch.int32), whole_taps(across), whole_taps(down)
+        image, across, down = image.to(torch.int32), integer_taps(across), integer_taps(down)
     device = image.device
     across, down = (w.to(device, image.dtype) for w in (across, down))
-    mixed = _mix([image.index_select(1, c.to(device)) for c in columns], [w.view(1, -1, 1) for w in across])
+    mixed = _weighted_sum(
+        [image.index_select(1, c.to(device)) for c in columns], [w.view(1, -1, 1) for w in across]
+    )
     parts = [mixed.index_select(0, r.to(device)) for r in rows]
     weights = [w.view(-1, 1, 1) for w in down]
-    return _narrow(parts, weights, method) if fixed else _mix(parts, weights)
+    return _to_8_bits(parts, weights, method) if fixed else _weighted_sum(parts, weights)
 
 
-def _mix(parts: list[torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
+def _weighted_sum(parts: list[torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
     total = parts[0] * weights[0]
     for part, weight in zip(parts[1:], weights[1:], strict=True):
         total += part * weight
     return total
 
 
-def whole_taps(weights: torch.Tensor) -> torch.Tensor:
-    """Return weights as whole numbers of 1 / 2048, for 8-bit images."""
+def integer_taps(weights: torch.Tensor) -> torch.Tensor:
+    """Return weights as integer multiples of 1 / 2048, for 8-bit images."""
     return (weights * _ONE).round().to(torch.int32)
 
 
-def _narrow(parts: list[torch.Tensor], weights: list[torch.Tensor], method: int) -> torch.Tensor:
-    """Mix rows of 22-bit numbers and round to 8 bits, the way OpenCV does for each method."""
+def _to_8_bits(parts: list[torch.Tensor], weights: list[torch.Tensor], method: int) -> torch.Tensor:
+    """Interpolate rows of 22-bit numbers and round to 8 bits, as OpenCV does for each method."""
     if method in (LINEAR, AREA):
         first, second = ((w * (p >> 4)) >> 16 for p, w in zip(parts, weights, strict=True))
         return ((first + second + 2) >> 2).clamp_(0, 255).to(torch.uint8)
-    total = (_mix(parts, weights) + (1 << 21)) >> 22
+    total = (_weighted_sum(parts, weights) + (1 << 21)) >> 22
     if method == CUBIC:
         _vector_cubic(total, parts, weights)
     return total.clamp_(0, 255).to(torch.uint8)
 
 
 def _vector_cubic(total: torch.Tensor, parts: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
-    """Put in the values that OpenCV computes eight at a time, in float32, rounding halves to even."""
+    """Overwrite the values that OpenCV computes in vectors of eight, in float32, rounding halves to even."""
     scaled = [w.float() / (_ONE * _ONE) for w in weights]
     mixed = parts[3].float() * scaled[3]
     for k in (2, 1, 0):
@@ -197,7 +199,7 @@ def _vector_cubic(total: torch.Tensor, parts: list[torch.Tensor], weights: list[
 
 
 def _area(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    """Average the pixels that each new one covers."""
+    """Average the pixels that each new pixel covers."""
     down, across = image.shape[0] // height, image.shape[1] // width
     channels = image.shape[2]
     if (height * down, width * across) == tuple(image.shape[:2]):
@@ -206,30 +208,32 @@ def _area(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
             return ((blocks.int().sum((1, 3)) + 2) >> 2).to(torch.uint8)
         kind = torch.int32 if image.dtype is torch.uint8 else image.dtype
         total = blocks.to(kind).sum((1, 3)).to(torch.float64 if kind is torch.float64 else torch.float32)
-        return _rounded(total * (1.0 / (down * across)), image.dtype)
+        return _to_type(total * (1.0 / (down * across)), image.dtype)
     values = image.to(torch.float64 if image.dtype is torch.float64 else torch.float32)
-    return _rounded(_covered(_covered(values, 1, width), 0, height), image.dtype)
+    return _to_type(_average_axis(_average_axis(values, 1, width), 0, height), image.dtype)
 
 
-def _covered(values: torch.Tensor, axis: int, new: int) -> torch.Tensor:
-    pixels, weights = _cover(values.shape[axis], new)
+def _average_axis(values: torch.Tensor, axis: int, new: int) -> torch.Tensor:
+    pixels, weights = _coverage(values.shape[axis], new)
     parts = [values.index_select(axis, p) for p in pixels.to(values.device)]
     shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
-    return _mix(parts, [w.view(shape) for w in weights.to(values)])
+    return _weighted_sum(parts, [w.view(shape) for w in weights.to(values)])
 
 
-def _rounded(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _to_type(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return values.round().clamp_(0, 255).to(dtype) if dtype is torch.uint8 else values.to(dtype)
 
 
 @lru_cache(maxsize=64)
-def _cover(old: int, new: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which old pixels each new one covers, (taps, new) in rising order, and how much of each, alike."""
+def _coverage(old: int, new: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the old pixels that each new pixel covers, (taps, new) ascending, and the covered fractions."""
     scale = old / new
     begin = np.arange(new) * scale
     end = begin + scale
     cell = np.minimum(scale, old - begin)
     pixels = np.floor(begin).astype(np.int64) + np.arange(math.ceil(scale) + 1)[:, None]
-    part = np.minimum(end, pixels + 1) - np.maximum(begin, pixels)
-    part[(part < 1e-3) | (pixels >= old)] = 0  # slivers from rounding are left out
-    return torch.from_numpy(np.minimum(pixels, old - 1)), torch.from_numpy((part / cell).astype(np.float32))
+    covered = np.minimum(end, pixels + 1) - np.maximum(begin, pixels)
+    covered[(covered < 1e-3) | (pixels >= old)] = 0  # ignore slivers caused by rounding
+    return torch.from_numpy(np.minimum(pixels, old - 1)), torch.from_numpy(
+        (covered / cell).astype(np.float32)
+    )

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and logic of two arrays, of equal shape or broadcast, and of an array and a number."""
+"""Arithmetic, comparison and logic of two arrays, with or without broadcasting, and of an array and a number."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 import torch
 
-from ...compat.torch_private import is_batched
-from ...devices.device_transfer import beside
+from ..._core.torch_private import is_batched
+from ..._devices.device_transfer import tensor_like
 from ..attrs import boolean, real
 from ..registry import bound, declare
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, Types, arg
-from .pointwise import in_type_of, whole, with_gradient
+from .pointwise import in_type_of, to_integer, with_gradient
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Names = tuple[str, ...]
 
 
 def divide(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Divide; integers are cut towards 0, and give 0 where `right` is 0."""
+    """Divide; integers are truncated, and division by 0 gives 0."""
     if left.is_floating_point():
         return torch.div(left, right)
     zero = right == 0
@@ -28,25 +28,25 @@ def divide(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def modulo(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return the remainder with the sign of `right`, as Python's %; 0 where `right` is 0."""
+    """Return the remainder with the sign of `right`, as Python's %; 0 if `right` is 0."""
     zero = right == 0
     return torch.where(zero, 0, torch.remainder(left, torch.where(zero, 1, right)))
 
 
 def power(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Raise to a power; integers go through float64, so that negative exponents give 0."""
+    """Raise to a power; integers are computed in float64, so that negative exponents give 0."""
     if left.is_floating_point():
         return torch.pow(left, right)
     return in_type_of(left, torch.pow(left.double(), right.double()))
 
 
 def maximum(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return the greater one, NaN if there is one; where both are equal the gradient goes to `left`."""
+    """Return the maximum, propagating NaN; if both are equal the gradient goes to `left`."""
     return torch.where((left < right) | (right != right), right, left)
 
 
 def minimum(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return the smaller one, NaN if there is one; where both are equal the gradient goes to `left`."""
+    """Return the minimum, propagating NaN; if both are equal the gradient goes to `left`."""
     return torch.where((left > right) | (right != right), right, left)
 
 
@@ -73,20 +73,20 @@ def _broadcast_doc(name: str, sentence: str) -> str:
 
 Shape:
     lhs, rhs: shapes whose dimensions are equal or 1, aligned at the end.
-    returns: the greater of each two dimensions; the dtype of the inputs.
+    returns: the larger of each two dimensions; the dtype of the inputs.
 
 Source: MXNet 1.9.1 `{name}`.
 """
 
 
 def declare_pair(function: Binary, sentence: str, equal: Names, broadcast: Names, onnx: Onnx | None) -> None:
-    """Declare a function of two arrays as two operators, one for equal shapes and one that broadcasts.
+    """Declare a function of two arrays as two operators, for equal shapes and with broadcasting.
 
     Args:
         function: ``(lhs, rhs) -> result``.
-        sentence: what it does, without a full stop.
-        equal: names of the one for equal shapes, the registry name first.
-        broadcast: names of the one that broadcasts, the registry name first.
+        sentence: description without a full stop.
+        equal: names of the operator for equal shapes, the registry name first.
+        broadcast: names of the operator with broadcasting, the registry name first.
     """
     declare(
         equal[0],
@@ -132,7 +132,7 @@ _ARITHMETIC: tuple[tuple[Binary, str, Names, Names, Onnx], ...] = (
     ),
     (
         divide,
-        "Divide the first array by the second (integers are cut towards 0)",
+        "Divide the first array by the second (integers are truncated)",
         ("elemwise_div", "_Div", "_div", "_sparse_elemwise_div"),
         ("broadcast_div", "_sparse_broadcast_div"),
         Onnx("Div", builder="divide"),
@@ -153,14 +153,14 @@ _ARITHMETIC: tuple[tuple[Binary, str, Names, Names, Onnx], ...] = (
     ),
     (
         maximum,
-        "Return the greater of two arrays (where both are equal the gradient goes to the first)",
+        "Return the maximum of two arrays (if both are equal the gradient goes to the first)",
         ("_maximum", "_Maximum"),
         ("broadcast_maximum",),
         Onnx("Max"),
     ),
     (
         minimum,
-        "Return the smaller of two arrays (where both are equal the gradient goes to the first)",
+        "Return the minimum of two arrays (if both are equal the gradient goes to the first)",
         ("_minimum", "_Minimum"),
         ("broadcast_minimum",),
         Onnx("Min"),
@@ -179,27 +179,27 @@ for _row in _ARITHMETIC:
     declare_pair(*_row)
 
 
-Test = Callable[..., torch.Tensor]
+Comparison = Callable[..., torch.Tensor]
 
 
-def in_operand_type(test: Test) -> Test:
-    """Return a test whose answers come as 0 and 1 in the type of the left operand.
+def in_operand_type(compare: Comparison) -> Comparison:
+    """Return a comparison whose results are 0 and 1 in the type of the left operand.
 
-    torch writes them in that type at once when it is told where; converting truth values takes ten times as long,
-    but is all that `torch.vmap` can do.
+    With `out=` torch writes that type directly; converting booleans takes ten times as long, but `torch.vmap` supports
+    nothing else.
     """
 
     def run(left: torch.Tensor, right: torch.Tensor | float) -> torch.Tensor:
         left, other = left.detach(), right.detach() if isinstance(right, torch.Tensor) else right
         if is_batched(left) or isinstance(other, torch.Tensor) and is_batched(other):
-            return test(left, other).to(left.dtype)
-        return test(left, other, out=left.new_empty(0))
+            return compare(left, other).to(left.dtype)
+        return compare(left, other, out=left.new_empty(0))
 
-    run.__name__ = getattr(test, "__name__", "run")
+    run.__name__ = getattr(compare, "__name__", "run")
     return run
 
 
-COMPARISONS: dict[str, tuple[Test, str, str, Onnx]] = {
+COMPARISONS: dict[str, tuple[Comparison, str, str, Onnx]] = {
     "equal": (torch.eq, "Equal", "both are equal", Onnx("Equal", builder="compare")),
     "not_equal": (
         torch.ne,
@@ -245,12 +245,12 @@ COMPARISONS: dict[str, tuple[Test, str, str, Onnx]] = {
         Onnx("Xor", builder="logic"),
     ),
 }
-"""Word: test, spelling of the alias, when it holds, ONNX builder."""
+"""Name: function, spelling of the alias, condition for the docstring, ONNX operator."""
 
 for _word, (_test, _alias, _holds, _onnx) in COMPARISONS.items():
     declare_pair(
         in_operand_type(_test),
-        f"Return 1 where {_holds}, else 0, in the dtype of the operands and without a gradient",
+        f"Return 1 if {_holds}, else 0, in the dtype of the operands and without a gradient",
         (f"_{_word}", f"_{_alias}"),
         (f"broadcast_{_word}",),
         _onnx,
@@ -272,13 +272,13 @@ def _rpower(x: torch.Tensor, number: float) -> torch.Tensor:
     return in_type_of(x, torch.pow(number, x.double()))
 
 
-def _logic(test: Callable[..., torch.Tensor]) -> Scalar:
-    written = in_operand_type(test)
-    return lambda x, number: written(x, beside(x, number))
+def _logic(compare: Callable[..., torch.Tensor]) -> Scalar:
+    written = in_operand_type(compare)
+    return lambda x, number: written(x, tensor_like(x, number))
 
 
-def _limit(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
-    """Return `torch.clamp` from one side, with a gradient that is computed without branches."""
+def _one_sided_clamp(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
+    """Return a one-sided `torch.clamp`, with a gradient computed without branches."""
 
     def limit(x: torch.Tensor, number: Any) -> torch.Tensor:
         if not (x.requires_grad and torch.is_grad_enabled()):
@@ -307,27 +307,27 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
     ),
     "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
     "div": (
-        lambda x, s: x / s if x.is_floating_point() else divide(x, beside(x, s)),
+        lambda x, s: x / s if x.is_floating_point() else divide(x, tensor_like(x, s)),
         "Div",
-        "Divide each element by a number (integers are cut towards 0, and give 0 where the number is 0)",
+        "Divide each element by a number (integers are truncated, and division by 0 gives 0)",
         Onnx("Div", scalar="last", builder="divide"),
     ),
     "rdiv": (
-        lambda x, s: divide(beside(x, s), x),
+        lambda x, s: divide(tensor_like(x, s), x),
         "RDiv",
-        "Divide a number by each element (integers are cut towards 0)",
+        "Divide a number by each element (integers are truncated)",
         Onnx("Div", scalar="first", builder="divide"),
     ),
     "mod": (
         lambda x, s: torch.remainder(x, s) if s else torch.zeros_like(x),
         "Mod",
-        "Return the remainder by a number, with its sign, and 0 by 0",
+        "Return the remainder of division by a number, with its sign; 0 for division by 0",
         Onnx("Mod", scalar="last", builder="mod"),
     ),
     "rmod": (
-        lambda x, s: modulo(beside(x, s), x),
+        lambda x, s: modulo(tensor_like(x, s), x),
         "RMod",
-        "Return the remainder of a number by each element, with the element's sign, and 0 by 0",
+        "Return the remainder of a number divided by each element, with the element's sign; 0 for division by 0",
         Onnx("Mod", scalar="first", builder="mod"),
     ),
     "power": (_power, "Power", "Raise each element to a power", Onnx("Pow", scalar="last", builder="power")),
@@ -338,41 +338,41 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
         Onnx("Pow", scalar="first", builder="power"),
     ),
     "maximum": (
-        _limit("min", in_operand_type(torch.ge)),
+        _one_sided_clamp("min", in_operand_type(torch.ge)),
         "Maximum",
-        "Return the greater of each element and a number (the gradient is 1 where both are equal)",
+        "Return the maximum of each element and a number (the gradient is 1 if both are equal)",
         Onnx("Max", scalar="last", drop=_DROP),
     ),
     "minimum": (
-        _limit("max", in_operand_type(torch.le)),
+        _one_sided_clamp("max", in_operand_type(torch.le)),
         "Minimum",
-        "Return the smaller of each element and a number (the gradient is 1 where both are equal)",
+        "Return the minimum of each element and a number (the gradient is 1 if both are equal)",
         Onnx("Min", scalar="last", drop=_DROP),
     ),
     "hypot": (
-        lambda x, s: hypot(x, beside(x, s)),
+        lambda x, s: hypot(x, tensor_like(x, s)),
         "Hypot",
         "Return sqrt(data^2 + scalar^2)",
         Onnx(scalar="last", builder="hypot"),
     ),
 }
-"""Word: function of array and number, spelling of the alias, first sentence, ONNX operator."""
+"""Name: function of array and number, spelling of the alias, first sentence, ONNX operator."""
 
 
 def _attrs() -> dict[str, Attr]:
     return {
-        "scalar": Attr(real, "operand beside every element", 1.0),
+        "scalar": Attr(real, "second operand", 1.0),
         "is_int": Attr(
-            boolean, "cut the number's fraction when data are integers; if not, the result is float64", True
+            boolean, "truncate the number for integer data; if False, the result is float64", True
         ),
     }
 
 
 def _types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """One type, except that booleans give int64, and integers with a number that is not one float64."""
+    """Infer the input's type; booleans give int64, and integers give float64 if `is_int` is False."""
     if a.is_int:
-        found = ins[0] or outs[0]
-        return [found], ["int64" if ins[0] == "bool" else found]
+        dtype = ins[0] or outs[0]
+        return [dtype], ["int64" if ins[0] == "bool" else dtype]
     if ins[0] is None:
         return ins, outs
     return ins, [ins[0] if "float" in ins[0] else "float64"]
@@ -387,7 +387,7 @@ def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx)
                 return function(x, number)
             if x.dtype == torch.bool and is_int:
                 x = x.to(torch.int64)
-            return function(x, whole(number)) if is_int else function(x.double(), number)
+            return function(x, to_integer(number)) if is_int else function(x.double(), number)
 
         run.__name__ = name.strip("_")
         return run
@@ -412,6 +412,6 @@ for _word, (_test, _alias, _holds, _onnx) in COMPARISONS.items():
         f"_{_word}_scalar",
         f"_{_alias.replace('_', '')}Scalar",
         (_logic if _word.startswith("logical") else in_operand_type)(_test),
-        f"Return 1 where {_holds}, else 0, with the array first and the number second",
+        f"Return 1 if {_holds}, else 0, with the array first and the number second",
         _onnx,
     )

@@ -1,4 +1,4 @@
-"""Products that contract axes, and the column-wise Kronecker product."""
+"""Tensor contractions, and the column-wise Kronecker product."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _attrs(axis: str) -> dict[str, Attr]:
         "transpose_b": Attr(boolean, "contract the last axis of rhs", False),
         "forward_stype": Attr(
             optional(choice("csr", "default", "row_sparse")),
-            "storage type of the result; None: what the inputs' storage makes",
+            "storage type of the result; None: inferred from the inputs' storage",
             None,
         ),
     }
@@ -38,8 +38,8 @@ def _infer_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         raise ShapeError(
             f"dot: lhs {left} and rhs {right}: the contracted axes have {inner} and {other} elements"
         )
-    found = rest_left + rest_right or (1,)
-    return ins, [output_shape(outs[0], found)]
+    shape = rest_left + rest_right or (1,)
+    return ins, [output_shape(outs[0], shape)]
 
 
 @bound(
@@ -53,8 +53,8 @@ def dot(a: Any) -> Binary:
     """Contract the last axis of `lhs` with the first axis of `rhs`.
 
     Shape:
-        lhs: (..., K), or (K, ...) under `transpose_a`.
-        rhs: (K, ...), or (..., K) under `transpose_b`.
+        lhs: (..., K), or (K, ...) with `transpose_a`.
+        rhs: (K, ...), or (..., K) with `transpose_b`.
         returns: the other axes of `lhs`, then those of `rhs`; (1,) for two vectors.
 
     Example:
@@ -69,8 +69,8 @@ def dot(a: Any) -> Binary:
         if left.dim() == 2 and right.dim() == 2:
             return torch.mm(left.t() if flip_left else left, right.t() if flip_right else right)
         axes = [0 if flip_left else left.dim() - 1], [right.dim() - 1 if flip_right else 0]
-        found: torch.Tensor = torch.tensordot(left, right, dims=axes)
-        return found if found.dim() else found.reshape(1)
+        contracted: torch.Tensor = torch.tensordot(left, right, dims=axes)
+        return contracted if contracted.dim() else contracted.reshape(1)
 
     return dot
 
@@ -90,8 +90,8 @@ def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         )
     if not inner or not other:
         return [batch + left[-2:], batch + right[-2:]], outs
-    found = output_shape(outs[0], (*batch, rows, columns))
-    return [batch + left[-2:], batch + right[-2:]], [found]
+    shape = output_shape(outs[0], (*batch, rows, columns))
+    return [batch + left[-2:], batch + right[-2:]], [shape]
 
 
 @bound(
@@ -104,8 +104,8 @@ def batch_dot(a: Any) -> Binary:
     """Multiply matrices pairwise over the leading axes, which must be equal.
 
     Shape:
-        lhs: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        rhs: (B..., K, N), or (B..., N, K) under `transpose_b`.
+        lhs: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        rhs: (B..., K, N), or (B..., N, K) with `transpose_b`.
         returns: (B..., M, N).
 
     Source: MXNet 1.9.1 `batch_dot`.
@@ -129,7 +129,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
             continue
         if len(shape) != 2 or (columns and shape[1] and shape[1] != columns):
             raise ShapeError(
-                f"khatri_rao: inputs have shapes {ins}, expected matrices of equally many columns"
+                f"khatri_rao: inputs have shapes {ins}, expected matrices with equal numbers of columns"
             )
         columns = columns or shape[1]
     filled: list[Shape] = [None if s is None else (s[0], columns) for s in ins]
@@ -141,12 +141,12 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 @bound(
     "khatri_rao",
-    attrs={"num_args": Attr(integer(low=0), "number of inputs; counted by the call", 0)},
+    attrs={"num_args": Attr(integer(low=0), "number of inputs; set by the call", 0)},
     variadic=Variadic(),
     infer=_infer,
 )
 def khatri_rao(a: Any) -> Any:
-    """Return, column by column, the Kronecker product of the inputs' columns.
+    """Return the column-wise Kronecker product of the inputs.
 
     Shape:
         arg0, arg1, ...: (R0, C), (R1, C), ...
@@ -162,16 +162,16 @@ def khatri_rao(a: Any) -> Any:
 
     def khatri_rao(*matrices: torch.Tensor) -> torch.Tensor:
         if not matrices:
-            raise OpError("khatri_rao: no inputs are given, expected at least one matrix")
+            raise OpError("khatri_rao: there are no inputs, expected at least one matrix")
         width = matrices[0].shape[-1]
         if any(m.dim() != 2 or m.shape[1] != width for m in matrices):
             shapes = [tuple(m.shape) for m in matrices]
             raise ShapeError(
-                f"khatri_rao: inputs have shapes {shapes}, expected matrices of equally many columns"
+                f"khatri_rao: inputs have shapes {shapes}, expected matrices with equal numbers of columns"
             )
-        found = matrices[0]
+        product = matrices[0]
         for other in matrices[1:]:
-            found = (found.unsqueeze(1) * other).reshape(-1, width)
-        return found
+            product = (product.unsqueeze(1) * other).reshape(-1, width)
+        return product
 
     return khatri_rao

@@ -17,7 +17,7 @@ Tensors = Callable[..., torch.Tensor]
 
 
 def square(name: str, shape: Shape) -> Shape:
-    """Return the shape of square matrices with what one side says about the other."""
+    """Return the shape of square matrices, with an unknown side inferred from the other."""
     if shape is None:
         return None
     if len(shape) < 2 or (shape[-1] != shape[-2] and shape[-1] and shape[-2]):
@@ -34,35 +34,35 @@ def _infer_square(name: str) -> Callable[..., Shapes]:
     return infer
 
 
-def infer_numbers(name: str) -> Callable[..., Shapes]:
-    """Return the rule of operators that give a number, or several, per matrix; (1,) for a single matrix."""
+def infer_per_matrix(name: str) -> Callable[..., Shapes]:
+    """Return the shape rule of operators with one number per matrix and output; (1,) for a single matrix."""
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         shape = square(name, ins[0])
         if shape is None:
             return ins, outs
-        found = shape[:-2] or (1,)
-        return [shape], [output_shape(o, found) for o in outs]
+        out = shape[:-2] or (1,)
+        return [shape], [output_shape(o, out) for o in outs]
 
     return infer
 
 
-def numbers(found: torch.Tensor) -> torch.Tensor:
-    """Return one number per matrix as an array; (1,) for a single matrix."""
-    return found if found.dim() else found.reshape(1)
+def at_least_1d(values: torch.Tensor) -> torch.Tensor:
+    """Return one number per matrix as an array of at least one axis."""
+    return values if values.dim() else values.reshape(1)
 
 
 def _cholesky(x: torch.Tensor) -> torch.Tensor:
     try:
-        found: torch.Tensor = torch.linalg.cholesky(x)
+        factor: torch.Tensor = torch.linalg.cholesky(x)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # documented, but not in its stubs
         raise OpError(
             "_linalg_potrf: A is not positive definite; check that it is symmetric, or add to its diagonal"
         ) from None
-    return found
+    return factor
 
 
-_LOWER = {"lower": Attr(boolean, "the triangular matrix is lower triangular; if not, upper", True)}
+_LOWER = {"lower": Attr(boolean, "the triangular matrix is lower triangular, else upper", True)}
 
 
 @bound(
@@ -75,7 +75,7 @@ _LOWER = {"lower": Attr(boolean, "the triangular matrix is lower triangular; if 
 def potrf(a: Any) -> Tensors:
     """Return the Cholesky factor L of symmetric positive definite matrices, ``A = L @ L^T``.
 
-    With lower=False it is the upper triangular U, ``A = U^T @ U``.
+    With lower=False, return the upper triangular U, ``A = U^T @ U``.
 
     Shape:
         A: (..., N, N); only the triangle of the factor is read. Its gradient is symmetric.
@@ -103,12 +103,12 @@ def potrf(a: Any) -> Tensors:
     infer=_infer_square("_linalg_potri"),
 )
 def potri(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` factorised.
+    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of the matrix factorised by `potrf`.
 
-    With lower=False it is ``(A^T @ A)^-1`` of upper triangular ones.
+    With lower=False, return ``(A^T @ A)^-1`` of upper triangular matrices.
 
     Shape:
-        A: (..., N, N); only that triangle is read, and gets a gradient.
+        A: (..., N, N); only that triangle is read and has a gradient.
         returns: (..., N, N), symmetric.
 
     Source: MXNet 1.9.1 `_linalg_potri`; LAPACK potri.
@@ -116,8 +116,8 @@ def potri(a: Any, x: torch.Tensor) -> torch.Tensor:
     lower = a.lower
     unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
     inverse = torch.linalg.solve_triangular(x if lower else x.mT, unit, upper=False)
-    found: torch.Tensor = inverse.mT @ inverse
-    return found
+    result: torch.Tensor = inverse.mT @ inverse
+    return result
 
 
 def _infer_gelqf(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -167,12 +167,12 @@ def _infer_syevd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("A")],
     outputs=("output0", "output1"),
     infer=_infer_syevd,
-    onnx=Onnx(missing="no ONNX operator finds eigenvalues"),
+    onnx=Onnx(missing="no ONNX operator computes eigenvalues"),
 )
 def syevd(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return eigenvectors and eigenvalues of symmetric matrices, ``A = U^T @ diag(L) @ U``.
 
-    The sign of an eigenvector is such that its component of greatest magnitude is positive. The gradient is
+    The component of largest magnitude of each eigenvector is positive. The gradient is
     defined for distinct eigenvalues.
 
     Shape:
@@ -210,14 +210,14 @@ def inverse(a: Any) -> Tensors:
 
 
 class _Det(torch.autograd.Function):
-    """Determinant whose gradient ``det * A^-T`` is 0 where the matrix is singular, as MXNet has it."""
+    """Determinant whose gradient ``det * A^-T`` is 0 for singular matrices, as in MXNet."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = torch.linalg.det(x)
-        return found
+        determinant: torch.Tensor = torch.linalg.det(x)
+        return determinant
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -225,11 +225,11 @@ class _Det(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
-        x, found = ctx.saved_tensors
-        singular = (found == 0)[..., None, None]
+        x, determinant = ctx.saved_tensors
+        singular = (determinant == 0)[..., None, None]
         unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
         inverse = torch.linalg.inv(torch.where(singular, unit, x))
-        slope = (grads[0] * found)[..., None, None] * inverse.mT
+        slope = (grads[0] * determinant)[..., None, None] * inverse.mT
         return torch.where(singular, torch.zeros_like(slope), slope)
 
 
@@ -242,7 +242,7 @@ _det: Tensors = _Det.apply
     aliases=("linalg_det",),
     outputs=("output0",),
     hidden=2,
-    infer=infer_numbers("_linalg_det"),
+    infer=infer_per_matrix("_linalg_det"),
     onnx=Onnx("Det", builder="linalg_det"),
 )
 def det(a: Any, x: torch.Tensor) -> torch.Tensor:
@@ -254,7 +254,7 @@ def det(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_det`.
     """
-    return numbers(_det(x))
+    return at_least_1d(_det(x))
 
 
 @pure(
@@ -263,17 +263,17 @@ def det(a: Any, x: torch.Tensor) -> torch.Tensor:
     aliases=("linalg_slogdet",),
     outputs=("output0", "output1"),
     hidden=2,
-    infer=infer_numbers("_linalg_slogdet"),
+    infer=infer_per_matrix("_linalg_slogdet"),
 )
 def slogdet(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return sign and logarithm of the magnitude of determinants; the sign has no gradient.
+    """Return the sign and log magnitude of determinants; the sign has no gradient.
 
     Shape:
         A: (..., N, N).
         output0: sign, -1, 0 or 1: (...,), or (1,) for a single matrix.
-        output1: logarithm of the magnitude, of the same shape.
+        output1: log magnitude, of the same shape.
 
     Source: MXNet 1.9.1 `_linalg_slogdet`.
     """
     sign, logarithm = torch.linalg.slogdet(x)
-    return numbers(sign), numbers(logarithm)
+    return at_least_1d(sign), at_least_1d(logarithm)

@@ -1,7 +1,7 @@
-"""Products of matrices and triangular solves over stacks of matrices: ``mx.nd.linalg`` and ``mx.sym.linalg``.
+"""Products and triangular solves of stacks of matrices: ``mx.nd.linalg`` and ``mx.sym.linalg``.
 
-Every operator works on the last two axes; those before them count matrices. Factorisations and determinants are in
-`factor`, diagonals and triangles in `triangle`.
+Operators work on the last two axes; leading axes are batch axes. Factorisations and determinants are in `factor`,
+diagonals and triangles in `triangle`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ..spec import Attr, Shapes, arg
 Tensors = Callable[..., torch.Tensor]
 
 _ALPHA = Attr(real, "factor of the product", 1.0)
-_AXIS = Attr(integer(), "axis of the matrices' rows; their columns are on the last one", -2)
+_AXIS = Attr(integer(), "axis of the matrices' rows; the columns are on the last axis", -2)
 
 
-def _flips(inputs: str = "ab") -> dict[str, Attr]:
+def _transpose_attrs(inputs: str = "ab") -> dict[str, Attr]:
     return {f"transpose_{x}": Attr(boolean, f"transpose the matrices of {x.upper()}", False) for x in inputs}
 
 
 def _rows_to_end(shape: Shape, axis: int, name: str) -> tuple[int, ...]:
-    """Return a shape with the axis of the rows put before the last one."""
+    """Return a shape with the axis of the rows moved before the last one."""
     dims = tuple(shape or ())
     if len(dims) < 2:
-        raise ShapeError(f"{name}: an input has shape {shape}, expected matrices, that is at least two axes")
+        raise ShapeError(f"{name}: an input has shape {shape}, expected matrices (at least two axes)")
     at = normal_axis(axis, len(dims))
     if at == len(dims) - 1:
         raise ShapeError(
-            f"{name}: axis is {axis}, the last one, which holds the columns; expected one before"
+            f"{name}: axis is {axis}, the last axis, which contains the columns; expected an earlier axis"
         )
     return (*dims[:at], *dims[at + 1 : -1], dims[at], dims[-1])
 
@@ -54,7 +54,7 @@ def _infer_product(name: str) -> Callable[..., Shapes]:
             return ins, outs
         left, right = (_rows_to_end(s, a.axis, name) for s in ins[:2])
         if len(left) != len(right):
-            raise ShapeError(f"{name}: A is {ins[0]} and B {ins[1]}, expected equally many axes")
+            raise ShapeError(f"{name}: A is {ins[0]} and B {ins[1]}, expected equal numbers of axes")
         batch = unify(left[:-2], right[:-2], f"leading axes of {name}'s inputs") or ()
         rows, inner = (left[-1], left[-2]) if a.transpose_a else (left[-2], left[-1])
         other, columns = (right[-1], right[-2]) if a.transpose_b else (right[-2], right[-1])
@@ -62,9 +62,9 @@ def _infer_product(name: str) -> Callable[..., Shapes]:
             raise ShapeError(
                 f"{name}: A is {ins[0]} and B {ins[1]}: the contracted axes have {inner} and {other} elements"
             )
-        found = output_shape(outs[0], _rows_back((*batch, rows, columns), a.axis))
-        more = [unify(s, found, f"C and the result of {name}") for s in ins[2:]]
-        return [ins[0], ins[1], *more], [found]
+        out = output_shape(outs[0], _rows_back((*batch, rows, columns), a.axis))
+        more = [unify(s, out, f"C and the result of {name}") for s in ins[2:]]
+        return [ins[0], ins[1], *more], [out]
 
     return infer
 
@@ -78,8 +78,8 @@ def _product(a: Any) -> Tensors:
             raise ShapeError(
                 f"A has {tuple(left.shape[:-2])} matrices and B {tuple(right.shape[:-2])}, expected equal counts"
             )
-        found = torch.matmul(left.mT if flip_a else left, right.mT if flip_b else right)
-        return (found if alpha == 1.0 else found * alpha).movedim(-2, axis)
+        result = torch.matmul(left.mT if flip_a else left, right.mT if flip_b else right)
+        return (result if alpha == 1.0 else result * alpha).movedim(-2, axis)
 
     return product
 
@@ -87,7 +87,7 @@ def _product(a: Any) -> Tensors:
 @bound(
     "_linalg_gemm2",
     [arg("A"), arg("B")],
-    {**_flips(), "alpha": _ALPHA, "axis": _AXIS},
+    {**_transpose_attrs(), "alpha": _ALPHA, "axis": _AXIS},
     aliases=("linalg_gemm2",),
     infer=_infer_product("_linalg_gemm2"),
 )
@@ -95,9 +95,9 @@ def gemm2(a: Any) -> Tensors:
     """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``.
 
     Shape:
-        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
-        returns: (B..., M, N). With `axis` the rows of all three are on that axis.
+        A: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) with `transpose_b`; the leading axes equal those of A.
+        returns: (B..., M, N). With `axis`, the rows of all three are on that axis.
 
     Source: MXNet 1.9.1 `_linalg_gemm2`.
     """
@@ -107,28 +107,30 @@ def gemm2(a: Any) -> Tensors:
 @bound(
     "_linalg_gemm",
     [arg("A"), arg("B"), arg("C")],
-    {**_flips(), "alpha": _ALPHA, "beta": Attr(real, "factor of C", 1.0), "axis": _AXIS},
+    {**_transpose_attrs(), "alpha": _ALPHA, "beta": Attr(real, "factor of C", 1.0), "axis": _AXIS},
     aliases=("linalg_gemm",),
     infer=_infer_product("_linalg_gemm"),
 )
 def gemm(a: Any) -> Tensors:
-    """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``.
+    """Multiply matrices pairwise and add a third: ``alpha * op(A) @ op(B) + beta * C``.
 
     Shape:
-        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
-        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
+        A: (B..., M, K), or (B..., K, M) with `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) with `transpose_b`; the leading axes equal those of A.
         C: (B..., M, N).
-        returns: (B..., M, N). With `axis` the rows of all four are on that axis.
+        returns: (B..., M, N). With `axis`, the rows of all four are on that axis.
 
     Source: MXNet 1.9.1 `_linalg_gemm`.
     """
     product, beta = _product(a), a.beta
 
     def gemm(left: torch.Tensor, right: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
-        found = product(left, right)
-        if found.shape != added.shape:
-            raise ShapeError(f"C is {tuple(added.shape)}, expected the product's shape {tuple(found.shape)}")
-        total: torch.Tensor = found + added * beta
+        product_out = product(left, right)
+        if product_out.shape != added.shape:
+            raise ShapeError(
+                f"C is {tuple(added.shape)}, expected the product's shape {tuple(product_out.shape)}"
+            )
+        total: torch.Tensor = product_out + added * beta
         return total
 
     return gemm
@@ -136,7 +138,7 @@ def gemm(a: Any) -> Tensors:
 
 def _syrk_shape(a: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) < 2:
-        raise ShapeError(f"_linalg_syrk: A has shape {shape}, expected matrices, that is at least two axes")
+        raise ShapeError(f"_linalg_syrk: A has shape {shape}, expected matrices (at least two axes)")
     size = shape[-1] if a.transpose else shape[-2]
     return *shape[:-2], size, size
 
@@ -149,28 +151,28 @@ def _syrk_shape(a: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     infer=from_data(_syrk_shape),
 )
 def syrk(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` under `transpose`.
+    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` with `transpose`.
 
     Shape:
         A: (B..., M, N).
-        returns: (B..., M, M), or (B..., N, N) under `transpose`.
+        returns: (B..., M, M), or (B..., N, N) with `transpose`.
 
     Source: MXNet 1.9.1 `_linalg_syrk`.
     """
     flip, alpha = a.transpose, a.alpha
-    found: torch.Tensor = alpha * (x.mT @ x if flip else x @ x.mT)
-    return found
+    result: torch.Tensor = alpha * (x.mT @ x if flip else x @ x.mT)
+    return result
 
 
 def _infer_triangular(name: str) -> Callable[..., Shapes]:
-    """Return the shape rule of products with, and solves by, a triangular matrix: B and the result are alike."""
+    """Return the shape rule of triangular products and solves, where B and the result have the same shape."""
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         both = unify(ins[1], outs[0], f"B and the result of {name}")
         if both is None:
             return ins, outs
         if len(both) < 2:
-            raise ShapeError(f"{name}: B has shape {both}, expected matrices, that is at least two axes")
+            raise ShapeError(f"{name}: B has shape {both}, expected matrices (at least two axes)")
         size = both[-1] if a.rightside else both[-2]
         square = unify(ins[0], (*both[:-2], size, size), f"A of {name}")
         return [square, both], [both]
@@ -181,13 +183,13 @@ def _infer_triangular(name: str) -> Callable[..., Shapes]:
 def _triangular_attrs(solve: bool) -> dict[str, Attr]:
     return {
         "transpose": Attr(boolean, "use the transposed triangular matrices", False),
-        "rightside": Attr(boolean, "A stands on the right of " + ("the unknown" if solve else "B"), False),
-        "lower": Attr(boolean, "A is lower triangular; what lies on the other side is not read", True),
+        "rightside": Attr(boolean, "A is on the right of " + ("the unknown" if solve else "B"), False),
+        "lower": Attr(boolean, "A is lower triangular; the other triangle is not read", True),
         "alpha": Attr(real, "factor of " + ("B" if solve else "the product"), 1.0),
     }
 
 
-def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor) -> None:
+def _check_shapes(name: str, right: bool, one: torch.Tensor, other: torch.Tensor) -> None:
     size = other.shape[-1] if right else other.shape[-2]
     if tuple(one.shape) != (*other.shape[:-2], size, size):
         raise ShapeError(
@@ -203,22 +205,22 @@ def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor
     aliases=("linalg_trmm",),
     infer=_infer_triangular("_linalg_trmm"),
 )
-def trmm(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` under `rightside`.
+def trmm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tensor:
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` with `rightside`.
 
     Shape:
-        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read, and gets a gradient.
+        A: (B..., M, M), or (B..., N, N) with `rightside`; only one triangle is read and has a gradient.
         B: (B..., M, N).
         returns: (B..., M, N).
 
     Source: MXNet 1.9.1 `_linalg_trmm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-    _checked_pair("_linalg_trmm", right, one, other)
-    triangle = one.tril() if lower else one.triu()
+    _check_shapes("_linalg_trmm", right, matrices, right_side)
+    triangle = matrices.tril() if lower else matrices.triu()
     triangle = triangle.mT if flip else triangle
-    found: torch.Tensor = alpha * (other @ triangle if right else triangle @ other)
-    return found
+    result: torch.Tensor = alpha * (right_side @ triangle if right else triangle @ right_side)
+    return result
 
 
 @pure(
@@ -228,20 +230,20 @@ def trmm(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     aliases=("linalg_trsm",),
     infer=_infer_triangular("_linalg_trsm"),
 )
-def trsm(a: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by substitution.
+def trsm(a: Any, matrices: torch.Tensor, right_side: torch.Tensor) -> torch.Tensor:
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` with `rightside`, by substitution.
 
     Shape:
-        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read, and gets a gradient.
+        A: (B..., M, M), or (B..., N, N) with `rightside`; only one triangle is read and has a gradient.
         B: (B..., M, N).
         returns: (B..., M, N), the unknown X.
 
     Source: MXNet 1.9.1 `_linalg_trsm`.
     """
     flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
-    _checked_pair("_linalg_trsm", right, one, other)
-    triangle = one.mT if flip else one
-    found: torch.Tensor = torch.linalg.solve_triangular(
-        triangle, alpha * other, upper=lower == flip, left=not right
+    _check_shapes("_linalg_trsm", right, matrices, right_side)
+    triangle = matrices.mT if flip else matrices
+    solution: torch.Tensor = torch.linalg.solve_triangular(
+        triangle, alpha * right_side, upper=lower == flip, left=not right
     )
-    return found
+    return solution

@@ -1,4 +1,4 @@
-"""Elementwise functions with a gradient formula of their own, and the handling of integers."""
+"""Elementwise functions with custom gradients, and conversions for integer types."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..attrs import boolean, choice
-from ..recording import is_recorded, is_traced
 from ..registry import op
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, arg
+from ..tracing import is_jit_tracing, is_tracing
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
 
 
 class _Pointwise(torch.autograd.Function):
-    """Runs ``forward(x)`` and differentiates with ``slope(x, y)``."""
+    """Elementwise ``function(x)`` with the derivative ``slope(x, y)``."""
 
     generate_vmap_rule = True
 
@@ -41,7 +41,7 @@ class _Pointwise(torch.autograd.Function):
 def with_gradient(
     function: Elementwise, slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 ) -> Elementwise:
-    """Return an elementwise function that is differentiated by a formula.
+    """Return an elementwise function with a custom derivative.
 
     Args:
         function: ``(x) -> y``.
@@ -50,13 +50,13 @@ def with_gradient(
     apply: Callable[..., torch.Tensor] = _Pointwise.apply
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        return function(x) if is_traced() else apply(function, slope, x)
+        return function(x) if is_jit_tracing() else apply(function, slope, x)
 
     return run
 
 
 def in_type_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return `y` in the type of `x`; fractions are cut, and overflow wraps, when that is an integer type."""
+    """Convert `y` to the type of `x`; integer types truncate fractions and wrap on overflow."""
     if y.dtype == x.dtype:
         return y
     if y.is_floating_point() and not x.is_floating_point():
@@ -64,8 +64,8 @@ def in_type_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return y.to(x.dtype)
 
 
-def kept_type(function: Elementwise) -> Elementwise:
-    """Make a function that torch answers in float32 for integers keep their type, as MXNet does."""
+def keep_type(function: Elementwise) -> Elementwise:
+    """Return a function that keeps integer types, as in MXNet, where torch returns float32."""
 
     def run(x: torch.Tensor) -> torch.Tensor:
         return function(x) if x.is_floating_point() else in_type_of(x, function(x.double()))
@@ -74,14 +74,14 @@ def kept_type(function: Elementwise) -> Elementwise:
     return run
 
 
-def round_away(x: torch.Tensor) -> torch.Tensor:
+def round_half_away(x: torch.Tensor) -> torch.Tensor:
     """Round to the nearest integer, halves away from 0, as C does."""
     cut = torch.trunc(x)
     return cut + torch.sign(x) * ((x - cut).abs() >= 0.5)
 
 
-def whole(number: float) -> int:
-    """Return a number as an integer operator reads it: fraction cut, limited to int64, NaN as 0."""
+def to_integer(number: float) -> int:
+    """Convert a number to an integer operand: truncated, limited to int64, NaN as 0."""
     if number != number:
         return 0
     limited = max(-(2.0**63), min(2.0**63, number))
@@ -89,14 +89,14 @@ def whole(number: float) -> int:
 
 
 def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of the data: that of the output where it is above 0, NaN where it is NaN, else 0.
+    """Return the data's gradient: the output's gradient where the output is positive, NaN where it is NaN, else 0.
 
     Args:
-        out: the output, at least 0 or NaN everywhere.
+        out: the output, whose elements are nonnegative or NaN.
     """
     grad = torch.ops.aten.threshold_backward(grad, out, 0)
-    # a sum of such numbers is NaN only if one of them is, and takes a fraction of the time of looking at each
-    can_look = out.is_cpu and not (torch_private.is_batched(out) or is_recorded())
+    # the sum of nonnegative numbers is NaN only if one of them is, and is much faster than a check of each
+    can_look = out.is_cpu and not (torch_private.is_batched(out) or is_tracing())
     if can_look and not math.isnan(out.sum().item()):
         return grad
     return torch.where(out.isnan(), out, grad)
@@ -122,8 +122,8 @@ _apply: Callable[..., torch.Tensor] = _Relu.apply
 
 
 def relu(data: torch.Tensor) -> torch.Tensor:
-    """Return the greater one of each element and 0; NaN stays."""
-    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or is_traced()
+    """Return max(x, 0) of each element, propagating NaN."""
+    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or is_jit_tracing()
     return torch.relu(data) if by_torch else _apply(data)
 
 
@@ -139,18 +139,18 @@ _BITWISE: dict[str, Callable[..., torch.Tensor]] = {
 @op(
     "_onnx_bitwise",
     [arg("lhs"), arg("rhs")],
-    {"kind": Attr(choice(*_BITWISE), "what is done with the bits")},
+    {"kind": Attr(choice(*_BITWISE), "bitwise operation")},
     infer=broadcasting,
     differentiable=False,
 )
 def onnx_bitwise(a: Any, env: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Combine the bits of integers, or shift those of the first by the second, with broadcasting.
+    """Combine the bits of integers, or shift the first operand by the second, with broadcasting.
 
-    A shift to the right keeps the sign.
+    A right shift keeps the sign.
 
     Shape:
         lhs, rhs: shapes whose dimensions are equal or 1, aligned at the end; integers.
-        returns: the greater of each two dimensions; the dtype of the inputs.
+        returns: the larger of each two dimensions; the dtype of the inputs.
 
     Source: ONNX `BitwiseAnd`, `BitwiseOr`, `BitwiseXor` and `BitShift`.
     """
@@ -160,24 +160,24 @@ def onnx_bitwise(a: Any, env: Any, left: torch.Tensor, right: torch.Tensor) -> t
 @op(
     "_onnx_mod",
     [arg("lhs"), arg("rhs")],
-    {"fmod": Attr(boolean, "take the sign of the dividend, as C's fmod, not that of the divisor", False)},
+    {"fmod": Attr(boolean, "use the sign of the dividend, as C's fmod, instead of the divisor's", False)},
     infer=broadcasting,
     onnx=Onnx("Mod", builder="onnx_mod"),
 )
 def onnx_mod(a: Any, env: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return the remainder of a division, NaN where floats are divided by 0, with broadcasting.
+    """Return the remainder of a division, with broadcasting; NaN for floats divided by 0.
 
     Shape:
         lhs, rhs: shapes whose dimensions are equal or 1, aligned at the end.
-        returns: the greater of each two dimensions; the dtype of the inputs.
+        returns: the larger of each two dimensions; the dtype of the inputs.
 
-    Source: ONNX `Mod`; integers give 0 where they are divided by 0.
+    Source: ONNX `Mod`; integers divided by 0 give 0.
     """
     if not left.is_floating_point():
         zero = right == 0
         divide = torch.fmod if a.fmod else torch.remainder
         return torch.where(zero, 0, divide(left, torch.where(zero, 1, right)))
-    # zeros, too, have the sign of the divisor; torch leaves them that of the dividend
+    # zeros have the sign of the divisor, too; in torch they have that of the dividend
     return torch.fmod(left, right) if a.fmod else torch.copysign(torch.remainder(left, right), right)
 
 
@@ -187,7 +187,7 @@ _FLOATS = {
     "float8_e5m2": torch.float8_e5m2,
     "float8_e5m2fnuz": torch.float8_e5m2fnuz,
 }
-"""Types of 8 bits by name."""
+"""8-bit floating types by name."""
 
 _ROUNDED_TO = ("integer", *_FLOATS, "float4_e2m1")
 
@@ -196,14 +196,16 @@ _ROUNDED_TO = ("integer", *_FLOATS, "float4_e2m1")
     "_onnx_round",
     [arg("data", ROWS)],
     {
-        "to": Attr(choice(*_ROUNDED_TO), "the values that are kept: integers, or those of a type", "integer"),
-        "saturate": Attr(boolean, "make too great numbers the greatest of 8 bits, not infinity or NaN", True),
+        "to": Attr(
+            choice(*_ROUNDED_TO), "set of values to round to: integers, or those of a type", "integer"
+        ),
+        "saturate": Attr(boolean, "clip too large numbers to the maximum instead of infinity or NaN", True),
     },
     infer=same,
     onnx=Onnx("Round", builder="onnx_round"),
 )
 def onnx_round(a: Any, env: Any, data: torch.Tensor) -> torch.Tensor:
-    """Round floats to integers, or to the values of a type of 8 or 4 bits; a half goes to the even neighbour.
+    """Round floats to integers, or to the values of an 8-bit or 4-bit type; halves go to even.
 
     Shape:
         data: any shape, of floats.
@@ -219,8 +221,8 @@ def onnx_round(a: Any, env: Any, data: torch.Tensor) -> torch.Tensor:
         return ((data / step).round() * step).clamp(-6, 6).nan_to_num(nan=-0.0)
     dtype = _FLOATS[a.to]
     limit = torch.finfo(dtype).max
-    found = (data.clamp(-limit, limit) if a.saturate else data).to(dtype).to(data.dtype)
+    rounded = (data.clamp(-limit, limit) if a.saturate else data).to(dtype).to(data.dtype)
     if a.saturate or dtype is not torch.float8_e4m3fn:
-        return found
-    # newer versions of torch saturate; 464 lies half way to the next value, which the type does not have
-    return torch.where(data.abs() > 464, torch.nan, found)
+        return rounded
+    # newer versions of torch saturate; 464 is half way to the next value, which the type does not have
+    return torch.where(data.abs() > 464, torch.nan, rounded)

@@ -10,17 +10,17 @@ import torch
 
 from ..attrs import boolean, choice, integer, ints, optional
 from ..dtypes import torch_dtype
-from ..recording import is_traced
 from ..registry import bound
 from ..shapes import from_data, normal_axes, normal_axis, typed
 from ..spec import Attr, Onnx, arg
+from ..tracing import is_jit_tracing
 from .pointwise import in_type_of
 
 Reduction = Callable[[torch.Tensor, tuple[int, ...], bool], torch.Tensor]
 
 
 class _Extreme(torch.autograd.Function):
-    """Maximum or minimum whose gradient goes whole to every element that equals it, as MXNet's does."""
+    """Maximum or minimum; every element equal to it gets the full gradient, as in MXNet."""
 
     generate_vmap_rule = True
 
@@ -35,19 +35,19 @@ class _Extreme(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
-        x, found = ctx.saved_tensors
+        x, extreme = ctx.saved_tensors
         grad = grads[0]
         if not ctx.keep:
             for dim in ctx.dims:
-                grad, found = grad.unsqueeze(dim), found.unsqueeze(dim)
-        return grad * (x == found), None, None, None
+                grad, extreme = grad.unsqueeze(dim), extreme.unsqueeze(dim)
+        return grad * (x == extreme), None, None, None
 
 
 _apply: Callable[..., torch.Tensor] = _Extreme.apply
 
 
 def _extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
-    return (_Extreme.forward if is_traced() else _apply)(x, dims, keep, largest)
+    return (_Extreme.forward if is_jit_tracing() else _apply)(x, dims, keep, largest)
 
 
 def _sum(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
@@ -83,24 +83,24 @@ def _min(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
 
 
 _AXIS = Attr(optional(ints), "axes to reduce; None or () means all", None)
-_KEEP = Attr(boolean, "leave reduced axes in with size 1", False)
-_EXCLUDE = Attr(boolean, "reduce all axes but the ones given", False)
+_KEEP = Attr(boolean, "keep reduced axes with size 1", False)
+_EXCLUDE = Attr(boolean, "reduce all axes except the given ones", False)
 
 _REDUCTIONS: dict[str, tuple[Reduction, str, tuple[str, ...], Onnx]] = {
-    "sum": (_sum, "Add up the elements along axes", ("sum_axis", "_sparse_sum"), Onnx(builder="reduce_sum")),
+    "sum": (_sum, "Sum the elements along axes", ("sum_axis", "_sparse_sum"), Onnx(builder="reduce_sum")),
     "mean": (_mean, "Average the elements along axes", ("_sparse_mean",), Onnx(builder="reduce_mean")),
     "prod": (_prod, "Multiply the elements along axes", (), Onnx(builder="reduce_prod")),
-    "nansum": (_nansum, "Add up the elements along axes, NaN counted as 0", (), Onnx(builder="nansum")),
-    "nanprod": (_nanprod, "Multiply the elements along axes, NaN counted as 1", (), Onnx(builder="nanprod")),
+    "nansum": (_nansum, "Sum the elements along axes, treating NaN as 0", (), Onnx(builder="nansum")),
+    "nanprod": (_nanprod, "Multiply the elements along axes, treating NaN as 1", (), Onnx(builder="nanprod")),
     "max": (
         _max,
-        "Return the greatest element along axes (all that equal it get the gradient)",
+        "Return the maximum along axes (all elements equal to it get the gradient)",
         ("max_axis",),
         Onnx(builder="reduce_max"),
     ),
     "min": (
         _min,
-        "Return the smallest element along axes (all that equal it get the gradient)",
+        "Return the minimum along axes (all elements equal to it get the gradient)",
         ("min_axis",),
         Onnx(builder="reduce_min"),
     ),
@@ -113,34 +113,34 @@ def _axes(axis: tuple[int, ...] | None, exclude: bool, ndim: int) -> tuple[int, 
     """Return the axes to reduce, ascending."""
     if not axis:
         return tuple(range(ndim))
-    given = normal_axes(axis, ndim)
-    return tuple(i for i in range(ndim) if i not in given) if exclude else given
+    normalized = normal_axes(axis, ndim)
+    return tuple(i for i in range(ndim) if i not in normalized) if exclude else normalized
 
 
-def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
-    """Return the shape after a reduction; without dimensions left it is (1,)."""
+def _reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
+    """Return the shape after a reduction; (1,) if no dimensions are left."""
     if keep:
         return tuple(1 if i in axes else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in axes) or (1,)
 
 
 def _over_axes_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
-    return _reduced(data, _axes(a.axis, getattr(a, "exclude", False), len(data)), a.keepdims)
+    return _reduced_shape(data, _axes(a.axis, getattr(a, "exclude", False), len(data)), a.keepdims)
 
 
 _infer = from_data(_over_axes_shape)
 
 
 def _over_axes(a: Any, function: Reduction) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a reduction over the axes that `a` names."""
+    """Return a reduction over the axes given by `a`."""
     axis, keep, exclude = a.axis, a.keepdims, getattr(a, "exclude", False)
 
     def run(x: torch.Tensor) -> torch.Tensor:
         axes = _axes(axis, exclude, x.dim())
         if not axes:
             return x.clone()
-        found = function(x, axes, keep)
-        return found if found.dim() else found.reshape(1)
+        reduced = function(x, axes, keep)
+        return reduced if reduced.dim() else reduced.reshape(1)
 
     return run
 
@@ -155,7 +155,7 @@ def _declare(name: str, function: Reduction, sentence: str, aliases: tuple[str, 
 
 Shape:
     data: any shape.
-    returns: `data` without the reduced axes, or with size 1 there under `keepdims`; (1,) when none is left.
+    returns: `data` without the reduced axes, or with size 1 there if `keepdims`; (1,) if none is left.
         The dtype is that of `data`.
 
 Source: MXNet 1.9.1 `{name}`.
@@ -172,11 +172,11 @@ for _name, (_function, _sentence, _aliases, _onnx) in _REDUCTIONS.items():
     "norm",
     [arg("data")],
     {
-        "ord": Attr(integer(1, 2), "1 adds magnitudes, 2 takes the root of the added squares", 2),
+        "ord": Attr(integer(1, 2), "1 sums magnitudes, 2 is the Euclidean norm", 2),
         "axis": _AXIS,
         "out_dtype": Attr(
             optional(choice("float16", "float32", "float64", "int32", "int64", "int8")),
-            "dtype of the result; None means that of `data`",
+            "dtype of the result; None means the dtype of `data`",
             None,
         ),
         "keepdims": _KEEP,
@@ -190,7 +190,7 @@ def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
     Shape:
         data: any shape.
-        returns: `data` without the reduced axes, or with size 1 there under `keepdims`; (1,) when none is left.
+        returns: `data` without the reduced axes, or with size 1 there if `keepdims`; (1,) if none is left.
 
     Source: MXNet 1.9.1 `norm`, whose gradient at 0 is NaN.
     """
@@ -198,8 +198,8 @@ def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
     def reduce(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
         values = x if x.is_floating_point() else x.double()
-        found = torch.linalg.vector_norm(values, a.ord, dims, keep)
-        return found.to(target) if target is not None else in_type_of(x, found)
+        norms = torch.linalg.vector_norm(values, a.ord, dims, keep)
+        return norms.to(target) if target is not None else in_type_of(x, norms)
 
     run = _over_axes(a, reduce)
     run.__name__ = "norm"
@@ -209,7 +209,7 @@ def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 def _arg_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     ndim = len(data)
     axes = tuple(range(ndim)) if a.axis is None else (normal_axis(a.axis, ndim),)
-    return _reduced(data, axes, a.keepdims)
+    return _reduced_shape(data, axes, a.keepdims)
 
 
 def _declare_arg(name: str, function: Callable[..., torch.Tensor], word: str) -> None:
@@ -217,18 +217,18 @@ def _declare_arg(name: str, function: Callable[..., torch.Tensor], word: str) ->
         axis, keep = a.axis, a.keepdims
 
         def run(x: torch.Tensor) -> torch.Tensor:
-            found = function(x, axis, keep).to(x.dtype)
-            return found if found.dim() else found.reshape(1)
+            indices = function(x, axis, keep).to(x.dtype)
+            return indices if indices.dim() else indices.reshape(1)
 
         run.__name__ = name
         return run
 
-    bind.__doc__ = f"""Return the position of the {word} element along an axis, the first of several.
+    bind.__doc__ = f"""Return the index of the {word} element along an axis, the first of equal ones.
 
 Shape:
     data: any shape.
-    returns: `data` without the axis, or with size 1 there under `keepdims`; (1,) for the position in the
-        flattened array when `axis` is None. The dtype is that of `data`.
+    returns: `data` without the axis, or with size 1 there if `keepdims`; (1,) for the index in the
+        flattened array if `axis` is None. The dtype is that of `data`.
 
 Source: MXNet 1.9.1 `{name}`.
 """
@@ -239,7 +239,7 @@ Source: MXNet 1.9.1 `{name}`.
     bound(name, [arg("data")], attrs, infer=from_data(_arg_shape), onnx=Onnx(builder=name))(bind)
 
 
-_declare_arg("argmax", torch.argmax, "greatest")
+_declare_arg("argmax", torch.argmax, "largest")
 _declare_arg("argmin", torch.argmin, "smallest")
 
 
@@ -250,7 +250,7 @@ def _channel_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 
 @bound("argmax_channel", [arg("data")], infer=from_data(_channel_shape))
 def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the position of the greatest element along axis 1.
+    """Return the index of the largest element along axis 1.
 
     Shape:
         data: (N, C, ...).
@@ -262,7 +262,7 @@ def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def _moments_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
-    return [_reduced(data, _axes(a.axes, False, len(data)), a.keepdims)] * 2
+    return [_reduced_shape(data, _axes(a.axes, False, len(data)), a.keepdims)] * 2
 
 
 @bound(
@@ -273,18 +273,18 @@ def _moments_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     infer=from_data(_moments_shapes),
 )
 def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """Return mean and variance (of the population) along axes.
+    """Return mean and population variance along axes.
 
     Shape:
         data: any shape.
-        returns: twice `data` without the reduced axes, or with size 1 there under `keepdims`.
+        returns: two arrays of the shape of `data` without the reduced axes, or with size 1 there if `keepdims`.
 
     Source: MXNet 1.9.1 `moments`.
     """
 
     def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         axes = _axes(a.axes, False, x.dim())
-        shape = _reduced(tuple(x.shape), axes, a.keepdims)
+        shape = _reduced_shape(tuple(x.shape), axes, a.keepdims)
         variance, mean = torch.var_mean(x, axes, correction=0, keepdim=a.keepdims)
         return mean.reshape(shape), variance.reshape(shape)
 

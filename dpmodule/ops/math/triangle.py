@@ -1,4 +1,4 @@
-"""Diagonals and triangles taken out of, and put into, stacks of square matrices."""
+"""Extraction and construction of diagonals and triangles of stacks of square matrices."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from ..attrs import boolean, integer
 from ..registry import pure
 from ..shapes import forward
 from ..spec import Attr, arg
-from .factor import infer_numbers, numbers, square
+from .factor import at_least_1d, infer_per_matrix, square
 
-_OFFSET = Attr(integer(), "diagonals above the main one; negative: below", 0)
+_OFFSET = Attr(integer(), "offset of the diagonal, positive above the main one", 0)
 
 
-def _checked(name: str, shape: tuple[int, ...], offset: int) -> tuple[int, ...]:
-    found = square(name, shape) or ()
-    if abs(offset) >= found[-1]:
-        raise ShapeError(f"{name}: A has shape {shape}, offset is {offset}, expected less than {found[-1]}")
-    return found
+def _checked_shape(name: str, shape: tuple[int, ...], offset: int) -> tuple[int, ...]:
+    dims = square(name, shape) or ()
+    if abs(offset) >= dims[-1]:
+        raise ShapeError(
+            f"{name}: A has shape {shape}, offset is {offset}, expected a magnitude below {dims[-1]}"
+        )
+    return dims
 
 
 def _diagonal_shape(a: Any, shape: tuple[int, ...]) -> Shape:
-    dims = _checked("_linalg_extractdiag", shape, a.offset)
+    dims = _checked_shape("_linalg_extractdiag", shape, a.offset)
     return (*dims[:-2], dims[-1] - abs(a.offset))
 
 
@@ -46,7 +48,7 @@ def extractdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_linalg_extractdiag`.
     """
     offset = a.offset
-    _checked("_linalg_extractdiag", tuple(x.shape), offset)
+    _checked_shape("_linalg_extractdiag", tuple(x.shape), offset)
     return x.diagonal(offset, -2, -1).clone(memory_format=torch.contiguous_format)
 
 
@@ -75,31 +77,31 @@ def makediag(a: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.diag_embed(x, offset)
 
 
-def _side(a: Any) -> tuple[int, bool]:
-    """Return offset and whether the lower triangle is meant; an offset decides, `lower` only without one."""
+def _offset_and_side(a: Any) -> tuple[int, bool]:
+    """Return the offset, and True for the lower triangle; `lower` is only used if the offset is 0."""
     return a.offset, a.offset < 0 or (a.offset == 0 and a.lower)
 
 
-def _places(size: int, a: Any, device: torch.device) -> torch.Tensor:
-    """Return row and column of the triangle's elements: a lower one row by row, an upper one column by column."""
-    offset, lower = _side(a)
-    places = torch.tril_indices(size, size, -abs(offset), device=device)
-    return places if lower else places.flip(0)
+def _triangle_index(size: int, a: Any, device: torch.device) -> torch.Tensor:
+    """Return rows and columns of the triangle's elements: lower ones by row, upper ones by column."""
+    offset, lower = _offset_and_side(a)
+    positions = torch.tril_indices(size, size, -abs(offset), device=device)
+    return positions if lower else positions.flip(0)
 
 
-def _count(size: int, offset: int) -> int:
+def _triangle_length(size: int, offset: int) -> int:
     length = size - abs(offset)
     return length * (length + 1) // 2
 
 
 def _triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
-    dims = _checked("_linalg_extracttrian", shape, a.offset)
-    return (*dims[:-2], _count(dims[-1], a.offset))
+    dims = _checked_shape("_linalg_extracttrian", shape, a.offset)
+    return (*dims[:-2], _triangle_length(dims[-1], a.offset))
 
 
 _TRIANGLE = {
     "offset": _OFFSET,
-    "lower": Attr(boolean, "the lower triangle rather than the upper; used when offset is 0", True),
+    "lower": Attr(boolean, "use the lower triangle instead of the upper, if offset is 0", True),
 }
 
 
@@ -111,7 +113,7 @@ _TRIANGLE = {
     infer=forward(_triangle_shape),
 )
 def extracttrian(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Return the elements of a triangle of matrices: a lower one row by row, an upper one column by column.
+    """Return the elements of a triangle of matrices: a lower one by row, an upper one by column.
 
     Shape:
         A: (..., N, N).
@@ -119,13 +121,13 @@ def extracttrian(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_extracttrian`.
     """
-    _checked("_linalg_extracttrian", tuple(x.shape), a.offset)
-    rows, columns = _places(x.shape[-1], a, x.device)
+    _checked_shape("_linalg_extracttrian", tuple(x.shape), a.offset)
+    rows, columns = _triangle_index(x.shape[-1], a, x.device)
     return x[..., rows, columns]
 
 
-def _side_of(a: Any, shape: tuple[int, ...]) -> int:
-    """Return the side of the matrices whose triangle has as many elements as the last axis."""
+def _matrix_size(a: Any, shape: tuple[int, ...]) -> int:
+    """Return the size of the matrices from the number of elements of their triangle."""
     length = (isqrt(8 * shape[-1] + 1) - 1) // 2
     if length * (length + 1) // 2 != shape[-1]:
         raise ShapeError(
@@ -135,7 +137,7 @@ def _side_of(a: Any, shape: tuple[int, ...]) -> int:
 
 
 def _from_triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
-    size = _side_of(a, shape)
+    size = _matrix_size(a, shape)
     return (*shape[:-1], size, size)
 
 
@@ -155,8 +157,8 @@ def maketrian(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_maketrian`.
     """
-    size = _side_of(a, tuple(x.shape))
-    rows, columns = _places(size, a, x.device)
+    size = _matrix_size(a, tuple(x.shape))
+    rows, columns = _triangle_index(size, a, x.device)
     flat = x.new_zeros((*x.shape[:-1], size * size))
     return flat.index_copy(-1, rows * size + columns, x).reshape(*x.shape[:-1], size, size)
 
@@ -165,10 +167,10 @@ def maketrian(a: Any, x: torch.Tensor) -> torch.Tensor:
     "_linalg_sumlogdiag",
     [arg("A")],
     aliases=("linalg_sumlogdiag",),
-    infer=infer_numbers("_linalg_sumlogdiag"),
+    infer=infer_per_matrix("_linalg_sumlogdiag"),
 )
 def sumlogdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
-    """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the determinant.
+    """Sum the logarithms of the diagonal; for a Cholesky factor, this is half the log determinant.
 
     Shape:
         A: (..., N, N) with positive diagonals.
@@ -176,4 +178,4 @@ def sumlogdiag(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_linalg_sumlogdiag`.
     """
-    return numbers(x.diagonal(dim1=-2, dim2=-1).log().sum(-1))
+    return at_least_1d(x.diagonal(dim1=-2, dim2=-1).log().sum(-1))

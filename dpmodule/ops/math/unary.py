@@ -1,4 +1,4 @@
-"""Functions of one array, element by element."""
+"""Elementwise functions of one array."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..._devices.device_transfer import tensor_like
 from ...base import Shape
-from ...devices.device_transfer import beside
 from ..attrs import boolean, optional, real
 from ..registry import bound, declare
 from ..shapes import forward, same, typed
 from ..spec import NEVER, ROWS, Attr, Onnx, arg
-from .pointwise import Elementwise, kept_type, relu, round_away, whole, with_gradient
+from .pointwise import Elementwise, keep_type, relu, round_half_away, to_integer, with_gradient
 
 
 def _round_half_down(x: torch.Tensor) -> torch.Tensor:
@@ -27,7 +27,7 @@ def _cube_root(x: torch.Tensor) -> torch.Tensor:
 
 
 def _gamma(x: torch.Tensor) -> torch.Tensor:
-    # exp(lgamma) is |gamma|; left of zero the sign alternates, and whole numbers are poles
+    # exp(lgamma) is |gamma|; below zero the sign alternates, and integers are poles
     floor = torch.floor(x)
     sign = torch.where(x < 0, 1.0 - 2.0 * torch.remainder(floor, 2.0), 1.0)
     sign = torch.where((x < 0) & (x == floor), math.nan, sign)
@@ -46,7 +46,7 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
         Onnx("Sign", builder="sign"),
     ),
     "round": (
-        round_away,
+        round_half_away,
         "Round to the nearest integer, halves away from 0; the gradient is 0",
         Onnx(builder="round_away"),
     ),
@@ -57,63 +57,63 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     ),
     "ceil": (torch.ceil, "Round up; the gradient is 0", Onnx("Ceil", builder="whole")),
     "floor": (torch.floor, "Round down; the gradient is 0", Onnx("Floor", builder="whole")),
-    "trunc": (torch.trunc, "Cut the fraction off; the gradient is 0", Onnx(builder="trunc")),
+    "trunc": (torch.trunc, "Truncate the fraction; the gradient is 0", Onnx(builder="trunc")),
     "fix": (torch.trunc, "Round towards 0; the gradient is 0", Onnx(builder="trunc")),
     "square": (torch.square, "Return the square", Onnx(builder="square")),
-    "sqrt": (kept_type(torch.sqrt), "Return the square root", Onnx("Sqrt")),
-    "rsqrt": (kept_type(torch.rsqrt), "Return one over the square root", Onnx(builder="rsqrt")),
+    "sqrt": (keep_type(torch.sqrt), "Return the square root", Onnx("Sqrt")),
+    "rsqrt": (keep_type(torch.rsqrt), "Return 1 / sqrt(x)", Onnx(builder="rsqrt")),
     "cbrt": (
-        kept_type(with_gradient(_cube_root, lambda x, y: 1.0 / (3.0 * y * y))),
+        keep_type(with_gradient(_cube_root, lambda x, y: 1.0 / (3.0 * y * y))),
         "Return the real cube root",
         Onnx(builder="cbrt"),
     ),
     "rcbrt": (
-        kept_type(with_gradient(lambda x: 1.0 / _cube_root(x), lambda x, y: y.pow(4) / -3.0)),
+        keep_type(with_gradient(lambda x: 1.0 / _cube_root(x), lambda x, y: y.pow(4) / -3.0)),
         "Return one over the real cube root",
         Onnx(builder="rcbrt"),
     ),
-    "exp": (kept_type(torch.exp), "Return e to the power of each element", Onnx("Exp")),
-    "log": (kept_type(torch.log), "Return the natural logarithm", Onnx("Log")),
-    "log10": (kept_type(torch.log10), "Return the logarithm to base 10", Onnx(builder="log10")),
-    "log2": (kept_type(torch.log2), "Return the logarithm to base 2", Onnx(builder="log2")),
-    "log1p": (kept_type(torch.log1p), "Return log(1 + x), exact near 0", Onnx(builder="log1p")),
-    "expm1": (kept_type(torch.expm1), "Return exp(x) - 1, exact near 0", Onnx(builder="expm1")),
-    "sin": (kept_type(torch.sin), "Return the sine of angles in radians", Onnx("Sin")),
-    "cos": (kept_type(torch.cos), "Return the cosine of angles in radians", Onnx("Cos")),
-    "tan": (kept_type(torch.tan), "Return the tangent of angles in radians", Onnx("Tan")),
-    "arcsin": (kept_type(torch.asin), "Return the inverse sine in radians", Onnx("Asin")),
-    "arccos": (kept_type(torch.acos), "Return the inverse cosine in radians", Onnx("Acos")),
-    "arctan": (kept_type(torch.atan), "Return the inverse tangent in radians", Onnx("Atan")),
-    "sinh": (kept_type(torch.sinh), "Return the hyperbolic sine", Onnx("Sinh")),
-    "cosh": (kept_type(torch.cosh), "Return the hyperbolic cosine", Onnx("Cosh")),
-    "tanh": (kept_type(torch.tanh), "Return the hyperbolic tangent", Onnx("Tanh")),
-    "arcsinh": (kept_type(torch.asinh), "Return the inverse hyperbolic sine", Onnx("Asinh")),
-    "arccosh": (kept_type(torch.acosh), "Return the inverse hyperbolic cosine", Onnx("Acosh")),
-    "arctanh": (kept_type(torch.atanh), "Return the inverse hyperbolic tangent", Onnx("Atanh")),
-    "degrees": (kept_type(torch.rad2deg), "Turn radians into degrees", Onnx(builder="degrees")),
-    "radians": (kept_type(torch.deg2rad), "Turn degrees into radians", Onnx(builder="radians")),
+    "exp": (keep_type(torch.exp), "Return e to the power of each element", Onnx("Exp")),
+    "log": (keep_type(torch.log), "Return the natural logarithm", Onnx("Log")),
+    "log10": (keep_type(torch.log10), "Return the logarithm to base 10", Onnx(builder="log10")),
+    "log2": (keep_type(torch.log2), "Return the logarithm to base 2", Onnx(builder="log2")),
+    "log1p": (keep_type(torch.log1p), "Return log(1 + x), exact near 0", Onnx(builder="log1p")),
+    "expm1": (keep_type(torch.expm1), "Return exp(x) - 1, exact near 0", Onnx(builder="expm1")),
+    "sin": (keep_type(torch.sin), "Return the sine of angles in radians", Onnx("Sin")),
+    "cos": (keep_type(torch.cos), "Return the cosine of angles in radians", Onnx("Cos")),
+    "tan": (keep_type(torch.tan), "Return the tangent of angles in radians", Onnx("Tan")),
+    "arcsin": (keep_type(torch.asin), "Return the inverse sine in radians", Onnx("Asin")),
+    "arccos": (keep_type(torch.acos), "Return the inverse cosine in radians", Onnx("Acos")),
+    "arctan": (keep_type(torch.atan), "Return the inverse tangent in radians", Onnx("Atan")),
+    "sinh": (keep_type(torch.sinh), "Return the hyperbolic sine", Onnx("Sinh")),
+    "cosh": (keep_type(torch.cosh), "Return the hyperbolic cosine", Onnx("Cosh")),
+    "tanh": (keep_type(torch.tanh), "Return the hyperbolic tangent", Onnx("Tanh")),
+    "arcsinh": (keep_type(torch.asinh), "Return the inverse hyperbolic sine", Onnx("Asinh")),
+    "arccosh": (keep_type(torch.acosh), "Return the inverse hyperbolic cosine", Onnx("Acosh")),
+    "arctanh": (keep_type(torch.atanh), "Return the inverse hyperbolic tangent", Onnx("Atanh")),
+    "degrees": (keep_type(torch.rad2deg), "Convert radians to degrees", Onnx(builder="degrees")),
+    "radians": (keep_type(torch.deg2rad), "Convert degrees to radians", Onnx(builder="radians")),
     "gamma": (
-        kept_type(_gamma),
-        "Return the gamma function, NaN at negative whole numbers",
+        keep_type(_gamma),
+        "Return the gamma function, NaN at negative integers",
         Onnx(builder="gamma"),
     ),
     "gammaln": (
-        kept_type(torch.lgamma),
+        keep_type(torch.lgamma),
         "Return the logarithm of the gamma function's magnitude",
         Onnx(builder="gammaln"),
     ),
-    "erf": (kept_type(torch.erf), "Return the error function", Onnx("Erf")),
+    "erf": (keep_type(torch.erf), "Return the error function", Onnx("Erf")),
     "erfinv": (
-        kept_type(torch.erfinv),
+        keep_type(torch.erfinv),
         "Return the inverse error function",
         Onnx(builder="erfinv"),
     ),
-    "reciprocal": (kept_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
+    "reciprocal": (keep_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
     "negative": (torch.neg, "Return the negative", Onnx("Neg")),
     "relu": (relu, "Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN", Onnx("Relu")),
-    "sigmoid": (kept_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
-    "softsign": (kept_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
-    "logical_not": (_logical_not, "Return 1 where an element is 0, else 0", Onnx(builder="logical_not")),
+    "sigmoid": (keep_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
+    "softsign": (keep_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
+    "logical_not": (_logical_not, "Return 1 if an element is 0, else 0", Onnx(builder="logical_not")),
     "zeros_like": (
         torch.zeros_like,
         "Return zeros of the shape and type of `data`",
@@ -135,7 +135,7 @@ def _describe(name: str, sentence: str) -> str:
 
 Shape:
     data: any shape.
-    returns: the shape and dtype of `data`; integer types cut the fraction.
+    returns: the shape and dtype of `data`; integer types truncate fractions.
 
 Source: MXNet 1.9.1 `{name}`.
 """
@@ -153,15 +153,15 @@ for _name, (_function, _sentence, _onnx) in _ELEMENTWISE.items():
     )
 
 
-def _itself(x: torch.Tensor) -> torch.Tensor:
+def _identity(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
 declare(
     "_copy",
-    _itself,
+    _identity,
     [arg("data", ROWS)],
-    doc=_describe("identity", "Return `data` as it is"),
+    doc=_describe("identity", "Return `data` unchanged"),
     aliases=("identity",),
     infer=same,
     view=True,
@@ -171,7 +171,7 @@ declare(
     "BlockGrad",
     torch.detach,
     [arg("data", ROWS)],
-    doc=_describe("BlockGrad", "Return `data` as it is and let no gradient through"),
+    doc=_describe("BlockGrad", "Return `data` unchanged and block its gradient"),
     aliases=("stop_gradient", "_sparse_stop_gradient"),
     infer=same,
     view=True,
@@ -198,12 +198,12 @@ Source: MXNet 1.9.1 `_identity_with_attr_like_rhs`.
 @bound(
     "clip",
     [arg("data", ROWS)],
-    {"a_min": Attr(real, "smallest value"), "a_max": Attr(real, "largest value")},
+    {"a_min": Attr(real, "minimum"), "a_max": Attr(real, "maximum")},
     aliases=("_sparse_clip",),
     infer=same,
 )
 def clip(a: Any) -> Elementwise:
-    """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0.
+    """Clip each element to [a_min, a_max]; the gradient is 1 inside and at both ends, else 0.
 
     Shape:
         data: any shape.
@@ -217,7 +217,7 @@ def clip(a: Any) -> Elementwise:
         if x.is_floating_point():
             return torch.clamp(x, low, high)
         limits = torch.iinfo(x.dtype)
-        return torch.clamp(x, max(whole(low), limits.min), min(whole(high), limits.max))
+        return torch.clamp(x, max(to_integer(low), limits.min), min(to_integer(high), limits.max))
 
     return clip
 
@@ -226,13 +226,13 @@ def clip(a: Any) -> Elementwise:
     "smooth_l1",
     [arg("data", ROWS)],
     {
-        "scalar": Attr(optional(real), "s; the square part ends at 1 / s^2, and None means 1", 1.0),
+        "scalar": Attr(optional(real), "s; the function is quadratic up to 1 / s^2; None means 1", 1.0),
         "is_int": Attr(boolean, "accepted and ignored", True),
     },
     infer=same,
 )
 def smooth_l1(a: Any) -> Elementwise:
-    """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere.
+    """Return (s x)^2 / 2 if |x| < 1 / s^2, else |x| - 1 / (2 s^2).
 
     Shape:
         data: any shape.
@@ -243,7 +243,7 @@ def smooth_l1(a: Any) -> Elementwise:
     squared = (1.0 if a.scalar is None else a.scalar) ** 2
 
     def smooth_l1(x: torch.Tensor) -> torch.Tensor:
-        if not x.is_floating_point():  # in MXNet s^2 is a whole number here, too
+        if not x.is_floating_point():  # in MXNet s^2 is an integer here, too
             end = 1.0 / int(squared) if int(squared) else math.inf
             size = x.double().abs()
             inside = 0.0 * size if end == math.inf else 0.5 * size * size / end
@@ -261,7 +261,7 @@ def smooth_l1(a: Any) -> Elementwise:
     onnx=Onnx("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
 )
 def hard_sigmoid(a: Any) -> Elementwise:
-    """Return alpha * x + beta limited to 0..1; the gradient is alpha strictly inside, else 0.
+    """Return alpha * x + beta clipped to [0, 1]; the gradient is alpha strictly inside, else 0.
 
     Shape:
         data: any shape.
@@ -287,7 +287,7 @@ def _rank(a: Any, shape: Shape) -> Shape:
 
 declare(
     "shape_array",
-    lambda x: beside(x, x.shape, torch.int64),
+    lambda x: tensor_like(x, x.shape, torch.int64),
     [arg("data")],
     doc="""Return the shape of `data` as an array.
 
@@ -304,7 +304,7 @@ Source: MXNet 1.9.1 `shape_array`.
 )
 declare(
     "size_array",
-    lambda x: beside(x, [x.numel()], torch.int64),
+    lambda x: tensor_like(x, [x.numel()], torch.int64),
     [arg("data")],
     doc="""Return the number of elements of `data` as an array.
 

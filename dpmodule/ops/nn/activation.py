@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from ...base import Shape
 from ..attrs import boolean, choice, fraction, optional, real, shape
-from ..recording import is_traced
 from ..registry import bound, op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, param
-from .rules import agree
+from ..tracing import is_jit_tracing
+from .layer_shapes import unify_input
 
 _ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "relu": torch.relu,
@@ -29,7 +29,7 @@ _ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
 @bound(
     "Activation",
     [arg("data", ROWS)],
-    {"act_type": Attr(choice(*_ACTIVATIONS), "which function")},
+    {"act_type": Attr(choice(*_ACTIVATIONS), "name of the function")},
     infer=same,
     onnx=Onnx(builder="activation"),
 )
@@ -59,7 +59,7 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 class _Selu(torch.autograd.Function):
-    """selu with the gradient MXNet gives it below zero; see `leaky_relu`."""
+    """selu with MXNet's gradient below zero; see `leaky_relu`."""
 
     @staticmethod
     def forward(ctx: Any, data: torch.Tensor) -> torch.Tensor:
@@ -74,7 +74,7 @@ class _Selu(torch.autograd.Function):
 
 
 def _selu(data: torch.Tensor) -> torch.Tensor:
-    if is_traced():
+    if is_jit_tracing():
         return torch.selu(data)
     result: torch.Tensor = _Selu.apply(data)  # type: ignore[no-untyped-call]
     return result
@@ -84,7 +84,7 @@ _OTHERS: dict[str, Callable[..., torch.Tensor]] = {"selu": _selu, "gelu": F.gelu
 
 
 def _leaky_function(a: Any) -> Callable[..., torch.Tensor] | None:
-    """Return the torch function of the kinds that draw nothing at random."""
+    """Return the torch function of a deterministic activation, else None."""
     if a.act_type == "leaky":
         return partial(F.leaky_relu, negative_slope=a.slope)
     if a.act_type == "elu":
@@ -93,16 +93,16 @@ def _leaky_function(a: Any) -> Callable[..., torch.Tensor] | None:
 
 
 def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Give data and outputs one shape; gamma has one value per channel, or one in all."""
+    """Infer one shape for data and outputs; gamma has one value per channel, or a single value."""
     shape: Shape = None
-    for each in (ins[0], *outs):
-        shape = unify(shape, each, "data and output")
+    for other in (ins[0], *outs):
+        shape = unify(shape, other, "data and output")
     rest = ins[1:]
     gamma = rest[0] if rest else None
     if gamma is not None and len(gamma) > 1 and shape is not None:
         rest = [unify(gamma, shape[: len(gamma)], "gamma and the first axes of data")]
     elif rest and shape is not None and gamma != (1,):
-        rest = [agree("gamma", rest[0], (shape[1 if len(shape) > 1 else 0],), shape)]
+        rest = [unify_input("gamma", rest[0], (shape[1 if len(shape) > 1 else 0],), shape)]
     return [shape, *rest], [shape] * len(outs)
 
 
@@ -113,10 +113,12 @@ def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         param("gamma", when=lambda a: a.act_type == "prelu", init='["Constant", {"value": 0.25}]'),
     ],
     {
-        "act_type": Attr(choice("elu", "gelu", "leaky", "prelu", "rrelu", "selu"), "which function", "leaky"),
-        "slope": Attr(real, "slope below zero of leaky, factor of elu", 0.25),
-        "lower_bound": Attr(real, "least slope that rrelu draws", 0.125),
-        "upper_bound": Attr(real, "greatest slope that rrelu draws", 0.334),
+        "act_type": Attr(
+            choice("elu", "gelu", "leaky", "prelu", "rrelu", "selu"), "name of the function", "leaky"
+        ),
+        "slope": Attr(real, "negative slope of leaky, scale of elu", 0.25),
+        "lower_bound": Attr(real, "lower bound of rrelu's random slopes", 0.125),
+        "upper_bound": Attr(real, "upper bound of rrelu's random slopes", 0.334),
     },
     outputs=lambda a: ("output", "mask") if a.act_type == "rrelu" else ("output",),
     bind=_leaky_function,
@@ -127,19 +129,19 @@ def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 def leaky_relu(
     a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor | None = None
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Apply a rectifier that keeps some of what lies below zero.
+    """Apply a rectifier that does not set negative values to zero.
 
-    leaky: ``slope * x`` below zero; elu: ``slope * (exp(x) - 1)``; selu: elu with the self-normalising
-    constants; gelu: ``x`` times the normal distribution function of ``x``; prelu: ``gamma * x``, learned;
-    rrelu: slopes drawn uniformly for each element in training, the middle of their range otherwise.
+    For negative x: leaky: ``slope * x``; elu: ``slope * (exp(x) - 1)``; selu: elu with the self-normalising
+    constants; prelu: ``gamma * x`` with learned gamma; rrelu: a uniformly random slope for each element in training,
+    else the mean slope. gelu: ``x`` times the normal distribution function of ``x``.
 
     Shape:
         data: (N, C, ...) for prelu, else any.
-        gamma: (C,), (1,), or the first axes of data, (N, C, ...); for prelu only.
-        output: as data. rrelu has a second output, mask: the slope applied to each element.
+        gamma: (C,), (1,), or the first axes of data, (N, C, ...); only for prelu.
+        output: like data. rrelu has a second output, mask: the slope applied to each element.
 
-    Source: MXNet 1.9.1 `LeakyReLU`, also in selu's gradient below zero: ``scale * (alpha + output)``, where
-    the derivative is ``scale * alpha + output``.
+    Source: MXNet 1.9.1 `LeakyReLU`, including selu's gradient below zero: ``scale * (alpha + output)`` instead of the
+    derivative ``scale * alpha + output``.
     """
     function = _leaky_function(a)
     if function is not None:
@@ -153,11 +155,13 @@ def leaky_relu(
     return data * mask, mask
 
 
-def kept(keep: float, dims: list[int], like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
-    """Return 1 with the chance `keep`, else 0, in the type and memory order of `like`.
+def bernoulli_mask(
+    keep: float, dims: list[int], like: torch.Tensor, generator: torch.Generator | None
+) -> torch.Tensor:
+    """Return a mask of 1 with probability `keep`, else 0, in the type and memory order of `like`.
 
-    On the CPU the chance is that of 32 random bits lying below a bound, which takes a fifth of the time of
-    `bernoulli_` and differs from `keep` by less than 2 ** -32.
+    On the CPU 32 random bits are compared with a bound, which takes a fifth of the time of `bernoulli_`; the
+    probability differs from `keep` by less than 2 ** -32.
     """
     mask = torch.empty_like(like) if list(like.shape) == dims else like.new_empty(dims)
     count = mask.numel()
@@ -173,9 +177,9 @@ def kept(keep: float, dims: list[int], like: torch.Tensor, generator: torch.Gene
     "Dropout",
     [arg("data", ROWS)],
     {
-        "p": Attr(fraction, "share of the elements set to zero", 0.5),
+        "p": Attr(fraction, "fraction of the elements set to zero", 0.5),
         "mode": Attr(choice("training", "always"), "when to drop", "training"),
-        "axes": Attr(shape, "axes along which one decision holds for all elements", ()),
+        "axes": Attr(shape, "axes along which all elements are dropped or kept together", ()),
         "cudnn_off": Attr(optional(boolean), "accepted and ignored", False),
     },
     hidden=1,
@@ -185,11 +189,11 @@ def kept(keep: float, dims: list[int], like: torch.Tensor, generator: torch.Gene
     onnx=Onnx("Dropout", builder="dropout"),
 )
 def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
-    """Set elements to zero at random and scale the others by ``1 / (1 - p)``, in training or always.
+    """Randomly set elements to zero and scale the others by ``1 / (1 - p)``, in training or always.
 
     Shape:
         data: any.
-        output: as data; data itself where nothing is dropped.
+        output: like data; data itself if nothing is dropped.
 
     Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014;
     MXNet 1.9.1 `Dropout`. With p = 1 the output is NaN, as 0 / 0, in both.
@@ -202,5 +206,5 @@ def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
         dims = [1 if i in axes else n for i, n in enumerate(data.shape)]
     else:
         dims = list(data.shape)
-    mask = kept(keep, dims, data, env.generator)
+    mask = bernoulli_mask(keep, dims, data, env.generator)
     return data * mask.div_(keep)

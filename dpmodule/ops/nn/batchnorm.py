@@ -1,4 +1,4 @@
-"""Batch normalisation, by torch or the native extension, and its relatives."""
+"""Batch normalisation, by torch or the native extension, and its variants."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from ..._core import torch_private
 from ...base import Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, integer, optional, real, string
-from ..recording import is_recorded
 from ..registry import op
 from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, aux, param
-from .linear import is_plain, kernels
-from .rules import agree
+from ..tracing import is_tracing
+from .layer_shapes import unify_input
+from .linear import is_float32_cpu, kernels
 
-# Normalisation over the batch in training, a sum and relu behind it, as one call of the native extension.
+# Batch normalisation in training, with a following sum and relu, as one call of the native extension.
 #
-# torch reads the data three times for the statistics and the result, and goes over the result again for the sum and
-# for relu; backward, relu's gradient is written, and read twice. Here forward reads the data twice and writes the
-# result, and backward does the same; of what follows the normalisation nothing but the result is kept.
+# torch reads the data three times for statistics and result, and passes over the result again for the sum and relu;
+# backward writes relu's gradient and reads it twice. Here both forward and backward read the data twice and write once;
+# no intermediate result is kept.
 
 _CHANNELS = 4
-"""How many channels there must be a multiple of."""
+"""Required divisor of the number of channels."""
 
-Optional = torch.Tensor | None
+MaybeTensor = torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
 class Rectifier:
-    """What becomes of a normalised tensor at the end.
+    """Final step after the normalisation.
 
     Attributes:
-        relu: what is below 0 becomes 0.
-        nan_stays: relu's gradient at NaN is NaN; else it is that of the result.
+        relu: apply relu.
+        nan_stays: relu's gradient at NaN is NaN; else it is the result's gradient.
     """
 
     relu: bool = False
     nan_stays: bool = False
 
 
-def _is_nhwc(tensor: torch.Tensor) -> bool:
+def _is_channels_last(tensor: torch.Tensor) -> bool:
     return (
-        is_plain(tensor)
+        is_float32_cpu(tensor)
         and tensor.is_contiguous(memory_format=torch.channels_last)
         and not torch_private.is_batched(tensor)
     )
@@ -55,43 +55,43 @@ def _is_nhwc(tensor: torch.Tensor) -> bool:
 def _is_vector(tensor: torch.Tensor, size: int) -> bool:
     return (
         tensor.shape == (size,)
-        and is_plain(tensor)
+        and is_float32_cpu(tensor)
         and tensor.is_contiguous()
         and not torch_private.is_batched(tensor)
     )
 
 
-def is_native(x: torch.Tensor, other: Optional, vectors: Sequence[torch.Tensor]) -> bool:
-    """Say whether `native_norm` takes these."""
-    if is_recorded() or x.dim() != 4 or x.shape[1] % _CHANNELS:
+def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tensor]) -> bool:
+    """Return True if `native_norm` supports these arguments."""
+    if is_tracing() or x.dim() != 4 or x.shape[1] % _CHANNELS:
         return False
     return (
         x.numel() > x.shape[1] > 0
-        and _is_nhwc(x)
-        and (other is None or (other.shape == x.shape and _is_nhwc(other)))
-        and all(_is_vector(each, x.shape[1]) for each in vectors)
+        and _is_channels_last(x)
+        and (other is None or (other.shape == x.shape and _is_channels_last(other)))
+        and all(_is_vector(vector, x.shape[1]) for vector in vectors)
         and not (vectors[2].requires_grad or vectors[3].requires_grad)
         and hasattr(kernels(), "norm_forward")
     )
 
 
-def _address(tensor: Optional) -> int:
+def _address(tensor: MaybeTensor) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
 def _sizes(x: torch.Tensor) -> tuple[int, int, int]:
-    """Return positions, channels, and how many threads may work."""
+    """Return numbers of positions, channels and threads."""
     return x.numel() // x.shape[1], x.shape[1], torch.get_num_threads()
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    """What forward has computed.
+class _ForwardResult:
+    """Result of forward.
 
     Attributes:
-        out: the result.
-        statistics: (4, C), as the kernel has them.
-        end: what was done at the end.
+        out: the output.
+        statistics: (4, C), in the kernel's layout.
+        end: the final step.
     """
 
     out: torch.Tensor
@@ -100,29 +100,34 @@ class _Done:
 
 
 class _Norm(torch.autograd.Function):
-    """Takes what was computed, data, the other summand or None, gamma or None, and beta; returns the result."""
+    """Autograd function of the forward result, data, summand or None, gamma or None, and beta."""
 
     @staticmethod
     def forward(
-        ctx: Any, done: _Done, x: torch.Tensor, other: Optional, gamma: Optional, beta: torch.Tensor
+        ctx: Any,
+        done: _ForwardResult,
+        x: torch.Tensor,
+        other: MaybeTensor,
+        gamma: MaybeTensor,
+        beta: torch.Tensor,
     ) -> torch.Tensor:
         ctx.end = done.end
-        # without a sum, the data tell what relu has let through
+        # without a sum, relu's mask follows from the data
         out = done.out if done.end.relu and other is not None else None
         ctx.save_for_backward(x, out, done.statistics)
         return done.out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Optional, ...]:
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
         x, out, statistics = ctx.saved_tensors
         _, for_data, for_sum, for_factors, for_summands = ctx.needs_input_grad
         grad = grads[0].contiguous(memory_format=torch.channels_last)
         for_x = torch.empty_like(grad) if for_data else None
         for_other = torch.empty_like(grad) if for_sum and ctx.end.relu else None
         for_gamma, for_beta = statistics.new_empty(x.shape[1]), statistics.new_empty(x.shape[1])
-        given = grad, x, out, statistics, for_other, for_x, for_gamma, for_beta
-        kernels().norm_backward(*_sizes(x), ctx.end.relu, ctx.end.nan_stays, *map(_address, given))
+        tensors = grad, x, out, statistics, for_other, for_x, for_gamma, for_beta
+        kernels().norm_backward(*_sizes(x), ctx.end.relu, ctx.end.nan_stays, *map(_address, tensors))
         return (
             None,
             for_x,
@@ -137,18 +142,18 @@ _apply: Callable[..., torch.Tensor] = _Norm.apply
 
 def native_norm(
     x: torch.Tensor,
-    other: Optional,
-    vectors: Sequence[Optional],
+    other: MaybeTensor,
+    vectors: Sequence[MaybeTensor],
     eps: float,
     momentum: float,
     end: Rectifier,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Normalise over the batch, for what `is_native` holds; everything is float32 on the CPU.
+    """Normalise over the batch; requires `is_native`, and float32 tensors on the CPU.
 
     Args:
-        x: data, (N, C, H, W) with channels innermost in memory, and more than one position.
-        other: what is added to the result, laid out as the data; None: nothing.
-        vectors: gamma, None for 1; beta, moving mean and moving variance, (C,).
+        x: data, (N, C, H, W) in channels_last, with more than one position.
+        other: summand in the layout of the data, or None.
+        vectors: gamma (None for 1), beta, moving mean and moving variance, (C,).
 
     Returns:
         (result, new moving mean, new moving variance)
@@ -158,10 +163,10 @@ def native_norm(
     gamma, beta, *moving = vectors
     out, statistics = torch.empty_like(x, requires_grad=False), x.new_empty(4, x.shape[1])
     new_mean, new_var = statistics.new_empty(x.shape[1]), statistics.new_empty(x.shape[1])
-    given = x, other, gamma, beta, *moving, out, statistics, new_mean, new_var
-    kernels().norm_forward(*_sizes(x), end.relu, eps, momentum, *map(_address, given))
+    tensors = x, other, gamma, beta, *moving, out, statistics, new_mean, new_var
+    kernels().norm_forward(*_sizes(x), end.relu, eps, momentum, *map(_address, tensors))
     if torch.is_grad_enabled():
-        out = _apply(_Done(out, statistics, end), x, other, gamma, beta)
+        out = _apply(_ForwardResult(out, statistics, end), x, other, gamma, beta)
     return out, new_mean, new_var
 
 
@@ -169,12 +174,12 @@ _VECTORS = ("gamma", "beta", "moving_mean", "moving_var")
 
 
 def _axis(a: Any) -> int:
-    """Return the axis of the channels; the old operator has no attribute for it."""
+    """Return the channel axis; BatchNorm_v1 has no attribute for it."""
     return getattr(a, "axis", 1)
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Data and output have one shape, everything else one value per channel."""
+    """Infer one shape for data and output, and one value per channel for all others."""
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
         return ins, outs
@@ -182,12 +187,12 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if not -len(data) <= axis < len(data):
         raise ShapeError(f"axis is {axis}, expected one of the {len(data)} axes of data {data}")
     vector = (data[axis],)
-    rest = [agree(name, have, vector, data) for name, have in zip(_VECTORS, ins[1:], strict=True)]
-    return [data, *rest], [data, *(agree("statistics", o, vector, data) for o in outs[1:])]
+    rest = [unify_input(name, have, vector, data) for name, have in zip(_VECTORS, ins[1:], strict=True)]
+    return [data, *rest], [data, *(unify_input("statistics", o, vector, data) for o in outs[1:])]
 
 
 def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """Parameters, states and statistics of half-precision data are float32."""
+    """Infer types; parameters, states and statistics of half-precision data are float32."""
     data = ins[0] or outs[0]
     if data is None:
         return ins, outs
@@ -195,7 +200,7 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return [data, *(t or vector for t in ins[1:])], [data, *(t or vector for t in outs[1:])]
 
 
-def _by_batch(
+def _normalize_by_batch(
     a: Any,
     x: torch.Tensor,
     gamma: torch.Tensor | None,
@@ -205,8 +210,8 @@ def _by_batch(
 ) -> tuple[torch.Tensor, ...]:
     """Return the output, the batch's mean and 1 / deviation, and the new moving statistics.
 
-    torch moves its variance by the unbiased estimate and MXNet by the biased one: the old state goes in times
-    n / (n - 1), and the new one comes out times (n - 1) / n.
+    torch updates the moving variance with the unbiased estimate and MXNet with the biased one: the old state is
+    multiplied by n / (n - 1), and the new one by (n - 1) / n.
     """
     count = x.numel() // max(x.shape[1], 1)
     new_mean = moving_mean.clone()
@@ -214,7 +219,7 @@ def _by_batch(
     out, mean, scale = torch.native_batch_norm(
         x, gamma, beta, new_mean, new_var, True, 1.0 - a.momentum, a.eps
     )
-    # torch keeps the tensor it moved for backward, so it is not scaled in place
+    # torch keeps the updated tensor for backward, so it must not be scaled in place
     new_var = new_var * ((count - 1) / count) if count > 1 else moving_var * a.momentum
     return out, mean, scale, new_mean, new_var
 
@@ -222,9 +227,9 @@ def _by_batch(
 def normalize(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor | None, ...]]:
-    """Return the outputs, with mean and 1 / deviation if wanted, and the new values of gamma and the states."""
+    """Return the outputs, with mean and 1 / deviation if requested, and the new values of gamma and the states."""
     moving_mean, moving_var = vectors[2:]
-    gamma, beta = (v.to(moving_mean.dtype) for v in vectors[:2])  # torch wants one type for all four
+    gamma, beta = (v.to(moving_mean.dtype) for v in vectors[:2])  # torch expects one type for all four
     axis = _axis(a)
     move = axis not in (1, 1 - data.dim())
     x = data.movedim(axis, 1) if move else data
@@ -232,7 +237,7 @@ def normalize(
     ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
     new_mean = new_var = None
     if env.is_train and not a.use_global_stats:
-        out, mean, scale, new_mean, new_var = _by_batch(a, x, weight, beta, moving_mean, moving_var)
+        out, mean, scale, new_mean, new_var = _normalize_by_batch(a, x, weight, beta, moving_mean, moving_var)
     else:
         out = torch.native_batch_norm(
             x, weight, beta, moving_mean, moving_var, False, 1.0 - a.momentum, a.eps
@@ -249,7 +254,7 @@ def normalize(
 
 
 def with_variance(a: Any, outs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Return the outputs with the variance in the place of 1 / deviation, as some relatives of BatchNorm do."""
+    """Return the outputs with the variance instead of 1 / deviation, as in some variants of BatchNorm."""
     return (*outs[:2], outs[2].pow(-2) - a.eps) if a.output_mean_var else outs
 
 
@@ -262,16 +267,16 @@ INPUTS = (
 )
 ATTRS = {
     "eps": Attr(real, "added to the variance", 1e-3),
-    "momentum": Attr(real, "share of the old moving statistics that stays", 0.9),
-    "fix_gamma": Attr(boolean, "treat gamma as 1, and set it so", True),
-    "use_global_stats": Attr(boolean, "use the moving statistics in training, too", False),
+    "momentum": Attr(real, "weight of the old moving statistics", 0.9),
+    "fix_gamma": Attr(boolean, "treat gamma as 1, and set it to 1", True),
+    "use_global_stats": Attr(boolean, "use the moving statistics also in training", False),
     "output_mean_var": Attr(boolean, "also return the statistics", False),
 }
 FIELDS: dict[str, Any] = {
     "outputs": lambda a: ("output", "mean", "var") if a.output_mean_var else ("output",),
     "hidden": lambda a: 0 if a.output_mean_var else 2,
     "mutates": ("gamma", "moving_mean", "moving_var"),
-    "commit_now": ("gamma",),
+    "commit_in_forward": ("gamma",),
     "infer": _infer,
     "infer_type": _infer_type,
     "batch": NEVER,
@@ -294,11 +299,11 @@ FIELDS: dict[str, Any] = {
 def batch_norm(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
-    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift by beta.
+    """Normalise each channel over the batch to mean 0 and variance 1, then scale by gamma and shift by beta.
 
-    In training the batch's own statistics are used and the moving ones follow them:
+    In training the batch statistics are used, and update the moving statistics:
     ``new = momentum * old + (1 - momentum) * batch``, with the biased variance. Otherwise, or with
-    use_global_stats, the moving statistics are used and stay. Under fix_gamma, gamma counts as 1, gets no
+    use_global_stats, the moving statistics are used and not changed. With fix_gamma, gamma counts as 1, has no
     gradient and is set to 1 by every forward.
 
     Shape:
@@ -316,7 +321,7 @@ def batch_norm(
 def batch_norm_v1(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
-    """Normalise as `BatchNorm` does, with the channels on axis 1; kept for old saved graphs.
+    """Normalise like `BatchNorm`, with the channels on axis 1; for old saved graphs.
 
     Shape:
         data, output: (N, C, ...).
@@ -335,14 +340,14 @@ def batch_norm_v1(
     {
         **ATTRS,
         "ndev": Attr(integer(low=1), "number of devices; accepted and ignored", 1),
-        "key": Attr(string, "name by which the layer's copies find each other; accepted and ignored"),
+        "key": Attr(string, "name shared by the layer's copies; accepted and ignored"),
     },
     **FIELDS,
 )
 def sync_batch_norm(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
-    """Normalise as `BatchNorm` does; each device uses the statistics of its own part of the batch.
+    """Normalise like `BatchNorm`; each device uses the statistics of its part of the batch.
 
     Shape:
         data, output: (N, C, ...).
@@ -375,14 +380,14 @@ def sync_batch_norm(
 def batch_norm_with_relu(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
-    """Normalise as `BatchNorm` does, then set what is below zero to zero.
+    """Normalise like `BatchNorm`, then apply relu.
 
     Shape:
         data, output: any with C channels on `axis`.
         gamma, beta, moving_mean, moving_var: (C,).
         mean, var: (C,), if output_mean_var: the mean, and 1 / sqrt(variance + eps), without gradient.
 
-    Source: MXNet 1.9.1 `BatchNormWithReLU`, which takes float32 with four axes only.
+    Source: MXNet 1.9.1 `BatchNormWithReLU`, which only takes float32 data with four axes.
     """
     (out, *statistics), states = normalize(a, env, data, *vectors)
     return torch.relu(out), *statistics, *states

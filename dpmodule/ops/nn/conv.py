@@ -1,4 +1,4 @@
-"""Convolution, and its transpose, over one, two or three spatial axes."""
+"""Convolution and transposed convolution over one, two or three spatial axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..registry import bound
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
-from .rules import (
+from .layer_shapes import (
     channels_last,
     grouped_channels,
     kernel_rank,
@@ -46,13 +46,13 @@ def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 _forward = layer(("weight", "bias"), _params, _output)
 
 
-def _axis_before(size: int, out: int, window: int, step: int, pad: int) -> int:
-    """Return an axis of the data, from that of the output if it is unknown and the step leaves one choice."""
+def _input_size(size: int, out: int, window: int, step: int, pad: int) -> int:
+    """Return the data's size along an axis, inferred from the output if unknown and the stride is 1."""
     return out + window - 1 - 2 * pad if not size and out and step == 1 else size
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Infer as a layer does, and unknown spatial axes of the data from the output where the stride is 1."""
+    """Infer layer shapes, and unknown spatial sizes of the data from the output if the stride is 1."""
     data, out = ins[0], outs[0]
     if data and out and 0 in data and len(out) == len(data):
         rank, last = kernel_rank(a, data), channels_last(a.layout)
@@ -62,7 +62,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         steps, pads = per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad")
         first = to_first(data, last)
         axes = zip(first[2:], to_first(out, last)[2:], windows, steps, pads, strict=True)
-        ins = [to_last((*first[:2], *(_axis_before(*axis) for axis in axes)), last), *ins[1:]]
+        ins = [to_last((*first[:2], *(_input_size(*axis) for axis in axes)), last), *ins[1:]]
     return _forward(a, ins, outs)
 
 
@@ -73,18 +73,18 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
         "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
         "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
-        "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
+        "pad": Attr(shape, "zeros added at both ends of each axis; 0 if empty", ()),
         "num_filter": Attr(integer(low=1), "number of output channels"),
         "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
         "workspace": Attr(integer(low=0), "accepted and ignored", 1024),
-        "no_bias": Attr(boolean, "leave the bias out", False),
+        "no_bias": Attr(boolean, "omit the bias", False),
         "cudnn_tune": Attr(
             optional(choice("fastest", "limited_workspace", "off")), "accepted and ignored", None
         ),
         "cudnn_off": Attr(boolean, "accepted and ignored", False),
         "layout": Attr(
             optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
-            "order of the axes of data, and with N for the filters of weight; channels second if None",
+            "order of the axes of data and weight, where N means the filters of weight; channels second if None",
             None,
         ),
     },
@@ -93,11 +93,11 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("Conv", builder="convolution"),
 )
 def convolution(a: Any) -> Callable[..., torch.Tensor]:
-    """Slide `num_filter` filters over the data and sum the products (cross-correlation).
+    """Convolve the data with `num_filter` filters (cross-correlation).
 
     Shape:
         data: (N, C, *spatial) with one, two or three spatial axes, as many as `kernel` has; channels-last
-            layouts have C at the end.
+            layouts have C last.
         weight: (num_filter, C / num_group, *kernel); (num_filter, *kernel, C / num_group) in channels-last
             layouts.
         bias: (num_filter,).
@@ -128,27 +128,27 @@ def _deconv_params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [to_last((channels, a.num_filter // a.num_group, *a.kernel), last), (a.num_filter,)]
 
 
-def _whole(a: Any, spatial: tuple[int, ...]) -> list[int]:
-    """Return the output's sizes before anything is cut off; unknown dimensions (0) stay unknown."""
+def _full_sizes(a: Any, spatial: tuple[int, ...]) -> list[int]:
+    """Return the output's sizes before cropping; unknown dimensions (0) stay unknown."""
     rank = len(spatial)
     steps, dilate = per_axis(a.stride, rank, 1, "stride"), per_axis(a.dilate, rank, 1, "dilate")
     axes = zip(spatial, a.kernel, steps, dilate, strict=True)
     return [x and s * (x - 1) + d * (k - 1) + 1 for x, k, s, d in axes]
 
 
-def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return what is cut off both ends of each axis and what is added again at its end.
+def pads_and_adds(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the padding to crop from both ends of each axis, and the size to add at its end.
 
-    With a target shape both follow from it: half of the surplus is cut off, rounded up.
+    A target shape determines both: half of the surplus is cropped, rounded up.
     """
     rank = len(spatial)
     pads, adds = per_axis(a.pad, rank, 0, "pad"), per_axis(a.adj, rank, 0, "adj")
     if any(a.target_shape):
         target = per_axis(a.target_shape, rank, 0, "target_shape")
-        surplus = [w - t if w else 0 for w, t in zip(_whole(a, spatial), target, strict=True)]
+        surplus = [w - t if w else 0 for w, t in zip(_full_sizes(a, spatial), target, strict=True)]
         if min(surplus) < 0 or min(target) < 1:
             raise ShapeError(
-                f"target_shape is {target}, expected from 1 to {tuple(_whole(a, spatial))} for data {spatial}"
+                f"target_shape is {target}, expected 1 to {tuple(_full_sizes(a, spatial))} for data {spatial}"
             )
         pads, adds = tuple((s + 1) // 2 for s in surplus), tuple(s % 2 for s in surplus)
     steps = per_axis(a.stride, rank, 1, "stride")
@@ -160,22 +160,19 @@ def margins(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[in
 def _deconv_output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     last = channels_last(a.layout)
     spatial = to_first(data, last)[2:]
-    pads, adds = margins(a, spatial)
-    axes = zip(_whole(a, spatial), pads, adds, strict=True)
+    pads, adds = pads_and_adds(a, spatial)
+    axes = zip(_full_sizes(a, spatial), pads, adds, strict=True)
     sizes = [w and w - 2 * p + n for w, p, n in axes]
-    if any(w and size < 1 for w, size in zip(_whole(a, spatial), sizes, strict=True)):
-        raise ShapeError(f"pad is {pads}, which leaves nothing of the output of data {data}")
+    if any(w and size < 1 for w, size in zip(_full_sizes(a, spatial), sizes, strict=True)):
+        raise ShapeError(f"pad is {pads}, which makes the output of data {data} empty")
     return to_last((data[0], a.num_filter, *sizes), last)
 
 
-def _transposed(
+def _conv_transpose(
     a: Any, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Run torch's transposed convolution, and adjust its end where torch would refuse to.
-
-    torch takes an adjustment below stride or dilation; the rule of `margins` is as strict as that.
-    """
-    pads, adds = margins(a, tuple(data.shape[2:]))
+    """Run torch's transposed convolution with the sizes of `pads_and_adds`, which satisfy torch's restrictions."""
+    pads, adds = pads_and_adds(a, tuple(data.shape[2:]))
     return _TRANSPOSED[len(a.kernel)](
         data, weight, bias, a.stride or 1, pads, adds, a.num_group, a.dilate or 1
     )
@@ -188,20 +185,20 @@ def _transposed(
         "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
         "stride": Attr(shape, "distance between the windows in the output; 1 on every axis if empty", ()),
         "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
-        "pad": Attr(shape, "elements cut off both ends of each axis; none if empty", ()),
-        "adj": Attr(shape, "elements added at the end of each axis, less than stride; none if empty", ()),
-        "target_shape": Attr(shape, "spatial shape of the output, which then gives pad and adj", ()),
+        "pad": Attr(shape, "elements cropped from both ends of each axis; 0 if empty", ()),
+        "adj": Attr(shape, "elements added at the end of each axis, less than stride; 0 if empty", ()),
+        "target_shape": Attr(shape, "spatial shape of the output, which determines pad and adj", ()),
         "num_filter": Attr(integer(low=1), "number of output channels"),
         "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
         "workspace": Attr(integer(low=0), "accepted and ignored", 512),
-        "no_bias": Attr(boolean, "leave the bias out", True),
+        "no_bias": Attr(boolean, "omit the bias", True),
         "cudnn_tune": Attr(
             optional(choice("fastest", "limited_workspace", "off")), "accepted and ignored", None
         ),
         "cudnn_off": Attr(boolean, "accepted and ignored", False),
         "layout": Attr(
             optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
-            "order of the axes of data, and with N for the channels of weight; channels second if None",
+            "order of the axes of data and weight, where N means the channels of weight; channels second if None",
             None,
         ),
     },
@@ -209,11 +206,11 @@ def _transposed(
     onnx=Onnx("ConvTranspose", builder="deconvolution"),
 )
 def deconvolution(a: Any) -> Callable[..., torch.Tensor]:
-    """Spread each element of the data over a window by `num_filter` filters: the transpose of a convolution.
+    """Apply a transposed convolution with `num_filter` filters.
 
     Shape:
         data: (N, C, *spatial) with one, two or three spatial axes, as many as `kernel` has; channels-last
-            layouts have C at the end.
+            layouts have C last.
         weight: (C, num_filter / num_group, *kernel); (C, *kernel, num_filter / num_group) in channels-last
             layouts.
         bias: (num_filter,), only with no_bias=False.
@@ -221,10 +218,10 @@ def deconvolution(a: Any) -> Callable[..., torch.Tensor]:
             or target_shape.
 
     Raises:
-        ShapeError: a target shape that cannot be reached, or adj not below stride.
+        ShapeError: the target shape is impossible, or adj is not below stride.
 
     Source: Zeiler et al., "Deconvolutional networks", 2010; MXNet 1.9.1 `Deconvolution`, whose CPU build has
     neither channels-last layouts nor dilation in three dimensions.
     """
-    call = partial(_transposed, a)
+    call = partial(_conv_transpose, a)
     return through_first(call, 2) if channels_last(a.layout) else call

@@ -1,9 +1,9 @@
-"""Convolutions by windows of 3x3 in training, by the native extension.
+"""3x3 convolutions in training, by the native extension.
 
-oneDNN's kernels read each number once for each place in the window, and with few channels they wait for it. Those of
-the extension use what they have read for all columns of the windows. Each of the three computations, of the result and
-of the gradients of data and weight, is the extension's where that is faster, else torch's. Which one follows from the
-processor, sizes and threads alone, never from a measurement.
+oneDNN's kernels read each number once per position in the window, and are memory-bound with few channels. The
+extension's kernels reuse numbers for all columns of the windows. The result and the gradients of data and weight are
+each computed by the extension if that is faster, else by torch. The choice depends only on processor, sizes and
+threads, never on a measurement.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional as F
 
-from ...compat import torch_private
-from ..recording import is_recorded
-from .linear import is_plain, kernels
+from ..._core import torch_private
+from ..tracing import is_tracing
+from .linear import is_float32_cpu, kernels
 
-Optional = torch.Tensor | None
+MaybeTensor = torch.Tensor | None
 
 _TILE = 8
-"""Columns of the result that are computed at once, at least; all kernels are at their best with just as many."""
-_MOST_NUMBERS = 2**16
-"""Numbers of an image up to which it stays in the second cache."""
-_MOST_FILTERS = 128
-"""Channels and filters up to which the kernels win with wide vectors."""
-_MOST_NARROW, _MOST_NARROW_WIDE = 64, 32
-"""The same with narrow vectors, and where the result has more columns than `_TILE`."""
-_MOST_PAIRS = 2**16
-"""Channels times filters up to which sums of products for each thread take little memory."""
+"""Minimum number of columns of a tile of the result, for which all kernels are the fastest."""
+_MAX_NUMBERS = 2**16
+"""Size of an image up to which it fits the L2 cache."""
+_MAX_FILTERS = 128
+"""Channels and filters up to which the kernels are faster with wide vectors."""
+_MAX_NARROW, _MAX_NARROW_WIDE = 64, 32
+"""The same limits with narrow vectors, and with more columns than `_TILE`."""
+_MAX_PAIRS = 2**16
+"""Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
-"""How many channels there must be a multiple of for the gradient of the weight."""
+"""Required divisor of the number of channels for the gradient of the weight."""
 
 
-class _Sizes(NamedTuple):
-    """Sizes of a convolution; height and width are the result's."""
+class _Conv3x3Sizes(NamedTuple):
+    """Sizes of a convolution; height and width are those of the result."""
 
     images: int
     channels: int
@@ -48,79 +48,84 @@ class _Sizes(NamedTuple):
     step: int
 
     def fill(self, lanes: int) -> bool:
-        """Say whether tiles of the result lie over each other but little."""
+        """Return True if tiles of the result overlap only a little."""
         if lanes <= _TILE or self.width <= _TILE:
             return self.width % _TILE == 0
         return self.width >= lanes and 8 * self.width >= 7 * (-(-self.width // lanes) * lanes)
 
 
 def _lanes() -> int:
-    """Return how many filters the processor computes at once; 0 = there are no kernels for it."""
+    """Return the number of filters per vector; 0 if there are no kernels for the processor."""
     core = kernels()
     return core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
 
 
-def _result_pays(sizes: _Sizes, computed: int) -> bool:
-    """Say whether the result's kernel is the fastest."""
+def _use_result_kernel(sizes: _Conv3x3Sizes, computed: int) -> bool:
+    """Return True if the kernel of the result is the fastest."""
     lanes, most = _lanes(), max(sizes.channels, sizes.filters)
     if not lanes or computed % lanes or sizes.height < 2 or not sizes.fill(lanes):
         return False
     numbers = sizes.height * sizes.width * max(sizes.channels * sizes.step**2, sizes.filters)
-    narrow = _MOST_NARROW if sizes.width == _TILE else _MOST_NARROW_WIDE
-    return numbers <= _MOST_NUMBERS and most <= (_MOST_FILTERS if lanes > _TILE else narrow)
+    narrow = _MAX_NARROW if sizes.width == _TILE else _MAX_NARROW_WIDE
+    return numbers <= _MAX_NUMBERS and most <= (_MAX_FILTERS if lanes > _TILE else narrow)
 
 
-def _weight_pays(sizes: _Sizes) -> bool:
-    """Say whether the kernel of the weight's gradient is the fastest."""
+def _use_weight_kernel(sizes: _Conv3x3Sizes) -> bool:
+    """Return True if the kernel of the weight's gradient is the fastest."""
     lanes = _lanes()
     return (
         lanes > 0
         and sizes.filters % lanes == 0
         and sizes.channels % _STEP_OF_CHANNELS == 0
-        and sizes.channels * sizes.filters <= _MOST_PAIRS
+        and sizes.channels * sizes.filters <= _MAX_PAIRS
         and sizes.width > 1
     )
 
 
-def _sizes(x: torch.Tensor, filters: int, step: int) -> _Sizes:
+def _sizes(x: torch.Tensor, filters: int, step: int) -> _Conv3x3Sizes:
     images, channels, height, width = x.shape
-    return _Sizes(images, channels, filters, height // step, width // step, step)
+    return _Conv3x3Sizes(images, channels, filters, height // step, width // step, step)
 
 
-def takes(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> bool:
-    """Say whether `convolve3x3` takes these, and some of it is faster than torch.
+def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> bool:
+    """Return True if `convolve3x3` supports these arguments, and is faster than torch in part.
 
-    With no more places of windows than filters, neither is the fastest, but a product of matrices.
+    If there are fewer window positions than filters, a matrix product is the fastest.
 
     Args:
         x: as for `convolve3x3`, like the others.
     """
-    if is_recorded() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
+    if is_tracing() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
         return False
     sizes = _sizes(x, weight.shape[0], step)
-    given = (x, weight) if bias is None else (x, weight, bias)
+    tensors = (x, weight) if bias is None else (x, weight, bias)
     return (
         sizes.images >= torch.get_num_threads()
         and sizes.images * sizes.height * sizes.width > sizes.filters
         and weight.shape == (sizes.filters, sizes.channels, 3, 3)
         and (bias is None or (bias.shape == (sizes.filters,) and bias.is_contiguous()))
-        and all(is_plain(each) and not torch_private.is_batched(each) for each in given)
+        and all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in tensors)
         and x.is_contiguous(memory_format=torch.channels_last)
-        and (_result_pays(sizes, sizes.filters) or _weight_pays(sizes))
+        and (_use_result_kernel(sizes, sizes.filters) or _use_weight_kernel(sizes))
     )
 
 
-def _address(tensor: Optional) -> int:
+def _address(tensor: MaybeTensor) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _convolved(
-    x: torch.Tensor, shape: tuple[int, ...], weight: tuple[int, ...], bias: Optional, step: int, spread: int
+def _run_kernel(
+    x: torch.Tensor,
+    shape: tuple[int, ...],
+    weight: tuple[int, ...],
+    bias: MaybeTensor,
+    step: int,
+    spread: int,
 ) -> torch.Tensor:
     """Run the result's kernel.
 
     Args:
-        weight: its address, its strides in the order (filters, channels, rows, columns), and whether it is turned.
+        weight: address, strides in the order (filters, channels, rows, columns), and True to rotate it.
     """
     images, channels, height, width = x.shape
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
@@ -129,76 +134,85 @@ def _convolved(
     return out
 
 
-def _result(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
+def _result(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:
     sizes = _sizes(x, weight.shape[0], step)
-    if not _result_pays(sizes, sizes.filters):
+    if not _use_result_kernel(sizes, sizes.filters):
         return torch.conv2d(x, weight, bias, step, 1)
     shape = sizes.images, sizes.filters, sizes.height, sizes.width
-    return _convolved(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
+    return _run_kernel(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
 
 
 def _for_data(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, step: int) -> torch.Tensor:
-    """Return the gradient of the data: what the weight, turned by 180 degrees, makes of the result's."""
+    """Return the gradient of the data: a convolution of the result's gradient with the rotated weight."""
     filter_, channel, row, column = weight.stride()
     turned = weight.data_ptr(), channel, filter_, row, column, True
-    return _convolved(grad, x.shape, turned, None, 1, step)
+    return _run_kernel(grad, x.shape, turned, None, 1, step)
 
 
 def _for_weight(
     x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor, step: int, with_bias: bool
-) -> tuple[torch.Tensor, Optional]:
+) -> tuple[torch.Tensor, MaybeTensor]:
     """Return the gradients of weight and bias."""
     out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
     images, channels, height, width = x.shape
     sizes = images, height, width, channels, weight.shape[0], step, torch.get_num_threads()
-    given = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), _address(bias)
-    kernels().conv3x3_gradients(*sizes, *given)
+    arguments = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), _address(bias)
+    kernels().conv3x3_gradients(*sizes, *arguments)
     return out, bias
 
 
 class _Convolution(torch.autograd.Function):
-    """What `convolve3x3` does."""
+    """Autograd function of `convolve3x3`."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int
+    ) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
         ctx.bias_sizes, ctx.step = None if bias is None else [weight.shape[0]], step
         return _result(x, weight, bias, step)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Optional, ...]:
-        (grad,), (x, weight), step, wants = grads, ctx.saved_tensors, ctx.step, list(ctx.needs_input_grad[:3])
-        found: list[Optional] = [None, None, None]
-        if is_plain(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
+        (grad,), (x, weight), step, wanted = (
+            grads,
+            ctx.saved_tensors,
+            ctx.step,
+            list(ctx.needs_input_grad[:3]),
+        )
+        gradients: list[MaybeTensor] = [None, None, None]
+        if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
             sizes = _sizes(x, weight.shape[0], step)
             grad = grad.contiguous(memory_format=torch.channels_last)
-            if wants[0] and _result_pays(sizes, sizes.channels):
-                found[0], wants[0] = _for_data(grad, x, weight, step), False
-            if wants[1] and _weight_pays(sizes):
-                found[1:] = _for_weight(x, grad, weight, step, wants[2])
-                wants[1:] = False, False
-        if any(wants):
+            if wanted[0] and _use_result_kernel(sizes, sizes.channels):
+                gradients[0], wanted[0] = _for_data(grad, x, weight, step), False
+            if wanted[1] and _use_weight_kernel(sizes):
+                gradients[1:] = _for_weight(x, grad, weight, step, wanted[2])
+                wanted[1:] = False, False
+        if any(wanted):
             geometry = [step, step], [1, 1], [1, 1], False, [0, 0], 1
-            left = torch.ops.aten.convolution_backward(grad, x, weight, ctx.bias_sizes, *geometry, wants)
-            found = [new if wanted else old for new, wanted, old in zip(left, wants, found)]
-        return *found, None
+            computed = torch.ops.aten.convolution_backward(grad, x, weight, ctx.bias_sizes, *geometry, wanted)
+            gradients = [
+                new if is_wanted else old for new, is_wanted, old in zip(computed, wanted, gradients)
+            ]
+        return *gradients, None
 
 
 _apply: Callable[..., torch.Tensor] = _Convolution.apply
 
 
-def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int) -> torch.Tensor:
-    """Convolve images, which have a border of zeros one wide, for what `takes` holds.
+def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:
+    """Convolve images padded by one zero; requires `can_convolve3x3`.
 
     Shape:
         x: (N, C, H, W), in channels_last.
-        weight: (F, C, 3, 3), of any strides.
+        weight: (F, C, 3, 3), any strides.
         bias: (F,).
         returns: (N, F, H / step, W / step), in channels_last.
 
     Args:
-        bias: what is added to each filter's numbers; None: nothing.
-        step: by how much windows move, 1 or 2.
+        bias: summand of each filter, or None.
+        step: stride of the windows, 1 or 2.
     """
     if torch.is_grad_enabled():
         return _apply(x, weight, bias, step)
@@ -207,18 +221,17 @@ def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: Optional, step: int
 
 # Two-dimensional convolutions by the native extension, for prediction.
 #
-# The extension sums tiles of the result up in registers, from data in channels_last and a weight laid out for it,
-# adds a bias and another tensor, and rectifies. oneDNN's kernels have the same speed where all they read is near;
-# this one fetches the numbers that come next meanwhile, and takes nothing but addresses, while torch prepares oneDNN
-# anew in every call. Torch's threads share the work. What computes a convolution follows from the processor and sizes
-# alone, never from a measurement.
+# The extension accumulates tiles of the result in registers, from channels_last data and a packed weight, adds a bias
+# and another tensor, and applies relu. oneDNN's kernels are as fast on cached data; this kernel prefetches and only
+# takes addresses, while torch sets oneDNN up in every call. Torch's threads share the work. The choice depends only on
+# processor and sizes, never on a measurement.
 
 Tensor = torch.Tensor
 
 _ROW = Struct("=22q")
 
 
-class Sizes(NamedTuple):
+class ConvolutionSizes(NamedTuple):
     """Sizes of a convolution's data and result.
 
     Attributes:
@@ -231,37 +244,37 @@ class Sizes(NamedTuple):
     given: tuple[int, ...]
 
 
-_LEAST_FILTERS = 8
-"""Filters below which most of a tile would stay empty."""
-_LEAST_RUN = 16
-"""Numbers that a row of a window must have one after the other; with fewer, it takes as long to find them."""
-_MOST_PLACES = 2**12
-"""Places of windows, of all images, up to which data and result stay in the second cache; oneDNN minds less if not."""
-_MORE_PLACES = 2**14
-"""`_MOST_PLACES` where no vector of a tile is partly empty."""
+_MIN_FILTERS = 8
+"""Filters below which most of a tile would be empty."""
+_MIN_RUN = 16
+"""Minimum run of contiguous numbers in a row of a window; shorter runs cost as much for addressing."""
+_MAX_POSITIONS = 2**12
+"""Window positions of all images up to which data and result fit the L2 cache; beyond it oneDNN is faster."""
+_MAX_POSITIONS_FULL_TILES = 2**14
+"""`_MAX_POSITIONS` if no vector of a tile is partly empty."""
 _SHORT = 2**22
-"""Multiplications of a convolution up to which torch's work around it counts; the kernel alone has to win beyond."""
+"""Multiplications up to which torch's overhead matters; beyond it, the kernel itself has to be faster."""
 _LONG_RUN = 48
-"""`_LEAST_RUN` of others, if their windows are narrow."""
+"""`_MIN_RUN` of larger convolutions with narrow windows."""
 _WIDE_WINDOW = 5
-"""Columns of a window from which on it does not matter; they are those of a network's first convolution."""
-_HUNGRY_BLOCK = 32
-"""Filters that lie together in tiles that load too many numbers for that."""
+"""Columns of a window from which the run length does not matter, as in a network's first convolution."""
+_LARGE_BLOCK = 32
+"""Block size with tiles that load too many numbers for wide windows."""
 _FEW_FILTERS = 16
-"""Filters of others that are too few: they are one vector, and their tiles load as much as they compute."""
+"""Number of filters that is too small for larger convolutions: tiles of one vector load as much as they compute."""
 _WIDE = 16
-"""Numbers of a vector with which the kernel wins wherever the other limits let it."""
-_MOST_CHANNELS = 64
-"""Channels up to which it wins with narrower vectors, too, if windows have more than one place."""
+"""Vector width with which the kernel is faster within all other limits."""
+_MAX_CHANNELS = 64
+"""Channels up to which it is faster with narrower vectors, too, for windows larger than 1x1."""
 _SHORT_ROW = 16
-"""Windows of a row up to which it then does: oneDNN's tiles, parts of a row, stay partly empty."""
+"""Windows per row up to which that holds: oneDNN's tiles, parts of a row, are partly empty."""
 
 
 class TiledConvolution:
-    """A convolution of sizes that do not change, but for those of images and how many they are.
+    """Convolution with fixed parameters, for any image sizes and batch sizes.
 
     Args:
-        rectifies: whether negative numbers and NaN become 0.
+        rectifies: apply relu, which also sets NaN to 0.
     """
 
     def __init__(
@@ -278,43 +291,43 @@ class TiledConvolution:
 
     @cached_property
     def _block(self) -> int:
-        """How many filters lie together in the weight; 0 = there is no kernel."""
+        """Number of filters in a block of the packed weight; 0 if there is no kernel."""
         core = kernels()
         return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
 
     @property
     def fills_tiles(self) -> bool:
-        """Whether there are filters enough."""
-        return self._filters >= _LEAST_FILTERS
+        """True if there are enough filters."""
+        return self._filters >= _MIN_FILTERS
 
-    def pays(self, sizes: Sizes) -> bool:
-        """Say whether the kernel is the fastest for some sizes, and there is one."""
+    def is_faster(self, sizes: ConvolutionSizes) -> bool:
+        """Return True if the kernel exists and is the fastest for these sizes."""
         columns = self._axes[1][0]
-        run = sizes.data[1] * columns
-        if not self.fills_tiles or run < _LEAST_RUN or not self._block:
+        run_length = sizes.data[1] * columns
+        if not self.fills_tiles or run_length < _MIN_RUN or not self._block:
             return False
         images, _, height, width = sizes.result
-        most = _MOST_PLACES if self._filters % self._block else _MORE_PLACES
-        if images * height * width > most:
+        max_positions = _MAX_POSITIONS if self._filters % self._block else _MAX_POSITIONS_FULL_TILES
+        if images * height * width > max_positions:
             return False
         window = prod(axis[0] for axis in self._axes)
         if prod(sizes.result) * sizes.data[1] * window <= _SHORT:
             return True
         if self._filters <= _FEW_FILTERS:
             return False
-        if columns >= _WIDE_WINDOW and self._block != _HUNGRY_BLOCK:
+        if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
             return True
-        is_good = window == 1 or (sizes.data[1] <= _MOST_CHANNELS and width <= _SHORT_ROW)
+        small_window = window == 1 or (sizes.data[1] <= _MAX_CHANNELS and width <= _SHORT_ROW)
         has_wide_vectors: bool = kernels().vector_width >= _WIDE
-        return run >= _LONG_RUN and (is_good or has_wide_vectors)
+        return run_length >= _LONG_RUN and (small_window or has_wide_vectors)
 
     def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
-        """Return weight and bias as the kernel reads them; () where they do not fit.
+        """Return weight and bias in the kernel's layout; () if their shapes do not fit.
 
         Shape:
             weight: (F, C, kernel height, kernel width).
             bias: (F,), or None.
-            returns: (blocks, kernel height, kernel width, C, filters in a block), and (all filters of the blocks,).
+            returns: (blocks, kernel height, kernel width, C, filters in a block), and (filters of all blocks,).
         """
         shape = (self._filters, channels, *(axis[0] for axis in self._axes))
         if weight.shape != shape or not (bias is None or bias.shape == shape[:1]):
@@ -326,25 +339,31 @@ class TiledConvolution:
         blocks = weight.reshape(-1, self._block, *shape[1:])
         return blocks.permute(0, 3, 4, 2, 1).contiguous(), bias.contiguous()
 
-    def sizes(self, shape: Sequence[int]) -> Sizes:
-        """Return the sizes for data of a shape (N, C, H, W)."""
+    def sizes(self, shape: Sequence[int]) -> ConvolutionSizes:
+        """Return the sizes for data of shape (N, C, H, W)."""
         images, channels, *sides = shape
         axes = [
             (size, (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1, kernel, stride, dilate, pad)
             for size, (kernel, stride, dilate, pad) in zip(sides, self._axes, strict=True)
         ]
         result = images, self._filters, axes[0][1], axes[1][1]
-        return Sizes(tuple(shape), result, (images, channels, self._filters, *axes[0], *axes[1]))
+        return ConvolutionSizes(tuple(shape), result, (images, channels, self._filters, *axes[0], *axes[1]))
 
     def __call__(
-        self, sizes: Sizes, data: Tensor, weight: Tensor, bias: Tensor, other: Tensor | None, overwrites: bool
+        self,
+        sizes: ConvolutionSizes,
+        data: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        other: Tensor | None,
+        overwrites: bool,
     ) -> Tensor:
         """Return the result, in channels_last; all float32 on the CPU.
 
         Shape:
             data: (N, C, H, W).
-            weight, bias: as `pack` returns them.
-            other: what is added, of the result's shape (N, F, H', W'), or None.
+            weight, bias: results of `pack`.
+            other: summand of the result's shape (N, F, H', W'), or None.
         """
         data = data.contiguous(memory_format=torch.channels_last)
         other = None if other is None else other.contiguous(memory_format=torch.channels_last)
@@ -352,16 +371,16 @@ class TiledConvolution:
             result = other
         else:
             result = torch.empty(sizes.result, dtype=torch.float32, memory_format=torch.channels_last)
-        place = 0 if other is None else other.data_ptr()
-        addresses = data.data_ptr(), weight.data_ptr(), bias.data_ptr(), place, result.data_ptr()
+        summand = 0 if other is None else other.data_ptr()
+        addresses = data.data_ptr(), weight.data_ptr(), bias.data_ptr(), summand, result.data_ptr()
         kernels().convolve(self.row(sizes, range(5)), torch.get_num_threads(), *addresses)
         return result
 
-    def row(self, sizes: Sizes, places: Iterable[int]) -> bytes:
-        """Return what tells the kernel to do the same.
+    def row(self, sizes: ConvolutionSizes, addresses: Iterable[int]) -> bytes:
+        """Return the kernel's arguments for the same convolution, as bytes.
 
         Args:
-            places: which of the addresses that the kernel gets, too, are those of data, weight, bias, summand (an
-                address of 0 for none) and result, all in channels_last.
+            addresses: indices, in the kernel's list of addresses, of data, weight, bias, summand (address 0 for none)
+                and result, all in channels_last.
         """
-        return _ROW.pack(*sizes.given, self._block, self._rectifies, *places)
+        return _ROW.pack(*sizes.given, self._block, self._rectifies, *addresses)

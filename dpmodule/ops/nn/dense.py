@@ -13,42 +13,44 @@ from ..attrs import boolean, dtype, integer
 from ..registry import bound, op
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
-from .linear import LARGE, SMALL, linear
-from .rules import agree, flat_from
+from .layer_shapes import flat_from, unify_input
+from .linear import CHOICE_MIN_WORK, ONEDNN_MIN_WORK, linear
 
 
 def _features(data: tuple[int, ...], flatten: bool) -> int:
-    """Return the length of the rows a dense layer sees, 0 if unknown."""
+    """Return the number of input features of a dense layer, or 0 if unknown."""
     return prod(data[1:]) if flatten else data[-1]
 
 
 def _data_from_neighbours(a: Any, data: tuple[int, ...], weight: Shape, out: Shape) -> tuple[int, ...]:
-    """Fill in data dimensions from the output's rows and the weight's columns."""
+    """Infer data dimensions from the output's rows and the weight's columns."""
     lead = 1 if a.flatten else len(data) - 1
     if out is not None and len(out) == lead + 1:
-        data = (*agree("data", data[:lead], out[:lead], out), *data[lead:])  # type: ignore[misc]
+        data = (*unify_input("data", data[:lead], out[:lead], out), *data[lead:])  # type: ignore[misc]
     if weight is not None and len(weight) == 2 and lead == len(data) - 1 and not data[-1]:
         data = (*data[:-1], weight[1])
     return data
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Weight, bias and output from data; data's rows from the output (begin states of unrolled RNNs)."""
+    """Infer weight, bias and output from data, and data's rows from the output (begin states of unrolled RNNs)."""
     data, weight, *bias = ins
     units = a.num_hidden
-    bias = [agree("bias", b, (units, 1) if b is not None and len(b) == 2 else (units,), data) for b in bias]
+    bias = [
+        unify_input("bias", b, (units, 1) if b is not None and len(b) == 2 else (units,), data) for b in bias
+    ]
     if data is None:
         if weight is not None:
-            unify(weight, (units, 0), "weight")  # nothing is said about an unknown weight, as in MXNet
+            unify(weight, (units, 0), "weight")  # an unknown weight stays unknown, as in MXNet
         return [None, weight, *bias], outs
     data = _data_from_neighbours(a, data, weight, outs[0])
-    weight = agree("weight", weight, (units, _features(data, a.flatten)), data)
+    weight = unify_input("weight", weight, (units, _features(data, a.flatten)), data)
     out = (data[0], units) if a.flatten else (*data[:-1], units)
-    return [data, weight, *bias], [agree("output", outs[0], out, data)]
+    return [data, weight, *bias], [unify_input("output", outs[0], out, data)]
 
 
 def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    if bias is not None and bias.dim() != 1:  # (num_hidden, 1), as some old files have it
+    if bias is not None and bias.dim() != 1:  # (num_hidden, 1) in some old files
         bias = bias.reshape(-1)
     return linear(data, weight, bias)
 
@@ -58,7 +60,7 @@ def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | 
         data = flat_from(data, 1)
     if bias is not None and bias.dim() != 1:
         return _row_linear(data, weight, bias)
-    least = LARGE if torch.is_grad_enabled() else SMALL
+    least = ONEDNN_MIN_WORK if torch.is_grad_enabled() else CHOICE_MIN_WORK
     return (F.linear if data.shape[0] * weight.numel() < least else linear)(data, weight, bias)
 
 
@@ -67,20 +69,20 @@ def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | 
     [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
     {
         "num_hidden": Attr(integer(low=1), "number of output units"),
-        "no_bias": Attr(boolean, "leave the bias out", False),
-        "flatten": Attr(boolean, "treat all axes but the first as features; else only the last", True),
+        "no_bias": Attr(boolean, "omit the bias", False),
+        "flatten": Attr(boolean, "treat all axes but the first as features, else only the last", True),
     },
     aliases=["_sparse_FullyConnected"],
     infer=_infer,
     onnx=Onnx("Gemm", builder="fully_connected"),
 )
 def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
-    """Map each row linearly: ``data @ weight.T + bias``.
+    """Apply a linear map to each row: ``data @ weight.T + bias``.
 
     Shape:
         data: (N, ...); with flatten=False (..., K).
-        weight: (num_hidden, K), K the product of data's axes but the first, or the last axis.
-        bias: (num_hidden,), or (num_hidden, 1) as an embedding of width 1 that is used as a bias has.
+        weight: (num_hidden, K), where K is the product of all axes of data but the first, or the last axis.
+        bias: (num_hidden,), or (num_hidden, 1), for example an embedding of width 1 used as bias.
         output: (N, num_hidden); with flatten=False (..., num_hidden).
 
     Source: MXNet 1.9.1 `FullyConnected`.
@@ -89,18 +91,18 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
 
 
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Infer shapes where rows of a table are picked: indices and output share all axes but the last."""
+    """Infer shapes of a table lookup: the output has the axes of the indices and the row length."""
     data, out = ins[0], outs[0]
-    weight = agree("weight", ins[1], (a.input_dim, a.output_dim), data)
+    weight = unify_input("weight", ins[1], (a.input_dim, a.output_dim), data)
     if out:
         data = unify(data, out[:-1], "indices and output without its last axis")
     if data is not None:
-        out = agree("output", out, (*data, a.output_dim), data)
+        out = unify_input("output", out, (*data, a.output_dim), data)
     return [data, weight], [out]
 
 
 def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """Infer types likewise: indices may have any; the output has the table's, the attribute's unless known."""
+    """Infer types of a table lookup: the output has the table's type, by default the attribute's; indices have any."""
     table = ins[1] or outs[0] or a.dtype
     return [ins[0], table], [outs[0] or table]
 
@@ -120,15 +122,15 @@ def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     onnx=Onnx("Gather", builder="embedding"),
 )
 def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Take a row of the table for each index.
+    """Look up a row of the table for each index.
 
-    Fractions are cut off; indices beyond an end take the end's row.
+    Fractions are truncated; out-of-range indices are clipped.
 
     Shape:
         data: any, numbers of any type.
         weight: (input_dim, output_dim).
         output: (*data, output_dim).
 
-    Source: MXNet 1.9.1 `Embedding`, which clips indices likewise.
+    Source: MXNet 1.9.1 `Embedding`, which also clips indices.
     """
     return F.embedding(data.long().clamp(0, a.input_dim - 1), weight)

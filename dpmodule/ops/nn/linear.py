@@ -1,9 +1,8 @@
-"""The product of dense layers, by the faster of the two libraries that torch comes with.
+"""Matrix products of dense layers, by the faster of the two libraries included in torch.
 
-torch multiplies matrices on the CPU with MKL, which runs at half of oneDNN's speed on AMD's processors and at the same
-or better on Intel's. What computes a product follows from the processor, types and sizes alone, never from a
-measurement: one program has the same bits in every run on a machine. The environment variable DPMODULE_ONEDNN=0 or 1
-decides instead of the table of processors.
+torch multiplies matrices on the CPU with MKL, which has half of oneDNN's speed on AMD processors and the same or a
+higher speed on Intel's. The choice depends only on processor, types and sizes, never on a measurement: results are
+bitwise reproducible on a machine. The environment variable DPMODULE_ONEDNN=0 or 1 overrides the table of processors.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ...compat import torch_private
-from ..recording import is_recorded
+from ..._core import torch_private
+from ..tracing import is_tracing
 
 # Products of moderate size by the native extension.
 #
-# A library prepares for every product as if it were a large one, and the code of the two that torch has takes some
-# ten megabytes of memory once it has run. The extension's own kernel has nothing to prepare. Torch's threads share
-# large ones of these products, and the rows of a chain of layers.
+# Both libraries have a setup cost per product, and their code takes some ten megabytes of memory once it has run. The
+# extension's kernel has no setup. Torch's threads share the larger of these products, and the rows of a chain of
+# layers.
 
-_LEAST_WORK, _MOST_WORK = 2**14, 2**23
-"""Multiplications between which it is the fastest, with one thread or several."""
-_MOST_PACKED = 2**25
-"""The most of all layers together whose weights are laid out for the kernel already."""
-_MOST_LAYERS = 16
-_LEAST_ROWS = 8
-"""Rows of the left matrix that are computed at once; with fewer, the copy of the right one is not made up for."""
-_LEAST_WIDTH = 8
-"""Numbers that the processor must compute with at once; libraries know better what to do with less."""
+_MIN_WORK, _MAX_WORK = 2**14, 2**23
+"""Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
+_MAX_PACKED = 2**25
+"""Maximum number of multiplications of all layers with packed weights together."""
+_MAX_LAYERS = 16
+_MIN_ROWS = 8
+"""Rows of the left matrix in a tile; with fewer rows, copying the right matrix does not pay off."""
+_MIN_WIDTH = 8
+"""Minimum vector width; the libraries are faster on narrower vectors."""
 
 _native: Any = None
 
 
 def kernels() -> Any:
-    """Return the native extension, None where there is none; it is loaded when it is first asked for."""
+    """Return the native extension, or None if there is none; it is loaded on first use."""
     global _native
     if _native is None:
         from ... import native
@@ -49,32 +48,32 @@ def kernels() -> Any:
     return _native
 
 
-def pays(rows: int, columns: int, depth: int) -> bool:
-    """Say whether the kernel is the fastest for a product of some size, and there is one."""
+def use_kernel(rows: int, columns: int, depth: int) -> bool:
+    """Return True if the kernel exists and is the fastest for this size."""
     work = rows * columns * depth
     return (
-        _LEAST_WORK <= work <= _MOST_WORK
-        and rows >= _LEAST_ROWS
-        and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
+        _MIN_WORK <= work <= _MAX_WORK
+        and rows >= _MIN_ROWS
+        and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     )
 
 
-def pays_packed(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
-    """Say whether `dense` is the fastest for some layers, and there is one.
+def use_packed_kernel(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
+    """Return True if `dense` exists and is the fastest for these layers.
 
     Args:
-        layers: how many features each makes, and how many it reads.
+        layers: numbers of output and input features.
     """
     return (
-        rows >= _LEAST_ROWS
-        and len(layers) <= _MOST_LAYERS
-        and rows * sum(units * features for units, features in layers) <= _MOST_PACKED
-        and getattr(kernels(), "vector_width", 0) >= _LEAST_WIDTH
+        rows >= _MIN_ROWS
+        and len(layers) <= _MAX_LAYERS
+        and rows * sum(units * features for units, features in layers) <= _MAX_PACKED
+        and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     )
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is float32 numbers in memory of the CPU; `torch.vmap` is not looked for."""
+def is_float32_cpu(tensor: torch.Tensor) -> bool:
+    """Return True for a plain, strided float32 tensor on the CPU; does not check for `torch.vmap`."""
     return (
         tensor.dtype is torch.float32
         and tensor.is_cpu
@@ -83,42 +82,42 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def are_plain(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether the kernels take two tensors, as far as type, device and storage tell."""
+def are_float32_cpu(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Return True if type, device and storage of both tensors fit the kernels."""
     return (
-        is_plain(left)
-        and is_plain(right)
-        and not (torch_private.is_batched(left) or torch_private.is_batched(right) or is_recorded())
+        is_float32_cpu(left)
+        and is_float32_cpu(right)
+        and not (torch_private.is_batched(left) or torch_private.is_batched(right) or is_tracing())
     )
 
 
-def is_moderate(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether ``left @ right.T`` is a product for `multiply`, if no gradient is recorded."""
+def fits_kernel(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Return True if ``left @ right.T`` without gradient should use `multiply`."""
     return (
         left.dim() == 2
         and right.dim() == 2
-        and pays(left.size(0), right.size(0), right.size(1))
-        and are_plain(left, right)
+        and use_kernel(left.size(0), right.size(0), right.size(1))
+        and are_float32_cpu(left, right)
     )
 
 
-def is_fitting(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Say whether there is a ``left @ right.T + bias``; left and right as `are_plain` and of two axes."""
+def shapes_match(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None) -> bool:
+    """Return True if the shapes fit ``left @ right.T + bias``; requires `are_float32_cpu` and matrices."""
     fits = bias is None or (bias.shape == right.shape[:1] and bias.dtype is left.dtype and bias.is_cpu)
     return fits and left.shape[1] == right.shape[1]
 
 
 def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return ``left @ right.T + bias``; records no gradient.
+    """Return ``left @ right.T + bias`` without recording a gradient.
 
     Args:
-        left: (rows, depth), of any strides; like the others, float32 on the CPU.
-        right: (columns, depth), of any strides.
+        left: (rows, depth), any strides; all float32 on the CPU.
+        right: (columns, depth), any strides.
         bias: (columns,), or None.
     """
     (rows, depth), columns = left.shape, right.shape[0]
-    if not is_fitting(left, right, bias):
-        return F.linear(left, right, bias)  # which says what is wrong
+    if not shapes_match(left, right, bias):
+        return F.linear(left, right, bias)  # raises torch's error
     result = left.new_empty(rows, columns)
     bias = None if bias is None else bias.contiguous()
     kernels().multiply(
@@ -132,80 +131,80 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
 
 
 def pack(weight: torch.Tensor) -> torch.Tensor:
-    """Return a weight of a dense layer as `dense` reads it.
+    """Return the weight of a dense layer in the layout of `dense`.
 
     Args:
-        weight: (units, features), of any strides; float32 on the CPU.
+        weight: (units, features), any strides; float32 on the CPU.
     """
-    found = weight.new_empty(kernels().packed_size(*weight.shape))
-    kernels().pack(*weight.shape, weight.data_ptr(), *weight.stride()[::-1], found.data_ptr())
-    return found
+    packed = weight.new_empty(kernels().packed_size(*weight.shape))
+    kernels().pack(*weight.shape, weight.data_ptr(), *weight.stride()[::-1], packed.data_ptr())
+    return packed
 
 
 DenseLayer = tuple[int, int, torch.Tensor, "torch.Tensor | None", bool]
-"""Features that are made and read, the packed weight, the bias, and whether negative results become 0."""
+"""Numbers of output and input features, packed weight, bias, and True to apply relu."""
 
 
 def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
-    """Run dense layers one after the other; records no gradient.
+    """Run a chain of dense layers without recording a gradient.
 
     Args:
-        data: (rows, features), contiguous; like the others, float32 on the CPU.
+        data: (rows, features), contiguous; all float32 on the CPU.
     """
     result = data.new_empty(len(data), layers[-1][0])
-    given = [len(data), data.data_ptr(), result.data_ptr(), torch.get_num_threads()]
+    arguments = [len(data), data.data_ptr(), result.data_ptr(), torch.get_num_threads()]
     for units, features, packed, bias, rectified in layers:
-        given += units, features, packed.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
-    kernels().dense(*given)
+        arguments += units, features, packed.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
+    kernels().dense(*arguments)
     return result
 
 
 # Products of a few samples with a dense layer's weight by the native extension.
 #
-# They take as long as the weight takes to come from memory. MKL reads it at half of the speed that memory has, with
-# one thread, and once more for every further sample or two.
+# They are bound by reading the weight from memory. MKL reads it at half of the memory bandwidth, with one thread, and
+# again for every one or two further samples.
 
-_MOST_ROWS = 4
-"""Rows that the kernel computes at once."""
-_LEAST_WEIGHT = 2**16
-"""Numbers of a weight below which calls count more than what they read."""
-_LEAST_DEPTH = 128
-"""Numbers of a weight's row below which it takes too long to add up what a vector holds."""
+_MAX_ROWS = 4
+"""Maximum number of rows of the kernel."""
+_MIN_WEIGHT = 2**16
+"""Size of a weight below which the overhead of calls dominates."""
+_MIN_DEPTH = 128
+"""Length of a weight's row below which summing up the vectors takes too long."""
 
 
-def few_rows_pay(rows: int, columns: int, depth: int) -> bool:
-    """Say whether the kernel is the fastest for a product of some size, and there is one."""
+def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
+    """Return True if the kernel exists and is the fastest for this size."""
     return (
-        0 < rows <= _MOST_ROWS
-        and depth >= _LEAST_DEPTH
-        and columns * depth >= _LEAST_WEIGHT
+        0 < rows <= _MAX_ROWS
+        and depth >= _MIN_DEPTH
+        and columns * depth >= _MIN_WEIGHT
         and hasattr(kernels(), "multiply_few_rows")
     )
 
 
 def has_few_rows(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether ``left @ right.T`` is a product for `multiply_few_rows`, if no gradient is recorded."""
+    """Return True if ``left @ right.T`` without gradient should use `multiply_few_rows`."""
     return (
         left.dim() == 2
         and right.dim() == 2
-        and few_rows_pay(left.shape[0], right.shape[0], right.shape[1])
-        and are_plain(left, right)
+        and use_few_rows_kernel(left.shape[0], right.shape[0], right.shape[1])
+        and are_float32_cpu(left, right)
     )
 
 
 def multiply_few_rows(
     left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return ``left @ right.T + bias``; records no gradient.
+    """Return ``left @ right.T + bias`` without recording a gradient.
 
     Args:
-        left: (rows, depth), of `pays`' sizes; like the others, float32 on the CPU.
+        left: (rows, depth), with sizes of `use_few_rows_kernel`; all float32 on the CPU.
         right: (columns, depth).
         bias: (columns,), or None.
     """
     (rows, depth), columns = left.shape, right.shape[0]
-    # `F.linear` says what is wrong, and knows how to read across a weight
-    if not is_fitting(left, right, bias) or right.stride(1) != 1:
+    # `F.linear` raises errors, and supports transposed weights
+    if not shapes_match(left, right, bias) or right.stride(1) != 1:
         return F.linear(left, right, bias)
     left = left if left.stride(1) == 1 else left.contiguous()
     bias = None if bias is None else bias.contiguous()
@@ -217,20 +216,20 @@ def multiply_few_rows(
     return result
 
 
-LARGE = 2**22
-"""Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
-SMALL = 2**16
-"""Multiplications below which all that chooses counts more than what is chosen, where no gradient is recorded."""
+ONEDNN_MIN_WORK = 2**22
+"""Multiplications below which oneDNN gains too little for loading its code of about 8 MB."""
+CHOICE_MIN_WORK = 2**16
+"""Multiplications below which choosing a kernel costs more than it gains, without gradient."""
 _WORTH_RECORDING = 2**20
-"""Multiplications below which our own kernel does not make up for gradients that are recorded in Python."""
-_LEAST_SAMPLES = 8
-"""Samples below which oneDNN's gradients are the slower ones."""
+"""Multiplications below which our own kernel does not make up for an autograd function in Python."""
+_MIN_SAMPLES = 8
+"""Samples below which oneDNN's gradients are slower."""
 _SLOW_WITH_MKL = ("AuthenticAMD", "HygonGenuine")
-"""Vendors whose processors MKL does not run its fastest kernels on."""
+"""Vendors on whose processors MKL does not use its fastest kernels."""
 
 
 def _vendor() -> str:
-    """Return the text in which the system names the processor's vendor."""
+    """Return the system's text with the processor's vendor."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -242,8 +241,8 @@ def _vendor() -> str:
 
 
 @cache
-def onednn_pays() -> bool:
-    """Say whether oneDNN multiplies large matrices faster than `F.linear` on this processor."""
+def onednn_is_faster() -> bool:
+    """Return True if oneDNN multiplies large matrices faster than `F.linear` on this processor."""
     asked = os.environ.get("DPMODULE_ONEDNN")
     if asked == "0" or torch_private.onednn_linear is torch_private.plain_linear:
         return False
@@ -251,48 +250,48 @@ def onednn_pays() -> bool:
     return asked == "1" or (by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL))
 
 
-def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether ``data @ weight.T`` is a product for oneDNN."""
+def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Return True if ``data @ weight.T`` should use oneDNN."""
     return (
         data.dim() == 2
-        and data.shape[0] * weight.numel() >= LARGE
+        and data.shape[0] * weight.numel() >= ONEDNN_MIN_WORK
         and data.dtype is torch.float32
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
-        and onednn_pays()
+        and onednn_is_faster()
         and not (torch_private.is_batched(data) or torch_private.is_batched(weight))
-        and not is_recorded()  # it knows no such call, and chooses for itself
+        and not is_tracing()  # a compiler does not know the call, and chooses kernels itself
     )
 
 
 def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return ``left @ right.T + bias``, by oneDNN; all float32 on the CPU, matrices of two axes and a bias of one."""
+    """Return ``left @ right.T + bias`` by oneDNN, for two matrices and a vector, float32 on the CPU."""
     if right.stride(0) == 1 and right.stride(1) != right.shape[0]:
-        # columns that lie apart, as of one step cut out of a sequence: oneDNN takes a thousand times as long for them
+        # strided columns, as of one step of a sequence, are a thousand times slower in oneDNN
         right = right.t().contiguous().t()
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
         return _apply(left, right, bias)
     return torch_private.onednn_linear(left, right, bias, "none", [], "")
 
 
-def product_of_sizes(rows: int, columns: int, depth: int) -> Callable[..., torch.Tensor]:
-    """Return what is the fastest for ``left @ right.T + bias``; under `torch.no_grad`, all float32 on the CPU."""
-    if pays(rows, columns, depth):
+def fastest_kernel(rows: int, columns: int, depth: int) -> Callable[..., torch.Tensor]:
+    """Return the fastest function for ``left @ right.T + bias`` with `torch.no_grad`, float32 on the CPU."""
+    if use_kernel(rows, columns, depth):
         return multiply
-    if few_rows_pay(rows, columns, depth):
+    if use_few_rows_kernel(rows, columns, depth):
         return multiply_few_rows
-    return product if rows * columns * depth >= LARGE and onednn_pays() else F.linear
+    return product if rows * columns * depth >= ONEDNN_MIN_WORK and onednn_is_faster() else F.linear
 
 
-def product_by_faster(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return ``left @ right.T``, of two axes each, by what is the fastest for their size; records no gradient."""
-    if is_moderate(left, right):
+def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return ``left @ right.T`` of two matrices by the fastest kernel, without recording a gradient."""
+    if fits_kernel(left, right):
         return multiply(left, right)
-    return (product if by_onednn(left, right) else F.linear)(left, right)
+    return (product if use_onednn(left, right) else F.linear)(left, right)
 
 
 class _Linear(torch.autograd.Function):
-    """``data @ weight.T + bias`` by oneDNN or our own kernel, with gradients that go the same way."""
+    """``data @ weight.T + bias`` and its gradients by oneDNN or our own kernel."""
 
     @staticmethod
     def forward(
@@ -300,15 +299,15 @@ class _Linear(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(data, weight)
         ctx.has_bias = bias is not None
-        return _by_faster(data, weight, bias)
+        return _fastest_linear(data, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        by = F.linear if data.shape[0] < _LEAST_SAMPLES else product_by_faster
-        for_data = by(grad, weight.t()) if ctx.needs_input_grad[0] else None
-        for_weight = by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
+        multiply_by = F.linear if data.shape[0] < _MIN_SAMPLES else fastest_product
+        for_data = multiply_by(grad, weight.t()) if ctx.needs_input_grad[0] else None
+        for_weight = multiply_by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
         for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
         return for_data, for_weight, for_bias
 
@@ -317,34 +316,38 @@ _apply: Callable[..., torch.Tensor] = _Linear.apply
 
 
 def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return ``data @ weight.T + bias`` as `F.linear` does, by what is the fastest for their size.
+    """Return ``data @ weight.T + bias`` like `F.linear`, by the fastest kernel for the sizes.
 
     Args:
-        data: (N, K), or (..., K) of one axis or more.
-        weight: (M, K), of any strides.
+        data: (N, K), or (..., K) with at least one axis.
+        weight: (M, K), any strides.
         bias: (M,), or None.
     """
     if not torch.is_grad_enabled():
-        return _by_faster(data, weight, bias)
+        return _fastest_linear(data, weight, bias)
     if data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad):
-        by = _apply if by_onednn(data, weight) or _is_worth_recording(data, weight) else F.linear
-        return by(data, weight, bias)
-    if by_onednn(data, weight):
+        function = _apply if use_onednn(data, weight) or _kernel_beats_autograd(data, weight) else F.linear
+        return function(data, weight, bias)
+    if use_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)
 
 
-def _is_worth_recording(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether our own kernel, which takes half of the time of a slow MKL, is for a product that is learned."""
-    return data.shape[0] * weight.numel() >= _WORTH_RECORDING and onednn_pays() and is_moderate(data, weight)
+def _kernel_beats_autograd(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Return True if our own kernel, twice as fast as a slow MKL, should compute a product with gradients."""
+    return (
+        data.shape[0] * weight.numel() >= _WORTH_RECORDING
+        and onednn_is_faster()
+        and fits_kernel(data, weight)
+    )
 
 
-def _by_faster(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Return ``data @ weight.T + bias``; records no gradient."""
-    if is_moderate(data, weight):
+def _fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return ``data @ weight.T + bias`` by the fastest kernel, without recording a gradient."""
+    if fits_kernel(data, weight):
         return multiply(data, weight, bias)
     if has_few_rows(data, weight):
         return multiply_few_rows(data, weight, bias)
-    if by_onednn(data, weight):
+    if use_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)

@@ -1,4 +1,4 @@
-"""Outputs that are their own loss, whose gradient ignores that of what follows, and the CTC loss."""
+"""Outputs that are their own loss, whose gradient ignores the head gradient, and the CTC loss."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._devices.device_transfer import extremes
 from ...base import OpError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import boolean, choice, fraction, real
 from ..dtypes import HALF
 from ..registry import op
 from ..shapes import data_type, prod, same, unify
 from ..spec import LABEL, NEVER, ROWS, Attr, ClassLabels, Env, Input, Onnx, Shapes, arg, aux, label
-from .rules import agree
+from .layer_shapes import unify_input
 
 
 def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Labels have as many rows and elements as the data; unknown ones its shape, or (N,) for one column."""
+    """Infer label shapes: the data's numbers of rows and elements; by default its shape, or (N,) for one column."""
     data = unify(ins[0], outs[0], "data and output")
     have = ins[1]
     if data is None:
@@ -35,11 +35,11 @@ def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         want = data[:1]
     else:
         want = (*data, 1) if len(data) == 1 and len(have) == 2 else data
-    return [data, agree("label", have, want, data)], [data]
+    return [data, unify_input("label", have, want, data)], [data]
 
 
 def _per_row(a: Any, grad: torch.Tensor) -> torch.Tensor:
-    """Scale a fresh gradient by grad_scale over the number of outputs per row, in place."""
+    """Scale a new gradient in place by grad_scale divided by the number of outputs per row."""
     scale = a.grad_scale * grad.shape[0] / max(grad.numel(), 1)
     return grad if scale == 1.0 else grad.mul_(scale)
 
@@ -57,7 +57,7 @@ def _sign_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: t
 def _regression(
     name: str, grad: Callable[..., torch.Tensor], onnx: str, fresh: bool = False
 ) -> Callable[..., Any]:
-    """Declare a regression output, which is the data itself unless it is fresh memory."""
+    """Declare a regression output; it shares the data's memory unless `fresh`."""
     return op(
         name,
         [arg("data", ROWS), label()],
@@ -66,7 +66,7 @@ def _regression(
         loss_grad=grad,
         infer=_regression_infer,
         view=not fresh,
-        keeps_any=True,
+        accepts_any=True,
         onnx=Onnx(onnx, drop=("grad_scale",)),
     )
 
@@ -77,7 +77,7 @@ def linear_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.
 
     Shape:
         data, output: (N, ...).
-        label: as data, or any other shape (N, ...) of as many elements, such as (N,) for data (N, 1).
+        label: like data, or another shape (N, ...) with as many elements, such as (N,) for data (N, 1).
 
     Source: MXNet 1.9.1 `LinearRegressionOutput`.
     """
@@ -90,7 +90,7 @@ def logistic_regression_output(a: Any, env: Env, data: torch.Tensor, label: torc
 
     Shape:
         data, output: (N, ...).
-        label: as data, or any other shape (N, ...) of as many elements, such as (N,) for data (N, 1).
+        label: like data, or another shape (N, ...) with as many elements, such as (N,) for data (N, 1).
 
     Source: MXNet 1.9.1 `LogisticRegressionOutput`.
     """
@@ -99,11 +99,11 @@ def logistic_regression_output(a: Any, env: Env, data: torch.Tensor, label: torc
 
 @_regression("MAERegressionOutput", _sign_grad, "Identity")
 def mae_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    """Return the data; its gradient is that of the absolute error: 1 above the label, else -1, scaled.
+    """Return the data; the gradient is that of the absolute error: 1 above the label, else -1, scaled.
 
     Shape:
         data, output: (N, ...).
-        label: as data, or any other shape (N, ...) of as many elements, such as (N,) for data (N, 1).
+        label: like data, or another shape (N, ...) with as many elements, such as (N,) for data (N, 1).
 
     Source: MXNet 1.9.1 `MAERegressionOutput`.
     """
@@ -125,7 +125,7 @@ def _make_loss_scaled_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tens
     [arg("data", ROWS)],
     {
         "grad_scale": Attr(real, "value of the gradient", 1.0),
-        "valid_thresh": Attr(real, "elements above it are counted by normalization 'valid'", 0.0),
+        "valid_thresh": Attr(real, "elements above this are counted by normalization 'valid'", 0.0),
         "normalization": Attr(
             choice("batch", "null", "valid"),
             "divide the gradient by nothing, the batch size, or the number of valid elements",
@@ -138,7 +138,7 @@ def _make_loss_scaled_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tens
     onnx=Onnx("Identity", drop=("grad_scale", "valid_thresh", "normalization")),
 )
 def make_loss_scaled(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
-    """Make a loss of any value: return it, with grad_scale as its gradient.
+    """Treat the data as a loss: return it, with grad_scale as its gradient.
 
     Shape:
         data, output: any; the batch size that normalization="batch" divides by is the product of all axes but the last.
@@ -163,7 +163,7 @@ def _make_loss_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor) -> 
     onnx=Onnx("Identity"),
 )
 def make_loss(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
-    """Make a loss of any value: return it, with ones as its gradient.
+    """Treat the data as a loss: return it, with ones as its gradient.
 
     Shape:
         data, output: any.
@@ -174,7 +174,7 @@ def make_loss(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
 
 
 def _svm_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of the hinge loss, squared unless use_linear, of one class against all others."""
+    """Return the gradient of the one-against-all hinge loss, squared unless use_linear."""
     x = out.reshape(-1, out.shape[-1])
     classes = torch.arange(x.shape[1], device=x.device)
     sign = (label.long().reshape(-1, 1) == classes).to(x.dtype).mul_(2.0).sub_(1.0)
@@ -187,16 +187,16 @@ def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
         return ins, outs
-    return [data, agree("label", ins[1], data[:-1], data)], [data]
+    return [data, unify_input("label", ins[1], data[:-1], data)], [data]
 
 
 @op(
     "SVMOutput",
     [arg("data", ROWS), label()],
     {
-        "margin": Attr(real, "least distance from zero on the right side", 1.0),
+        "margin": Attr(real, "margin of the hinge loss", 1.0),
         "regularization_coefficient": Attr(real, "factor of the gradient", 1.0),
-        "use_linear": Attr(boolean, "hinge loss; squared hinge loss if False", False),
+        "use_linear": Attr(boolean, "use the hinge loss instead of the squared hinge loss", False),
     },
     loss_grad=_svm_grad,
     infer=_svm_infer,
@@ -205,11 +205,11 @@ def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("Identity", drop=("margin", "regularization_coefficient", "use_linear")),
 )
 def svm_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    """Return the data; its gradient is that of the hinge loss of the label's class against each other class.
+    """Return the data; the gradient is that of the hinge loss of the label's class against all other classes.
 
     Shape:
         data, output: (..., K).
-        label: data without its last axis, class numbers.
+        label: the shape of data without its last axis, class indices.
 
     Source: Tang, "Deep learning using linear support vector machines", 2013; MXNet 1.9.1 `SVMOutput`.
     """
@@ -217,7 +217,7 @@ def svm_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> tor
 
 
 class _Penalty(torch.autograd.Function):
-    """The identity whose gradient has a constant added for each column."""
+    """Identity that adds a constant for each column to the gradient."""
 
     @staticmethod
     def forward(ctx: Any, data: torch.Tensor, slope: torch.Tensor) -> torch.Tensor:
@@ -235,17 +235,17 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return ins, outs
     if len(data) != 2:
-        raise ShapeError(f"data has shape {data}, expected 2 axes: batch and units; flatten it before")
-    return [data, agree("moving_avg", ins[1], data[1:], data)], [data]
+        raise ShapeError(f"data has shape {data}, expected 2 axes: batch and units; flatten it first")
+    return [data, unify_input("moving_avg", ins[1], data[1:], data)], [data]
 
 
 @op(
     "IdentityAttachKLSparseReg",
     [arg("data"), aux("moving_avg", '["zero", {}]')],
     {
-        "sparseness_target": Attr(fraction, "wanted mean activation", 0.1),
+        "sparseness_target": Attr(fraction, "target mean activation", 0.1),
         "penalty": Attr(real, "factor of the penalty", 0.001),
-        "momentum": Attr(fraction, "share of the old moving average that stays", 0.9),
+        "momentum": Attr(fraction, "weight of the old moving average", 0.9),
     },
     mutates=("moving_avg",),
     infer=_infer,
@@ -255,11 +255,11 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 def identity_attach_kl_sparse_reg(
     a: Any, env: Env, data: torch.Tensor, moving_avg: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the data; the gradient pulls the mean activation of each unit towards a target.
+    """Return the data; a penalty in the gradient moves the mean activation of each unit towards a target.
 
-    The penalty is the Kullback-Leibler divergence of the moving average m from the target t: the gradient of each
-    element gets ``penalty * ((1 - t) / (1 - m) - t / m)`` added. Backward moves the average:
-    ``m = momentum * m + (1 - momentum) * mean over the batch``. Meant for the outputs of a sigmoid.
+    The penalty is the Kullback-Leibler divergence of the moving average m from the target t: ``penalty * ((1 - t) / (1
+    - m) - t / m)`` is added to the gradient of each element. Backward updates the average: ``m = momentum * m + (1 -
+    momentum) * mean over the batch``. Meant for the outputs of a sigmoid.
 
     Shape:
         data, output: (N, D), values between 0 and 1.
@@ -292,7 +292,7 @@ def _check_width(labels: Shape, data: tuple[int, ...]) -> None:
 
 
 def _infer_ctc(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Data and labels have one batch size, which lengths and output have, too."""
+    """Infer one batch size for data, labels, lengths and output."""
     data, labels = ins[:2]
     if data is None:
         return ins, outs
@@ -302,22 +302,22 @@ def _infer_ctc(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         if other and not data[1]:
             data = (data[0], other[0], data[2])
     if labels is not None:
-        labels = agree("label", labels, (data[1], 0), data)
+        labels = unify_input("label", labels, (data[1], 0), data)
         _check_width(labels, data)
-    lengths = [agree("lengths", each, (data[1],), data) for each in ins[2:]]
-    return [data, labels, *lengths], [agree("output", outs[0], (data[1],), data)]
+    lengths = [unify_input("lengths", shape, (data[1],), data) for shape in ins[2:]]
+    return [data, labels, *lengths], [unify_input("output", outs[0], (data[1],), data)]
 
 
 def _counts(labels: torch.Tensor, padding: int) -> torch.Tensor:
-    """Return how many labels of each row come before the first padding."""
+    """Return the number of labels of each row before the first padding."""
     return (labels != padding).long().cumprod(1).sum(1)
 
 
-def _check_lengths(name: str, found: torch.Tensor, low: int, high: int) -> None:
-    if found.numel():
-        least, most = extremes(found)
+def _check_lengths(name: str, values: torch.Tensor, low: int, high: int) -> None:
+    if values.numel():
+        least, most = extremes(values)
         if least < low or most > high:
-            raise OpError(f"CTCLoss: {name} holds numbers from {least} to {most}, expected {low} to {high}")
+            raise OpError(f"CTCLoss: {name} has values from {least} to {most}, expected {low} to {high}")
 
 
 @op(
@@ -329,13 +329,13 @@ def _check_lengths(name: str, found: torch.Tensor, low: int, high: int) -> None:
         Input("label_lengths", LABEL, when=_with_label_lengths),
     ],
     {
-        "use_data_lengths": Attr(boolean, "take each row's number of time steps as an input", False),
+        "use_data_lengths": Attr(boolean, "pass each row's number of time steps as an input", False),
         "use_label_lengths": Attr(
-            boolean, "take each row's number of labels as an input; else padding ends them", False
+            boolean, "pass each row's number of labels as an input; else padding ends them", False
         ),
         "blank_label": Attr(
             choice("first", "last"),
-            "class that stands for no label: 0 (padding of labels is 0), or C - 1 (padding is -1)",
+            "index of the blank class: 0 (labels are padded with 0), or C - 1 (padded with -1)",
             "first",
         ),
     },
@@ -345,32 +345,32 @@ def _check_lengths(name: str, found: torch.Tensor, low: int, high: int) -> None:
     infer=_infer_ctc,
     infer_type=data_type,
     batch=NEVER,
-    onnx=Onnx(missing="sums over all alignments of a label sequence; beside other outputs it is left out"),
+    onnx=Onnx(missing="sums over all alignments of a label sequence; omitted if there are other outputs"),
 )
 def ctc_loss(
     a: Any, env: Env, data: torch.Tensor, labels: torch.Tensor, *lengths: torch.Tensor
 ) -> torch.Tensor:
-    """Return minus the log-likelihood of each label sequence, summed over all alignments with the time steps.
+    """Return the negative log-likelihood of each label sequence, summed over all alignments with the time steps.
 
-    Softmax is part of the operator: data are plain activations. A sequence that no alignment fits (too few steps
-    for its labels and the blanks between equal ones) has loss and gradient zero.
+    The operator includes softmax: data are unnormalized activations. A sequence without a valid alignment (too few
+    steps for its labels and the blanks between equal ones) has zero loss and gradient.
 
     Shape:
-        data: (T, N, C), C classes with the blank one.
-        label: (N, L), class numbers, L <= T; what follows padding or the given length does not count.
-        data_lengths, label_lengths: (N,), only with the attributes that ask for them.
+        data: (T, N, C), where the C classes include the blank.
+        label: (N, L), class indices, L <= T; values after padding or the given length are ignored.
+        data_lengths, label_lengths: (N,), only with use_data_lengths and use_label_lengths.
         output: (N,).
 
     Raises:
-        OpError: lengths or labels outside their range.
+        OpError: lengths or labels are out of range.
 
-    Source: Graves et al., "Connectionist temporal classification", 2006; MXNet 1.9.1 `CTCLoss`, which computes in
-    float32 only.
+    Source: Graves et al., "Connectionist temporal classification", 2006; MXNet 1.9.1 `CTCLoss`, which only
+    computes in float32.
     """
     steps, rows, classes = data.shape
     _check_width(tuple(labels.shape), tuple(data.shape))
     targets = labels.detach().long()
-    rest = [each.detach().long() for each in lengths]
+    rest = [length.detach().long() for length in lengths]
     first = a.blank_label == "first"
     whole = torch.full((rows,), steps, device=data.device)
     input_lengths = rest.pop(0) if a.use_data_lengths else whole
@@ -382,7 +382,7 @@ def ctc_loss(
     _check_lengths("label", targets, 0, classes - 1)
     x = data.float() if data.dtype in HALF else data
     if a.use_data_lengths:
-        # what lies beyond may be anything, also NaN, and gets no gradient
+        # values after the end may be anything, including NaN, and get no gradient
         beyond = torch.arange(steps, device=data.device)[:, None] >= input_lengths
         x = x.masked_fill(beyond[:, :, None], 0.0)
     loss = F.ctc_loss(

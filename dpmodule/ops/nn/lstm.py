@@ -1,8 +1,8 @@
 """Small LSTMs on the CPU by the native extension.
 
-oneDNN, which torch's LSTM calls, prepares every sequence at a cost that is many times that of the arithmetic where
-states and batches are small. Here torch computes the input's map of all steps at once and the gradients of the
-weights, one product each, and a kernel of our own goes through the steps in between.
+oneDNN, which torch's LSTM uses, has an overhead per sequence that is many times the cost of the arithmetic for small
+states and batches. Here torch computes the input projection of all steps and the gradients of the weights, one product
+each, and our own kernel runs the recurrence.
 
 Shape letters: T time steps, N batch, K features of the input, H features of the state.
 """
@@ -15,37 +15,38 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...compat import torch_private
-from ..recording import is_recorded
-from .linear import is_plain, kernels, linear, pays, product_by_faster
+from ..._core import torch_private
+from ..tracing import is_tracing
+from .linear import fastest_product, is_float32_cpu, kernels, linear, use_kernel
 
-_MOST_WORK = 2**14
-"""Multiplications in one step's map of the state from which oneDNN may be as fast; gates cost like 16 units of it."""
+_MAX_WORK = 2**14
+"""Multiplications per step of the recurrence from which oneDNN may be as fast; the gates cost as much as 16 units."""
 
-Optional = torch.Tensor | None
+MaybeTensor = torch.Tensor | None
 
 
 def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
-    """Say whether `small_lstm` takes these, and is the fastest; torch refuses what does not fit together."""
-    if is_recorded():  # looked at first, since the sizes may be unknown then
+    """Return True if `small_lstm` supports these arguments and is the fastest; torch reports inconsistent ones."""
+    if is_tracing():  # checked first, since sizes may be symbolic then
         return False
     rows, units = x.shape[1], weights[1].shape[1]
     return (
-        rows * units * max(units, 16) <= _MOST_WORK
+        rows * units * max(units, 16) <= _MAX_WORK
         and x.numel() > 0
         and begin[0].shape == begin[1].shape == (rows, units)
-        and all(each.shape[0] == 4 * units for each in weights)
-        and all(map(is_plain, (x, *begin, *weights)))
+        and all(weight.shape[0] == 4 * units for weight in weights)
+        and all(map(is_float32_cpu, (x, *begin, *weights)))
         and not (torch_private.is_batched(x) or torch_private.is_batched(begin[0]))
         and hasattr(kernels(), "lstm_forward")
     )
 
 
 class _SequenceLayout:
-    """A sequence's steps and rows as one axis, in the order in which its data lie in memory.
+    """Steps and rows of a sequence as one axis, in memory order.
 
     Attributes:
-        states: shape of all states in that order.
+        sizes: arguments of the kernels.
+        states: shape of all states.
     """
 
     __slots__ = ("_by_row", "_rows", "_steps", "sizes", "states")
@@ -68,23 +69,23 @@ class _SequenceLayout:
         return flat.view(self._steps, self._rows, -1)
 
 
-def _address(tensor: Optional) -> int:
+def _address(tensor: MaybeTensor) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
 Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _predicted(
+def _forward_fused(
     x: torch.Tensor,
     hidden: torch.Tensor,
     cell: torch.Tensor,
     w_in: torch.Tensor,
     w_state: torch.Tensor,
-    b_in: Optional,
-    b_state: Optional,
+    b_in: MaybeTensor,
+    b_state: MaybeTensor,
 ) -> Results:
-    """Run the steps in one call, which also computes the input's map; the parameters are contiguous."""
+    """Run the recurrence and the input projection in one call; the parameters are contiguous."""
     layout = _SequenceLayout(x, hidden.shape[1])
     data = layout.flat(x)
     states, last, last_cell = (
@@ -92,7 +93,7 @@ def _predicted(
         x.new_empty(1, *cell.shape),
         x.new_empty(1, *cell.shape),
     )
-    given = (
+    tensors = (
         data,
         w_in,
         b_in,
@@ -104,7 +105,7 @@ def _predicted(
         last,
         last_cell,
     )
-    kernels().lstm(*layout.sizes, x.shape[2], *map(_address, given))
+    kernels().lstm(*layout.sizes, x.shape[2], *map(_address, tensors))
     return layout.whole(states), last, last_cell
 
 
@@ -114,10 +115,10 @@ def _forward(
     cell: torch.Tensor,
     w_in: torch.Tensor,
     w_state: torch.Tensor,
-    b_in: Optional,
-    b_state: Optional,
-) -> tuple[Results, _SequenceLayout, tuple[Optional, ...]]:
-    """Run the steps; return the results, the layout, and what backward needs."""
+    b_in: MaybeTensor,
+    b_state: MaybeTensor,
+) -> tuple[Results, _SequenceLayout, tuple[MaybeTensor, ...]]:
+    """Run the recurrence; return the results, the layout, and the tensors saved for backward."""
     layout = _SequenceLayout(x, hidden.shape[1])
     hidden, cell, w_state = hidden.contiguous(), cell.contiguous(), w_state.contiguous()
     data = layout.flat(x)
@@ -126,43 +127,43 @@ def _forward(
     before = gates.new_empty(layout.states)
     last, last_cell = gates.new_empty(1, *cell.shape), gates.new_empty(1, *cell.shape)
     bias = None if b_state is None else b_state.contiguous()
-    given = w_state, bias, hidden, cell, gates, states, cells, before, last, last_cell
-    kernels().lstm_forward(*layout.sizes, *map(_address, given))
+    tensors = w_state, bias, hidden, cell, gates, states, cells, before, last, last_cell
+    kernels().lstm_forward(*layout.sizes, *map(_address, tensors))
     return (layout.whole(states), last, last_cell), layout, (data, w_in, w_state, cell, gates, cells, before)
 
 
-def _begin(last: Optional, like: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of a last state (1, N, H) in memory of its own."""
+def _state_gradient(last: MaybeTensor, like: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of a last state (1, N, H) in new memory."""
     return torch.zeros_like(like) if last is None else last[0].clone(memory_format=torch.contiguous_format)
 
 
 class _Lstm(torch.autograd.Function):
-    """An LSTM; takes data, both begin states, both weights, and both biases or None."""
+    """LSTM; takes data, both begin states, both weights, and both biases or None."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Results:
+    def forward(ctx: Any, *arguments: Any) -> Results:
         ctx.set_materialize_grads(False)
-        results, ctx.layout, kept = _forward(*given)
+        results, ctx.layout, kept = _forward(*arguments)
         ctx.save_for_backward(*kept)
         return results
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
+    def backward(ctx: Any, *grads: MaybeTensor) -> tuple[MaybeTensor, ...]:
         layout: _SequenceLayout = ctx.layout
         data, w_in, w_state, cell, gates, cells, before = ctx.saved_tensors
         for_states = None if grads[0] is None else layout.flat(grads[0])
-        for_begin, for_cell = _begin(grads[1], cell), _begin(grads[2], cell)
+        for_begin, for_cell = _state_gradient(grads[1], cell), _state_gradient(grads[2], cell)
         for_gates, for_bias = torch.empty_like(gates), gates.new_zeros(gates.shape[1])
-        given = w_state, cell, gates, cells, for_states, for_gates, for_bias, for_begin, for_cell
-        kernels().lstm_backward(*layout.sizes, *map(_address, given))
+        tensors = w_state, cell, gates, cells, for_states, for_gates, for_bias, for_begin, for_cell
+        kernels().lstm_backward(*layout.sizes, *map(_address, tensors))
         wants, turned = ctx.needs_input_grad, for_gates.t()
         return (
-            layout.whole(product_by_faster(for_gates, w_in.t())) if wants[0] else None,
+            layout.whole(fastest_product(for_gates, w_in.t())) if wants[0] else None,
             for_begin,
             for_cell,
-            product_by_faster(turned, data.t()) if wants[3] else None,
-            product_by_faster(turned, before.t()) if wants[4] else None,
+            fastest_product(turned, data.t()) if wants[3] else None,
+            fastest_product(turned, before.t()) if wants[4] else None,
             for_bias if wants[5] else None,
             for_bias if wants[6] else None,
         )
@@ -171,34 +172,34 @@ class _Lstm(torch.autograd.Function):
 _apply: Callable[..., Results] = _Lstm.apply
 
 
-def _is_one_call(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
-    """Say whether our own kernel is the best for the input's map, too, and reads the parameters as they are."""
+def _use_fused_forward(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
+    """Return True if our own kernel is also the fastest for the input projection, and all parameters are contiguous."""
     steps, rows, features = x.shape
     columns = weights[0].shape[0]
     return (
-        pays(steps * rows, columns, features)
+        use_kernel(steps * rows, columns, features)
         and weights[0].shape[1] == features
         and all(map(torch.Tensor.is_contiguous, weights))
     )
 
 
 def small_lstm(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Results:
-    """Run an LSTM for which `is_small` holds; everything is float32 on the CPU.
+    """Run an LSTM; requires `is_small`, and float32 tensors on the CPU.
 
     Args:
         x: data, (T, N, K), with at least one step.
-        begin: hidden state before the first step and that of the cell, (N, H).
-        weights: (4H, K), (4H, H), rows in the order input, forget, new, output; and no biases or both, (4H,).
+        begin: initial hidden state and cell state, (N, H).
+        weights: (4H, K), (4H, H), rows in the order input, forget, new, output; optionally both biases, (4H,).
 
     Returns:
-        (all hidden states (T, N, H), laid out like the data; the last one (1, N, H); the last state of the cell)
+        (all hidden states (T, N, H), in the layout of the data; last hidden state (1, N, H); last cell state)
 
-    Source: the gradients of torch's `lstm`, written out.
+    Source: torch's `lstm`, with explicit gradients.
     """
     hidden, cell = begin
     w_in, w_state, *biases = weights
     b_in, b_state = biases or (None, None)
     if not torch.is_grad_enabled():
-        given = x, hidden, cell, w_in, w_state, b_in, b_state
-        return _predicted(*given) if _is_one_call(x, weights) else _forward(*given)[0]
+        arguments = x, hidden, cell, w_in, w_state, b_in, b_state
+        return _forward_fused(*arguments) if _use_fused_forward(x, weights) else _forward(*arguments)[0]
     return _apply(x, hidden, cell, w_in, w_state, b_in, b_state)

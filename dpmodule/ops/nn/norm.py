@@ -1,4 +1,4 @@
-"""Normalisation by statistics of each row, of groups of channels or of neighbouring channels."""
+"""Normalisation by statistics of rows, groups of channels, or neighbouring channels."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch.nn import functional as F
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import HALF
-from ..recording import is_recorded
 from ..registry import bound, op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
-from .rules import agree
+from ..tracing import is_tracing
+from .layer_shapes import unify_input
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _with_vectors(
+def _shape_rule(
     length: Callable[[Any, tuple[int, ...]], int],
     statistics: Callable[[Any, tuple[int, ...]], tuple[int, ...]],
     least: int = 2,
 ) -> Infer:
-    """Make the rule of a layer that keeps its data's shape and has a gamma and a beta.
+    """Return the shape rule of a layer with gamma and beta whose output has the data's shape.
 
     Args:
         length: ``(a, data) -> elements`` of gamma and beta, 0 = unknown.
@@ -41,15 +41,16 @@ def _with_vectors(
             raise ShapeError(f"data has shape {data}, expected at least {least} axes")
         vector = (length(a, data),)
         rest = [
-            agree(name, have, vector, data) for name, have in zip(("gamma", "beta"), ins[1:], strict=True)
+            unify_input(name, have, vector, data)
+            for name, have in zip(("gamma", "beta"), ins[1:], strict=True)
         ]
-        more = [agree("statistics", o, statistics(a, data), data) for o in outs[1:]]
+        more = [unify_input("statistics", o, statistics(a, data), data) for o in outs[1:]]
         return [data, *rest], [data, *more]
 
     return infer
 
 
-def _reduced(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+def _statistics_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     axis = a.axis % len(data)
     return (*data[:axis], 1, *data[axis + 1 :])
 
@@ -61,17 +62,17 @@ def _mean_and_std(a: Any) -> tuple[str, ...]:
 _MANY_ROWS = 128
 
 
-def _normalized(
+def _normalize_last_axis(
     x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalise the last axis of x; return the output, the mean and the reciprocal deviation.
 
-    The fused CPU kernel adds up the gradients of gamma and beta one row after the other, which loses digits
-    that MXNet keeps once there are hundreds of rows; the sums of plain arithmetic are pairwise.
+    The fused CPU kernel sums the gradients of gamma and beta row by row, which is less accurate than MXNet with
+    hundreds of rows; separate operations use pairwise summation.
     """
     trained = torch.is_grad_enabled() and (gamma.requires_grad or beta.requires_grad)
-    is_single = not trained or x.dtype != torch.float32 or x.device.type != "cpu" or is_recorded()
-    if is_single or x.numel() // max(gamma.shape[0], 1) < _MANY_ROWS:  # a tracer would fix the number of rows
+    is_single = not trained or x.dtype != torch.float32 or x.device.type != "cpu" or is_tracing()
+    if is_single or x.numel() // max(gamma.shape[0], 1) < _MANY_ROWS:  # a trace would fix the number of rows
         return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
     plain, mean, rstd = torch.native_layer_norm(x, gamma.shape, None, None, eps)
     return torch.addcmul(beta, plain, gamma), mean, rstd
@@ -81,42 +82,42 @@ def _normalized(
     "LayerNorm",
     [arg("data", ROWS), param("gamma"), param("beta")],
     {
-        "axis": Attr(integer(), "axis whose elements are normalised together", -1),
+        "axis": Attr(integer(), "axis to normalise", -1),
         "eps": Attr(real, "added to the variance", 1e-5),
         "output_mean_var": Attr(boolean, "also return mean and standard deviation", False),
     },
     outputs=_mean_and_std,
     hidden=lambda a: 0 if a.output_mean_var else 2,
-    infer=_with_vectors(lambda a, data: data[a.axis], _reduced, 1),
+    infer=_shape_rule(lambda a, data: data[a.axis], _statistics_shape, 1),
     onnx=Onnx("LayerNormalization", builder="layer_norm"),
 )
 def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
-    """Give the elements along one axis mean 0 and variance 1, then scale by gamma and shift by beta.
+    """Normalise along one axis to mean 0 and variance 1, then scale by gamma and shift by beta.
 
     Shape:
         data, output: any.
-        gamma, beta: (K,), K the length of the axis.
-        mean, std: as data with length 1 on the axis, if output_mean_var; they carry no gradient.
+        gamma, beta: (K,), where K is the length of the axis.
+        mean, std: like data with length 1 on the axis, if output_mean_var; no gradient.
 
     Source: Ba et al., "Layer normalization", 2016; MXNet 1.9.1 `LayerNorm`.
     """
     inner = a.axis in (-1, data.dim() - 1)
     x = data if inner else data.movedim(a.axis, -1)
-    out, mean, rstd = _normalized(x, gamma, beta, a.eps)
+    out, mean, rstd = _normalize_last_axis(x, gamma, beta, a.eps)
     if not inner:
         out = out.movedim(-1, a.axis)
     if not a.output_mean_var:
         return out
-    shape = _reduced(a, tuple(data.shape))
+    shape = _statistics_shape(a, tuple(data.shape))
     return out, mean.detach().reshape(shape), rstd.detach().reciprocal().reshape(shape)
 
 
-def _by_group(
+def _group_norm(
     data: torch.Tensor, groups: int, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> torch.Tensor:
     """Normalise groups of channels.
 
-    torch's backward crashes the process on channels_last data that wants no gradient (seen in 2.13).
+    torch's backward crashes the process for channels_last data without gradient (seen in 2.13).
     """
     if torch.is_grad_enabled() and not data.requires_grad:
         data = data.contiguous()
@@ -132,13 +133,13 @@ def _channels(a: Any, data: tuple[int, ...]) -> int:
     [arg("data", ROWS), param("gamma"), param("beta")],
     {"eps": Attr(real, "added to the variance", 1e-3)},
     hidden=2,
-    infer=_with_vectors(_channels, lambda a, data: data[:2], 3),
+    infer=_shape_rule(_channels, lambda a, data: data[:2], 3),
     onnx=Onnx("InstanceNormalization", builder="instance_norm"),
 )
 def instance_norm(
     a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor
 ) -> torch.Tensor:
-    """Give each channel of each row mean 0 and variance 1, then scale by gamma and shift by beta.
+    """Normalise each channel of each row to mean 0 and variance 1, then scale by gamma and shift by beta.
 
     Shape:
         data, output: (N, C, ...), at least three axes.
@@ -146,7 +147,7 @@ def instance_norm(
 
     Source: Ulyanov et al., "Instance normalization", 2016; MXNet 1.9.1 `InstanceNorm`.
     """
-    return _by_group(data, data.shape[1], gamma, beta, a.eps)
+    return _group_norm(data, data.shape[1], gamma, beta, a.eps)
 
 
 def _groups(a: Any, data: tuple[int, ...]) -> int:
@@ -165,24 +166,24 @@ def _groups(a: Any, data: tuple[int, ...]) -> int:
     },
     outputs=_mean_and_std,
     hidden=lambda a: 0 if a.output_mean_var else 2,
-    infer=_with_vectors(_groups, lambda a, data: (data[0], a.num_groups), 3),
+    infer=_shape_rule(_groups, lambda a, data: (data[0], a.num_groups), 3),
     onnx=Onnx("InstanceNormalization", builder="group_norm"),
 )
 def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
-    """Give each group of channels of each row mean 0 and variance 1, then scale by gamma and shift by beta.
+    """Normalise each group of channels of each row to mean 0 and variance 1, then scale by gamma and shift by beta.
 
     Shape:
         data, output: (N, C, ...), at least three axes.
         gamma, beta: (num_groups,): one value per group, where torch has one per channel.
-        mean, std: (N, num_groups), if output_mean_var; they carry no gradient.
+        mean, std: (N, num_groups), if output_mean_var; no gradient.
 
     Source: Wu and He, "Group normalization", 2018; MXNet 1.9.1 `GroupNorm`.
     """
     rows, channels = data.shape[:2]
-    each = channels // a.num_groups
-    weight, bias = gamma.repeat_interleave(each), beta.repeat_interleave(each)
+    group_size = channels // a.num_groups
+    weight, bias = gamma.repeat_interleave(group_size), beta.repeat_interleave(group_size)
     if not a.output_mean_var:
-        return _by_group(data, a.num_groups, weight, bias, a.eps)
+        return _group_norm(data, a.num_groups, weight, bias, a.eps)
     space = data[0, 0].numel()
     out, mean, rstd = torch.native_group_norm(
         data.contiguous(), weight, bias, rows, channels, space, a.num_groups, a.eps
@@ -193,7 +194,7 @@ def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
 def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor) -> torch.Tensor:
     half = (nsize - 1) // 2
     size = 2 * half + 1
-    # half precision lacks a kernel on the CPU, and overflows where squares are summed
+    # half precision has no kernel on the CPU, and sums of squares would overflow
     x = data.float() if data.dtype in HALF else data
     return F.local_response_norm(x, size, alpha=alpha * size / nsize, beta=beta, k=knorm).to(data.dtype)
 
@@ -205,7 +206,7 @@ def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor
         "alpha": Attr(real, "weight of the mean of squares", 1e-4),
         "beta": Attr(real, "exponent", 0.75),
         "knorm": Attr(real, "added to the weighted mean", 2.0),
-        "nsize": Attr(integer(low=1), "number of neighbouring channels; best odd"),
+        "nsize": Attr(integer(low=1), "number of neighbouring channels, preferably odd"),
     },
     hidden=1,
     infer=same,
@@ -218,7 +219,7 @@ def lrn(a: Any) -> Callable[..., torch.Tensor]:
         data, output: (N, C, ...).
 
     Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012; MXNet
-    1.9.1 `LRN`, also in that an even nsize sums over one channel less.
+    1.9.1 `LRN`, including that an even nsize sums over one channel less.
     """
     return partial(_lrn, a.alpha, a.beta, a.knorm, a.nsize)
 

@@ -1,4 +1,4 @@
-"""Pooling over one, two or three spatial axes, and the first pooling operator, kept for old saved graphs."""
+"""Pooling over one, two or three spatial axes, and the first pooling operator, for old saved graphs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
+from ..._devices.device_transfer import tensor_like
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
-from ...devices.device_transfer import beside
 from ..attrs import boolean, choice, integer, optional, shape
 from ..dtypes import HALF
-from ..recording import is_recorded, is_traced
 from ..registry import bound
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
-from .linear import is_plain, kernels
-from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+from ..tracing import is_jit_tracing, is_tracing
+from .layer_shapes import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+from .linear import is_float32_cpu, kernels
 
 
 class _MaxPool2d(torch.autograd.Function):
     """Max pooling of channels-first data on the CPU, where torch's forward is slow but its backward is fast.
 
-    Forward runs over channels-last memory; the positions it finds serve the channels-first backward.
+    Forward runs in channels_last; its indices are used by the channels-first backward.
     """
 
     generate_vmap_rule = True
@@ -33,8 +33,8 @@ class _MaxPool2d(torch.autograd.Function):
     @staticmethod
     def forward(data: torch.Tensor, options: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor]:
         data = data.contiguous(memory_format=torch.channels_last)
-        out, places = torch.ops.aten.max_pool2d_with_indices(data, *options)
-        return out.contiguous(), places.contiguous()
+        out, indices = torch.ops.aten.max_pool2d_with_indices(data, *options)
+        return out.contiguous(), indices.contiguous()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -44,9 +44,9 @@ class _MaxPool2d(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
-        data, places = ctx.saved_tensors
+        data, indices = ctx.saved_tensors
         back = torch.ops.aten.max_pool2d_with_indices_backward
-        return back(grads[0].contiguous(), data, *ctx.options, places), None
+        return back(grads[0].contiguous(), data, *ctx.options, indices), None
 
 
 _apply: Callable[..., tuple[torch.Tensor, torch.Tensor]] = _MaxPool2d.apply
@@ -60,12 +60,12 @@ def _max_pool2d(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> torch.Tensor:
-    """Run `torch.max_pool2d`, over channels-last memory where its CPU kernel is several times as fast."""
-    if data.device.type != "cpu" or data.dim() != 4 or is_traced():
+    """Run `torch.max_pool2d`, in channels_last if its CPU kernel is several times as fast."""
+    if data.device.type != "cpu" or data.dim() != 4 or is_jit_tracing():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
     recorded = data.requires_grad and torch.is_grad_enabled()
-    if not recorded and pairs[2] == (1, 1) and max_pool_pays(data):
+    if not recorded and pairs[2] == (1, 1) and use_native_max_pool(data):
         return native_max_pool(data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
     if data.shape[1] == 1 or not data.is_contiguous():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
@@ -95,7 +95,7 @@ def _sizes(a: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
     rank = len(spatial)
     if len(a.kernel) != rank:
         raise ShapeError(f"kernel is {a.kernel}, expected {rank} values: one per spatial axis of the data")
-    # MXNet reads as many values as the kernel has
+    # MXNet ignores values beyond the kernel's number of axes
     stride, pad = per_axis(a.stride[:rank], rank, 1, "stride"), per_axis(a.pad[:rank], rank, 0, "pad")
     axes = zip(spatial, a.kernel, stride, pad, strict=True)
     if a.pooling_convention == "same":
@@ -114,7 +114,7 @@ def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _infer() -> Infer:
-    """Return the rule, which first checks what the attributes demand of each other."""
+    """Return the shape rule, which also checks the consistency of the attributes."""
     rule = layer((), lambda a, data: [], _output)
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -125,14 +125,14 @@ def _infer() -> Infer:
     return infer
 
 
-class Window:
-    """The windows of one set of attributes over one spatial shape.
+class PoolWindows:
+    """Pooling windows of given attributes over a spatial shape.
 
     Attributes:
         kernel, stride, pad: one value per axis.
         out: number of windows per axis.
-        extra: elements to add after the padded axis so that the last window ends there; negative where "same"
-            asks for fewer windows than fit.
+        extra: elements to add after the padded axis for the last window; negative if "same" needs fewer windows
+            than fit.
     """
 
     __slots__ = ("convention", "extra", "kernel", "out", "pad", "spatial", "stride")
@@ -149,10 +149,10 @@ class Window:
         extra = [(o - 1) * s + k - x - 2 * p for o, s, k, x, p in axes]
         self.extra = extra if self.convention == "same" else [max(e, 0) for e in extra]
 
-    def by_torch(self) -> bool:
-        """Say whether torch's own padding and ceil mode make these windows.
+    def supported_by_torch(self) -> bool:
+        """Return True if torch's own padding and ceil mode give these windows.
 
-        torch takes padding up to half the kernel; its ceil mode drops a window that starts beyond the data.
+        torch allows padding up to half the kernel; its ceil mode drops a window that starts after the data.
         """
         if self.convention == "same" or any(2 * p > k for p, k in zip(self.pad, self.kernel, strict=True)):
             return False
@@ -160,14 +160,14 @@ class Window:
         return self.convention == "valid" or all((o - 1) * s < x + p for o, s, x, p in axes)
 
     def padded(self, data: torch.Tensor, value: float) -> torch.Tensor:
-        """Return the data with `value` around it, so that every window lies inside."""
+        """Return the data padded with `value`, so that all windows are inside."""
         sides: list[int] = []
         for p, e in zip(reversed(self.pad), reversed(self.extra), strict=True):
             sides += [p, p + e]
         return F.pad(data, sides, value=value) if any(sides) else data
 
     def counts(self, with_padding: bool, like: torch.Tensor) -> torch.Tensor:
-        """Return how many elements each window averages over."""
+        """Return the number of elements that each window averages."""
         total = like.new_ones(())
         axes = zip(self.out, self.stride, self.kernel, self.spatial, self.pad, strict=True)
         for o, s, k, x, p in axes:
@@ -176,47 +176,47 @@ class Window:
                 lengths = [min(b + k, x + p) - b for b in starts]
             else:
                 lengths = [min(b + k, x) - max(b, 0) for b in starts]
-            total = total.unsqueeze(-1) * beside(like, [max(n, 0) for n in lengths])
+            total = total.unsqueeze(-1) * tensor_like(like, [max(n, 0) for n in lengths])
         return total.clamp_(min=1)
 
 
-_kept = lru_cache(maxsize=256)(Window)
+_cached_windows = lru_cache(maxsize=256)(PoolWindows)
 
 
-def window_of(a: Any, spatial: tuple[int, ...]) -> Window:
-    """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
-    return Window(a, spatial) if is_recorded() else _kept(a, spatial)
+def pool_windows(a: Any, spatial: tuple[int, ...]) -> PoolWindows:
+    """Return the windows over a spatial shape, cached except under a compiler, where sizes may be symbolic."""
+    return PoolWindows(a, spatial) if is_tracing() else _cached_windows(a, spatial)
 
 
-def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
+def _global_pool(a: Any, data: torch.Tensor) -> torch.Tensor:
     axes = tuple(range(2, data.dim()))
     if a.pool_type == "max":
         return _MAX[len(axes)](data, data.shape[2:])
     if a.pool_type == "avg":
-        if data.dtype in HALF:  # a sum might be too large for it
+        if data.dtype in HALF:  # a sum might overflow
             return data.mean(axes, keepdim=True)
-        # unlike that of the mean, the gradient is an expansion of small memory, and has no layout to disagree with
+        # unlike the mean's, this gradient is an expanded small tensor, without a memory layout that could mismatch
         return data.sum(axes, keepdim=True) / prod(data.shape[2:])
     if a.pool_type == "sum":
         return data.sum(axes, keepdim=True)
     return _root(_power(data, a.p_value).sum(axes, keepdim=True), a.p_value)
 
 
-def _fits_torch(a: Any) -> bool:
-    """Say whether torch makes the windows whatever the data's size."""
+def _torch_has_windows(a: Any) -> bool:
+    """Return True if torch supports the windows for any data size."""
     small = all(2 * p <= k for p, k in zip(a.pad, a.kernel, strict=False))
     return a.pooling_convention == "valid" and len(a.kernel) in _MAX and small
 
 
 def _max(a: Any, data: torch.Tensor) -> torch.Tensor:
-    window = window_of(a, data.shape[2:])
+    window = pool_windows(a, data.shape[2:])
     pool = _MAX[len(window.kernel)]
-    if window.by_torch():
+    if window.supported_by_torch():
         return pool(data, window.kernel, window.stride, window.pad, 1, any(window.extra))
     return pool(window.padded(data, torch.finfo(data.dtype).min), window.kernel, window.stride)
 
 
-def _sum(window: Window, data: torch.Tensor) -> torch.Tensor:
+def _sum(window: PoolWindows, data: torch.Tensor) -> torch.Tensor:
     """Return the sum of every window."""
     data = window.padded(data, 0.0)
     if len(window.kernel) == 1:
@@ -226,12 +226,12 @@ def _sum(window: Window, data: torch.Tensor) -> torch.Tensor:
 
 
 def _average(a: Any, data: torch.Tensor) -> torch.Tensor:
-    window = window_of(a, data.shape[2:])
+    window = pool_windows(a, data.shape[2:])
     with_padding = a.count_include_pad is not False
     pool = _AVG.get(len(window.kernel))
     if len(window.kernel) == 3 and any(k > x for k, x in zip(window.kernel, window.spatial, strict=True)):
-        pool = None  # torch wants the data as long as the window, without its padding
-    if pool is not None and window.by_torch():
+        pool = None  # torch requires unpadded data at least as long as the window
+    if pool is not None and window.supported_by_torch():
         return pool(data, window.kernel, window.stride, window.pad, any(window.extra), with_padding)
     return _sum(window, data) / window.counts(with_padding, data)
 
@@ -248,8 +248,8 @@ def _root(total: torch.Tensor, p: int) -> torch.Tensor:
 
 
 def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
-    """Sum, or take the p-norm of, every window."""
-    window = window_of(a, data.shape[2:])
+    """Return the sum or p-norm of every window."""
+    window = pool_windows(a, data.shape[2:])
     if a.pool_type == "sum":
         return _sum(window, data)
     return _root(_sum(window, _power(data, a.p_value)), a.p_value)
@@ -260,18 +260,18 @@ def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
     [arg("data", ROWS)],
     {
         "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w); not needed with global_pool", ()),
-        "pool_type": Attr(choice("avg", "lp", "max", "sum"), "what to take of each window", "max"),
+        "pool_type": Attr(choice("avg", "lp", "max", "sum"), "reduction of each window", "max"),
         "global_pool": Attr(boolean, "one window over all; kernel, stride and pad are ignored", False),
         "cudnn_off": Attr(boolean, "accepted and ignored", False),
         "pooling_convention": Attr(
             choice("full", "same", "valid"),
-            "count windows that fit (valid), one more that sticks out (full), or one per stride (same)",
+            "number of windows: those that fit (valid), with a partial last window (full), or one per stride (same)",
             "valid",
         ),
         "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
-        "pad": Attr(shape, "elements added at both ends of each axis; none if empty", ()),
+        "pad": Attr(shape, "elements added at both ends of each axis; 0 if empty", ()),
         "p_value": Attr(optional(integer()), "exponent of lp: 1, 2 or 3", None),
-        "count_include_pad": Attr(optional(boolean), "avg: count the padding; None means yes", None),
+        "count_include_pad": Attr(optional(boolean), "avg: count the padding; None means True", None),
         "layout": Attr(
             optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
             "order of the data's axes; channels second if None",
@@ -283,21 +283,21 @@ def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
     onnx=Onnx(builder="pooling"),
 )
 def pooling(a: Any) -> Callable[..., torch.Tensor]:
-    """Take the maximum, average, sum or p-norm of each window.
+    """Return the maximum, average, sum or p-norm of each window.
 
-    The p-norm is ``sum(x ** p) ** (1 / p)``, without absolute values. Padding counts as the least number for
-    the maximum and as zero otherwise; an average counts the padding but not what sticks out beyond it.
+    The p-norm is ``sum(x ** p) ** (1 / p)``, without absolute values. Padding is the lowest number for the
+    maximum and zero otherwise; an average counts the padding, but not the part of a window beyond it.
 
     Shape:
-        data: (N, C, *spatial) with one, two or three spatial axes; channels-last layouts have C at the end.
+        data: (N, C, *spatial) with one, two or three spatial axes; channels-last layouts have C last.
         output: (N, C, *sizes), each ``floor((x + 2 * pad - kernel) / stride) + 1``, with ``ceil`` for "full",
             ``ceil(x / stride)`` for "same", 1 for global_pool.
 
     Source: MXNet 1.9.1 `Pooling`, whose "same" convention raises for every input.
     """
     if a.global_pool:
-        call = partial(_global, a)
-    elif a.pool_type == "max" and _fits_torch(a):
+        call = partial(_global_pool, a)
+    elif a.pool_type == "max" and _torch_has_windows(a):
         rank = len(a.kernel)
         stride, pad = a.stride[:rank] or 1, a.pad[:rank] or 0
         call = partial(_MAX[rank], kernel_size=a.kernel, stride=stride, padding=pad)
@@ -306,38 +306,38 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
     return through_first(call, 1) if channels_last(a.layout) else call
 
 
-# Max pooling of images by the native extension, where no gradient asks for the places of what was found.
+# Max pooling of images by the native extension, without gradient.
 #
-# torch notes the places in any case, and takes three to five times as long.
+# torch always records the indices of the maxima, and takes three to five times as long.
 
 Pair = tuple[int, ...]
 
-_LEAST_CHANNELS = 8
-"""Channels below which vectors stay too empty."""
+_MIN_CHANNELS = 8
+"""Channels below which vectors are too empty."""
 
 
-def max_pool_pays(data: torch.Tensor) -> bool:
-    """Say whether the kernel is the fastest for some images, of which no gradient is recorded, and there is one."""
+def use_native_max_pool(data: torch.Tensor) -> bool:
+    """Return True if the kernel exists and is the fastest for these images, without gradient."""
     return (
-        not is_recorded()
-        and data.shape[1] >= _LEAST_CHANNELS
+        not is_tracing()
+        and data.shape[1] >= _MIN_CHANNELS
         and data.numel() > 0
-        and is_plain(data)
+        and is_float32_cpu(data)
         and hasattr(kernels(), "max_pool")
         and not torch_private.is_batched(data)
     )
 
 
 def native_max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bool) -> torch.Tensor:
-    """Return the greatest number of each window, NaN where one is in it.
+    """Return the maximum of each window, propagating NaN.
 
     Shape:
-        data: (N, C, H, W), float32 on the CPU, of any strides.
+        data: (N, C, H, W), float32 on the CPU, any strides.
         returns: (N, C, H', W'), in channels_last.
 
     Args:
-        pad: numbers around the image, which are never the greatest; at most half of the kernel.
-        full: whether a window may stick out at the end, if it begins within the image or the padding before it.
+        pad: padding, ignored by the maximum; at most half of the kernel.
+        full: allow a partial window at the end, if it starts inside the image or the padding before it.
     """
     data = data.contiguous(memory_format=torch.channels_last)
     images, channels, *sizes = data.shape
@@ -345,9 +345,9 @@ def native_max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, f
     counts = [window_size(x, k, s, p, full) for x, k, s, p in axes]
     counts = [n - (full and (n - 1) * s >= x + p) for n, x, s, p in zip(counts, sizes, stride, pad)]
     result = torch.empty((images, channels, *counts), memory_format=torch.channels_last)
-    places = data.data_ptr(), result.data_ptr()
+    addresses = data.data_ptr(), result.data_ptr()
     kernels().max_pool(
-        *(images, channels, *sizes, *counts, *kernel, *stride, *pad, *places, torch.get_num_threads())
+        *(images, channels, *sizes, *counts, *kernel, *stride, *pad, *addresses, torch.get_num_threads())
     )
     return result
 
@@ -391,21 +391,23 @@ def _pool_v1(a: Any, data: torch.Tensor) -> torch.Tensor:
     [arg("data", ROWS)],
     {
         "kernel": Attr(shape, "window size: (h, w) or (d, h, w); not needed with global_pool", ()),
-        "pool_type": Attr(choice("avg", "max", "sum"), "what to take of each window", "max"),
+        "pool_type": Attr(choice("avg", "max", "sum"), "reduction of each window", "max"),
         "global_pool": Attr(boolean, "one window over all; kernel, stride and pad are ignored", False),
         "pooling_convention": Attr(
-            choice("full", "valid"), "count windows that fit (valid), or one more that sticks out", "valid"
+            choice("full", "valid"),
+            "number of windows: those that fit (valid), or with a partial last window (full)",
+            "valid",
         ),
         "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
-        "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
+        "pad": Attr(shape, "zeros added at both ends of each axis; 0 if empty", ()),
     },
     infer=layer((), lambda a, data: [], _output_v1),
     onnx=Onnx(builder="pooling_v1"),
 )
 def pooling_v1(a: Any) -> Callable[..., torch.Tensor]:
-    """Take the maximum, average or sum of each window, the padding counting as zeros.
+    """Return the maximum, average or sum of each window, with zero padding.
 
-    Unlike `Pooling`, the maximum sees the padding's zeros, and an average always divides by the whole window.
+    Unlike `Pooling`, the maximum includes the padding's zeros, and an average always divides by the whole window.
 
     Shape:
         data: (N, C, H, W) or (N, C, D, H, W).

@@ -12,13 +12,13 @@ from torch.nn.utils import rnn as packing
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, fraction, integer, optional, real
-from ..recording import is_traced
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
+from ..tracing import is_jit_tracing
 from . import rnn_weights
-from .activation import kept
+from .activation import bernoulli_mask
+from .layer_shapes import unify_input
 from .lstm import is_small, small_lstm
-from .rules import agree
 
 
 def _layout(a: Any, features: int) -> tuple[str, int, int, int, bool, int | None]:
@@ -48,8 +48,8 @@ def _refuse_projection(a: Any) -> None:
 
 
 def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
-    """Put together what data, states, lengths and outputs tell about (T, N, C); 0 where none does."""
-    steps, rows, features = agree("data", ins[0], (0, 0, 0), ins[0]) or (0, 0, 0)
+    """Infer (T, N, C) from data, states, lengths and outputs; 0 for unknown dimensions."""
+    steps, rows, features = unify_input("data", ins[0], (0, 0, 0), ins[0]) or (0, 0, 0)
     if outs[0] is not None and len(outs[0]) == 3:
         steps, rows = steps or outs[0][0], rows or outs[0][1]
     for state in (*ins[2 : 3 + _with_cell(a)], *outs[1:]):
@@ -65,9 +65,9 @@ def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Everything from data; batch size and time steps also from states and outputs, features from parameters.
+    """Infer all shapes from data; batch size and time steps also from states and outputs, features from parameters.
 
-    Ragged data, of shape (N, C), has no axis of time steps, and neither has the output then.
+    Ragged data, of shape (N, C), and their output have no axis of time steps.
     """
     if ins[0] is not None and len(ins[0]) == 2 and not _with_lengths(a):
         return _infer_ragged(a, ins, outs)
@@ -84,55 +84,60 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         wanted.append(("state_cell", cell))
     if _with_lengths(a):
         wanted.append(("sequence_length", (rows,)))
-    found = [agree(name, have, want, data) for (name, want), have in zip(wanted, ins, strict=True)]
+    in_shapes = [unify_input(name, have, want, data) for (name, want), have in zip(wanted, ins, strict=True)]
     results = zip(_outputs(a), outs, ((steps, rows, directions * hidden), state, cell), strict=False)
-    return found, [agree(name, have, want, data) for name, have, want in results]
+    return in_shapes, [unify_input(name, have, want, data) for name, have, want in results]
 
 
 def _infer_ragged(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """The same with one time step, which is then taken away from data and output."""
+    """Infer shapes with one time step, and remove its axis from data and output."""
     first = [None if shapes[0] is None else (1, *shapes[0]) for shapes in (ins, outs)]
-    found, made = _infer(a, [first[0], *ins[1:]], [first[1], *outs[1:]])
-    data, output = found[0], made[0]
-    return [data and data[1:], *found[1:]], [output and output[1:], *made[1:]]
+    in_shapes, out_shapes = _infer(a, [first[0], *ins[1:]], [first[1], *outs[1:]])
+    data, output = in_shapes[0], out_shapes[0]
+    return [data and data[1:], *in_shapes[1:]], [output and output[1:], *out_shapes[1:]]
 
 
 def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """Everything has the type of the data, but lengths may have any."""
+    """Infer the data's type for all but the lengths, which may have any."""
     count = len(ins) - _with_lengths(a)
-    found = next((t for t in (*ins[:count], *outs) if t is not None), None)
-    return [t or found for t in ins], [t or found for t in outs]
+    dtype = next((t for t in (*ins[:count], *outs) if t is not None), None)
+    return [t or dtype for t in ins], [t or dtype for t in outs]
 
 
 @lru_cache(maxsize=256)
-def _pieces(
+def _weight_layout(
     layout: tuple[str, int, int, int, bool, int | None],
 ) -> tuple[list[int], list[tuple[int, ...]], list[int]]:
-    """Return sizes and shapes of the weights in the flat vector, and the order in which torch takes them.
+    """Return sizes and shapes of the weights in the flat vector, and their order in torch.
 
-    torch wants the weights of one layer and direction together: i2h, h2h, their biases, then the projection.
+    torch groups the weights by layer and direction: i2h, h2h, their biases, then the projection.
     """
     blocks = list(rnn_weights.matrices(*layout))
     number = {block.suffix: i for i, block in enumerate(blocks)}
     networks = [
         block.suffix.removesuffix("_i2h_weight") for block in blocks if block.suffix.endswith("_i2h_weight")
     ]
-    parts = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "h2r_weight")
+    suffixes = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "h2r_weight")
     order = [
-        number[f"{network}_{part}"] for network in networks for part in parts if f"{network}_{part}" in number
+        number[f"{network}_{suffix}"]
+        for network in networks
+        for suffix in suffixes
+        if f"{network}_{suffix}" in number
     ]
     return [block.size for block in blocks], [block.shape for block in blocks], order
 
 
 def weights_of(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
-    """Cut the flat vector into torch's list of weights; one split, so that backward is one concatenation."""
-    pieces = _pieces.__wrapped__ if torch.compiler.is_compiling() else _pieces  # it warns of a cache
-    sizes, shapes, order = pieces(_layout(a, features))
-    parts = [
-        part.view(shape)
-        for part, shape in zip(torch.split_with_sizes(parameters, sizes), shapes, strict=True)
+    """Split the flat vector into torch's list of weights, in one call, so that backward is one concatenation."""
+    layout = (
+        _weight_layout.__wrapped__ if torch.compiler.is_compiling() else _weight_layout
+    )  # the compiler warns about lru_cache
+    sizes, shapes, order = layout(_layout(a, features))
+    weights = [
+        weight.view(shape)
+        for weight, shape in zip(torch.split_with_sizes(parameters, sizes), shapes, strict=True)
     ]
-    return [parts[i] for i in order]
+    return [weights[i] for i in order]
 
 
 def _run_layers(
@@ -147,23 +152,23 @@ def _run_layers(
     if _is_small(a, x, batch_sizes, states, weights, num_layers):
         return small_lstm(x, [state[0] for state in states], weights)
     if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
-        x = _differentiable(x, weights[0])
+        x = _require_grad_like(x, weights[0])
     hx = tuple(states) if _with_cell(a) else states[0]
-    # cuDNN keeps what backward needs only in its training mode; `torch.jit.trace` records one for both
-    training = torch.is_grad_enabled() or is_traced()
+    # cuDNN supports backward only in its training mode; `torch.jit.trace` records one mode for both
+    training = torch.is_grad_enabled() or is_jit_tracing()
     options = True, num_layers, 0.0, training, a.bidirectional
     function = getattr(torch, a.mode)
     if batch_sizes is None:
-        found = function(x, hx, weights, *options, False)
+        outputs = function(x, hx, weights, *options, False)
     else:
-        found = function(x, batch_sizes, hx, weights, *options)
-    return tuple(found)
+        outputs = function(x, batch_sizes, hx, weights, *options)
+    return tuple(outputs)
 
 
-def _differentiable(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return the same data, which need a gradient if a weight does.
+def _require_grad_like(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return the data, requiring a gradient if a weight does.
 
-    torch compiles an LSTM over data without gradient into a call of oneDNN that has no backward.
+    torch compiles an LSTM over data without gradient to a oneDNN call without backward.
     """
     if x.requires_grad or not weight.requires_grad:
         return x
@@ -178,14 +183,14 @@ def _is_small(
     weights: list[torch.Tensor],
     num_layers: int,
 ) -> bool:
-    """Say whether layers are a single LSTM without further features, of sizes that our own kernel is the best for."""
+    """Return True for a single plain LSTM layer of sizes for which our own kernel is the fastest."""
     if a.mode != "lstm" or a.bidirectional or a.projection_size or num_layers > 1 or batch_sizes is not None:
         return False
     return is_small(x, [state[0] for state in states], weights)
 
 
-def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
-    mask = kept(1.0 - p, list(x.shape), x, generator)
+def _apply_dropout(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
+    mask = bernoulli_mask(1.0 - p, list(x.shape), x, generator)
     return x * (mask.div_(1.0 - p) if p < 1 else mask)
 
 
@@ -197,19 +202,21 @@ def run(
     states: Sequence[torch.Tensor],
     weights: list[torch.Tensor],
 ) -> tuple[torch.Tensor, ...]:
-    """Run all layers: in one call, or one by one where dropout comes between them."""
+    """Run all layers, in one call or, with dropout between them, one by one."""
     if not (env.is_train and a.p > 0 and a.num_layers > 1):
         return _run_layers(a, x, batch_sizes, states, weights, a.num_layers)
     per_layer = len(weights) // a.num_layers
     split = [state.chunk(a.num_layers) for state in states]
     last: list[tuple[torch.Tensor, ...]] = []
-    for layer, mine in enumerate(zip(*split, strict=True)):
+    for layer, layer_states in enumerate(zip(*split, strict=True)):
         if layer:
-            x = _drop(x, a.p, env.generator)
-        part = weights[layer * per_layer : (layer + 1) * per_layer]
-        x, *new = _run_layers(a, x, batch_sizes, [state.contiguous() for state in mine], part, 1)
+            x = _apply_dropout(x, a.p, env.generator)
+        layer_weights = weights[layer * per_layer : (layer + 1) * per_layer]
+        x, *new = _run_layers(
+            a, x, batch_sizes, [state.contiguous() for state in layer_states], layer_weights, 1
+        )
         last.append(tuple(new))
-    return x, *(torch.cat(each) for each in zip(*last, strict=True))
+    return x, *(torch.cat(layers) for layers in zip(*last, strict=True))
 
 
 def _run_padded(
@@ -224,7 +231,7 @@ def _run_padded(
     counts = lengths.detach().to("cpu", torch.int64)
     if counts.min() < 1 or counts.max() > data.shape[0]:
         raise OpError(
-            f"sequence_length is {counts.tolist()}, expected lengths from 1 to {data.shape[0]}, those of data"
+            f"sequence_length is {counts.tolist()}, expected lengths from 1 to {data.shape[0]}, the time steps of data"
         )
     packed = packing.pack_padded_sequence(data, counts, enforce_sorted=False)
     order, back = packed.sorted_indices, packed.unsorted_indices
@@ -238,7 +245,7 @@ def _run_padded(
 
 
 def check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> None:
-    """Refuse states of another shape, which torch's functions would read without a look."""
+    """Raise an error for states of wrong shapes, which torch's functions do not check."""
     count = a.num_layers * (2 if a.bidirectional else 1)
     sizes = (a.projection_size or a.state_size, a.state_size)
     for name, state, size in zip(("state", "state_cell"), states, sizes, strict=False):
@@ -261,15 +268,15 @@ def check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> 
     {
         "state_size": Attr(integer(low=1), "features of the state of one direction"),
         "num_layers": Attr(integer(low=1), "number of layers"),
-        "bidirectional": Attr(boolean, "add a second network that reads from the right", False),
+        "bidirectional": Attr(boolean, "add a second network that runs backwards", False),
         "mode": Attr(choice(*rnn_weights.MODES), "kind of cell"),
-        "p": Attr(fraction, "share dropped between layers in training", 0.0),
+        "p": Attr(fraction, "dropout probability between layers in training", 0.0),
         "state_outputs": Attr(boolean, "also return the last states", False),
-        "projection_size": Attr(optional(integer(low=1)), "features an LSTM's state is projected to", None),
+        "projection_size": Attr(optional(integer(low=1)), "size of the projection of an LSTM's state", None),
         "lstm_state_clip_min": Attr(optional(real), "has no effect, as in MXNet on the CPU", None),
         "lstm_state_clip_max": Attr(optional(real), "has no effect, as in MXNet on the CPU", None),
         "lstm_state_clip_nan": Attr(boolean, "has no effect, as in MXNet on the CPU", False),
-        "use_sequence_length": Attr(boolean, "take the length of each sequence as an input", False),
+        "use_sequence_length": Attr(boolean, "pass the length of each sequence as an input", False),
     },
     outputs=_outputs,
     infer=_infer,
@@ -286,27 +293,27 @@ def rnn(
     state: torch.Tensor,
     *rest: torch.Tensor,
 ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-    """Run a recurrent network of several layers over whole sequences.
+    """Run a multi-layer recurrent network over whole sequences.
 
-    Every layer reads the outputs of the one below; with two directions, both side by side. In training, dropout
-    acts on what goes from one layer to the next. The reset gate of a GRU acts after the linear map of the state.
+    Every layer reads the outputs of the layer below, concatenated for two directions. In training, dropout is applied
+    between layers. The reset gate of a GRU is applied after the linear map of the state.
 
     Shape:
         data: (T, N, C): time steps, batch, features; or (N, C), ragged, each row a sequence.
-        parameters: (`rnn_weights.vector_size`,), in the layout told there.
-        state: (num_layers * D, N, H), D directions, H = projection_size or state_size.
+        parameters: (`rnn_weights.vector_size`,), in the layout of `rnn_weights`.
+        state: (num_layers * D, N, H), with D directions and H = projection_size or state_size.
         state_cell: (num_layers * D, N, state_size), for LSTM.
-        sequence_length: (N,), from 1 to T, with use_sequence_length; outputs beyond it are zero.
-        output: (T, N, D * H); of ragged data (N, D * H), ragged.
-        state_output, statecell_output: as state and state_cell, after each sequence's last step; of an empty row as
-            they were given.
+        sequence_length: (N,), from 1 to T, with use_sequence_length; outputs after the end are zero.
+        output: (T, N, D * H); for ragged data (N, D * H), ragged.
+        state_output, statecell_output: like state and state_cell, after each sequence's last step; for an empty row,
+            the initial states.
 
     Raises:
-        OpError: a length lies outside 1 to T, or projection_size is given for another mode than lstm.
-        ShapeError: the data have no three axes.
+        OpError: a length is not in 1 to T, or projection_size is given and the mode is not lstm.
+        ShapeError: the data do not have three axes.
 
-    Source: MXNet 1.9.1 `RNN`. On the CPU that one refuses projection_size, and ignores sequence_length and the
-    limits of the cell state without a word; here lengths count, and limits are ignored with a warning.
+    Source: MXNet 1.9.1 `RNN`. On the CPU, MXNet rejects projection_size, and silently ignores sequence_length and the
+    limits of the cell state; here lengths are used, and limits are ignored with a warning.
     """
     if not (a.lstm_state_clip_min is None and a.lstm_state_clip_max is None):
         warnings.warn("RNN: lstm_state_clip_min and lstm_state_clip_max have no effect", stacklevel=2)
@@ -317,10 +324,10 @@ def rnn(
     weights = weights_of(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])
-    if not is_traced():  # which would warn of comparing sizes
+    if not is_jit_tracing():  # comparing sizes would cause a warning
         check_states(a, data, states)
     if _with_lengths(a):
-        found = _run_padded(a, env, data, states, rest[-1], weights)
+        outputs = _run_padded(a, env, data, states, rest[-1], weights)
     else:
-        found = run(a, env, data, None, states, weights)
-    return found if a.state_outputs else found[0]
+        outputs = run(a, env, data, None, states, weights)
+    return outputs if a.state_outputs else outputs[0]

@@ -1,9 +1,9 @@
-"""Where the weights of a fused recurrent network sit in its one flat vector of parameters.
+"""Layout of the weights of a fused recurrent network in its flat parameter vector.
 
-All weights come first, then all biases. Both go by layer, then by direction (left to right, right to left), then
-from input to hidden (i2h), from hidden to hidden (h2h) and, if states are projected, from hidden to state (h2r,
-without bias). Within each stand the gates of the mode: one for the plain networks; input, forget, cell, output for
-LSTM; reset, update, new for GRU. Pure arithmetic: no array library is imported.
+All weights come first, then all biases. Both are ordered by layer, then by direction (forward, backward), then input to
+hidden (i2h), hidden to hidden (h2h) and, with projection, hidden to state (h2r, without bias). Each contains the gates
+of the mode: one for the plain networks; input, forget, cell, output for LSTM; reset, update, new for GRU. This module
+does not import an array library.
 
 Source: the layout of cuDNN as MXNet 1.9.1 uses it, checked against its `FusedRNNCell`.
 """
@@ -22,7 +22,7 @@ GATES: dict[str, tuple[str, ...]] = {
     "lstm": ("_i", "_f", "_c", "_o"),
     "gru": ("_r", "_z", "_o"),
 }
-"""What each gate of a mode adds to a parameter's name, in the order of the layout."""
+"""Name parts of the gates of each mode, in the order of the layout."""
 
 MODES = tuple(GATES)
 """The modes, in MXNet's order."""
@@ -32,11 +32,11 @@ ONNX_GATES: dict[str, tuple[str, ...]] = {
     "GRU": ("_z", "_r", "_o"),
     "RNN": ("",),
 }
-"""The same gates in the order in which ONNX's operators have them."""
+"""The gates in the order of ONNX's operators."""
 
 
 class WeightBlock(NamedTuple):
-    """A piece of the flat vector.
+    """Block of the flat vector.
 
     Attributes:
         suffix: name without the cell's prefix, such as ``l0_i2h_f_weight``.
@@ -52,7 +52,7 @@ class WeightBlock(NamedTuple):
         return math.prod(self.shape)
 
     def of(self, vector: Any) -> Any:
-        """Return the piece of a flat NumPy array, tensor or NDArray, as a view of it."""
+        """Return the block of a flat NumPy array, tensor or NDArray, as a view."""
         return vector[self.offset : self.offset + self.size].reshape(self.shape)
 
 
@@ -71,14 +71,14 @@ def matrices(
     bidirectional: bool = False,
     projection: int | None = None,
 ) -> Iterator[WeightBlock]:
-    """Yield one block for each weight and bias with all gates in it, in the order of the layout.
+    """Yield one block with all gates for each weight and bias, in the order of the layout.
 
     The names are those of the parameters of unfused cells, such as ``l0_i2h_weight``.
 
     Args:
         num_layers: number of layers.
-        bidirectional: whether a second network reads from the right.
-        projection: features the hidden state of an LSTM is projected to; None means no projection.
+        bidirectional: True for a second, backward network.
+        projection: size of the projection of an LSTM's hidden state; None means no projection.
     """
     rows, state = len(gates(mode)) * state_size, projection or state_size
     directions = "lr" if bidirectional else "l"
@@ -90,10 +90,10 @@ def matrices(
             shapes += [(f"{name}_i2h", rows, columns), (f"{name}_h2h", rows, state)]
             if projection:
                 shapes.append((f"{name}_h2r", projection, state_size))
-    found = [(f"{name}_weight", shape) for name, *shape in shapes]
-    found += [(f"{name}_bias", [height]) for name, height, _ in shapes if not name.endswith("h2r")]
+    named_shapes = [(f"{name}_weight", shape) for name, *shape in shapes]
+    named_shapes += [(f"{name}_bias", [height]) for name, height, _ in shapes if not name.endswith("h2r")]
     offset = 0
-    for suffix, shape in found:
+    for suffix, shape in named_shapes:
         yield WeightBlock(suffix, tuple(shape), offset)
         offset += math.prod(shape)
 
@@ -105,12 +105,12 @@ def blocks(mode: str, *layout: Any, **further: Any) -> Iterator[WeightBlock]:
         >>> [b.suffix for b in blocks("gru", 1, 2, 3)][:4]
         ['l0_i2h_r_weight', 'l0_i2h_z_weight', 'l0_i2h_o_weight', 'l0_h2h_r_weight']
     """
-    for whole in matrices(mode, *layout, **further):
-        name, _, kind = whole.suffix.rpartition("_")
+    for matrix in matrices(mode, *layout, **further):
+        name, _, ending = matrix.suffix.rpartition("_")
         names = ("",) if name.endswith("h2r") else gates(mode)
-        shape = (whole.shape[0] // len(names), *whole.shape[1:])
-        for place, gate in enumerate(names):
-            yield WeightBlock(f"{name}{gate}_{kind}", shape, whole.offset + place * math.prod(shape))
+        shape = (matrix.shape[0] // len(names), *matrix.shape[1:])
+        for position, gate in enumerate(names):
+            yield WeightBlock(f"{name}{gate}_{ending}", shape, matrix.offset + position * math.prod(shape))
 
 
 def vector_size(
@@ -144,19 +144,19 @@ def input_size(
     bidirectional: bool = False,
     projection: int | None = None,
 ) -> int:
-    """Return the number of input features that a flat vector of `size` elements is made for.
+    """Return the number of input features of a flat vector of `size` elements.
 
     Args:
         num_layers: number of layers.
-        bidirectional: whether a second network reads from the right.
-        projection: features of a projected state, or None.
+        bidirectional: True for a second, backward network.
+        projection: size of the projected state, or None.
     """
     rows = len(gates(mode)) * state_size * (2 if bidirectional else 1)
     rest = size - vector_size(mode, num_layers, 0, state_size, bidirectional, projection)
     if rest <= 0 or rest % rows:
         least = vector_size(mode, num_layers, 1, state_size, bidirectional, projection)
         raise ShapeError(
-            f"parameters have {size} elements, expected {least} and {rows} more for each input feature beyond one "
+            f"parameters have {size} elements, expected {least} plus {rows} for each input feature after the first "
             f"(mode {mode}, {num_layers} layers of {state_size}{', bidirectional' if bidirectional else ''})"
         )
     return rest // rows
@@ -170,13 +170,13 @@ def unpack(
     bidirectional: bool = False,
     projection: int | None = None,
 ) -> dict[str, Any]:
-    """Return the blocks of a flat vector by name suffix, as views of it: what is written to them stays in it.
+    """Return the blocks of a flat vector by name suffix, as views that share its memory.
 
     Args:
         vector: NumPy array, tensor or NDArray of one axis.
         num_layers: number of layers.
-        bidirectional: whether a second network reads from the right.
-        projection: features of a projected state, or None.
+        bidirectional: True for a second, backward network.
+        projection: size of the projected state, or None.
     """
     features = input_size(vector.shape[0], mode, num_layers, state_size, bidirectional, projection)
     layout = blocks(mode, num_layers, features, state_size, bidirectional, projection)

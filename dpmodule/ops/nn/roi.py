@@ -1,4 +1,4 @@
-"""Max pooling of regions, and what operators on regions of interest share."""
+"""Max pooling of regions of interest, and helpers of operators on regions."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import extremes
 from ...base import BoundsError, Shape, ShapeError
-from ...devices.device_transfer import extremes
 from ..attrs import AttrType, real, shape
-from ..dtypes import single
-from ..math.pointwise import round_away
+from ..dtypes import as_float32
+from ..math.pointwise import round_half_away
 from ..registry import bound
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 _CHUNK = 1 << 16
-"""Numbers of one chunk of bins: what a core's cache holds several times."""
-_FEW = 1 << 16
-"""Pixels, over all bins and channels, up to which looking at all of them is quicker than preparing windows."""
+"""Size of a chunk of bins, a fraction of a core's cache."""
+_MAX_MASKED_PIXELS = 1 << 16
+"""Total pixels of all bins and channels up to which a masked maximum is faster than preparing windows."""
 
 
-def image_of(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.Tensor:
-    """Return the image number of each region, int32.
+def image_indices(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.Tensor:
+    """Return the image index of each region, int32.
 
     Args:
-        rois: (R, columns), the image number first.
+        rois: (R, columns), the image index first.
     """
     image = rois[:, 0].int()
     if image.numel():
@@ -34,26 +34,26 @@ def image_of(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.T
         if least < low or most >= count:
             wrong = least if least < low else most
             raise BoundsError(
-                f"{name}: rois names image {wrong} in its first column, expected 0 to {count - 1}"
-                f" as data holds {count} images"
+                f"{name}: rois has image {wrong} in its first column, expected 0 to {count - 1}"
+                f" as data has {count} images"
             )
     return image
 
 
 def _to_pair(value: Any) -> tuple[int, ...]:
-    found: tuple[int, ...] = shape.parse(value)
-    if len(found) != 2 or min(found) < 1:
+    pair: tuple[int, ...] = shape.parse(value)
+    if len(pair) != 2 or min(pair) < 1:
         raise ValueError(value)
-    return found
+    return pair
 
 
-pooled = AttrType(_to_pair, "two positive integers", "tuple[int, int]")
+POOLED_SIZE = AttrType(_to_pair, "two positive integers", "tuple[int, int]")
 
 
-def region_rule(
+def region_shape_rule(
     columns: tuple[int, ...], size: Callable[[Any, tuple[int, ...]], tuple[int, ...]]
 ) -> Callable[..., Shapes]:
-    """Make the shape rule of an operator on data (N, C, H, W) and rois (R, columns).
+    """Return the shape rule of an operator on data (N, C, H, W) and rois (R, columns).
 
     Args:
         size: ``(a, data) -> (channels, height, width)`` of the output.
@@ -68,25 +68,25 @@ def region_rule(
             raise ShapeError(f"rois has shape {rois}, expected 2 axes: (number of regions, {wanted})")
         if data is None:
             return ins, outs
-        found = (rois[0] if rois else 0, *size(a, data))
-        return ins, [output_shape(out, found) for out in outs]
+        shape = (rois[0] if rois else 0, *size(a, data))
+        return ins, [output_shape(out, shape) for out in outs]
 
     return infer
 
 
 def _keys(pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
-    """Return integers that order as the numbers do, and of equal numbers the first as the greatest.
+    """Return integer keys in the order of the numbers; of equal numbers, the first has the largest key.
 
-    The upper half of each is the number, the lower half its pixel, counted down. One maximum then finds both.
+    The upper half of a key is the number, the lower half its pixel, counted down. One maximum yields both.
 
     Args:
         pixels: (R, C), one row per pixel.
 
     Returns:
-        (R, C) int64, and the function that gives the numbers back.
+        (R, C) int64, and a function that returns the numbers of keys.
     """
     if pixels.dtype == torch.float32:
-        # adding zero makes the negative zero a positive one, which compares equal
+        # adding zero turns negative zero into positive zero, which compares equal
         bits = (pixels + 0.0).view(torch.int32)
         rank = bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
@@ -98,21 +98,21 @@ def _keys(pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[torch.Tensor], 
         distinct, rank = torch.unique(pixels, return_inverse=True)
 
         def values(key: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = distinct[key >> 32]
-            return found
+            numbers: torch.Tensor = distinct[key >> 32]
+            return numbers
 
     down = torch.arange(pixels.shape[0] - 1, -1, -1, device=pixels.device)
     return (rank.long() << 32) | down[:, None], values
 
 
 def _power(length: torch.Tensor) -> torch.Tensor:
-    """Return the greatest i with 2**i <= length."""
+    """Return the largest i with 2**i <= length."""
     exponent: torch.Tensor = torch.frexp(length.clamp(min=1).double())[1]
     return exponent - 1
 
 
 class _Bins:
-    """Where the bins of all regions lie: image, first row and column, size, empty or not."""
+    """Bins of all regions: image, range of rows and columns, and a mask of empty bins."""
 
     def __init__(self, image: torch.Tensor, rows: Any, columns: Any, pooled: tuple[int, int]) -> None:
         count, (high, wide) = image.numel(), pooled
@@ -127,7 +127,7 @@ class _Bins:
         self.empty = (self.bottom <= self.top) | (self.right <= self.left)
 
     def windows(self, level: torch.Tensor, chosen: torch.Tensor, i: int, j: int) -> list[torch.Tensor]:
-        """Return for the chosen bins the rows of the four windows whose union is the bin."""
+        """Return the rows of the four windows whose union is the bin, for the chosen bins."""
         _, height, width, _ = level.shape
         base = self.image[chosen] * height
         top, bottom = self.top[chosen], self.bottom[chosen] - (1 << i)
@@ -135,8 +135,8 @@ class _Bins:
         return [(base + y) * width + x for y in (top, bottom) for x in (left, right)]
 
 
-def _doubled(level: torch.Tensor, axis: int, step: int) -> torch.Tensor:
-    """Return the maxima of windows twice as long along an axis, `step` being their present length."""
+def _double_windows(level: torch.Tensor, axis: int, step: int) -> torch.Tensor:
+    """Return the maxima of windows twice as long along an axis, where `step` is the current length."""
     size = level.shape[axis] - step
     return torch.maximum(level.narrow(axis, 0, size), level.narrow(axis, step, size))
 
@@ -144,10 +144,10 @@ def _doubled(level: torch.Tensor, axis: int, step: int) -> torch.Tensor:
 def _levels(
     pixels: torch.Tensor, code: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, int, int, torch.Tensor]]:
-    """Give the maxima of all windows of 2**i by 2**j pixels, for each (i, j) that bins need, with those bins.
+    """Yield the maxima of all windows of 2**i by 2**j pixels and their bins, for each (i, j) that bins need.
 
     Args:
-        code: (bins,) 64 * i + j; negative for bins that need none.
+        code: (bins,) 64 * i + j; negative for empty bins.
     """
     tall, tall_level = pixels, 0
     wide, wide_level = pixels, 0
@@ -157,10 +157,10 @@ def _levels(
             continue
         if i > tall_level:
             for step in range(tall_level, i):
-                tall = _doubled(tall, 1, 1 << step)
+                tall = _double_windows(tall, 1, 1 << step)
             tall_level, wide, wide_level = i, tall, 0
         for step in range(wide_level, j):
-            wide = _doubled(wide, 2, 1 << step)
+            wide = _double_windows(wide, 2, 1 << step)
         wide_level = j
         yield wide, i, j, (code == key).nonzero().view(-1)
 
@@ -168,7 +168,7 @@ def _levels(
 def _masked_pool(
     data: torch.Tensor, bins: _Bins, want_places: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return what `_max_pool` does, looking at every pixel of the image for each bin: quick where both are few."""
+    """Return the result of `_max_pool` by a masked maximum over all pixels; fast for few pixels and bins."""
     count, depth, height, width = data.shape
     rows, columns = torch.arange(height, device=data.device), torch.arange(width, device=data.device)
     tall = (rows >= bins.top[:, None]) & (rows < bins.bottom[:, None])
@@ -180,20 +180,20 @@ def _masked_pool(
     out = best.masked_fill(empty, 0.0)
     if not want_places:
         return out, None
-    # among pixels of minus infinity the one found may be a masked one
+    # if all pixels are minus infinity, the maximum may be a masked pixel
     first = (bins.top * width + bins.left)[:, None]
     at = torch.where(inside.expand_as(pixels).gather(2, at[:, :, None])[:, :, 0], at, first)
     return out, (at + bins.image[:, None] * height * width).masked_fill(empty, -1).int()
 
 
 def _max_pool(data: torch.Tensor, bins: _Bins, want_places: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the maximum of each bin (bins, C), 0 if empty, and the pixel it is at, -1 if empty.
+    """Return the maximum of each bin (bins, C), 0 if empty, and its pixel, -1 if empty.
 
-    Each bin is the union of four windows whose sides are powers of two. Bins are taken in chunks, so that rows stay
-    in the cache.
+    Each bin is the union of four windows whose sides are powers of two. Bins are processed in chunks that fit the
+    cache.
     """
     count, depth, height, width = data.shape
-    if bins.empty.numel() * depth * height * width <= _FEW:
+    if bins.empty.numel() * depth * height * width <= _MAX_MASKED_PIXELS:
         return _masked_pool(data, bins, want_places)
     pixels = data.permute(0, 2, 3, 1).contiguous()
     out = data.new_zeros((bins.empty.numel(), depth))
@@ -207,14 +207,14 @@ def _max_pool(data: torch.Tensor, bins: _Bins, want_places: bool) -> tuple[torch
     for level, i, j, chosen in _levels(pixels, code.masked_fill(bins.empty, -1)):
         rows, windows = level.reshape(-1, depth), bins.windows(level, chosen, i, j)
         for start in range(0, chosen.numel(), step):
-            part = slice(start, start + step)
-            best = rows[windows[0][part]]
+            bins_of_chunk = slice(start, start + step)
+            best = rows[windows[0][bins_of_chunk]]
             for window in windows[1:]:
-                torch.maximum(best, rows[window[part]], out=best)
+                torch.maximum(best, rows[window[bins_of_chunk]], out=best)
             if arg is not None and values is not None:
-                arg[chosen[part]] = last - best.int()
+                arg[chosen[bins_of_chunk]] = last - best.int()
                 best = values(best)
-            out[chosen[part]] = best
+            out[chosen[bins_of_chunk]] = best
     return out, arg
 
 
@@ -236,18 +236,18 @@ class _MaxPool(torch.autograd.Function):
         table = grad.new_zeros((count * height * width, depth))
         step = max(16 * _CHUNK // max(depth, 1), 1)
         for start in range(0, arg.shape[0], step):
-            at, part = arg[start : start + step], grad[start : start + step]
-            table.scatter_add_(0, at.clamp(min=0).long(), part.masked_fill(at < 0, 0.0))
+            at, grad_chunk = arg[start : start + step], grad[start : start + step]
+            table.scatter_add_(0, at.clamp(min=0).long(), grad_chunk.masked_fill(at < 0, 0.0))
         return table.view(count, height, width, depth).permute(0, 3, 1, 2), None
 
 
 _apply: Callable[..., torch.Tensor] = _MaxPool.apply
 
 
-def _edges(
+def _bin_edges(
     start: torch.Tensor, size: torch.Tensor, parts: int, limit: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the first pixel of each part of each region, and the one after its last, within the image."""
+    """Return the range of pixels of each bin of each region within the image, as first and last + 1."""
     steps = torch.arange(parts + 1, dtype=size.dtype, device=size.device)
     step = (size / parts)[:, None]
     low = (steps[:-1] * step).floor() + start[:, None]
@@ -259,38 +259,38 @@ def _edges(
     "ROIPooling",
     [arg("data"), arg("rois")],
     {
-        "pooled_size": Attr(pooled, "height and width of the output"),
-        "spatial_scale": Attr(real, "size of the feature map over that of the image, in (0, 1]"),
+        "pooled_size": Attr(POOLED_SIZE, "height and width of the output"),
+        "spatial_scale": Attr(real, "size of the feature map divided by that of the image, in (0, 1]"),
     },
     hidden=1,
-    infer=region_rule((5,), lambda a, data: (data[1], *a.pooled_size)),
+    infer=region_shape_rule((5,), lambda a, data: (data[1], *a.pooled_size)),
     batch=NEVER,
     onnx=Onnx("MaxRoiPool", builder="roi_pooling"),
 )
 def roi_pooling(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Divide each region of interest into a fixed number of bins and take each bin's maximum.
 
-    Corners are rounded to pixels; both belong to the region. An empty bin is 0. The gradient of each output goes to
-    the first of the greatest pixels; rois get none.
+    Corners are rounded to pixels and are inclusive. An empty bin is 0. The gradient of each output goes to the first
+    maximum; rois have none.
 
     Shape:
         data: (N, C, H, W).
-        rois: (R, 5): image number, then left, top, right, bottom in image pixels.
+        rois: (R, 5): image index, then left, top, right, bottom in image pixels.
         returns: (R, C, *pooled_size).
 
     Raises:
-        BoundsError: a region names an image beyond the batch.
+        BoundsError: an image index exceeds the batch.
 
     Source: Girshick, "Fast R-CNN", 2015; MXNet 1.9.1 `ROIPooling`.
     """
     high, wide = a.pooled_size
-    scale = single(a.spatial_scale)
+    scale = as_float32(a.spatial_scale)
 
     def roi_pooling(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
-        image = image_of("ROIPooling", rois, data.shape[0])
-        left, top, right, bottom = round_away(rois[:, 1:].detach() * scale).unbind(1)
-        rows = _edges(top, (bottom - top + 1).clamp(min=1), high, data.shape[2])
-        columns = _edges(left, (right - left + 1).clamp(min=1), wide, data.shape[3])
+        image = image_indices("ROIPooling", rois, data.shape[0])
+        left, top, right, bottom = round_half_away(rois[:, 1:].detach() * scale).unbind(1)
+        rows = _bin_edges(top, (bottom - top + 1).clamp(min=1), high, data.shape[2])
+        columns = _bin_edges(left, (right - left + 1).clamp(min=1), wide, data.shape[3])
         bins = _Bins(image, rows, columns, (high, wide))
         differentiated = torch.is_grad_enabled() and data.requires_grad
         out = _apply(data, bins) if differentiated else _max_pool(data, bins, False)[0]

@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one array: masking, the last step, reversal."""
+"""Masking, last step and reversal of sequences of different lengths in one array."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..attrs import boolean, integer, real
 from ..registry import op
 from ..shapes import data_type, unify
 from ..spec import Attr, Env, Onnx, Shapes, arg
-from .rules import agree
+from .layer_shapes import unify_input
 
 _INPUTS = (arg("data"), arg("sequence_length", when=lambda a: a.use_sequence_length))
-_USE = Attr(boolean, "take the length of each sequence as an input; else all are as long as data", False)
+_USE = Attr(boolean, "pass the length of each sequence as an input; else all have the length of data", False)
 _AXIS = Attr(integer(0, 1), "axis of the time steps; the other of the first two is the batch", 0)
 
 
 def _lengths_shape(a: Any, lengths: list[Shape], data: tuple[int, ...]) -> list[Shape]:
-    """Return the shape of the lengths, if they are an input."""
-    return [agree("sequence_length", have, (data[1 - a.axis],), data) for have in lengths]
+    """Return the shape of the lengths in a list, empty if they are not an input."""
+    return [unify_input("sequence_length", have, (data[1 - a.axis],), data) for have in lengths]
 
 
 def _check_rank(data: tuple[int, ...]) -> None:
@@ -29,15 +29,15 @@ def _check_rank(data: tuple[int, ...]) -> None:
 
 
 def _check(a: Any, data: torch.Tensor, lengths: torch.Tensor | None) -> None:
-    """Refuse tensors that torch would broadcast."""
+    """Raise an error for shapes that torch would broadcast."""
     shape = tuple(data.shape)
     _check_rank(shape)
     if lengths is not None:
         _lengths_shape(a, [tuple(lengths.shape)], shape)
 
 
-def _with_batch(a: Any, data: tuple[int, ...], lengths: list[Shape]) -> tuple[int, ...]:
-    """Fill in the batch size from the lengths."""
+def _infer_batch(a: Any, data: tuple[int, ...], lengths: list[Shape]) -> tuple[int, ...]:
+    """Infer the batch size from the lengths."""
     if lengths and lengths[0] and not data[1 - a.axis]:
         return (data[0], *lengths[0], *data[2:]) if a.axis == 0 else (*lengths[0], *data[1:])
     return data
@@ -48,7 +48,7 @@ def _infer_same(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return ins, outs
     _check_rank(data)
-    data = _with_batch(a, data, ins[1:])
+    data = _infer_batch(a, data, ins[1:])
     return [data, *_lengths_shape(a, ins[1:], data)], [data]
 
 
@@ -59,9 +59,9 @@ def _infer_last(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return ins, outs
     _check_rank(data)
-    data = _with_batch(a, data, ins[1:])
+    data = _infer_batch(a, data, ins[1:])
     wanted = data[: a.axis] + data[a.axis + 1 :]
-    return [data, *_lengths_shape(a, ins[1:], data)], [agree("output", out, wanted, data)]
+    return [data, *_lengths_shape(a, ins[1:], data)], [unify_input("output", out, wanted, data)]
 
 
 def _fields(infer: Any, builder: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _fields(infer: Any, builder: str) -> dict[str, Any]:
 
 
 def _steps(a: Any, data: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the number of each step and the length of its sequence, which broadcast to the first two axes."""
+    """Return step indices and sequence lengths, broadcastable to the first two axes."""
     steps = torch.arange(data.shape[a.axis], device=data.device)
     whole = lengths.detach().to(torch.int64)
     return (steps[:, None], whole[None, :]) if a.axis == 0 else (steps[None, :], whole[:, None])
@@ -78,16 +78,16 @@ def _steps(a: Any, data: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Ten
 @op(
     "SequenceMask",
     _INPUTS,
-    {"use_sequence_length": _USE, "value": Attr(real, "what is written after the end", 0.0), "axis": _AXIS},
+    {"use_sequence_length": _USE, "value": Attr(real, "value of elements after the end", 0.0), "axis": _AXIS},
     **_fields(_infer_same, "sequence_mask"),
 )
 def sequence_mask(a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
-    """Overwrite everything after the end of each sequence.
+    """Overwrite the elements after the end of each sequence.
 
     Shape:
         data: (T, N, ...), or (N, T, ...) with axis=1.
         sequence_length: (N,), any type of number, with use_sequence_length.
-        output: as data; data itself without lengths.
+        output: like data; data itself without lengths.
 
     Source: MXNet 1.9.1 `SequenceMask`.
     """
@@ -106,11 +106,11 @@ def sequence_mask(a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | 
     **_fields(_infer_last, "sequence_last"),
 )
 def sequence_last(a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
-    """Take the last step of each sequence.
+    """Return the last step of each sequence.
 
     Shape:
         data: (T, N, ...), or (N, T, ...) with axis=1.
-        sequence_length: (N,), from 1 to T, with use_sequence_length; what lies outside is drawn to the nearer end.
+        sequence_length: (N,), from 1 to T, with use_sequence_length; clipped to this range.
         output: (N, ...).
 
     Source: MXNet 1.9.1 `SequenceLast`.
@@ -132,20 +132,20 @@ def sequence_last(a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | 
 def sequence_reverse(
     a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Reverse the steps of each sequence; what comes after its end stays in place.
+    """Reverse the steps of each sequence; steps after its end stay in place.
 
     Shape:
         data: (T, N, ...), or (N, T, ...) with axis=1.
         sequence_length: (N,), any type of number, with use_sequence_length.
-        output: as data.
+        output: like data.
 
-    Source: MXNet 1.9.1 `SequenceReverse`, which knows axis=0 only.
+    Source: MXNet 1.9.1 `SequenceReverse`, which only supports axis=0.
     """
     _check(a, data, lengths)
     if lengths is None:
         return data.flip(a.axis)
     steps, ends = _steps(a, data, lengths)
     ends = ends.clamp(max=data.shape[a.axis])
-    places = torch.where(steps < ends, ends - 1 - steps, steps)
+    positions = torch.where(steps < ends, ends - 1 - steps, steps)
     rows = torch.arange(data.shape[1 - a.axis], device=data.device)
-    return data[places, rows[None, :]] if a.axis == 0 else data[rows[:, None], places]
+    return data[positions, rows[None, :]] if a.axis == 0 else data[rows[:, None], positions]

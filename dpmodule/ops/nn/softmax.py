@@ -1,4 +1,4 @@
-"""Softmax and its relatives, and the outputs with their own loss that are made of it."""
+"""Softmax and its variants, and the loss outputs based on it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 import torch
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, choice, dtype, integer, optional, real
 from ..dtypes import torch_dtype
-from ..recording import is_recorded
 from ..registry import bound, op
 from ..shapes import prod, same, typed, unify
 from ..spec import NEVER, ROWS, Attr, ClassLabels, Env, Input, Onnx, Shapes, Types, arg, label
-from .linear import is_plain, kernels
-from .rules import agree
+from ..tracing import is_tracing
+from .layer_shapes import unify_input
+from .linear import is_float32_cpu, kernels
 
 _ATTRS: Mapping[str, Attr] = {
-    "axis": Attr(integer(), "axis along which the values sum to one", -1),
+    "axis": Attr(integer(), "axis along which the outputs sum to one", -1),
     "temperature": Attr(optional(real), "divisor of the data; None for 1", None),
     "dtype": Attr(optional(dtype), "type of the output; None for the data's", None),
-    "use_length": Attr(optional(boolean), "mask positions from `length` on", False),
+    "use_length": Attr(optional(boolean), "mask positions starting at `length`", False),
 }
 
 
 def _normalize(a: Any, function: Callable[..., torch.Tensor], data: torch.Tensor) -> torch.Tensor:
-    """Apply softmax or log-softmax under temperature and output type."""
+    """Apply softmax or log-softmax with temperature and output type."""
     if a.temperature is not None:
         data = data / a.temperature
     if a.dtype is None:
@@ -38,8 +38,8 @@ def _normalize(a: Any, function: Callable[..., torch.Tensor], data: torch.Tensor
     return function(data, a.axis, dtype=torch.promote_types(data.dtype, target)).to(target)
 
 
-def _plain(function: Callable[..., torch.Tensor]) -> Callable[[Any], Callable[..., torch.Tensor] | None]:
-    """Make the bind of an operator that is one torch call unless an attribute asks for more."""
+def _bind_plain(function: Callable[..., torch.Tensor]) -> Callable[[Any], Callable[..., torch.Tensor] | None]:
+    """Return the bind of an operator that is one torch call unless an attribute requires more."""
 
     def bind(a: Any) -> Callable[..., torch.Tensor] | None:
         if a.use_length or a.temperature is not None or a.dtype is not None:
@@ -50,7 +50,7 @@ def _plain(function: Callable[..., torch.Tensor]) -> Callable[[Any], Callable[..
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Give data and output one shape; `length` lacks the axis."""
+    """Infer one shape for data and output; `length` lacks the axis."""
     shape = unify(ins[0], outs[0], "data and output")
     rest = ins[1:]
     if rest and shape is not None:
@@ -60,13 +60,13 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """The output has the data's type or the attribute's; `length` has its own."""
+    """Infer the output's type from the data or the attribute; `length` has its own type."""
     data = ins[0] or (outs[0] if a.dtype is None else None)
     return [data, *ins[1:]], [outs[0] or a.dtype or data]
 
 
-def _beyond(data: torch.Tensor, length: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return where an element's position on the axis is not below its length."""
+def _past_length(data: torch.Tensor, length: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return a mask of the positions at or after the length."""
     dims = [1] * data.dim()
     dims[axis] = data.shape[axis]
     return torch.arange(dims[axis], device=data.device).view(dims) >= length.unsqueeze(axis)
@@ -76,36 +76,36 @@ def _beyond(data: torch.Tensor, length: torch.Tensor, axis: int) -> torch.Tensor
     "softmax",
     [arg("data", ROWS), Input("length", batch=ROWS, when=lambda a: bool(a.use_length))],
     _ATTRS,
-    bind=_plain(torch.softmax),
+    bind=_bind_plain(torch.softmax),
     infer=_infer,
     infer_type=_infer_type,
     onnx=Onnx("Softmax", builder="softmax"),
 )
 def softmax(a: Any, env: Env, data: torch.Tensor, length: torch.Tensor | None = None) -> torch.Tensor:
-    """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``.
+    """Apply softmax along an axis: ``exp(x) / sum(exp(x))``.
 
     Shape:
         data, output: any.
-        length: data without `axis`, integers, only with use_length: output from there on is zero.
+        length: the shape of data without `axis`, integers, only with use_length: the output is zero from there on.
 
     Source: MXNet 1.9.1 `softmax`.
     """
     if length is None:
         return _normalize(a, torch.softmax, data)
-    beyond = _beyond(data, length, a.axis)
+    beyond = _past_length(data, length, a.axis)
     return _normalize(a, torch.softmax, data.masked_fill(beyond, float("-inf"))).masked_fill(beyond, 0.0)
 
 
 def _refuse_length(a: Any, name: str) -> None:
     if a.use_length:
-        raise OpError(f"{name} takes no length; set use_length=False, or use softmax, which has it")
+        raise OpError(f"{name} takes no length; set use_length=False, or use softmax, which supports it")
 
 
 @op(
     "log_softmax",
     [arg("data", ROWS)],
     _ATTRS,
-    bind=_plain(torch.log_softmax),
+    bind=_bind_plain(torch.log_softmax),
     infer=_infer,
     infer_type=_infer_type,
     onnx=Onnx("LogSoftmax", builder="softmax"),
@@ -116,7 +116,7 @@ def log_softmax(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     Shape:
         data, output: any.
 
-    Source: MXNet 1.9.1 `log_softmax`, which lists use_length but takes no length; here that is an error.
+    Source: MXNet 1.9.1 `log_softmax`, which declares use_length but takes no length; here it is an error.
     """
     _refuse_length(a, "log_softmax")
     return _normalize(a, torch.log_softmax, data)
@@ -135,7 +135,7 @@ def softmin(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     Shape:
         data, output: any.
 
-    Source: MXNet 1.9.1 `softmin`, which lists use_length but takes no length; here that is an error.
+    Source: MXNet 1.9.1 `softmin`, which declares use_length but takes no length; here it is an error.
     """
     _refuse_length(a, "softmin")
     return _normalize(a, torch.softmax, -data)
@@ -168,22 +168,22 @@ def softmax_activation(a: Any) -> Callable[..., torch.Tensor]:
 
 # Softmax of few classes by the native extension.
 #
-# torch computes rows that do not fill a vector number by number: for ten classes that takes ten times as long, and in
-# the prediction of a small network a tenth of the time.
+# torch does not vectorize rows shorter than a vector: ten classes take ten times as long, a tenth of the time of a
+# small network's prediction.
 
-_LEAST_ROWS = 4
+_MIN_ROWS = 4
 """Rows below which torch is as fast."""
 
 
 def _is_small(data: torch.Tensor) -> bool:
-    """Say whether rows are short enough for the kernel, and of nothing that is learned."""
-    if is_recorded():  # looked at first, since the sizes may be unknown then
+    """Return True if rows are short enough for the kernel and need no gradient."""
+    if is_tracing():  # checked first, since sizes may be symbolic then
         return False
     return (
         data.dim() == 2
-        and data.size(0) >= _LEAST_ROWS
+        and data.size(0) >= _MIN_ROWS
         and 0 < data.size(1) < getattr(kernels(), "vector_width", 0)
-        and is_plain(data)
+        and is_float32_cpu(data)
         and data.is_contiguous()
         and not data.requires_grad
         and not torch_private.is_batched(data)
@@ -204,15 +204,15 @@ def row_softmax(data: torch.Tensor) -> torch.Tensor:
 
 
 def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
-    """Add a number at the class of each label, in place; a label that is no class adds nothing."""
+    """Add a number at the class of each label, in place; invalid labels add nothing."""
     inside = labels.clamp(0, grad.shape[axis] - 1)
     return grad.scatter_add_(axis, inside, (labels == inside).to(grad.dtype).mul_(value))
 
 
-def _minus_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
+def _subtract_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
     """Return a copy of `start` with `value` subtracted at the class of each label; see `_add_at_labels`."""
     if start.is_cpu:
-        with suppress(RuntimeError):  # a label is not a class: rare, and half the price of looking before
+        with suppress(RuntimeError):  # an invalid label is rare, and checking first would take twice the time
             return start.scatter(axis, labels, -value, reduce="add")
     return _add_at_labels(start.clone(), labels, axis, -value)
 
@@ -234,7 +234,7 @@ def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
         want = next((form for form in forms if have is not None and len(have) == len(form)), forms[0])
     else:
         want = data[:-1]
-    return [data, agree("label", have, want, data)], [data]
+    return [data, unify_input("label", have, want, data)], [data]
 
 
 def softmax_output_grad(
@@ -247,7 +247,7 @@ def softmax_output_grad(
     """Return probability minus label, scaled; see `softmax_output`."""
     scale: float = a.grad_scale
     if label.dim() == 1 and out.dim() == 2 and _is_plain(a):
-        grad = _minus_labels(out, label.long().unsqueeze(1), 1, 1.0)
+        grad = _subtract_labels(out, label.long().unsqueeze(1), 1, 1.0)
     elif label.shape == out.shape:
         grad = out - label.to(out.dtype)
     else:
@@ -258,12 +258,12 @@ def softmax_output_grad(
 
 
 def _is_plain(a: Any) -> bool:
-    """Say whether no attribute but grad_scale and out_grad asks for anything."""
+    """Return True if all attributes except grad_scale and out_grad have their defaults."""
     return a.normalization == "null" and not (a.use_ignore or a.smooth_alpha or a.multi_output)
 
 
 def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    """Return the gradient for labels that are class numbers."""
+    """Return the gradient for labels that are class indices."""
     classes = label.long()
     if a.multi_output:
         p = out.reshape(out.shape[0], out.shape[1], -1)
@@ -271,41 +271,41 @@ def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Te
     else:
         p = out if out.dim() == 2 else out.reshape(-1, out.shape[-1]) if a.preserve_shape else out.flatten(1)
         labels = classes.reshape(-1, 1)
-        if labels.shape[0] != p.shape[0]:  # one label for each row of several: MXNet reads the first ones
+        if labels.shape[0] != p.shape[0]:  # there are more labels than rows: MXNet reads the first ones
             labels = labels[: p.shape[0]]
     if a.smooth_alpha and not a.multi_output:
         rest = a.smooth_alpha / max(p.shape[1] - 1, 1)
-        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest).mul_(
+        grad = _subtract_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest).mul_(
             label_scale(a, classes, p)
         )
     else:
-        grad = _scaled_minus_labels(p, labels, label_scale(a, classes, p))
+        grad = _scaled_difference(p, labels, label_scale(a, classes, p))
     if a.use_ignore:
-        _clear(grad, labels == int(a.ignore_label))
+        _zero_columns(grad, labels == int(a.ignore_label))
     return grad if grad.shape == out.shape else grad.view(out.shape)
 
 
-def _scaled_minus_labels(p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
+def _scaled_difference(p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
     """Return (p - one-hot label) * scale, with the classes on axis 1.
 
-    In one pass over `p`, which a large vocabulary makes long: what is different at the labels is put in afterwards.
-    A label that is no class takes nothing away.
+    One pass over `p`, which is long for a large vocabulary; the values at the labels are written afterwards. Invalid
+    labels subtract nothing.
     """
     inside = labels.clamp(0, p.shape[1] - 1)
     at_labels = p.gather(1, inside).sub_((labels == inside).to(p.dtype)).mul_(scale)
     return torch.mul(p, scale).scatter_(1, inside, at_labels)
 
 
-def _clear(grad: torch.Tensor, where: torch.Tensor) -> None:
-    """Set the columns along axis 1 to zero where the mask, which has length 1 on that axis, says so."""
-    if grad.is_cpu and grad.dim() == 2:  # writes the rows in question only
+def _zero_columns(grad: torch.Tensor, where: torch.Tensor) -> None:
+    """Set the columns along axis 1 to zero where the mask, of length 1 on that axis, is True."""
+    if grad.is_cpu and grad.dim() == 2:  # only writes the affected rows
         grad.index_fill_(0, where.flatten().nonzero().flatten(), 0.0)
     else:
         grad.masked_fill_(where, 0.0)
 
 
 def label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch.Tensor:
-    """Return grad_scale over what the normalisation counts."""
+    """Return grad_scale divided by the count of the normalization."""
     scale: float = a.grad_scale
     if a.normalization == "valid":
         return scale / (classes != int(a.ignore_label)).sum().clamp_(min=1)
@@ -317,14 +317,14 @@ def label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch
 
 
 def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
-    """Apply softmax over all axes but the first together."""
+    """Apply softmax over all axes but the first, flattened."""
     if data.dim() == 2:
         return torch.softmax(data, 1)
     return torch.softmax(data.reshape(data.shape[0], -1), 1).view(data.shape)
 
 
 def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
-    """Return the probabilities of one class: a score that is NaN or infinite makes all classes beside it NaN."""
+    """Return the probabilities of one class: a NaN or infinite score makes all classes of its row NaN."""
     return out.select(-1 if a.preserve_shape else 1, 0) if out.dim() > 1 else out
 
 
@@ -340,19 +340,21 @@ def _softmax_output_classes(a: Any, data: tuple[int, ...], label: tuple[int, ...
     [arg("data", ROWS), label()],
     {
         "grad_scale": Attr(real, "factor of the gradient", 1.0),
-        "ignore_label": Attr(real, "label without gradient, if use_ignore", -1.0),
+        "ignore_label": Attr(real, "label to ignore, if use_ignore", -1.0),
         "multi_output": Attr(
-            boolean, "classes on axis 1, a label for each position of the other axes", False
+            boolean, "classes are on axis 1, with a label for each position of the other axes", False
         ),
-        "use_ignore": Attr(boolean, "give no gradient where the label is ignore_label", False),
-        "preserve_shape": Attr(boolean, "softmax over the last axis instead of all but the first", False),
+        "use_ignore": Attr(boolean, "set the gradient to zero where the label is ignore_label", False),
+        "preserve_shape": Attr(
+            boolean, "apply softmax over the last axis instead of all but the first", False
+        ),
         "normalization": Attr(
             choice("batch", "null", "valid"),
-            "divide the gradient by nothing, the number of labels, or the number that are not ignore_label",
+            "divide the gradient by 1 (null), the number of labels (batch), or that of labels other than ignore_label",
             "null",
         ),
         "out_grad": Attr(boolean, "multiply the gradient by the output", False),
-        "smooth_alpha": Attr(real, "share of each label spread over the other classes", 0.0),
+        "smooth_alpha": Attr(real, "label smoothing: probability distributed over the other classes", 0.0),
     },
     aliases=["Softmax"],
     loss_grad=softmax_output_grad,
@@ -364,17 +366,18 @@ def _softmax_output_classes(a: Any, data: tuple[int, ...], label: tuple[int, ...
 def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label.
 
-    Labels are class numbers (fractions are cut off, a number that is no class takes nothing away), or
-    probabilities when their shape is the data's, which ignores all attributes but grad_scale and out_grad.
+    Labels are class indices (fractions are truncated, invalid ones subtract nothing), or probabilities if they have
+    the data's shape, for which all attributes but grad_scale and out_grad are ignored.
     With multi_output the gradient is also divided by the number of positions unless normalization is "valid",
     and smooth_alpha has no effect.
 
     Shape:
         data, output: (N, ..., K); (N, K, ...) with multi_output.
-        label: data without its last axis; (N, positions) or (N, ...) with multi_output; or as data.
+        label: the shape of data without its last axis; (N, positions) or (N, ...) with multi_output; or like data.
 
-    Source: MXNet 1.9.1 `SoftmaxOutput`, including out_grad: its documentation names the head gradient, but it
-    multiplies by the output.
+    Source: MXNet 1.9.1 `SoftmaxOutput`, including out_grad: it is documented as the head gradient, but multiplies by
+        the
+    output.
     """
     if a.multi_output:
         return torch.softmax(data, 1)
@@ -384,21 +387,21 @@ def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) ->
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Summed cross-entropy; the gradient is probability minus one-hot label, clipped loss or not."""
+    """Summed cross-entropy; the gradient is probability minus one-hot label, even if the loss is clipped."""
 
     @staticmethod
     def forward(ctx: Any, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         p = torch.softmax(data, 1)
         labels = label.long().reshape(-1, 1)
         inside = labels.clamp(0, data.shape[1] - 1)
-        found = p.gather(1, inside).mul_(labels == inside)
+        picked = p.gather(1, inside).mul_(labels == inside)
         ctx.save_for_backward(p, labels)
-        return found.clamp_(min=1e-8).log_().sum().neg_().view(1)
+        return picked.clamp_(min=1e-8).log_().sum().neg_().view(1)
 
     @staticmethod
     def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor, None]:
         p, labels = ctx.saved_tensors
-        return _minus_labels(p, labels, 1, 1.0).mul_(heads[0]), None
+        return _subtract_labels(p, labels, 1, 1.0).mul_(heads[0]), None
 
 
 def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -406,7 +409,7 @@ def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is not None:
         if len(data) != 2:
             raise ShapeError(f"data has shape {data}, expected 2 axes: (N, classes)")
-        have = agree("label", have, data[:1], data)
+        have = unify_input("label", have, data[:1], data)
     return [data, have], [unify(outs[0], (1,), "output")]
 
 
@@ -418,7 +421,7 @@ def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     batch=NEVER,
 )
 def softmax_cross_entropy(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of softmax with class numbers, summed over the batch.
+    """Return the cross-entropy of softmax with class indices, summed over the batch.
 
     Probabilities below 1e-8 count as 1e-8.
 

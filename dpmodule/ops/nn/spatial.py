@@ -1,4 +1,4 @@
-"""Sampling of images at moved places: grids, the bilinear sampler, the spatial transformer; enlarging and cutting."""
+"""Grid generation, bilinear sampling, spatial transformers, upsampling and cropping."""
 
 from __future__ import annotations
 
@@ -15,73 +15,71 @@ from ..dtypes import HALF
 from ..registry import bound, op
 from ..shapes import unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Variadic, arg, param
-from .rules import agree
+from .layer_shapes import unify_input
 
 _CUDNN_OFF = Attr(optional(boolean), "accepted and ignored", None)
 
 
-def _target(a: Any) -> tuple[int, int]:
+def _target_size(a: Any) -> tuple[int, int]:
     """Return the grid's height and width."""
     if len(a.target_shape) != 2 or min(a.target_shape) < 1:
-        raise OpError(f"target_shape is {a.target_shape}, expected a height and a width from 1")
+        raise OpError(f"target_shape is {a.target_shape}, expected a positive height and width")
     return a.target_shape[0], a.target_shape[1]
 
 
 def _axes(height: int, width: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return x of every column, (1, W), and y of every row, (H, 1), from -1 to 1."""
+    """Return x of the columns, (1, W), and y of the rows, (H, 1), from -1 to 1."""
     x, y = (torch.linspace(-1, 1, n, dtype=like.dtype, device=like.device) for n in (width, height))
     return x[None, :], y[:, None]
 
 
 def _affine(target: tuple[int, int], theta: torch.Tensor) -> torch.Tensor:
-    """Return the places (N, 2, H, W) that affine maps (N, 6) give to the points of a grid."""
+    """Return the grid (N, 2, H, W) transformed by affine maps (N, 6)."""
     x, y = _axes(*target, theta)
     t = theta.reshape(-1, 2, 3, 1, 1)
     return t[:, :, 0] * x + t[:, :, 1] * y + t[:, :, 2]
 
 
 def _warp(flow: torch.Tensor) -> torch.Tensor:
-    """Return the places (N, 2, H, W) of pixels moved by a flow in pixels."""
+    """Return the coordinates (N, 2, H, W) of pixels moved by a flow in pixels."""
     height, width = flow.shape[2:]
     x, y = (torch.arange(n, dtype=flow.dtype, device=flow.device) for n in (width, height))
     moved = flow[:, 0] + x, flow[:, 1] + y[:, None]
-    halves = (((n - 1) / 2) or torch.inf for n in (width, height))  # a single pixel lies at -1
-    return torch.stack([place / half for place, half in zip(moved, halves, strict=True)], 1) - 1
+    halves = (((n - 1) / 2) or torch.inf for n in (width, height))  # a single pixel is at -1
+    return torch.stack([coordinates / half for coordinates, half in zip(moved, halves, strict=True)], 1) - 1
 
 
 def _sample(data: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
-    """Interpolate images at places (N, 2, H, W); beyond the image lie zeros."""
+    """Interpolate images at coordinates (N, 2, H, W), with zeros outside of the image."""
     return _sample_at("bilinear", "zeros", True, data, grid.movedim(1, -1))
 
 
 def _sample_at(
-    mode: str, padding: str, align_corners: bool, data: torch.Tensor, places: torch.Tensor
+    mode: str, padding: str, align_corners: bool, data: torch.Tensor, coordinates: torch.Tensor
 ) -> torch.Tensor:
-    """Interpolate images at places (N, H, W, 2)."""
+    """Interpolate images at coordinates (N, H, W, 2)."""
     if data.dtype in HALF and data.device.type == "cpu":
         # torch has no half-precision kernel on the CPU
-        return F.grid_sample(data.float(), places.float(), mode, padding, align_corners).to(data.dtype)
-    return F.grid_sample(data, places, mode, padding, align_corners)
+        return F.grid_sample(data.float(), coordinates.float(), mode, padding, align_corners).to(data.dtype)
+    return F.grid_sample(data, coordinates, mode, padding, align_corners)
 
 
 def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if a.transform_type == "warp":
-        data = agree("data", data if data is not None else out, (0, 2, 0, 0), data)
-        data = agree("output", out, data, data)
+        data = unify_input("data", data if data is not None else out, (0, 2, 0, 0), data)
+        data = unify_input("output", out, data, data)
         return [data], [data]
     rows = (data or out or (0,))[0] or (out[0] if out else 0)
-    data = agree("data", data, (rows, 6), data)
-    return [data], [agree("output", out, (rows, 2, *_target(a)), data)]
+    data = unify_input("data", data, (rows, 6), data)
+    return [data], [unify_input("output", out, (rows, 2, *_target_size(a)), data)]
 
 
 @bound(
     "GridGenerator",
     [arg("data", ROWS)],
     {
-        "transform_type": Attr(
-            choice("affine", "warp"), "what the data are: affine maps, or a flow in pixels"
-        ),
+        "transform_type": Attr(choice("affine", "warp"), "kind of data: affine maps, or a flow in pixels"),
         "target_shape": Attr(shape, "affine: the grid's (height, width)", (0, 0)),
     },
     hidden=1,
@@ -89,20 +87,20 @@ def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="grid_generator"),
 )
 def grid_generator(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Make the places where `BilinearSampler` reads, in units in which the image reaches from -1 to 1.
+    """Return the sampling grid of `BilinearSampler`, in coordinates from -1 to 1 over the image.
 
     Shape:
-        data: affine: (N, 6), the rows of a 2 x 3 matrix that maps (x, y, 1); warp: (N, 2, H, W), what is added
-            to x and y of every pixel.
+        data: affine: (N, 6), the rows of a 2 x 3 matrix that maps (x, y, 1); warp: (N, 2, H, W), offsets of x
+            and y of every pixel.
         output: (N, 2, H, W), x then y; H and W are target_shape, or those of the flow.
 
     Raises:
         OpError: affine without a target shape.
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `GridGenerator`. A grid one pixel
-    wide or high lies at -1, where MXNet gives NaN.
+    wide or high is at -1, where MXNet gives NaN.
     """
-    return _warp if a.transform_type == "warp" else partial(_affine, _target(a))
+    return _warp if a.transform_type == "warp" else partial(_affine, _target_size(a))
 
 
 def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -110,11 +108,11 @@ def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None and grid is None:
         return ins, outs
     rows = next((s[0] for s in (data, grid, out) if s and s[0]), 0)
-    grid = agree("grid", grid, (rows, 2, *(out[2:] if out else (0, 0))), data)
+    grid = unify_input("grid", grid, (rows, 2, *(out[2:] if out else (0, 0))), data)
     if data is None or grid is None:
         return [data, grid], outs
-    data = agree("data", data, (rows, 0, 0, 0), data)
-    return [data, grid], [agree("output", out, (rows, (data or (0, 0))[1], *grid[2:]), data)]
+    data = unify_input("data", data, (rows, 0, 0, 0), data)
+    return [data, grid], [unify_input("output", out, (rows, (data or (0, 0))[1], *grid[2:]), data)]
 
 
 @bound(
@@ -126,11 +124,11 @@ def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("GridSample", builder="bilinear_sampler"),
 )
 def bilinear_sampler(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Read images at the places of a grid, with bilinear interpolation; beyond the image lie zeros.
+    """Sample images at the points of a grid, with bilinear interpolation and zeros outside of the image.
 
     Shape:
         data: (N, C, H, W).
-        grid: (N, 2, h, w), x then y, in units in which the centres of the corner pixels lie at -1 and 1.
+        grid: (N, 2, h, w), x then y; the centers of the corner pixels are at -1 and 1.
         output: (N, C, h, w).
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `BilinearSampler`.
@@ -143,9 +141,11 @@ def _grid_sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None or grid is None:
         return ins, outs
     rows = data[0] or grid[0]
-    data = agree("data", data, (rows, 0, 0, 0), data)
-    grid = agree("grid", grid, (rows, 0, 0, 2), data)
-    return [data, grid], [agree("output", out, (rows, (data or (0, 0))[1], *(grid or (0, 0, 0))[1:3]), data)]
+    data = unify_input("data", data, (rows, 0, 0, 0), data)
+    grid = unify_input("grid", grid, (rows, 0, 0, 2), data)
+    return [data, grid], [
+        unify_input("output", out, (rows, (data or (0, 0))[1], *(grid or (0, 0, 0))[1:3]), data)
+    ]
 
 
 @bound(
@@ -153,16 +153,16 @@ def _grid_sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data", ROWS), arg("grid", ROWS)],
     {
         "mode": Attr(choice("bilinear", "nearest", "bicubic"), "kind of interpolation", "bilinear"),
-        "padding_mode": Attr(choice("zeros", "border", "reflection"), "what lies beyond the image", "zeros"),
+        "padding_mode": Attr(choice("zeros", "border", "reflection"), "values outside of the image", "zeros"),
         "align_corners": Attr(
-            boolean, "whether -1 and 1 are the centres of the corner pixels, not their edges", False
+            boolean, "let -1 and 1 be the centers of the corner pixels instead of their edges", False
         ),
     },
     infer=_grid_sample_infer,
     onnx=Onnx("GridSample", builder="grid_sample"),
 )
 def grid_sample(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Read images at the places of a grid.
+    """Sample images at the points of a grid.
 
     Shape:
         data: (N, C, H, W).
@@ -176,15 +176,15 @@ def grid_sample(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
 
 def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, loc, out = ins[0], ins[1], outs[0]
-    target = _target(a)
+    target = _target_size(a)
     rows = next((s[0] for s in (data, loc, out) if s and s[0]), 0)
-    loc = agree("loc", loc, (rows, 6), data)
+    loc = unify_input("loc", loc, (rows, 6), data)
     if data is None:
         return [data, loc], outs
-    data = agree("data", data, (rows, 0, 0, 0), data)
+    data = unify_input("data", data, (rows, 0, 0, 0), data)
     if data is None:
         raise ShapeError("SpatialTransformer: the data's shape is unknown")
-    return [data, loc], [agree("output", out, (*data[:2], *target), data)]
+    return [data, loc], [unify_input("output", out, (*data[:2], *target), data)]
 
 
 @bound(
@@ -201,19 +201,19 @@ def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx(builder="spatial_transformer"),
 )
 def spatial_transformer(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Move, turn and scale each image by an affine map that a network found; beyond the image lie zeros.
+    """Transform each image by an affine map, with zeros outside of the image.
 
     Shape:
         data: (N, C, H, W).
-        loc: (N, 6), the rows of a 2 x 3 matrix that maps a place (x, y, 1) of the output to one of the data.
+        loc: (N, 6), the rows of a 2 x 3 matrix that maps output coordinates (x, y, 1) to data coordinates.
         output: (N, C, *target_shape).
 
     Raises:
-        OpError: no target shape.
+        OpError: there is no target shape.
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `SpatialTransformer`.
     """
-    target = _target(a)
+    target = _target_size(a)
     return lambda data, loc: _sample(data, _affine(target, loc))
 
 
@@ -223,11 +223,11 @@ def _bilinear_weight(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _channels(a: Any, ins: list[Shape]) -> int:
-    """Return the output's channels; 0 where an input's are unknown."""
+    """Return the output's number of channels; 0 if an input's is unknown."""
     if a.sample_type == "bilinear" or a.multi_input_mode == "sum":
         return next((s[1] for s in ins[:1] if s), 0)
-    found = [s[1] if s else 0 for s in ins]
-    return sum(found) if all(found) else 0
+    counts = [s[1] if s else 0 for s in ins]
+    return sum(counts) if all(counts) else 0
 
 
 def _infer_upsampling(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -245,7 +245,7 @@ def _infer_upsampling(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [unify(outs[0], size, "output")]
 
 
-def _enlarge(data: torch.Tensor, factor: int) -> torch.Tensor:
+def _repeat_pixels(data: torch.Tensor, factor: int) -> torch.Tensor:
     return data if factor == 1 else data.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
 
 
@@ -257,11 +257,13 @@ def _bilinear(scale: int, data: torch.Tensor, weight: torch.Tensor) -> torch.Ten
 @op(
     "UpSampling",
     attrs={
-        "scale": Attr(integer(low=1), "factor by which the first input grows"),
+        "scale": Attr(integer(low=1), "scale of the first input"),
         "num_filter": Attr(integer(low=0), "number of channels, for bilinear", 0),
         "sample_type": Attr(choice("bilinear", "nearest"), "interpolation"),
-        "multi_input_mode": Attr(choice("concat", "sum"), "nearest: how several inputs become one", "concat"),
-        "num_args": Attr(integer(low=1), "number of inputs, filled in by the call", 1),
+        "multi_input_mode": Attr(
+            choice("concat", "sum"), "nearest: how several inputs are combined", "concat"
+        ),
+        "num_args": Attr(integer(low=1), "number of inputs; set by the call", 1),
         "workspace": Attr(integer(low=0), "accepted and ignored", 512),
     },
     variadic=Variadic(
@@ -279,26 +281,26 @@ def upsampling(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
     """Enlarge images by repeating pixels, or by a transposed convolution with a bilinear weight.
 
     Shape:
-        inputs: nearest: (N, C, H, W), brought to one size by whole factors, then joined along channels or
+        inputs: nearest: (N, C, H, W), scaled to one size by integer factors, then concatenated along channels or
             summed. bilinear: data (N, C, H, W) and weight (C, 1, K, K) with ``K = 2 * scale - scale % 2``.
-        output: (N, C, scale * H, scale * W); C the sum of all channels for "concat".
+        output: (N, C, scale * H, scale * W); C is the sum of all channels for "concat".
 
     Source: MXNet 1.9.1 `UpSampling`.
     """
     if a.sample_type == "bilinear":
         return _bilinear(a.scale, *inputs)
     height = inputs[0].shape[2] * a.scale
-    images = [_enlarge(x, height // x.shape[2]) for x in inputs]
+    images = [_repeat_pixels(x, height // x.shape[2]) for x in inputs]
     if len(images) == 1:
         return images[0]
     return torch.cat(images, 1) if a.multi_input_mode == "concat" else torch.stack(images).sum(0)
 
 
-def _wanted(a: Any, like: Shape) -> tuple[int, int]:
-    """Return height and width of the part; 0 where they are unknown."""
+def _crop_size(a: Any, like: Shape) -> tuple[int, int]:
+    """Return height and width of the crop; 0 if unknown."""
     if a.num_args == 1:
         if len(a.h_w) != 2 or min(a.h_w) < 1:
-            raise OpError(f"h_w is {a.h_w}, expected a height and a width from 1 for one input")
+            raise OpError(f"h_w is {a.h_w}, expected a positive height and width for one input")
         return a.h_w[0], a.h_w[1]
     if like is None:
         return 0, 0
@@ -307,15 +309,15 @@ def _wanted(a: Any, like: Shape) -> tuple[int, int]:
     return like[2], like[3]
 
 
-def _corner(a: Any, spatial: tuple[int, ...], part: tuple[int, int]) -> tuple[int, int]:
-    """Return the first row and column of the part."""
-    room = [0 if not x or not n else x - n for x, n in zip(spatial, part, strict=True)]
+def _corner(a: Any, spatial: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int]:
+    """Return the first row and column of the crop."""
+    room = [0 if not x or not n else x - n for x, n in zip(spatial, size, strict=True)]
     offset = (room[0] // 2, room[1] // 2) if a.center_crop else a.offset
     if len(offset) != 2 or min(room) < 0:
-        raise ShapeError(f"offset {offset} and part {part}, expected two numbers each, within {spatial}")
+        raise ShapeError(f"offset {offset} and size {size}, expected two numbers each, within {spatial}")
     if any(not 0 <= o <= r for o, r, x in zip(offset, room, spatial, strict=True) if x):
         raise ShapeError(
-            f"offset is {offset}, expected from (0, 0) to {tuple(room)} to cut {part} out of {spatial}"
+            f"offset is {offset}, expected from (0, 0) to {tuple(room)} to crop {size} from {spatial}"
         )
     return offset[0], offset[1]
 
@@ -324,27 +326,27 @@ def _infer_crop(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if len(ins) > 2:
         raise OpError(
-            f"num_args is {len(ins)}, expected 1 (data) or 2 (data and what it becomes as large as)"
+            f"num_args is {len(ins)}, expected 1 (data) or 2 (data and an array of the target size)"
         )
     if data is None:
         return ins, outs
     if len(data) != 4:
         raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
-    part = _wanted(a, ins[-1])
-    if all(part):
-        _corner(a, data[2:], part)
+    size = _crop_size(a, ins[-1])
+    if all(size):
+        _corner(a, data[2:], size)
     if out and not data[0]:
         data = (out[0], *data[1:])
-    return [data, *ins[1:]], [agree("output", out, (*data[:2], *part), data)]
+    return [data, *ins[1:]], [unify_input("output", out, (*data[:2], *size), data)]
 
 
 @op(
     "Crop",
     attrs={
-        "num_args": Attr(integer(1, 2), "number of inputs, filled in by the call"),
+        "num_args": Attr(integer(1, 2), "number of inputs; set by the call"),
         "offset": Attr(shape, "first row and column: (y, x)", (0, 0)),
         "h_w": Attr(shape, "height and width, for one input", (0, 0)),
-        "center_crop": Attr(boolean, "take the middle; offset is ignored", False),
+        "center_crop": Attr(boolean, "crop the center; offset is ignored", False),
     },
     variadic=Variadic("arg", "num_args", ROWS),
     infer=_infer_crop,
@@ -352,19 +354,19 @@ def _infer_crop(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("Slice", builder="crop"),
 )
 def crop(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
-    """Cut a rectangle out of images: as large as a second input, or as `h_w` tells.
+    """Crop a rectangle from images, with the size of a second input, or `h_w`.
 
     Shape:
         arg0: (N, C, H, W).
-        arg1: (any, any, h, w), optional; only its size counts, its gradient is zero.
+        arg1: (any, any, h, w), optional; only its size is used, its gradient is zero.
         output: (N, C, h, w).
 
     Raises:
-        ShapeError: the rectangle does not lie inside.
+        ShapeError: the rectangle is not inside the image.
 
     Source: Long et al., "Fully convolutional networks for semantic segmentation", 2015; MXNet 1.9.1 `Crop`.
     """
     data = inputs[0]
-    height, width = _wanted(a, tuple(inputs[-1].shape))
+    height, width = _crop_size(a, tuple(inputs[-1].shape))
     top, left = _corner(a, tuple(data.shape[2:]), (height, width))
     return data[:, :, top : top + height, left : left + width]

@@ -1,7 +1,7 @@
-"""Windows of images as rows of a matrix, one for each place of the window, in which they are multiplied with weights.
+"""Windows of images as rows of a matrix, one per window position, for multiplication with weights.
 
-torch lays windows out as columns, from which rows have to be copied, and takes most of its time over small images with
-many channels. The native extension writes the rows at once, and adds their gradients up.
+torch arranges windows as columns, from which rows have to be copied, and is slow for small images with many channels.
+The native extension writes the rows directly, and sums their gradients.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
-from ...compat import torch_private
 from ..attrs import boolean, integer, shape
-from ..recording import is_recorded
 from ..registry import bound, pure
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
-from .linear import is_plain, kernels
-from .rules import agree, layer, per_axis, window_size
+from ..tracing import is_tracing
+from .layer_shapes import layer, per_axis, unify_input, window_size
+from .linear import is_float32_cpu, kernels
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class WindowGrid:
-    """Where windows lie over the height and width of images.
+    """Grid of windows over the height and width of images.
 
     Attributes:
         kernel: sizes of the window.
-        stride: steps from one to the next.
+        stride: steps between windows.
         pad: zeros added at both ends of an axis.
         dilate: distances between a window's elements.
     """
@@ -44,7 +44,7 @@ class WindowGrid:
     dilate: Pair
 
     def counts(self, sizes: Sequence[int]) -> Pair:
-        """Return how many windows images of a height and width have along each."""
+        """Return the numbers of windows along height and width."""
         axes = zip(sizes, self.kernel, self.stride, self.pad, self.dilate, strict=True)
         height, width = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes]
         return height, width
@@ -54,13 +54,13 @@ def unfold(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
     """Return all windows as rows.
 
     Shape:
-        images: (N, C, H, W), of any strides.
+        images: (N, C, H, W), any strides.
         returns: (N * windows, C * kernel height * kernel width), in the order of a weight (F, C, *kernel).
     """
     if (
-        is_plain(images)
+        is_float32_cpu(images)
         and hasattr(kernels(), "unfold")
-        and not (torch_private.is_batched(images) or is_recorded())
+        and not (torch_private.is_batched(images) or is_tracing())
     ):
         return _apply(images, grid)
     return _by_torch(images, grid)
@@ -72,14 +72,14 @@ def _by_torch(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
 
 
 def _arguments(images: torch.Tensor, grid: WindowGrid, rows: torch.Tensor) -> tuple[int, ...]:
-    """Return what the extension's functions take."""
+    """Return the arguments of the extension's functions."""
     shape, counts = images.shape, grid.counts(images.shape[2:])
     where = (*counts, *grid.kernel, *grid.stride, *grid.pad, *grid.dilate)
     return images.data_ptr(), *images.stride(), *shape, *where, rows.data_ptr()
 
 
 class _Unfold(torch.autograd.Function):
-    """What `unfold` does, by the native extension."""
+    """Autograd function of `unfold`, by the native extension."""
 
     @staticmethod
     def forward(ctx: Any, images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
@@ -93,11 +93,11 @@ class _Unfold(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         (rows,), shape, grid = grads, ctx.shape, ctx.grid
-        if torch.is_grad_enabled() or not is_plain(rows) or torch_private.is_batched(rows):
+        if torch.is_grad_enabled() or not is_float32_cpu(rows) or torch_private.is_batched(rows):
             columns = rows.reshape(shape[0], -1, rows.shape[1]).transpose(1, 2)
             return F.fold(columns, shape[2:], grid.kernel, grid.dilate, grid.pad, grid.stride), None
         images = torch.empty(shape, memory_format=torch.channels_last).zero_()
-        rows = rows.contiguous()  # held until the kernel has read it, which gets an address alone
+        rows = rows.contiguous()  # kept alive until the kernel, which gets only an address, has read it
         kernels().fold(*_arguments(images, grid, rows))
         return images, None
 
@@ -109,12 +109,12 @@ _WINDOW = {
     "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
     "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
     "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
-    "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
+    "pad": Attr(shape, "zeros added at both ends of each axis; 0 if empty", ()),
 }
 
 
-class _Windows:
-    """The windows over one spatial shape."""
+class _UnfoldWindows:
+    """Windows over a spatial shape."""
 
     __slots__ = ("counts", "dilate", "kernel", "pad", "spatial", "stride")
 
@@ -135,8 +135,8 @@ class _Windows:
         """Return the sizes of the axes with their padding."""
         return [x + 2 * p for x, p in zip(self.spatial, self.pad, strict=True)]
 
-    def places(self, device: torch.device) -> torch.Tensor:
-        """Return where in the flat padded image each element of each window lies: (prod(kernel), windows)."""
+    def indices(self, device: torch.device) -> torch.Tensor:
+        """Return the index in the flat padded image of each element of each window: (prod(kernel), windows)."""
         axes = []
         for k, s, d, n in zip(self.kernel, self.stride, self.dilate, self.counts, strict=True):
             inside, start = torch.arange(k, device=device) * d, torch.arange(n, device=device) * s
@@ -149,27 +149,27 @@ class _Windows:
         return flat.reshape(prod(self.kernel), -1)
 
 
-_kept = lru_cache(maxsize=256)(_Windows)
+_cached_windows = lru_cache(maxsize=256)(_UnfoldWindows)
 
 
-def _windows(a: Any, spatial: tuple[int, ...]) -> _Windows:
-    """Return the windows over a spatial shape; a compiler, which may not know its numbers, gets new ones."""
-    return _Windows(a, spatial) if is_recorded() else _kept(a, spatial)
+def _windows(a: Any, spatial: tuple[int, ...]) -> _UnfoldWindows:
+    """Return the windows over a spatial shape, cached except under a compiler, where sizes may be symbolic."""
+    return _UnfoldWindows(a, spatial) if is_tracing() else _cached_windows(a, spatial)
 
 
-def _gather(w: _Windows, data: torch.Tensor) -> torch.Tensor:
-    """Return the columns, for any number of axes."""
+def _gather_windows(w: _UnfoldWindows, data: torch.Tensor) -> torch.Tensor:
+    """Return the windows as columns, for any number of axes."""
     sides = [p for p in reversed(w.pad) for _ in range(2)]
     flat = F.pad(data, sides).flatten(2)
-    return flat[:, :, w.places(data.device)].flatten(1, 2)
+    return flat[:, :, w.indices(data.device)].flatten(1, 2)
 
 
-def _add_up(w: _Windows, columns: torch.Tensor) -> torch.Tensor:
-    """Return the image, for any number of axes."""
-    places = w.places(columns.device).flatten()
+def _scatter_windows(w: _UnfoldWindows, columns: torch.Tensor) -> torch.Tensor:
+    """Return the image summed from columns, for any number of axes."""
+    indices = w.indices(columns.device).flatten()
     rows, channels = columns.shape[0], columns.shape[1] // prod(w.kernel)
     flat = columns.new_zeros((rows, channels, prod(w.padded())))
-    out = flat.index_add(2, places, columns.reshape(rows, channels, -1)).view(rows, channels, *w.padded())
+    out = flat.index_add(2, indices, columns.reshape(rows, channels, -1)).view(rows, channels, *w.padded())
     for axis, (p, x) in enumerate(zip(w.pad, w.spatial, strict=True)):
         out = out.narrow(2 + axis, p, x)
     return out
@@ -179,14 +179,14 @@ def _im2col(a: Any, data: torch.Tensor) -> torch.Tensor:
     w = _windows(a, tuple(data.shape[2:]))
     if len(w.kernel) == 2:
         return F.unfold(data, w.kernel, w.dilate, w.pad, w.stride)
-    return _gather(w, data)
+    return _gather_windows(w, data)
 
 
 def _col2im(a: Any, columns: torch.Tensor) -> torch.Tensor:
     w = _windows(a, a.output_size)
     if len(w.kernel) == 2:
         return F.fold(columns, w.spatial, w.kernel, w.dilate, w.pad, w.stride)
-    return _add_up(w, columns)
+    return _scatter_windows(w, columns)
 
 
 def _columns_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
@@ -195,7 +195,7 @@ def _columns_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Check the columns against the image that `output_size` tells; both give the batch size."""
+    """Check the columns against `output_size`; infer the batch size in both directions."""
     columns, out = ins[0], outs[0]
     if columns is None:
         return ins, outs
@@ -209,7 +209,7 @@ def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         )
     rows = columns[0] or (out[0] if out else 0)
     columns = (rows, columns[1], windows)
-    return [columns], [agree("output", out, (rows, columns[1] // area, *a.output_size), columns)]
+    return [columns], [unify_input("output", out, (rows, columns[1] // area, *a.output_size), columns)]
 
 
 @bound(
@@ -220,14 +220,14 @@ def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     onnx=Onnx("Conv", builder="im2col"),
 )
 def im2col(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Lay out the windows of an image as columns.
+    """Arrange the windows of an image as columns.
 
     Shape:
         data: (N, C, *spatial) with one, two or three spatial axes, as many as `kernel` has.
         output: (N, C * prod(kernel), windows).
 
     Raises:
-        ShapeError: a window longer than a padded axis.
+        ShapeError: a window is longer than a padded axis.
 
     Source: MXNet 1.9.1 `im2col`.
     """
@@ -242,14 +242,14 @@ def im2col(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     onnx=Onnx("ConvTranspose", builder="col2im"),
 )
 def col2im(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Add up columns to an image: what windows share is summed. The transpose of `im2col`.
+    """Sum columns into an image, adding up overlaps; the transpose of `im2col`.
 
     Shape:
         data: (N, C * prod(kernel), windows).
         output: (N, C, *output_size).
 
     Raises:
-        ShapeError: columns that are not the windows of an image of that size.
+        ShapeError: the columns are not the windows of an image of that size.
 
     Source: MXNet 1.9.1 `col2im`.
     """
@@ -259,17 +259,17 @@ def col2im(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 def _sizes(a: Any, spatial: tuple[int, ...]) -> list[int]:
     """Return the output's height and width; unknown ones (0) stay unknown."""
     border = a.max_displacement + a.kernel_size // 2
-    rooms = [x and x + 2 * (a.pad_size - border) for x in spatial]
-    if any(x and room < 1 for x, room in zip(spatial, rooms, strict=True)):
+    ranges = [x and x + 2 * (a.pad_size - border) for x in spatial]
+    if any(x and size < 1 for x, size in zip(spatial, ranges, strict=True)):
         raise ShapeError(
-            f"data of {spatial} padded by {a.pad_size} leave no room for max_displacement {a.max_displacement}"
+            f"data of {spatial} padded by {a.pad_size} are too small for max_displacement {a.max_displacement}"
             f" and kernel_size {a.kernel_size}; raise pad_size"
         )
-    return [-(-room // a.stride1) for room in rooms]
+    return [-(-size // a.stride1) for size in ranges]
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Both inputs have one shape, which gives the output's."""
+    """Infer one shape for both inputs, and the output's from it."""
     if a.kernel_size % 2 == 0:
         raise OpError(f"kernel_size is {a.kernel_size}, expected an odd number")
     data, out = unify(ins[0], ins[1], "data1 and data2"), outs[0]
@@ -280,37 +280,37 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if out and not data[0]:
         data = (out[0], *data[1:])
     reach = 2 * (a.max_displacement // a.stride2) + 1
-    found = (data[0], reach * reach, *_sizes(a, data[2:]))
-    return [data, data], [agree("output", out, found, data)]
+    out_shape = (data[0], reach * reach, *_sizes(a, data[2:]))
+    return [data, data], [unify_input("output", out, out_shape, data)]
 
 
-def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return the sum over channels of absolute differences; the slope at a tie is 1, where torch's is 0."""
-    difference = one - other
+def _distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return the sum over channels of absolute differences; the derivative at 0 is 1, not 0 as in torch."""
+    difference = left - right
     return torch.where(difference >= 0, difference, -difference).sum(1)
 
 
-def _product(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return (one * other).sum(1)
+def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return (left * right).sum(1)
 
 
 @pure(
     "Correlation",
     [arg("data1", ROWS), arg("data2", ROWS)],
     {
-        "kernel_size": Attr(integer(low=1), "side of the patches compared, odd", 1),
-        "max_displacement": Attr(integer(low=0), "furthest displacement, in pixels", 1),
+        "kernel_size": Attr(integer(low=1), "side of the compared patches, odd", 1),
+        "max_displacement": Attr(integer(low=0), "maximum displacement, in pixels", 1),
         "stride1": Attr(integer(low=1), "step between the patches of data1", 1),
         "stride2": Attr(integer(low=1), "step between displacements", 1),
         "pad_size": Attr(integer(low=0), "zeros added around both inputs", 0),
-        "is_multiply": Attr(boolean, "multiply the patches; else take absolute differences", True),
+        "is_multiply": Attr(boolean, "multiply the patches; else use absolute differences", True),
     },
     hidden=2,
     infer=_infer,
     onnx=Onnx(missing="compares patches of two images over all displacements"),
 )
 def correlation(a: Any, data1: torch.Tensor, data2: torch.Tensor) -> torch.Tensor:
-    """Compare each patch of one feature map with the patches around the same place in another.
+    """Compare each patch of one feature map with the patches around the same position in another.
 
     Shape:
         data1, data2: (N, C, H, W).
@@ -319,13 +319,13 @@ def correlation(a: Any, data1: torch.Tensor, data2: torch.Tensor) -> torch.Tenso
             the mean over patch and channels.
 
     Raises:
-        ShapeError: inputs too small for the displacements.
+        ShapeError: the inputs are too small for the displacements.
 
     Source: Dosovitskiy et al., "FlowNet: learning optical flow with convolutional networks", 2015; MXNet 1.9.1
     `Correlation`.
     """
     reach, step, pad = a.max_displacement, a.stride2, a.pad_size
-    # the outermost displacement is the greatest multiple of the step
+    # the largest displacement is a multiple of the step
     first = reach - reach // step * step
     shifts = range(first, 2 * reach + 1, step)
     compare = _product if a.is_multiply else _distance

@@ -1,5 +1,5 @@
-"""Operators on 8-bit numbers: quantization, calibration and layers."""
+"""Quantized operators: quantization, calibration and 8-bit layers."""
 
 from . import arithmetic as arithmetic
+from . import integer_ranges as integer_ranges
 from . import layers as layers
-from . import numbers as numbers

@@ -1,6 +1,6 @@
-"""Convolution, dense layers, pooling and embedding on 8-bit numbers.
+"""Convolution, dense layers, pooling and embedding of 8-bit numbers.
 
-Sums are exact: products of 8-bit numbers are added up in float64, which holds every whole number up to 2 ** 53.
+Sums are exact: products of 8-bit numbers are summed in float64, which represents all integers up to 2 ** 53.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ...base import OpError, Shape
 from ..dtypes import name_of
 from ..registry import bound, get
 from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
-from .numbers import STEPS, magnitude, of_types, one, over, product_range, rounded
+from .integer_ranges import RANGE_SHAPE, STEPS, check_types, magnitude, product_range, quotient, round_to
 
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 OUTPUTS = ("output", "min_output", "max_output")
-"""Names of what a quantized layer returns."""
+"""Output names of a quantized layer."""
 
 
 def _with_bias(a: Any) -> bool:
@@ -40,25 +40,25 @@ def _layer_inputs() -> tuple[Input, ...]:
     )
 
 
-def _attrs_of(name: str) -> dict[str, Attr]:
+def _attrs_like(name: str) -> dict[str, Attr]:
     return dict(get(name).attrs)
 
 
-def _infer_as(name: str, count: Callable[[Any], int]) -> Callable[..., Shapes]:
-    """Return the rule of the layer on float numbers, followed by the ends of ranges."""
+def _infer_like(name: str, count: Callable[[Any], int]) -> Callable[..., Shapes]:
+    """Return the shape rule of the float layer, extended by range limits."""
 
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         rule, own = get(name).infer, count(a)
         if rule is None:
             raise OpError(f"{name} has no shape rule")
         found_ins, found_outs = rule(a, ins[:own], outs[:1])
-        return [*found_ins, *[one] * (len(ins) - own)], [*found_outs[:1], one, one]
+        return [*found_ins, *[RANGE_SHAPE] * (len(ins) - own)], [*found_outs[:1], RANGE_SHAPE, RANGE_SHAPE]
 
     return infer
 
 
 def _linear_count(a: Any) -> int:
-    """Return how many inputs the layer on float numbers has."""
+    """Return the number of inputs of the float layer."""
     return 2 if a.no_bias else 3
 
 
@@ -69,52 +69,52 @@ def _layer_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
 
 
 def _split(a: Any, tensors: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return data, weight and bias, and the ends of their ranges."""
+    """Return data, weight and bias, and their range limits."""
     own = _linear_count(a)
     return [t.detach() for t in tensors[:own]], [t.detach() for t in tensors[own:]]
 
 
 def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]) -> torch.Tensor:
-    """Return a bias in the steps of the 32-bit sums, cut towards 0."""
-    steps = over(STEPS["int8"], magnitude(*ends[2:4]))
-    per_unit = over(STEPS[name_of(data.dtype)], magnitude(*ends[:2])) * steps
-    factor = per_unit / over(STEPS["int8"], magnitude(*ends[4:]))
+    """Return a bias in the steps of the 32-bit sums, truncated."""
+    steps = quotient(STEPS["int8"], magnitude(*ends[2:4]))
+    per_unit = quotient(STEPS[name_of(data.dtype)], magnitude(*ends[:2])) * steps
+    factor = per_unit / quotient(STEPS["int8"], magnitude(*ends[4:]))
     return (bias.float() * factor).trunc().double()
 
 
 @bound(
     "_contrib_quantized_fully_connected",
     _layer_inputs(),
-    _attrs_of("FullyConnected"),
+    _attrs_like("FullyConnected"),
     outputs=OUTPUTS,
-    infer=_infer_as("FullyConnected", _linear_count),
+    infer=_infer_like("FullyConnected", _linear_count),
     infer_type=_layer_types,
     batch=NEVER,
     onnx=Onnx("MatMulInteger", builder="quantized_fully_connected"),
 )
 def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
-    """Map each row linearly, with 8-bit numbers and 32-bit sums; no gradient.
+    """Apply a linear map to each row, with 8-bit numbers and 32-bit sums; no gradient.
 
     Shape:
         data: (N, ...), int8 or uint8; with flatten=False (..., K).
         weight: (num_hidden, K), int8.
-        bias: (num_hidden,), int8; brought to the steps of the sums.
-        min_data, max_data, min_weight, max_weight, min_bias, max_bias: (1,) float32, ranges of these.
+        bias: (num_hidden,), int8; rescaled to the steps of the sums.
+        min_data, max_data, min_weight, max_weight, min_bias, max_bias: (1,) float32, their ranges.
         output: (N, num_hidden), or (..., num_hidden), int32.
-        min_output, max_output: (1,) float32, the range that `output` stands for.
+        min_output, max_output: (1,) float32, the range of `output`.
 
     Source: MXNet 1.9.1 `_contrib_quantized_fully_connected`.
     """
     call = get("FullyConnected").bind
 
     def quantized_fully_connected(*tensors: torch.Tensor) -> Triple:
-        (data, weight, *bias), ends = _split(a, tensors)
-        of_types("_contrib_quantized_fully_connected", {"data": data}, "int8", "uint8")
-        of_types("_contrib_quantized_fully_connected", {"weight": weight}, "int8")
-        added = [_bias_steps(data, b, ends) for b in bias]
-        found = call(a)(data.double(), weight.double(), *added) if call else data
-        low, high = product_range(data, weight, (ends[0], ends[1], ends[2], ends[3]))
-        return rounded(found, "int32"), low, high
+        (data, weight, *bias), limits = _split(a, tensors)
+        check_types("_contrib_quantized_fully_connected", {"data": data}, "int8", "uint8")
+        check_types("_contrib_quantized_fully_connected", {"weight": weight}, "int8")
+        added = [_bias_steps(data, b, limits) for b in bias]
+        sums = call(a)(data.double(), weight.double(), *added) if call else data
+        low, high = product_range(data, weight, (limits[0], limits[1], limits[2], limits[3]))
+        return round_to(sums, "int32"), low, high
 
     return quantized_fully_connected
 
@@ -122,47 +122,47 @@ def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
 @bound(
     "_contrib_quantized_conv",
     _layer_inputs(),
-    _attrs_of("Convolution"),
+    _attrs_like("Convolution"),
     outputs=OUTPUTS,
-    infer=_infer_as("Convolution", _linear_count),
+    infer=_infer_like("Convolution", _linear_count),
     infer_type=_layer_types,
     batch=NEVER,
     onnx=Onnx("ConvInteger", builder="quantized_conv"),
 )
 def quantized_conv(a: Any) -> Callable[..., Triple]:
-    """Convolve 8-bit numbers into 32-bit sums; no gradient.
+    """Convolve 8-bit numbers with 32-bit sums; no gradient.
 
-    With uint8 data, the only kind that MXNet's CPU build takes, the bias is added as it is and the range is that
-    of int8 data, both as there. int8 data has its bias brought to the steps of the sums.
+    With uint8 data, the only type supported by MXNet's CPU build, the bias is added without rescaling and the range is
+    that of int8 data, both as in MXNet. For int8 data, the bias is rescaled to the steps of the sums.
 
     Shape:
         data: (N, C, *spatial), int8 or uint8.
         weight: (num_filter, C / num_group, *kernel), int8.
         bias: (num_filter,), int8.
-        min_data, max_data, min_weight, max_weight, min_bias, max_bias: (1,) float32, ranges of these.
-        output: (N, num_filter, *sizes) as of `Convolution`, int32.
-        min_output, max_output: (1,) float32, the range that `output` stands for.
+        min_data, max_data, min_weight, max_weight, min_bias, max_bias: (1,) float32, their ranges.
+        output: (N, num_filter, *sizes) like `Convolution`, int32.
+        min_output, max_output: (1,) float32, the range of `output`.
 
     Source: MXNet 1.9.1 `_contrib_quantized_conv`.
     """
     call = get("Convolution").bind
 
     def quantized_conv(*tensors: torch.Tensor) -> Triple:
-        (data, weight, *bias), ends = _split(a, tensors)
-        of_types("_contrib_quantized_conv", {"data": data}, "int8", "uint8")
-        of_types("_contrib_quantized_conv", {"weight": weight}, "int8")
+        (data, weight, *bias), limits = _split(a, tensors)
+        check_types("_contrib_quantized_conv", {"data": data}, "int8", "uint8")
+        check_types("_contrib_quantized_conv", {"weight": weight}, "int8")
         plain = data.dtype == torch.uint8
-        added = [b.double() if plain else _bias_steps(data, b, ends) for b in bias]
-        found = call(a)(data.double(), weight.double(), *added) if call else data
-        low, high = product_range(weight, weight, (ends[0], ends[1], ends[2], ends[3]))
-        return rounded(found, "int32"), low, high
+        added = [b.double() if plain else _bias_steps(data, b, limits) for b in bias]
+        sums = call(a)(data.double(), weight.double(), *added) if call else data
+        low, high = product_range(weight, weight, (limits[0], limits[1], limits[2], limits[3]))
+        return round_to(sums, "int32"), low, high
 
     return quantized_conv
 
 
-def _kept_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    found = ins[0] or outs[0]
-    return [found, *["float32"] * (len(ins) - 1)], [found, "float32", "float32"]
+def _same_range_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    dtype = ins[0] or outs[0]
+    return [dtype, *["float32"] * (len(ins) - 1)], [dtype, "float32", "float32"]
 
 
 _ONE_INPUT = (arg("data"), arg("min_data"), arg("max_data"))
@@ -171,23 +171,23 @@ _ONE_INPUT = (arg("data"), arg("min_data"), arg("max_data"))
 @bound(
     "_contrib_quantized_pooling",
     _ONE_INPUT,
-    _attrs_of("Pooling"),
+    _attrs_like("Pooling"),
     outputs=OUTPUTS,
-    infer=_infer_as("Pooling", lambda a: 1),
-    infer_type=_kept_types,
+    infer=_infer_like("Pooling", lambda a: 1),
+    infer_type=_same_range_types,
     batch=NEVER,
 )
 def quantized_pooling(a: Any) -> Callable[..., Triple]:
-    """Take the maximum or average of each window of 8-bit numbers; no gradient.
+    """Return the maximum or average of each window of 8-bit numbers; no gradient.
 
     Shape:
         data: (N, C, *spatial), int8 or uint8.
-        min_data, max_data: (1,) float32, the range that `data` stands for.
-        output: (N, C, *sizes) as of `Pooling`, of the type of `data`; averages are rounded, halves to even.
+        min_data, max_data: (1,) float32, the range of `data`.
+        output: (N, C, *sizes) like `Pooling`, with the type of `data`; averages are rounded, halves to even.
         min_output, max_output: (1,) float32, the same range.
 
     Raises:
-        OpError: another pool_type.
+        OpError: pool_type is not "max" or "avg".
 
     Source: MXNet 1.9.1 `_contrib_quantized_pooling`.
     """
@@ -196,9 +196,9 @@ def quantized_pooling(a: Any) -> Callable[..., Triple]:
     call = get("Pooling").bind
 
     def quantized_pooling(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        of_types("_contrib_quantized_pooling", {"data": data}, "int8", "uint8")
-        found = call(a)(data.detach().double()) if call else data
-        return rounded(found, name_of(data.dtype)), low.detach().clone(), high.detach().clone()
+        check_types("_contrib_quantized_pooling", {"data": data}, "int8", "uint8")
+        pooled = call(a)(data.detach().double()) if call else data
+        return round_to(pooled, name_of(data.dtype)), low.detach().clone(), high.detach().clone()
 
     return quantized_pooling
 
@@ -208,22 +208,22 @@ def quantized_pooling(a: Any) -> Callable[..., Triple]:
     _ONE_INPUT,
     {key: attr for key, attr in get("Activation").attrs.items() if key == "act_type"},
     outputs=OUTPUTS,
-    infer=_infer_as("Activation", lambda a: 1),
-    infer_type=_kept_types,
+    infer=_infer_like("Activation", lambda a: 1),
+    infer_type=_same_range_types,
     batch=NEVER,
     onnx=Onnx("Relu", builder="quantized_act"),
 )
 def quantized_act(a: Any) -> Callable[..., Triple]:
-    """Cut negative 8-bit numbers off; no gradient.
+    """Apply relu to 8-bit numbers; no gradient.
 
     Shape:
         data: any, int8 or uint8.
-        min_data, max_data: (1,) float32, the range that `data` stands for.
-        output: as `data`.
+        min_data, max_data: (1,) float32, the range of `data`.
+        output: like `data`.
         min_output, max_output: (1,) float32, the same range.
 
     Raises:
-        OpError: another act_type than "relu".
+        OpError: act_type is not "relu".
 
     Source: MXNet 1.9.1 `_contrib_quantized_act`.
     """
@@ -231,7 +231,7 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
         raise OpError(f"_contrib_quantized_act: act_type is {a.act_type!r}, expected 'relu'")
 
     def quantized_act(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        of_types("_contrib_quantized_act", {"data": data}, "int8", "uint8")
+        check_types("_contrib_quantized_act", {"data": data}, "int8", "uint8")
         return data.detach().clamp(min=0), low.detach().clone(), high.detach().clone()
 
     return quantized_act
@@ -241,17 +241,17 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
     "_contrib_quantized_flatten",
     _ONE_INPUT,
     outputs=OUTPUTS,
-    infer=_infer_as("Flatten", lambda a: 1),
-    infer_type=_kept_types,
+    infer=_infer_like("Flatten", lambda a: 1),
+    infer_type=_same_range_types,
     batch=NEVER,
     onnx=Onnx("Flatten", builder="quantized_flatten"),
 )
 def quantized_flatten(a: Any) -> Callable[..., Triple]:
-    """Join all axes but the first of 8-bit numbers; no gradient.
+    """Flatten all axes but the first of 8-bit numbers; no gradient.
 
     Shape:
         data: (N, ...), int8 or uint8.
-        min_data, max_data: (1,) float32, the range that `data` stands for.
+        min_data, max_data: (1,) float32, the range of `data`.
         output: (N, product of the other axes).
         min_output, max_output: (1,) float32, the same range.
 
@@ -272,21 +272,21 @@ def _embedding_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
 @bound(
     "_contrib_quantized_embedding",
     [arg("data"), arg("weight"), arg("min_weight"), arg("max_weight")],
-    _attrs_of("Embedding"),
+    _attrs_like("Embedding"),
     outputs=OUTPUTS,
-    infer=_infer_as("Embedding", lambda a: 2),
+    infer=_infer_like("Embedding", lambda a: 2),
     infer_type=_embedding_types,
     batch=NEVER,
     onnx=Onnx("Gather", builder="quantized_embedding"),
 )
 def quantized_embedding(a: Any) -> Callable[..., Triple]:
-    """Pick rows of a matrix of 8-bit numbers; positions outside are pulled to the ends. No gradient.
+    """Look up rows of a matrix of 8-bit numbers; out-of-range indices are clipped. No gradient.
 
     Shape:
-        data: any, whole positions.
+        data: any, integer indices.
         weight: (input_dim, output_dim), int8.
-        min_weight, max_weight: (1,) float32, the range that `weight` stands for.
-        output: as `data`, then output_dim; int8.
+        min_weight, max_weight: (1,) float32, the range of `weight`.
+        output: the shape of `data`, then output_dim; int8.
         min_output, max_output: (1,) float32, the same range.
 
     Source: MXNet 1.9.1 `_contrib_quantized_embedding`.
@@ -295,8 +295,8 @@ def quantized_embedding(a: Any) -> Callable[..., Triple]:
     def quantized_embedding(
         data: torch.Tensor, weight: torch.Tensor, low: torch.Tensor, high: torch.Tensor
     ) -> Triple:
-        of_types("_contrib_quantized_embedding", {"weight": weight}, "int8")
-        places = data.detach().long().clamp(0, weight.shape[0] - 1)
-        return weight.detach()[places], low.detach().clone(), high.detach().clone()
+        check_types("_contrib_quantized_embedding", {"weight": weight}, "int8")
+        indices = data.detach().long().clamp(0, weight.shape[0] - 1)
+        return weight.detach()[indices], low.detach().clone(), high.detach().clone()
 
     return quantized_embedding

@@ -1,4 +1,4 @@
-"""Operators that work element by element, on stored elements alone or by definition, and change the storage."""
+"""Sparse rules of elementwise operators, and operators that change the storage type."""
 
 from __future__ import annotations
 
@@ -13,14 +13,24 @@ from ..math.binary import divide
 from ..registry import get, op
 from ..shapes import same
 from ..spec import ROWS, Attr, Env, Onnx, arg
+from .dispatch import (
+    SparseRule,
+    Stypes,
+    add_rule,
+    as_first,
+    densify,
+    only,
+    pass_gradient,
+    stored_as,
+    unchanged,
+)
 from .gradients import stored_rows
-from .records import Csr, Rows, Sparse, rows_added
-from .rule import SparseRule, Stypes, add_rule, as_first, densify, only, passed_on, stored_as, unchanged
+from .storage import Csr, RowSparse, Sparse, add_rows
 
 Tensor = torch.Tensor
 
 _SAME_GRADIENT = "abs ceil fix floor relu rint round sign square trunc"
-"""Their gradient is zero at zero, so that only stored elements have one."""
+"""Operators with a zero gradient at zero, so that only stored elements have a gradient."""
 
 _LINEAR = "negative _mul_scalar _div_scalar"
 
@@ -29,28 +39,28 @@ arcsin arcsinh arctan arctanh cbrt degrees expm1 log1p radians sin sinh sqrt tan
 _plus_scalar _minus_scalar _equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar
 _lesser_scalar _lesser_equal_scalar
 """
-"""Their gradient is not zero at zero, or they are steps: dense copies are differentiated."""
+"""Operators with a nonzero gradient at zero, and step functions: dense copies are differentiated."""
 
 
 def _apply(name: str, a: Any, env: Env, *tensors: Tensor) -> Tensor:
     """Run an operator on tensors."""
-    found: Tensor = get(name).run(a, env, *tensors)
-    return found
+    result: Tensor = get(name).run(a, env, *tensors)
+    return result
 
 
 def _keeps_zero(name: str, a: Any) -> bool:
-    """Say whether an operator of one input leaves a zero zero."""
+    """Return True if a unary operator maps zero to zero."""
     zero = torch.zeros(1)
     return not bool(_apply(name, a, Env(zero.device, None, False), zero).ne(0))
 
 
 def values_at(grad: Any, record: Sparse) -> Tensor:
-    """Return a gradient's elements in the places that a record stores."""
-    if isinstance(record, Rows):
+    """Return a gradient's elements at the positions stored in a record."""
+    if isinstance(record, RowSparse):
         if grad.is_sparse:
-            return Rows(*stored_rows(grad), grad.shape).pick(record.rows)
-        found: Tensor = grad.index_select(0, record.rows)
-        return found
+            return RowSparse(*stored_rows(grad), grad.shape).pick(record.rows)
+        rows_values: Tensor = grad.index_select(0, record.rows)
+        return rows_values
     dense = grad.to_dense() if grad.is_sparse else grad
     picked: Tensor = dense[record.row_numbers(), record.columns]  # type: ignore[attr-defined]
     return picked
@@ -67,15 +77,15 @@ def _unary(name: str) -> SparseRule:
 
     def at_stored(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
         grad = grads[0]
-        if grad.is_sparse and isinstance(data, Rows):  # rows without a gradient need none here
-            rows, given = stored_rows(grad)
-            data = Rows(rows, data.pick(rows), data.shape)
+        if grad.is_sparse and isinstance(data, RowSparse):  # rows without a gradient are not needed
+            rows, head = stored_rows(grad)
+            data = RowSparse(rows, data.pick(rows), data.shape)
         else:
-            given = values_at(grad, data)
+            head = values_at(grad, data)
         with torch.enable_grad():
             values = data.values.detach().requires_grad_()
             out = _apply(name, a, env, values)
-        (slope,) = torch.autograd.grad(out, values, given)
+        (slope,) = torch.autograd.grad(out, values, head)
         return [data.replaced(slope)]
 
     def linear(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
@@ -83,7 +93,7 @@ def _unary(name: str) -> SparseRule:
         if not grad.is_sparse:
             return [_apply(name, a, env, grad)]
         rows, values = stored_rows(grad)
-        return [Rows(rows, _apply(name, a, env, values), grad.shape)]
+        return [RowSparse(rows, _apply(name, a, env, values), grad.shape)]
 
     if name in _SAME_GRADIENT.split():
         return SparseRule(storage, run, at_stored, unchanged)
@@ -93,7 +103,7 @@ def _unary(name: str) -> SparseRule:
 
 
 def _step_storage(name: str) -> Callable[[Any, Stypes], Stypes] | None:
-    """Return the storage of gradients of operators that are not differentiated, or shift by nothing."""
+    """Return the gradient storage of step functions and of shifts by zero."""
     if name in ("_plus_scalar", "_minus_scalar"):
         return lambda a, stypes: stypes if not a.scalar else ("default",)
     return unchanged if name.endswith(("er_scalar", "equal_scalar")) else None
@@ -109,7 +119,7 @@ add_rule(
 )
 
 
-def _pass(a: Any, env: Env, data: Sparse) -> Any:
+def _identity(a: Any, env: Env, data: Sparse) -> Any:
     return data.replaced(data.values.clone())
 
 
@@ -121,9 +131,9 @@ def _zeros(a: Any, env: Env, data: Sparse) -> Any:
     return data.emptied()
 
 
-add_rule("_copy", SparseRule(as_first, _pass, passed_on, unchanged))
-add_rule("BlockGrad", SparseRule(as_first, _pass, _stop_grad, unchanged))
-add_rule("make_loss", SparseRule(as_first, _pass))
+add_rule("_copy", SparseRule(as_first, _identity, pass_gradient, unchanged))
+add_rule("BlockGrad", SparseRule(as_first, _identity, _stop_grad, unchanged))
+add_rule("make_loss", SparseRule(as_first, _identity))
 add_rule("zeros_like", SparseRule(as_first, _zeros, _stop_grad, unchanged))
 
 
@@ -132,7 +142,7 @@ _equal _not_equal _greater _greater_equal _lesser _lesser_equal
 broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal broadcast_lesser broadcast_lesser_equal
 argmax argmin ones_like
 """
-"""They read dense values; their gradients are zeros, stored as the inputs are."""
+"""Operators on dense values with zero gradients, which are stored like the inputs."""
 
 add_rule(_STEPS.split(), SparseRule(lambda a, stypes: None, _zeros, None, unchanged))
 add_rule(
@@ -144,38 +154,38 @@ add_rule(
 # two arrays
 
 
-def _both(a: Any, stypes: Stypes) -> Stypes | None:
-    """Return the storage of what two arrays of one sparse kind make."""
+def _common_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    """Return the output's storage for two arrays of the same sparse type."""
     return stypes[:1] if stypes[0] == stypes[1] != "default" else None
 
 
-def _union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor]) -> Sparse:
-    """Work in all places that one of two records stores."""
-    if isinstance(left, Rows) and isinstance(right, Rows):
+def _apply_on_union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor]) -> Sparse:
+    """Apply a function at all positions stored in one of two records."""
+    if isinstance(left, RowSparse) and isinstance(right, RowSparse):
         if torch.equal(left.rows, right.rows):
             return left.replaced(run(left.values, right.values))
         rows = torch.unique(torch.cat([left.rows, right.rows]))
-        return Rows(rows, run(left.pick(rows), right.pick(rows)), left.shape)
+        return RowSparse(rows, run(left.pick(rows), right.pick(rows)), left.shape)
     width = max(left.shape[1], 1)
     keys = [r.row_numbers() * width + r.columns for r in (left, right)]  # type: ignore[attr-defined]
-    places, where = torch.unique(torch.cat(keys), return_inverse=True)
-    parts = where.split([keys[0].numel(), keys[1].numel()])
+    positions, inverse = torch.unique(torch.cat(keys), return_inverse=True)
+    slots = inverse.split([keys[0].numel(), keys[1].numel()])
     filled = [
-        r.values.new_zeros(places.numel()).index_add_(0, part, r.values)
-        for r, part in zip((left, right), parts)
+        r.values.new_zeros(positions.numel()).index_add_(0, slot, r.values)
+        for r, slot in zip((left, right), slots)
     ]
-    return Csr.from_places(places // width, places % width, run(*filled), left.shape)
+    return Csr.from_coordinates(positions // width, positions % width, run(*filled), left.shape)
 
 
 def _binary(name: str) -> Callable[..., Any]:
     def run(a: Any, env: Env, left: Sparse, right: Sparse) -> Any:
-        return _union(left, right, lambda x, y: _apply(name, a, env, x, y))
+        return _apply_on_union(left, right, lambda x, y: _apply(name, a, env, x, y))
 
     return run
 
 
 def _negated(grad: Any) -> Any:
-    return Rows(stored_rows(grad)[0], -stored_rows(grad)[1], grad.shape) if grad.is_sparse else -grad
+    return RowSparse(stored_rows(grad)[0], -stored_rows(grad)[1], grad.shape) if grad.is_sparse else -grad
 
 
 def _sub_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
@@ -183,13 +193,13 @@ def _sub_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
 
 
 def _alike(a: Any, stypes: Stypes) -> Stypes:
-    return stypes if _both(a, stypes) else ("default", "default")
+    return stypes if _common_storage(a, stypes) else ("default", "default")
 
 
-add_rule("elemwise_add", SparseRule(_both, _binary("elemwise_add"), passed_on, _alike))
-add_rule("elemwise_sub", SparseRule(_both, _binary("elemwise_sub"), _sub_grad, _alike))
+add_rule("elemwise_add", SparseRule(_common_storage, _binary("elemwise_add"), pass_gradient, _alike))
+add_rule("elemwise_sub", SparseRule(_common_storage, _binary("elemwise_sub"), _sub_grad, _alike))
 for _name in ("_maximum", "_minimum", "_hypot"):
-    add_rule(_name, SparseRule(_both, _binary(_name)))
+    add_rule(_name, SparseRule(_common_storage, _binary(_name)))
 
 
 def _all_rows(a: Any, stypes: Stypes) -> Stypes | None:
@@ -200,8 +210,8 @@ add_rule(
     "add_n",
     SparseRule(
         _all_rows,
-        lambda a, env, *inputs: rows_added(inputs),
-        passed_on,
+        lambda a, env, *inputs: add_rows(inputs),
+        pass_gradient,
         lambda a, s: s if _all_rows(a, s) else ("default",) * len(s),
     ),
 )
@@ -214,7 +224,7 @@ def _mul_storage(a: Any, stypes: Stypes) -> Stypes | None:
 
 def _mul(a: Any, env: Env, left: Any, right: Any) -> Any:
     if isinstance(left, Sparse) and isinstance(right, Sparse):
-        return _union(left, right, torch.mul)
+        return _apply_on_union(left, right, torch.mul)
     if isinstance(left, Sparse):
         return left.replaced(left.values * values_at(right, left))
     return right.replaced(right.values * values_at(left, right))
@@ -240,8 +250,8 @@ def _shift(name: str, word: str, sign: int) -> None:
         return sign * (a.scalar if data.is_floating_point() or not a.is_int else int(a.scalar))
 
     def dense(a: Any, env: Env, data: Tensor) -> Tensor:
-        found: Tensor = data + number(a, data)
-        return found.to(data.dtype)
+        shifted: Tensor = data + number(a, data)
+        return shifted.to(data.dtype)
 
     def stored(a: Any, env: Env, data: Sparse) -> Any:
         return data.replaced(dense(a, env, data.values))
@@ -249,7 +259,7 @@ def _shift(name: str, word: str, sign: int) -> None:
     def grad(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
         return [data.replaced(values_at(grads[0], data))]
 
-    dense.__doc__ = f"""{word} each stored element; of a dense array all elements are stored.
+    dense.__doc__ = f"""{word} each stored element; all elements of a dense array are stored.
 
 Shape:
     data: any shape.
@@ -258,8 +268,8 @@ Shape:
 Source: MXNet 1.9.1 `{name}`.
 """
     attrs = {
-        "scalar": Attr(real, "operand beside every stored element", 1.0),
-        "is_int": Attr(boolean, "cut the number's fraction when data are integers", True),
+        "scalar": Attr(real, "second operand", 1.0),
+        "is_int": Attr(boolean, "truncate the number for integer data", True),
     }
     op(
         name,
@@ -282,7 +292,7 @@ _shift("_scatter_minus_scalar", "Subtract a number from", -1)
     onnx=Onnx("Div", builder="divide"),
 )
 def scatter_elemwise_div(a: Any, env: Env, lhs: Tensor, rhs: Tensor) -> Tensor:
-    """Divide the elements that `lhs` stores by those of `rhs`; of a dense array all elements are stored.
+    """Divide the stored elements of `lhs` by those of `rhs`; all elements of a dense array are stored.
 
     Shape:
         lhs, rhs: one shape.
@@ -293,8 +303,10 @@ def scatter_elemwise_div(a: Any, env: Env, lhs: Tensor, rhs: Tensor) -> Tensor:
     return divide(lhs, rhs)
 
 
-def _div(a: Any, env: Env, left: Rows, right: Any) -> Any:
-    there = right.pick(left.rows) if isinstance(right, Rows) else densify(right).index_select(0, left.rows)
+def _div(a: Any, env: Env, left: RowSparse, right: Any) -> Any:
+    there = (
+        right.pick(left.rows) if isinstance(right, RowSparse) else densify(right).index_select(0, left.rows)
+    )
     return left.replaced(divide(left.values, there))
 
 
@@ -307,14 +319,14 @@ add_rule("_scatter_elemwise_div", SparseRule(lambda a, s: s[:1] if s[0] == "row_
 @op(
     "cast_storage",
     [arg("data", ROWS)],
-    {"stype": Attr(choice("csr", "default", "row_sparse"), "wanted storage type")},
+    {"stype": Attr(choice("csr", "default", "row_sparse"), "target storage type")},
     aliases=("_sparse_cast_storage",),
     infer=same,
     view=True,
     onnx=Onnx("Identity", drop=("stype",)),
 )
 def cast_storage(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Change the storage type; one sparse type does not become the other.
+    """Convert the storage type; conversion between the two sparse types is not supported.
 
     Shape:
         data: any shape.
@@ -327,25 +339,27 @@ def cast_storage(a: Any, env: Env, data: Tensor) -> Tensor:
 
 def _cast_storage(a: Any, stypes: Stypes) -> Stypes | None:
     if a.stype != stypes[0] and "default" not in (a.stype, stypes[0]):
-        raise ArgumentError(f"cast_storage from {stypes[0]} to {a.stype} is not supported; go by 'default'")
+        raise ArgumentError(
+            f"cast_storage from {stypes[0]} to {a.stype} is not supported; convert to 'default' first"
+        )
     return (a.stype,)
 
 
 def _cast(a: Any, env: Env, data: Any) -> Any:
-    found = stored_as(data, a.stype)
-    shared = found is data or found is getattr(data, "values", None)
-    return found.clone() if shared else found
+    converted = stored_as(data, a.stype)
+    shared = converted is data or converted is getattr(data, "values", None)
+    return converted.clone() if shared else converted
 
 
 add_rule(
     "cast_storage",
-    SparseRule(_cast_storage, _cast, passed_on, lambda a, stypes: (a.stype,)),
+    SparseRule(_cast_storage, _cast, pass_gradient, lambda a, stypes: (a.stype,)),
 )
 
 
 def _first(a: Any, env: Env, left: Any, right: Sparse) -> Any:
-    found = stored_as(left, right.stype)
-    return found.clone() if found is left else found
+    converted = stored_as(left, right.stype)
+    return converted.clone() if converted is left else converted
 
 
 add_rule(

@@ -1,4 +1,4 @@
-"""Picking rows of tables, also pooled ones for ragged numbers; cutting and joining matrices."""
+"""Table lookups, also pooled over ragged indices, and slicing and joining of sparse matrices."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..nn.dense import table_shapes, table_types
 from ..registry import op
 from ..shapes import unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
-from .gradients import row_gradient, stored_rows, summed
-from .records import Csr, Ragged, Rows, Sparse
-from .rule import SparseCall, SparseRule, Stypes, add_rule, only
+from .dispatch import SparseCall, SparseRule, Stypes, add_rule, only
+from .gradients import row_gradient, stored_rows, sum_rows_by_index
+from .storage import Csr, Ragged, RowSparse, Sparse
 
 Tensor = torch.Tensor
 
@@ -27,16 +27,16 @@ Tensor = torch.Tensor
         "input_dim": Attr(integer(low=1), "number of rows of the table"),
         "output_dim": Attr(integer(low=1), "length of a row"),
         "dtype": Attr(dtype, "type of the table", "float32"),
-        "deterministic": Attr(boolean, "accepted; rows are always added up in one order", False),
+        "deterministic": Attr(boolean, "accepted; rows are always summed in the same order", False),
     },
     infer=table_shapes,
     infer_type=table_types,
     onnx=Onnx("Gather", builder="embedding"),
 )
 def sparse_embedding(a: Any, env: Env, data: Tensor, weight: Tensor) -> Tensor:
-    """Take a row of the table for each index; the table's gradient is row-sparse.
+    """Look up a row of the table for each index; the table's gradient is row-sparse.
 
-    Fractions are cut off. Unlike `Embedding`, an index outside of the table is an error.
+    Fractions are truncated. Unlike `Embedding`, an out-of-range index is an error.
 
     Shape:
         data: any, numbers of any type.
@@ -44,29 +44,29 @@ def sparse_embedding(a: Any, env: Env, data: Tensor, weight: Tensor) -> Tensor:
         output: (*data, output_dim).
 
     Raises:
-        BoundsError: an index is outside of the table.
+        BoundsError: an index is out of range.
 
     Source: MXNet 1.9.1 `_contrib_SparseEmbedding`.
     """
-    return weight.index_select(0, _checked(a, data).flatten()).view(*data.shape, a.output_dim)
+    return weight.index_select(0, _checked_indices(a, data).flatten()).view(*data.shape, a.output_dim)
 
 
-def _checked(a: Any, data: Tensor) -> Tensor:
-    """Return whole indices within the table."""
+def _checked_indices(a: Any, data: Tensor) -> Tensor:
+    """Return the indices as integers; raises BoundsError if one is out of range."""
     numbers = data.long()
     if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < a.input_dim:
         raise BoundsError(
-            f"SparseEmbedding: indices run from {int(numbers.min())} to {int(numbers.max())}, "
+            f"SparseEmbedding: indices range from {int(numbers.min())} to {int(numbers.max())}, "
             f"expected 0 to {a.input_dim - 1}"
         )
     return numbers
 
 
 def _table_rule(by_rows: Any, numbers_of: Any) -> SparseRule:
-    """Return the rule of an operator that looks up rows.
+    """Return the sparse rule of a table lookup.
 
     Args:
-        by_rows: ``(a) -> bool``: whether the table's gradient is row-sparse.
+        by_rows: ``(a) -> bool``: True if the table's gradient is row-sparse.
         numbers_of: ``(a, data) -> indices`` within the table.
     """
 
@@ -76,14 +76,14 @@ def _table_rule(by_rows: Any, numbers_of: Any) -> SparseRule:
 
     def run(a: Any, env: Env, data: Tensor, weight: Any) -> Tensor:
         numbers = numbers_of(a, data)
-        if isinstance(weight, Rows):
+        if isinstance(weight, RowSparse):
             return weight.pick(numbers)
-        found: Tensor = weight.index_select(0, numbers.flatten())
-        return found.view(*data.shape, a.output_dim)
+        rows: Tensor = weight.index_select(0, numbers.flatten())
+        return rows.view(*data.shape, a.output_dim)
 
     def grad(a: Any, env: Env, wanted: Any, grads: Any, data: Tensor, weight: Any) -> Any:
         values = grads[0].reshape(-1, a.output_dim)
-        rows, total = summed(numbers_of(a, data).flatten(), values)
+        rows, total = sum_rows_by_index(numbers_of(a, data).flatten(), values)
         return [torch.zeros_like(data), row_gradient(rows, total, weight.shape) if wanted[1] else None]
 
     def grad_storage(a: Any, stypes: Stypes) -> Stypes:
@@ -96,7 +96,7 @@ add_rule(
     "Embedding",
     _table_rule(lambda a: a.sparse_grad, lambda a, data: data.long().clamp(0, a.input_dim - 1)),
 )
-add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked))
+add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked_indices))
 
 
 # rows of matrices
@@ -121,44 +121,44 @@ def _retain_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Type
     onnx=Onnx(builder="retain"),
 )
 def sparse_retain(a: Any, env: Env, data: Tensor, indices: Tensor) -> Tensor:
-    """Keep some rows and set the others to zero; a row-sparse array then stores those rows only.
+    """Keep some rows and set the others to zero; a row-sparse result stores only the kept rows.
 
     Shape:
         data: (rows, ...).
-        indices: row numbers in any order and shape.
+        indices: row indices in any order and shape.
         returns: the shape of `data`.
 
     Raises:
-        BoundsError: there is no such row.
+        BoundsError: a row index is out of range.
 
-    Source: MXNet 1.9.1 `sparse.retain`, which takes row-sparse arrays only.
+    Source: MXNet 1.9.1 `sparse.retain`, which only takes row-sparse arrays.
     """
     kept = torch.zeros(data.shape[0], dtype=torch.bool, device=data.device)
-    kept[_kept(data, indices)] = True
+    kept[_rows_to_keep(data, indices)] = True
     return data.mul(kept.view(-1, *[1] * (data.dim() - 1)))
 
 
-def _kept(data: Any, indices: Tensor) -> Tensor:
-    """Return the rows to keep, each once, in ascending order."""
-    found: Tensor = torch.unique(indices.long())
-    if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < data.shape[0]:
-        wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
+def _rows_to_keep(data: Any, indices: Tensor) -> Tensor:
+    """Return the indices of the rows to keep, distinct and ascending."""
+    rows: Tensor = torch.unique(indices.long())
+    if rows.numel() and not 0 <= int(rows[0]) <= int(rows[-1]) < data.shape[0]:
+        wrong = int(rows[0]) if int(rows[0]) < 0 else int(rows[-1])
         raise BoundsError(f"sparse.retain: row {wrong} is outside of an array with {data.shape[0]} rows")
-    return found
+    return rows
 
 
-def _retain(a: Any, env: Env, data: Rows, indices: Tensor) -> Any:
-    wanted = _kept(data, indices)
+def _retain(a: Any, env: Env, data: RowSparse, indices: Tensor) -> Any:
+    wanted = _rows_to_keep(data, indices)
     if not data.rows.numel():
         wanted = wanted[:0]
-    return Rows(wanted, data.pick(wanted), data.shape)
+    return RowSparse(wanted, data.pick(wanted), data.shape)
 
 
-def _retain_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Rows, indices: Tensor) -> Any:
-    grad, rows = grads[0], _kept(data, indices)
-    known = Rows(*stored_rows(grad), grad.shape) if grad.is_sparse else None
+def _retain_grad(a: Any, env: Env, wanted: Any, grads: Any, data: RowSparse, indices: Tensor) -> Any:
+    grad, rows = grads[0], _rows_to_keep(data, indices)
+    known = RowSparse(*stored_rows(grad), grad.shape) if grad.is_sparse else None
     values = grad.index_select(0, rows) if known is None else known.pick(rows)
-    return [Rows(rows, values, data.shape), torch.zeros_like(indices) if wanted[1] else None]
+    return [RowSparse(rows, values, data.shape), torch.zeros_like(indices) if wanted[1] else None]
 
 
 add_rule(
@@ -191,18 +191,18 @@ def _slice_storage(a: Any, stypes: Stypes) -> Stypes | None:
 
 
 def _slice(a: Any, env: Env, data: Csr) -> Any:
-    ends = [slice(*pair).indices(length)[:2] for *pair, length in zip(a.begin, a.end, data.shape)]
-    first, last = ends[0]
-    found = data.pick(torch.arange(first, max(first, last), device=data.starts.device))
-    if len(ends) == 1:
-        return found
-    left, right = ends[1]
-    kept = (found.columns >= left) & (found.columns < right)
-    return Csr.from_places(
-        found.row_numbers()[kept],
-        found.columns[kept] - left,
-        found.values[kept],
-        (found.shape[0], max(right - left, 0)),
+    ranges = [slice(*pair).indices(length)[:2] for *pair, length in zip(a.begin, a.end, data.shape)]
+    first, last = ranges[0]
+    picked = data.pick(torch.arange(first, max(first, last), device=data.starts.device))
+    if len(ranges) == 1:
+        return picked
+    left, right = ranges[1]
+    kept = (picked.columns >= left) & (picked.columns < right)
+    return Csr.from_coordinates(
+        picked.row_numbers()[kept],
+        picked.columns[kept] - left,
+        picked.values[kept],
+        (picked.shape[0], max(right - left, 0)),
     )
 
 
@@ -232,14 +232,14 @@ add_rule("Concat", SparseRule(_concat_storage, _concat))
 # pooled lookups
 
 POOLED = frozenset({"sum", "mean", "sqrt"})
-"""The kinds of pooling that are sums of rows times a number."""
+"""Kinds of pooling that are scaled sums of rows."""
 
 
 class LookupPool(NamedTuple):
-    """What a pooled lookup does.
+    """Attributes of a pooled lookup.
 
     Attributes:
-        pool: attributes of `sequence_pool`, of one of the kinds in `POOLED`.
+        pool: attributes of `sequence_pool`, with a kind in `POOLED`.
     """
 
     lookup: Any
@@ -247,11 +247,11 @@ class LookupPool(NamedTuple):
 
 
 class PooledLookup(SparseCall):
-    """Does the work of an `Embedding` on ragged numbers (N,) and of the `sequence_pool` that reads it, as one step.
+    """Fused `Embedding` of ragged indices (N,) and `sequence_pool`.
 
-    The rows looked up, of which there may be hundreds for each that comes out, are never written to memory, nor are
-    their gradients: the gradient of a table's row is the sum of those of the pooled rows that it is part of.
-    Its attributes are a `LookupPool`.
+    The embedded rows, possibly hundreds per pooled row, are never written to memory, nor are their gradients: the
+    gradient of a table's row is the sum of the gradients of the pooled rows that contain it. The attributes are a
+    `LookupPool`.
     """
 
     def __init__(self, lookup: SparseCall, pool: SparseCall) -> None:
@@ -259,7 +259,7 @@ class PooledLookup(SparseCall):
         self._lookup, self._pool = lookup, pool
 
     def __call__(self, a: LookupPool, env: Env, data: Ragged, weight: Any) -> Any:
-        if (  # torch has the kernels
+        if (  # torch supports these
             data.values.dim() == 1
             and not isinstance(weight, Sparse)
             and weight.is_cpu
@@ -270,29 +270,31 @@ class PooledLookup(SparseCall):
 
 
 class _PooledRows(torch.autograd.Function):
-    """Sums over rows of a table (input_dim, output_dim), and the gradient of the table."""
+    """Pooled rows of a table (input_dim, output_dim); backward returns the table's gradient."""
 
     @staticmethod
     def forward(ctx: Any, a: LookupPool, data: Ragged, takes_rows: bool, weight: Tensor) -> Tensor:
         ctx.a, ctx.data, ctx.by_rows, ctx.shape = a, data, takes_rows and a.lookup.sparse_grad, weight.shape
-        sums = embedding_bag(_rows_of(a, data), weight, data.offsets, mode="sum", include_last_offset=True)
-        return _divided(a, sums, data)
+        sums = embedding_bag(_table_rows(a, data), weight, data.offsets, mode="sum", include_last_offset=True)
+        return _scale_sums(a, sums, data)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         a, data, grad = ctx.a, ctx.data, grads[0]
-        rows, totals = summed(_rows_of(a, data), _divided(a, grad, data).contiguous(), data.row_numbers())
+        rows, totals = sum_rows_by_index(
+            _table_rows(a, data), _scale_sums(a, grad, data).contiguous(), data.row_numbers()
+        )
         if ctx.by_rows:
             return None, None, None, row_gradient(rows, totals, ctx.shape)
         return None, None, None, grad.new_zeros(ctx.shape).index_copy_(0, rows, totals)
 
 
-def _rows_of(a: LookupPool, data: Ragged) -> Tensor:
+def _table_rows(a: LookupPool, data: Ragged) -> Tensor:
     return data.values.long().clamp(0, a.lookup.input_dim - 1)
 
 
-def _divided(a: LookupPool, sums: Tensor, data: Ragged) -> Tensor:
-    """Return sums (N, D) over rows of `data`, or their gradients, divided as the pooling says."""
+def _scale_sums(a: LookupPool, sums: Tensor, data: Ragged) -> Tensor:
+    """Return sums (N, D) over rows of `data`, or their gradients, scaled for the kind of pooling."""
     if a.pool.pool_type == "sum":
         return sums
     counts = data.lengths().clamp(min=1).to(sums.dtype).view(-1, 1)

@@ -1,7 +1,7 @@
-"""Recurrent networks on ragged values: each row is a sequence, run to its own end.
+"""Recurrent networks on ragged values, where each row is a sequence.
 
-`RNN` maps the data to its gates itself; `sequence_lstm` takes data that have been mapped already, as Paddle divides
-the work. Shape letters: N rows, T elements of all rows, H features of the state.
+`RNN` includes the input projection; `sequence_lstm` takes projected data, as in Paddle. Shape letters: N rows, T
+elements of all rows, H features of the state.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import torch
 
 from ...base import OpError, Shape
 from ..attrs import boolean, choice
+from ..nn.layer_shapes import unify_input
 from ..nn.rnn import check_states, run, weights_of
-from ..nn.rules import agree
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg, param
-from .records import Ragged
-from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch, unchanged
+from .dispatch import SparseRule, Stypes, add_ragged_rule, differentiated_by_torch, unchanged
+from .storage import Ragged
 
 Tensor = torch.Tensor
 
 
 def _rnn_storage(a: Any, stypes: Stypes) -> Stypes:
     if stypes[0] != "ragged" or any(stype != "default" for stype in stypes[1:]):
-        raise OpError(f"RNN takes ragged data beside dense parameters and states, got {', '.join(stypes)}")
+        raise OpError(f"RNN takes ragged data with dense parameters and states, got {', '.join(stypes)}")
     if a.use_sequence_length:
         raise OpError(
-            "RNN: use_sequence_length is True, expected False for ragged data, whose rows have lengths"
+            "RNN: use_sequence_length is True, expected False for ragged data, which has row lengths"
         )
     states = 1 + (a.mode == "lstm") if a.state_outputs else 0
     return ("ragged", *("default",) * states)
 
 
-def packed(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Return how torch packs rows: the longest first, element by element.
+def packing_layout(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the layout of torch's packed sequences: rows sorted by length, elements ordered by step.
 
     Returns:
-        places: of each element among the packed ones, (T,).
-        order: the rows from the longest on, (N,).
-        batch_sizes: how many rows have an element at each step, (longest,) on the CPU.
+        places: packed position of each element, (T,).
+        order: row indices by descending length, (N,).
+        batch_sizes: number of rows with an element at each step, (longest,) on the CPU.
     """
     lengths, rows = data.lengths(), data.row_numbers()
     order = lengths.argsort(descending=True, stable=True)
@@ -54,31 +54,31 @@ def packed(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor
 
 
 def _rnn(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) -> Any:
-    """Run all rows; the last states are those at each row's end, those given where a row is empty."""
+    """Run all rows; the last states are those at each row's end, or the initial states for an empty row."""
     values = data.values
     check_states(a, data.values.new_empty(0, *data.shape), states)
     weights = weights_of(a, parameters, values.shape[-1])
     if not values.shape[0]:
         hidden = (a.projection_size or a.state_size) * (2 if a.bidirectional else 1)
-        found = data.replaced(values.new_zeros(0, hidden))
-        return (found, *states) if a.state_outputs else found
-    places, order, batch_sizes = packed(data)
+        output = data.replaced(values.new_zeros(0, hidden))
+        return (output, *states) if a.state_outputs else output
+    positions, order, batch_sizes = packing_layout(data)
     filled = int(batch_sizes[0])
     sorted_states = [state.index_select(1, order) for state in states]
     begin = [state[:, :filled].contiguous() for state in sorted_states]
-    out, *last = run(a, env, values.index_select(0, places.argsort()), batch_sizes, begin, weights)
-    found = data.replaced(out.index_select(0, places))
+    out, *last = run(a, env, values.index_select(0, positions.argsort()), batch_sizes, begin, weights)
+    output = data.replaced(out.index_select(0, positions))
     if not a.state_outputs:
-        return found
-    back = order.argsort()
+        return output
+    inverse_order = order.argsort()
     whole = [torch.cat([new, old[:, filled:]], 1) for new, old in zip(last, sorted_states, strict=True)]
-    return (found, *(state.index_select(1, back) for state in whole))
+    return (output, *(state.index_select(1, inverse_order) for state in whole))
 
 
-add_ragged_rule("RNN", SparseRule(_rnn_storage, _rnn, None, unchanged, recorded_by_torch(_rnn)))
+add_ragged_rule("RNN", SparseRule(_rnn_storage, _rnn, None, unchanged, differentiated_by_torch(_rnn)))
 
 
-# an LSTM on data that have been mapped to its gates
+# LSTM on projected data
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
@@ -95,14 +95,14 @@ def _lstm_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if not units and data and len(data) == 2:
         units = data[1] // 4
     rows = next((s[0] for s in (data, *outs) if s and s[0]), 0)
-    data = agree("data", data, (rows, 4 * units), weight)
-    weight = agree("weight", weight, (4 * units, units), data)
-    bias = agree("bias", bias, (units * (7 if a.use_peepholes else 4),), data)
-    return [data, weight, bias], [agree("output", each, (rows, units), data) for each in outs]
+    data = unify_input("data", data, (rows, 4 * units), weight)
+    weight = unify_input("weight", weight, (4 * units, units), data)
+    bias = unify_input("bias", bias, (units * (7 if a.use_peepholes else 4),), data)
+    return [data, weight, bias], [unify_input("output", shape, (rows, units), data) for shape in outs]
 
 
 class _LSTMStep:
-    """The LSTM's step."""
+    """One step of the LSTM."""
 
     def __init__(self, a: Any, bias: Tensor, units: int) -> None:
         self._gate = _ACTIVATIONS[a.gate_activation]
@@ -111,7 +111,7 @@ class _LSTMStep:
         self._peepholes = torch.split(bias[4 * units :], units) if a.use_peepholes else None
 
     def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return state and state of the cell after a step.
+        """Return hidden state and cell state after a step.
 
         Args:
             gates: (n, 4H), before the activations.
@@ -134,20 +134,20 @@ def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple
     if not values.shape[0]:
         empty = data.replaced(values.new_zeros(0, units))
         return empty, empty
-    places, _, batch_sizes = packed(data, a.is_reverse)
-    order = places.argsort()
+    positions, _, batch_sizes = packing_layout(data, a.is_reverse)
+    order = positions.argsort()
     mapped = values.index_select(0, order) + bias[: 4 * units]
     cell_of = _LSTMStep(a, bias, units)
     states, cells = [], []
     state = cell = values.new_zeros(int(batch_sizes[0]), units)
     turned = weight.t()
     for gates in torch.split(mapped, batch_sizes.tolist()):
-        number = gates.shape[0]
-        state, cell = cell_of.step(torch.addmm(gates, state[:number], turned), cell[:number])
+        count = gates.shape[0]
+        state, cell = cell_of.step(torch.addmm(gates, state[:count], turned), cell[:count])
         states.append(state)
         cells.append(cell)
-    found = (torch.cat(parts).index_select(0, places) for parts in (states, cells))
-    hidden, inner = map(data.replaced, found)
+    unpacked = (torch.cat(parts).index_select(0, positions) for parts in (states, cells))
+    hidden, inner = map(data.replaced, unpacked)
     return hidden, inner
 
 
@@ -155,11 +155,11 @@ def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple
     "sequence_lstm",
     [arg("data", NEVER), param("weight"), param("bias")],
     {
-        "use_peepholes": Attr(boolean, "whether the gates see the state of the cell", True),
-        "is_reverse": Attr(boolean, "whether rows are run from their ends", False),
+        "use_peepholes": Attr(boolean, "let the gates read the cell state", True),
+        "is_reverse": Attr(boolean, "run rows backwards", False),
         "gate_activation": Attr(_kind, "activation of the three gates", "sigmoid"),
-        "cell_activation": Attr(_kind, "activation of the state of the cell", "tanh"),
-        "candidate_activation": Attr(_kind, "activation of what is to enter the cell", "tanh"),
+        "cell_activation": Attr(_kind, "activation of the cell state", "tanh"),
+        "candidate_activation": Attr(_kind, "activation of the new cell input", "tanh"),
     },
     outputs=("output", "cell"),
     infer=_lstm_shapes,
@@ -167,9 +167,9 @@ def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple
     onnx=Onnx(missing="works on rows of different lengths, which ONNX lacks"),
 )
 def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) -> Any:
-    """Run an LSTM over each row, whose elements have been mapped to the gates already; `RNN` maps them itself.
+    """Run an LSTM over each row of projected data; `RNN` includes the projection.
 
-    With c the candidate, i, f, o the gates before their activations, and p the weights of the peepholes::
+    With the candidate c, the gates i, f, o before their activations, and the peephole weights p::
 
         c, i, f, o = data + weight . h + bias
         s = cell_activation's argument = candidate(c) * gate(i + p_i * s) + s * gate(f + p_f * s)
@@ -178,7 +178,7 @@ def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) 
     Shape:
         data: (N, 4H), ragged, in the order c, i, f, o.
         weight: (4H, H).
-        bias: (4H,); with peepholes (7H,), behind it p_i, p_f, p_o.
+        bias: (4H,); with peepholes (7H,), followed by p_i, p_f, p_o.
         output: (N, H), ragged: h after each element.
         cell: (N, H), ragged: s after each element.
 
@@ -187,23 +187,23 @@ def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) 
 
     Source: Paddle 1.x `fluid.layers.dynamic_lstm`, whose weight is the transpose of this one.
     """
-    raise _refused()
+    raise _storage_error()
 
 
-def _refused() -> OpError:
+def _storage_error() -> OpError:
     return OpError(
-        "sequence_lstm takes ragged data beside a dense weight and bias; declare its variable with stype='ragged'"
+        "sequence_lstm takes ragged data with a dense weight and bias; declare its variable with stype='ragged'"
     )
 
 
 def _lstm_storage(a: Any, stypes: Stypes) -> Stypes:
     if tuple(stypes) != ("ragged", "default", "default"):
-        raise _refused()
+        raise _storage_error()
     return "ragged", "ragged"
 
 
 add_ragged_rule(
     "sequence_lstm",
-    SparseRule(_lstm_storage, _lstm, None, unchanged, recorded_by_torch(_lstm)),
+    SparseRule(_lstm_storage, _lstm, None, unchanged, differentiated_by_torch(_lstm)),
     alone=lambda a: True,
 )

@@ -1,6 +1,6 @@
-"""Operators on the rows of ragged values, named and defined as in Paddle's `fluid.layers`.
+"""Operators on the rows of ragged values, as in Paddle's `fluid.layers`.
 
-Each of them takes ragged data and no other: a dense value is refused when it is bound.
+They only take ragged data: binding a dense value is an error.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import torch
 
 from ...base import OpError, Shape
 from ..attrs import boolean, choice, integer, optional
-from ..nn.rules import agree
+from ..nn.layer_shapes import unify_input
 from ..registry import op
 from ..shapes import prod, same, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
-from .records import Ragged
-from .rule import SparseRule, Stypes, add_ragged_rule, recorded_by_torch
+from .dispatch import SparseRule, Stypes, add_ragged_rule, differentiated_by_torch
+from .storage import Ragged
 
 Tensor = torch.Tensor
 
 _NO_ONNX = Onnx(missing="works on rows of different lengths, which ONNX lacks")
 
 
-def _refused(name: str, values: str = "data") -> OpError:
+def _dense_error(name: str, values: str = "data") -> OpError:
     return OpError(
-        f"{name} takes ragged {values}, got a dense value; declare its variable with Variable(stype='ragged'), or make "
-        "an array with nd.ragged_array(values, offsets)"
+        f"{name} takes ragged {values}, got a dense value; declare its variable with Variable(stype='ragged'), or "
+        "create an array with nd.ragged_array(values, offsets)"
     )
 
 
 def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) -> None:
-    """Enter an operator that takes ragged data and no other."""
+    """Register the rule of an operator that only takes ragged data."""
 
     def storage(a: Any, stypes: Stypes) -> Stypes:
         if stypes[position] != "ragged":
-            raise _refused(name, "data" if position == 0 else "y")
+            raise _dense_error(name, "data" if position == 0 else "y")
         if any(stype != "default" for stype in stypes[position + 1 :]) or stypes[0] not in (
             "default",
             "ragged",
@@ -46,7 +46,7 @@ def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) ->
     def grad_storage(a: Any, stypes: Stypes) -> Stypes:
         return tuple("ragged" if stype == "ragged" else "default" for stype in stypes)
 
-    rule = SparseRule(storage, run, None, grad_storage, recorded_by_torch(run))
+    rule = SparseRule(storage, run, None, grad_storage, differentiated_by_torch(run))
     add_ragged_rule(name, rule, alone=lambda a: True)
 
 
@@ -54,19 +54,19 @@ def row_sums(data: Ragged, values: Tensor) -> Tensor:
     """Return the sum of each row's elements; zeros for an empty row.
 
     Args:
-        values: (T, ...), in place of the data's.
+        values: (T, ...), used instead of the data's.
     """
-    found = values.new_zeros((data.shape[0], *values.shape[1:]))
-    return found.index_add(0, data.row_numbers(), values)
+    sums = values.new_zeros((data.shape[0], *values.shape[1:]))
+    return sums.index_add(0, data.row_numbers(), values)
 
 
 def _column(numbers: Tensor, like: Tensor) -> Tensor:
-    """Return one number per row as what multiplies rows of further axes."""
+    """Return one number per row, broadcastable to rows with further axes."""
     return numbers.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
 
 
 def row_maxima(data: Ragged) -> Tensor:
-    """Return the largest of each row's elements, 0 for an empty row; not differentiated.
+    """Return the maximum of each row's elements, 0 for an empty row; not differentiable.
 
     Returns:
         (N, ...).
@@ -77,30 +77,28 @@ def row_maxima(data: Ragged) -> Tensor:
 
 
 def _max(data: Ragged) -> Tensor:
-    """Return the largest of each row's elements; its gradient goes to the first that is as large."""
+    """Return the maximum of each row's elements; the gradient goes to the first maximum."""
     values, bounds = data.values.detach(), data.offsets.tolist()
-    places = torch.zeros(data.shape, dtype=torch.int64, device=values.device)
-    for row, (first, end) in enumerate(
-        zip(bounds, bounds[1:])
-    ):  # a fifth of the time of scattering all at once
+    positions = torch.zeros(data.shape, dtype=torch.int64, device=values.device)
+    for row, (first, end) in enumerate(zip(bounds, bounds[1:])):  # five times as fast as one scatter
         if end > first:
-            places[row] = values[first:end].max(0).indices + first
-    return _picked(data, places)
+            positions[row] = values[first:end].max(0).indices + first
+    return _gather_elements(data, positions)
 
 
-def _picked(data: Ragged, places: Tensor) -> Tensor:
-    """Return elements by place, zeros where a row is empty."""
+def _gather_elements(data: Ragged, positions: Tensor) -> Tensor:
+    """Return elements by position, and zeros for empty rows."""
     if not data.values.shape[0]:
         return data.values.new_zeros(data.shape)
     empty = data.lengths().eq(0).view(-1, *[1] * (data.values.dim() - 1))
-    found = data.values.gather(0, places.clamp(0, data.values.shape[0] - 1))
-    return found.masked_fill(empty, 0)
+    picked = data.values.gather(0, positions.clamp(0, data.values.shape[0] - 1))
+    return picked.masked_fill(empty, 0)
 
 
-def _at_end(data: Ragged, last: bool) -> Tensor:
+def _first_or_last(data: Ragged, last: bool) -> Tensor:
     """Return each row's first or last element, zeros for an empty row."""
-    places = data.offsets[1:] - 1 if last else data.offsets[:-1]
-    return _picked(data, places.view(-1, *[1] * (data.values.dim() - 1)).expand(data.shape))
+    positions = data.offsets[1:] - 1 if last else data.offsets[:-1]
+    return _gather_elements(data, positions.view(-1, *[1] * (data.values.dim() - 1)).expand(data.shape))
 
 
 def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
@@ -108,7 +106,7 @@ def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
     if kind == "max":
         return _max(data)
     if kind in ("first", "last"):
-        return _at_end(data, kind == "last")
+        return _first_or_last(data, kind == "last")
     total = row_sums(data, data.values)
     if kind == "sum":
         return total
@@ -122,7 +120,7 @@ def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
     {
         "pool_type": Attr(
             choice("sum", "mean", "sqrt", "max", "first", "last"),
-            "what becomes of a row's elements: 'sqrt' is their sum over the square root of their number",
+            "reduction of a row's elements; 'sqrt' is their sum divided by the square root of their number",
             "sum",
         )
     },
@@ -131,9 +129,9 @@ def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
     onnx=_NO_ONNX,
 )
 def sequence_pool(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Make one dense row of each ragged one; an empty row becomes zeros, also under "max".
+    """Reduce each ragged row to a dense row; an empty row becomes zeros, also for "max".
 
-    Where several elements are as large, the gradient of "max" goes to the first.
+    The gradient of "max" goes to the first maximum.
 
     Shape:
         data: (N, ...), ragged.
@@ -144,13 +142,13 @@ def sequence_pool(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_pool`.
     """
-    raise _refused("sequence_pool")
+    raise _dense_error("sequence_pool")
 
 
 _add_rule("sequence_pool", _pool, "default")
 
 
-# what keeps the rows as long as they are
+# operators that keep the row lengths
 
 
 def _softmax(a: Any, env: Env, data: Ragged) -> Ragged:
@@ -162,18 +160,18 @@ def _softmax(a: Any, env: Env, data: Ragged) -> Ragged:
 
 @op("sequence_softmax", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=_NO_ONNX)
 def sequence_softmax(a: Any, env: Env, data: Tensor) -> Tensor:
-    """Take the softmax over each row's elements, for each of their further axes.
+    """Apply softmax over each row's elements, separately for further axes.
 
     Shape:
         data: (N, ...), ragged.
-        output: as data, ragged.
+        output: like data, ragged.
 
     Raises:
         OpError: the data is dense.
 
     Source: Paddle 1.x `fluid.layers.sequence_softmax`, whose elements are single numbers.
     """
-    raise _refused("sequence_softmax")
+    raise _dense_error("sequence_softmax")
 
 
 _add_rule("sequence_softmax", _softmax)
@@ -182,8 +180,8 @@ _add_rule("sequence_softmax", _softmax)
 def _reverse(a: Any, env: Env, data: Ragged) -> Ragged:
     rows = data.row_numbers()
     ends = (data.offsets[:-1] + data.offsets[1:] - 1).index_select(0, rows)
-    places = torch.arange(rows.numel(), device=rows.device)
-    return data.replaced(data.values.index_select(0, ends - places))
+    positions = torch.arange(rows.numel(), device=rows.device)
+    return data.replaced(data.values.index_select(0, ends - positions))
 
 
 @op("sequence_reverse", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=_NO_ONNX)
@@ -192,20 +190,20 @@ def sequence_reverse(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Shape:
         data: (N, ...), ragged.
-        output: as data, ragged.
+        output: like data, ragged.
 
     Raises:
         OpError: the data is dense; `SequenceReverse` takes padded sequences.
 
     Source: Paddle 1.x `fluid.layers.sequence_reverse`.
     """
-    raise _refused("sequence_reverse")
+    raise _dense_error("sequence_reverse")
 
 
 _add_rule("sequence_reverse", _reverse)
 
 
-# what makes others
+# operators that change the row lengths
 
 
 def _expand_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -229,14 +227,14 @@ def _expand(a: Any, env: Env, x: Any, y: Ragged) -> Ragged:
     if not isinstance(x, Ragged):
         return y.replaced(y.expanded(x))
     if x.shape[0] != y.shape[0]:
-        y.expanded(x.lengths())  # says which numbers of rows do not fit
+        y.expanded(x.lengths())  # raises an error with the numbers of rows
     times = y.lengths()
     lengths = x.lengths() * times
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     rows = torch.arange(times.numel(), device=times.device).repeat_interleave(lengths)
     inside = torch.arange(rows.numel(), device=rows.device) - offsets.index_select(0, rows)
-    places = x.offsets.index_select(0, rows) + inside % x.lengths().index_select(0, rows)
-    return Ragged(x.values.index_select(0, places), offsets)
+    positions = x.offsets.index_select(0, rows) + inside % x.lengths().index_select(0, rows)
+    return Ragged(x.values.index_select(0, positions), offsets)
 
 
 @op(
@@ -248,23 +246,23 @@ def _expand(a: Any, env: Env, x: Any, y: Ragged) -> Ragged:
     onnx=_NO_ONNX,
 )
 def sequence_expand(a: Any, env: Env, x: Tensor, y: Tensor) -> Tensor:
-    """Repeat each row of x as often as the same row of y is long.
+    """Repeat each row of x by the length of the same row of y.
 
-    A dense row counts as one element, so that there are as many as in y. A ragged row is repeated as a whole, one time
-    behind the other in the same row. Only the lengths of y are read.
+    A dense row counts as one element, so the result has the lengths of y. A ragged row is repeated as a whole, within
+    the same row. Only the lengths of y are read.
 
     Shape:
         x: (N, ...), dense or ragged.
         y: (N, ...), ragged.
-        output: as x, ragged.
+        output: like x, ragged.
 
     Raises:
         OpError: y is dense.
         ShapeError: x and y have different numbers of rows.
 
-    Source: Paddle 1.x `fluid.layers.sequence_expand`, which makes a row of its own of each repetition of a ragged row.
+    Source: Paddle 1.x `fluid.layers.sequence_expand`, which returns each repetition of a ragged row as a separate row.
     """
-    raise _refused("sequence_expand", "y")
+    raise _dense_error("sequence_expand", "y")
 
 
 _add_rule("sequence_expand", _expand, position=1)
@@ -276,9 +274,11 @@ def _conv_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     features = prod(data[1:]) if data else 0
     if data is not None and not data[0] and rows:
         data = (rows, *data[1:])
-    weight = agree("weight", weight, (a.num_filters, a.filter_size * features), data)
-    bias = [agree("bias", one, (a.num_filters,), data) for one in bias]
-    return [data, weight, *bias], [agree("output", outs[0], (data[0] if data else rows, a.num_filters), data)]
+    weight = unify_input("weight", weight, (a.num_filters, a.filter_size * features), data)
+    bias = [unify_input("bias", one, (a.num_filters,), data) for one in bias]
+    return [data, weight, *bias], [
+        unify_input("output", outs[0], (data[0] if data else rows, a.num_filters), data)
+    ]
 
 
 def _window_start(a: Any) -> int:
@@ -288,12 +288,12 @@ def _window_start(a: Any) -> int:
 def _conv(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor | None = None) -> Ragged:
     values = data.values.flatten(1) if data.values.dim() != 1 else data.values[:, None]
     count, rows = values.shape[0], data.row_numbers()
-    first, end = (part.index_select(0, rows) for part in (data.offsets[:-1], data.offsets[1:]))
+    first, end = (limits.index_select(0, rows) for limits in (data.offsets[:-1], data.offsets[1:]))
     with_zeros = torch.cat([values, values.new_zeros(1, values.shape[1])])
-    places = torch.arange(count, device=rows.device)
+    positions = torch.arange(count, device=rows.device)
     parts = []
     for shift in range(_window_start(a), _window_start(a) + a.filter_size):
-        there = places + shift
+        there = positions + shift
         inside = (there >= first) & (there < end)
         parts.append(with_zeros.index_select(0, torch.where(inside, there, count)))
     return data.replaced(torch.nn.functional.linear(torch.cat(parts, 1), weight, bias))
@@ -304,24 +304,24 @@ def _conv(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor | None = 
     [arg("data", NEVER), param("weight"), param("bias", when=lambda a: not a.no_bias)],
     {
         "num_filters": Attr(integer(low=1), "number of output features"),
-        "filter_size": Attr(integer(low=1), "how many elements a window has", 3),
+        "filter_size": Attr(integer(low=1), "number of elements of a window", 3),
         "padding_start": Attr(
             optional(integer()),
-            "where the window begins, counted from its element; None = -(filter_size // 2)",
+            "start of the window relative to its element; None = -(filter_size // 2)",
             None,
         ),
-        "no_bias": Attr(boolean, "leave the bias out", False),
+        "no_bias": Attr(boolean, "omit the bias", False),
     },
     infer=_conv_shapes,
     batch=NEVER,
     onnx=_NO_ONNX,
 )
 def sequence_conv(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Map a window around each element linearly; what lies outside of its row counts as zeros.
+    """Apply a linear map to a window around each element; positions outside of its row are zeros.
 
     Shape:
-        data: (N, ...), ragged; D features an element.
-        weight: (num_filters, filter_size * D), the window's elements one behind the other.
+        data: (N, ...), ragged, with D features per element.
+        weight: (num_filters, filter_size * D), the concatenated weights of the window's elements.
         bias: (num_filters,).
         output: (N, num_filters), ragged.
 
@@ -330,7 +330,7 @@ def sequence_conv(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor |
 
     Source: Paddle 1.x `fluid.layers.sequence_conv`, whose weight is the transpose of this one.
     """
-    raise _refused("sequence_conv")
+    raise _dense_error("sequence_conv")
 
 
 _add_rule("sequence_conv", _conv)

@@ -1,4 +1,4 @@
-"""Operators that update weights: the steps of optimizers, one weight or several at a time."""
+"""Optimizer steps as operators, for one or several weights."""
 
 from . import adam as adam
 from . import adaptive as adaptive

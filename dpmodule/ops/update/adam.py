@@ -1,4 +1,4 @@
-"""Updates that keep a running mean and variance of the gradient: Adam, AdamW, FTML, LAMB."""
+"""Updates with running means and variances of the gradient: Adam, AdamW, FTML, LAMB."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from ...base import Shape
 from ..attrs import boolean, integer, real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..shapes import unify
 from ..spec import Attr, Shapes
 from .rules import (
@@ -20,30 +20,30 @@ from .rules import (
     SCALING,
     WD,
     Rule,
-    check_wide,
-    mixed,
-    remaining,
-    scaled,
-    scaled_with_decay,
-    step,
-    wide_types,
+    bias_correction,
+    check_float32,
+    float32_types,
+    rescaled,
+    rescaled_with_decay,
+    update_op,
+    with_float32_copy,
 )
 
 Tensor = torch.Tensor
 
 
 def _epsilon(value: float) -> dict[str, Attr]:
-    return {"epsilon": Attr(real, "keeps the quotient finite", value)}
+    return {"epsilon": Attr(real, "added to the denominator", value)}
 
 
-@step(
+@update_op(
     "adam_update",
     ("mean", "var"),
     {**LR, **BETAS, **_epsilon(1e-8), **WD, **SCALING, **LAZY},
     aliases=("_sparse_adam_update",),
 )
 def adam_update(a: Any) -> Rule:
-    """Update a weight by Adam, without its correction of the first steps.
+    """Update a weight by Adam, without bias correction.
 
     With ``g = clip(rescale_grad * grad + wd * w)``, in place ``mean = beta1 * mean + (1 - beta1) * g`` and
     ``var = beta2 * var + (1 - beta2) * g ** 2``; and ``w - lr * mean / (sqrt(var) + epsilon)``.
@@ -52,13 +52,13 @@ def adam_update(a: Any) -> Rule:
         weight, grad, mean, var: one shape and type.
         returns: the new weight, of the same shape.
 
-    Source: MXNet 1.9.1 `adam_update`, whose callers put the correction into `lr`; Kingma and Ba, "Adam", 2014.
+    Source: MXNet 1.9.1 `adam_update`, whose callers include the correction in `lr`; Kingma and Ba, "Adam", 2014.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    beta1, beta2, epsilon = map(as_float32, (a.beta1, a.beta2, a.epsilon))
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
-        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        g = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_mean = beta1 * mean + (1 - beta1) * g
         new_var = beta2 * var + (1 - beta2) * g * g
         return weight - lr * new_mean / (new_var.sqrt() + epsilon), new_mean, new_var
@@ -67,31 +67,31 @@ def adam_update(a: Any) -> Rule:
 
 
 def adamw(lr: float, eta: float, wd: float, beta1: float, beta2: float, epsilon: float, clip: float) -> Rule:
-    """Return AdamW's rule; its last input is the gradient's factor: NaN, infinite or 0 moves nothing."""
+    """Return AdamW's rule; its last input is the gradient's factor: if NaN, infinite or 0, the step is skipped."""
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, rescale: Tensor) -> tuple[Tensor, ...]:
         factor = rescale.reshape(()).to(weight.dtype)
         moves = factor.isfinite() & factor.ne(0)
-        g = scaled(grad, factor, clip)
+        g = rescaled(grad, factor, clip)
         new_mean = beta1 * mean + (1 - beta1) * g
         new_var = beta2 * var + (1 - beta2) * g * g
         new = weight - eta * (lr * new_mean / (new_var.sqrt() + epsilon) + wd * weight)
-        pairs = ((new, weight), (new_mean, mean), (new_var, var))
-        return tuple(torch.where(moves, after, before) for after, before in pairs)
+        rate_pairs = ((new, weight), (new_mean, mean), (new_var, var))
+        return tuple(torch.where(moves, after, before) for after, before in rate_pairs)
 
     return rule
 
 
-_ADAMW = {**LR, **BETAS, **_epsilon(1e-8), **WD, "eta": Attr(real, "multiplies the whole step"), **CLIP}
+_ADAMW = {**LR, **BETAS, **_epsilon(1e-8), **WD, "eta": Attr(real, "factor of the whole step"), **CLIP}
 
 
 def _adamw_of(a: Any) -> Rule:
-    return adamw(*map(single, (a.lr, a.eta, a.wd, a.beta1, a.beta2, a.epsilon, a.clip_gradient)))
+    return adamw(*map(as_float32, (a.lr, a.eta, a.wd, a.beta1, a.beta2, a.epsilon, a.clip_gradient)))
 
 
-@step("_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",))
+@update_op("_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",))
 def adamw_update(a: Any) -> Rule:
-    """Update a weight by AdamW, which decays it apart from the gradient.
+    """Update a weight by AdamW, with decoupled weight decay.
 
     With ``g = clip(rescale_grad * grad)``, in place ``mean = beta1 * mean + (1 - beta1) * g`` and
     ``var = beta2 * var + (1 - beta2) * g ** 2``; and
@@ -107,19 +107,19 @@ def adamw_update(a: Any) -> Rule:
     return _adamw_of(a)
 
 
-@step(
+@update_op(
     "_mp_adamw_update",
     ("mean", "var", "weight32"),
     _ADAMW,
     tail=("rescale_grad",),
-    infer_type=wide_types(2),
+    infer_type=float32_types(2),
 )
 def mp_adamw_update(a: Any) -> Rule:
-    """Update a 16-bit weight as `_adamw_update` does, through its float32 copy.
+    """Update a 16-bit weight like `_adamw_update`, with its float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        mean, var, weight32: the same shape, float32; get their new values in place.
+        mean, var, weight32: the same shape, float32; updated in place.
         rescale_grad: (1,), the gradient's factor, float32.
         returns: the new weight in the type of `weight`.
 
@@ -130,7 +130,7 @@ def mp_adamw_update(a: Any) -> Rule:
     def run(
         weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, weight32: Tensor, rescale: Tensor
     ) -> Any:
-        wide = mixed(lambda w, g, m, v: rule(w, g, m, v, rescale))
+        wide = with_float32_copy(lambda w, g, m, v: rule(w, g, m, v, rescale))
         return wide(weight, grad, mean, var, weight32)
 
     return run
@@ -138,19 +138,19 @@ def mp_adamw_update(a: Any) -> Rule:
 
 _FTML = {
     **LR,
-    "beta1": Attr(real, "share of the sum that is kept", 0.6),
-    "beta2": Attr(real, "share of the variance that is kept", 0.999),
+    "beta1": Attr(real, "decay of the sum", 0.6),
+    "beta2": Attr(real, "decay of the variance", 0.999),
     **_epsilon(1e-8),
-    "t": Attr(integer(), "number of this update, from 1"),
+    "t": Attr(integer(), "index of this update, starting at 1"),
     **WD,
     **RESCALE,
-    "clip_grad": Attr(real, "the gradient is cut to [-this, this]; negative leaves it", -1.0),
+    "clip_grad": Attr(real, "the gradient is clipped to [-this, this]; if negative, not clipped", -1.0),
 }
 
 
-@step("ftml_update", ("d", "v", "z"), _FTML)
+@update_op("ftml_update", ("d", "v", "z"), _FTML)
 def ftml_update(a: Any) -> Rule:
-    """Update a weight by following the moving leader.
+    """Update a weight by FTML ("follow the moving leader").
 
     With ``g = clip(rescale_grad * grad + wd * w)``, in place::
 
@@ -167,13 +167,13 @@ def ftml_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `ftml_update`; Zheng and Kwok, "Follow the moving leader in deep learning", 2017.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_grad))
-    beta1, beta2 = single(a.beta1), single(a.beta2)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_grad))
+    beta1, beta2 = as_float32(a.beta1), as_float32(a.beta2)
 
     def rule(weight: Tensor, grad: Tensor, d: Tensor, v: Tensor, z: Tensor) -> tuple[Tensor, ...]:
-        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        g = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_v = beta2 * v + (1 - beta2) * g * g
-        first, second = remaining(beta1, a.t, weight.dtype), remaining(beta2, a.t, weight.dtype)
+        first, second = bias_correction(beta1, a.t, weight.dtype), bias_correction(beta2, a.t, weight.dtype)
         new_d = first / lr * ((new_v / second).sqrt() + a.epsilon)
         new_z = beta1 * z + (1 - beta1) * g - (new_d - beta1 * d) * weight
         return -new_z / new_d, new_d, new_v, new_z
@@ -182,52 +182,52 @@ def ftml_update(a: Any) -> Rule:
 
 
 BOUNDS = {
-    "lower_bound": Attr(real, "least norm of the weight; negative for none", -1.0),
-    "upper_bound": Attr(real, "greatest norm of the weight; negative for none", -1.0),
+    "lower_bound": Attr(real, "lower bound of the weight's norm; negative for none", -1.0),
+    "upper_bound": Attr(real, "upper bound of the weight's norm; negative for none", -1.0),
 }
 _PHASE1 = {
     **BETAS,
-    "epsilon": Attr(real, "keeps the quotient finite", 1e-6),
-    "t": Attr(integer(), "number of this update, from 1"),
-    "bias_correction": Attr(boolean, "make up for means that start at zero", True),
+    "epsilon": Attr(real, "added to the denominator", 1e-6),
+    "t": Attr(integer(), "index of this update, starting at 1"),
+    "bias_correction": Attr(boolean, "correct the bias of means that start at zero", True),
     "wd": Attr(real, "weight decay"),
     **SCALING,
 }
 _PHASE2 = {**LR, **BOUNDS}
 
 
-def direction(a: Any, t: int, wd: float) -> Rule:
-    """Return the rule of the first phase: Adam's direction plus the decayed weight, and the new states."""
-    beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
-    rescale, clip, wd = map(single, (a.rescale_grad, a.clip_gradient, wd))
+def lamb_direction(a: Any, t: int, wd: float) -> Rule:
+    """Return the rule of the first phase: Adam's direction plus weight decay, and the new states."""
+    beta1, beta2, epsilon = map(as_float32, (a.beta1, a.beta2, a.epsilon))
+    rescale, clip, wd = map(as_float32, (a.rescale_grad, a.clip_gradient, wd))
 
     def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         new_mean = beta1 * mean + (1 - beta1) * g
         new_var = beta2 * var + (1 - beta2) * g * g
         m, v = new_mean, new_var
         if a.bias_correction:
-            m, v = m / remaining(beta1, t, m.dtype), v / remaining(beta2, t, v.dtype)
+            m, v = m / bias_correction(beta1, t, m.dtype), v / bias_correction(beta2, t, v.dtype)
         return m / (v.sqrt() + epsilon) + wd * weight, new_mean, new_var
 
     return rule
 
 
-def stretched(a: Any, lr: float, r1: Tensor, r2: Tensor) -> Tensor:
-    """Return the rate of the second phase: `lr` times the weight's norm over the direction's, 1 where one is 0."""
-    lower, upper = single(a.lower_bound), single(a.upper_bound)
+def lamb_rate(a: Any, lr: float, r1: Tensor, r2: Tensor) -> Tensor:
+    """Return the rate of the second phase: `lr` times the ratio of weight norm and direction norm, 1 if one is 0."""
+    lower, upper = as_float32(a.lower_bound), as_float32(a.upper_bound)
     norm = r1.clamp(min=lower) if lower >= 0 else r1
     norm = norm.clamp(max=upper) if upper >= 0 else norm
-    return single(lr) * torch.where(norm.eq(0) | r2.eq(0), torch.ones_like(norm), norm / r2)
+    return as_float32(lr) * torch.where(norm.eq(0) | r2.eq(0), torch.ones_like(norm), norm / r2)
 
 
-@step("lamb_update_phase1", ("mean", "var"), _PHASE1)
+@update_op("lamb_update_phase1", ("mean", "var"), _PHASE1)
 def lamb_update_phase1(a: Any) -> Rule:
     """Return the direction of a LAMB step.
 
     With ``g = clip(rescale_grad * grad)``, in place ``mean = beta1 * mean + (1 - beta1) * g`` and
     ``var = beta2 * var + (1 - beta2) * g ** 2``; and ``m / (sqrt(v) + epsilon) + wd * w``, where m and v are mean and
-    var, under `bias_correction` divided by ``1 - beta1 ** t`` and ``1 - beta2 ** t``.
+    var, with `bias_correction` divided by ``1 - beta1 ** t`` and ``1 - beta2 ** t``.
 
     Shape:
         weight, grad, mean, var: one shape and type.
@@ -235,81 +235,81 @@ def lamb_update_phase1(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `lamb_update_phase1`; You et al., "Large batch optimization for deep learning", 2019.
     """
-    return direction(a, a.t, a.wd)
+    return lamb_direction(a, a.t, a.wd)
 
 
-@step(
+@update_op(
     "mp_lamb_update_phase1",
     ("mean", "var"),
     _PHASE1,
     reads=("weight32",),
-    infer_type=wide_types(2, outputs_wide=True),
+    infer_type=float32_types(2, outputs_wide=True),
 )
 def mp_lamb_update_phase1(a: Any) -> Rule:
     """Return the direction of a LAMB step for a 16-bit weight with a float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        mean, var, weight32: the same shape, float32; the first two get their new values in place.
+        mean, var, weight32: the same shape, float32; mean and var are updated in place.
         returns: the direction, float32.
 
     Source: MXNet 1.9.1 `mp_lamb_update_phase1`, which rounds the rescaled gradient to 16 bits.
     """
-    rule, rescale = direction(a._replace(rescale_grad=1.0), a.t, a.wd), single(a.rescale_grad)
+    rule, rescale = lamb_direction(a._replace(rescale_grad=1.0), a.t, a.wd), as_float32(a.rescale_grad)
 
     def run(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, weight32: Tensor) -> tuple[Tensor, ...]:
-        check_wide(weight, grad, (mean, var), weight32)
+        check_float32(weight, grad, (mean, var), weight32)
         return rule(weight32, (grad * rescale).float(), mean, var)
 
     return run
 
 
 def _phase2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Weight, direction, copy and output share a shape; r1 and r2 are single numbers."""
+    """Infer one shape for weight, direction, copy and output; r1 and r2 are single numbers."""
     weight = unify(unify(ins[0], ins[1], "weight and g"), outs[0], "weight and output")
     norms = [unify(s, (1,), "a norm's shape") for s in ins[2:4]]
     return [weight, weight, *norms, *(unify(s, weight, "weight32") for s in ins[4:])], [weight]
 
 
-@step("lamb_update_phase2", attrs=_PHASE2, inputs=("weight", "g", "r1", "r2"), infer=_phase2_infer)
+@update_op("lamb_update_phase2", attrs=_PHASE2, inputs=("weight", "g", "r1", "r2"), infer=_phase2_infer)
 def lamb_update_phase2(a: Any) -> Rule:
     """Update a weight along the direction of `lamb_update_phase1`: ``w - lr * r1 / r2 * g``.
 
     Shape:
         weight, g: one shape and type.
-        r1, r2: (1,), the norms of weight and `g`; where one is 0 their quotient counts as 1.
+        r1, r2: (1,), the norms of weight and `g`; if one is 0 their ratio counts as 1.
         returns: the new weight, of the same shape.
 
     Source: MXNet 1.9.1 `lamb_update_phase2`.
     """
 
     def rule(weight: Tensor, g: Tensor, r1: Tensor, r2: Tensor) -> tuple[Tensor, ...]:
-        return (weight - stretched(a, a.lr, r1.reshape(()), r2.reshape(())) * g,)
+        return (weight - lamb_rate(a, a.lr, r1.reshape(()), r2.reshape(())) * g,)
 
     return rule
 
 
-@step(
+@update_op(
     "mp_lamb_update_phase2",
     attrs=_PHASE2,
     inputs=("weight", "g", "r1", "r2", "weight32"),
     infer=_phase2_infer,
-    infer_type=wide_types(1),
+    infer_type=float32_types(1),
 )
 def mp_lamb_update_phase2(a: Any) -> Rule:
-    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, starting at its float32 copy.
+    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, from its float32 copy.
 
     Shape:
         weight: any shape, often float16.
-        g, weight32: the same shape, float32; neither changes.
+        g, weight32: the same shape, float32; not changed.
         r1, r2: (1,), float32, the norms of weight and `g`.
         returns: the new weight in the type of `weight`.
 
-    Source: MXNet 1.9.1 `mp_lamb_update_phase2`, which leaves the copy to its caller.
+    Source: MXNet 1.9.1 `mp_lamb_update_phase2`, whose caller updates the copy.
     """
 
     def rule(weight: Tensor, g: Tensor, r1: Tensor, r2: Tensor, weight32: Tensor) -> tuple[Tensor, ...]:
-        check_wide(weight, weight, (g,), weight32)
-        return ((weight32 - stretched(a, a.lr, r1.reshape(()), r2.reshape(())) * g).to(weight.dtype),)
+        check_float32(weight, weight, (g,), weight32)
+        return ((weight32 - lamb_rate(a, a.lr, r1.reshape(()), r2.reshape(())) * g).to(weight.dtype),)
 
     return rule

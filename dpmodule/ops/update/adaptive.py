@@ -1,4 +1,4 @@
-"""Updates by gradient descent, and those whose rates adapt by sums of squares: FTRL, RMSProp, AdaGrad."""
+"""Updates by gradient descent, and with rates adapted by sums of squares: FTRL, RMSProp, AdaGrad."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ import torch
 
 from ...base import Shape
 from ..attrs import real
-from ..dtypes import single
+from ..dtypes import as_float32
 from ..shapes import unify
 from ..spec import Attr, Shapes
-from .rules import LAZY, LR, SCALING, WD, Rule, cut, mixed, scaled, scaled_with_decay, step, wide_types
+from .rules import (
+    LAZY,
+    LR,
+    SCALING,
+    WD,
+    Rule,
+    clip_values,
+    float32_types,
+    rescaled,
+    rescaled_with_decay,
+    update_op,
+    with_float32_copy,
+)
 
 Tensor = torch.Tensor
 
-_MOMENTUM = {"momentum": Attr(real, "share of the last step that is kept", 0.0)}
+_MOMENTUM = {"momentum": Attr(real, "decay of the last step", 0.0)}
 _PLAIN = {**LR, **WD, **SCALING}
 _WITH_MOMENTUM = {**LR, **_MOMENTUM, **WD, **SCALING}
 
@@ -24,7 +36,7 @@ def descent(lr: Any, wd: Any, rescale: float, clip: float) -> Rule:
     """Return the rule ``w - lr * (g + wd * w)``; `lr` and `wd` are numbers or tensors."""
 
     def rule(weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-        return (weight - lr * (scaled(grad, rescale, clip) + wd * weight),)
+        return (weight - lr * (rescaled(grad, rescale, clip) + wd * weight),)
 
     return rule
 
@@ -33,24 +45,26 @@ def momentum_descent(lr: Any, wd: Any, momentum: float, rescale: float, clip: fl
     """Return the rule ``m = momentum * m - lr * (g + wd * w); w + m``."""
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
-        new = momentum * mom - lr * (scaled(grad, rescale, clip) + wd * weight)
+        new = momentum * mom - lr * (rescaled(grad, rescale, clip) + wd * weight)
         return weight + new, new
 
     return rule
 
 
 def _nesterov(a: Any) -> Rule:
-    lr, wd, momentum, rescale, clip = map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient))
+    lr, wd, momentum, rescale, clip = map(
+        as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)
+    )
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
-        g, kept = scaled(grad, rescale, clip), momentum * mom
+        g, kept = rescaled(grad, rescale, clip), momentum * mom
         new = weight + momentum * kept - (1 + momentum) * lr * (g + wd * weight)
         return new, kept - lr * (g + wd * new)
 
     return rule
 
 
-@step("sgd_update", attrs={**_PLAIN, **LAZY}, aliases=("_sparse_sgd_update",))
+@update_op("sgd_update", attrs={**_PLAIN, **LAZY}, aliases=("_sparse_sgd_update",))
 def sgd_update(a: Any) -> Rule:
     """Update a weight by gradient descent: ``w - lr * (clip(rescale_grad * grad) + wd * w)``.
 
@@ -60,10 +74,10 @@ def sgd_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `sgd_update`.
     """
-    return descent(*map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient)))
+    return descent(*map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient)))
 
 
-@step("sgd_mom_update", ("mom",), {**_WITH_MOMENTUM, **LAZY}, aliases=("_sparse_sgd_mom_update",))
+@update_op("sgd_mom_update", ("mom",), {**_WITH_MOMENTUM, **LAZY}, aliases=("_sparse_sgd_mom_update",))
 def sgd_mom_update(a: Any) -> Rule:
     """Update a weight by gradient descent with momentum.
 
@@ -75,38 +89,38 @@ def sgd_mom_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `sgd_mom_update`.
     """
-    return momentum_descent(*map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)))
+    return momentum_descent(*map(as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)))
 
 
-@step("mp_sgd_update", ("weight32",), {**_PLAIN, **LAZY}, infer_type=wide_types(2))
+@update_op("mp_sgd_update", ("weight32",), {**_PLAIN, **LAZY}, infer_type=float32_types(2))
 def mp_sgd_update(a: Any) -> Rule:
-    """Update a 16-bit weight as `sgd_update` does, through its float32 copy.
+    """Update a 16-bit weight like `sgd_update`, with its float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        weight32: the same shape, float32; gets the new weight in place.
+        weight32: the same shape, float32; updated in place.
         returns: the new weight in the type of `weight`.
 
     Source: MXNet 1.9.1 `mp_sgd_update`.
     """
-    return mixed(sgd_update(a))
+    return with_float32_copy(sgd_update(a))
 
 
-@step("mp_sgd_mom_update", ("mom", "weight32"), {**_WITH_MOMENTUM, **LAZY}, infer_type=wide_types(2))
+@update_op("mp_sgd_mom_update", ("mom", "weight32"), {**_WITH_MOMENTUM, **LAZY}, infer_type=float32_types(2))
 def mp_sgd_mom_update(a: Any) -> Rule:
-    """Update a 16-bit weight as `sgd_mom_update` does, through its float32 copy.
+    """Update a 16-bit weight like `sgd_mom_update`, with its float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        mom, weight32: the same shape, float32; get their new values in place.
+        mom, weight32: the same shape, float32; updated in place.
         returns: the new weight in the type of `weight`.
 
     Source: MXNet 1.9.1 `mp_sgd_mom_update`.
     """
-    return mixed(sgd_mom_update(a))
+    return with_float32_copy(sgd_mom_update(a))
 
 
-@step("nag_mom_update", ("mom",), _WITH_MOMENTUM)
+@update_op("nag_mom_update", ("mom",), _WITH_MOMENTUM)
 def nag_mom_update(a: Any) -> Rule:
     """Update a weight by Nesterov's accelerated gradient.
 
@@ -118,26 +132,26 @@ def nag_mom_update(a: Any) -> Rule:
         weight, grad, mom: one shape and type.
         returns: the new weight, of the same shape.
 
-    Source: MXNet 1.9.1 `nag_mom_update` under ``out=weight``, where the momentum sees the new weight's decay.
+    Source: MXNet 1.9.1 `nag_mom_update` with ``out=weight``, where the momentum includes the new weight's decay.
     """
     return _nesterov(a)
 
 
-@step("mp_nag_mom_update", ("mom", "weight32"), _WITH_MOMENTUM, infer_type=wide_types(2))
+@update_op("mp_nag_mom_update", ("mom", "weight32"), _WITH_MOMENTUM, infer_type=float32_types(2))
 def mp_nag_mom_update(a: Any) -> Rule:
-    """Update a 16-bit weight as `nag_mom_update` does, through its float32 copy.
+    """Update a 16-bit weight like `nag_mom_update`, with its float32 copy.
 
     Shape:
         weight, grad: one shape and type, often float16.
-        mom, weight32: the same shape, float32; get their new values in place.
+        mom, weight32: the same shape, float32; updated in place.
         returns: the new weight in the type of `weight`.
 
     Source: MXNet 1.9.1 `mp_nag_mom_update`.
     """
-    return mixed(_nesterov(a))
+    return with_float32_copy(_nesterov(a))
 
 
-@step("signsgd_update", attrs=_PLAIN)
+@update_op("signsgd_update", attrs=_PLAIN)
 def signsgd_update(a: Any) -> Rule:
     """Update a weight by the sign of its gradient: ``(1 - lr * wd) * w - lr * sign(grad)``.
 
@@ -145,9 +159,9 @@ def signsgd_update(a: Any) -> Rule:
         weight, grad: one shape and type.
         returns: the new weight, of the same shape.
 
-    Source: MXNet 1.9.1 `signsgd_update`; rescaling and clipping do not change a sign, and are left out there too.
+    Source: MXNet 1.9.1 `signsgd_update`; rescaling and clipping do not change a sign and are omitted, also there.
     """
-    lr, wd = single(a.lr), single(a.wd)
+    lr, wd = as_float32(a.lr), as_float32(a.wd)
 
     def rule(weight: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         return ((1 - lr * wd) * weight - lr * grad.sign(),)
@@ -155,7 +169,7 @@ def signsgd_update(a: Any) -> Rule:
     return rule
 
 
-@step(
+@update_op(
     "signum_update",
     ("mom",),
     {**_WITH_MOMENTUM, "wd_lh": Attr(real, "weight decay outside the momentum", 0.0)},
@@ -172,30 +186,32 @@ def signum_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `signum_update`; Bernstein et al., "signSGD", 2018.
     """
-    lr, wd, momentum, rescale, clip = map(single, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient))
-    outside = single(a.wd_lh)
+    lr, wd, momentum, rescale, clip = map(
+        as_float32, (a.lr, a.wd, a.momentum, a.rescale_grad, a.clip_gradient)
+    )
+    outside = as_float32(a.wd_lh)
 
     def rule(weight: Tensor, grad: Tensor, mom: Tensor) -> tuple[Tensor, ...]:
-        new = momentum * mom - (1 - momentum) * (scaled(grad, rescale, clip) + wd * weight)
+        new = momentum * mom - (1 - momentum) * (rescaled(grad, rescale, clip) + wd * weight)
         return (1 - lr * outside) * weight + lr * new.sign(), new
 
     return rule
 
 
-@step(
+@update_op(
     "ftrl_update",
     ("z", "n"),
     {
         **LR,
-        "lamda1": Attr(real, "strength of the L1 penalty, which makes weights zero", 0.01),
-        "beta": Attr(real, "slows the first steps", 1.0),
+        "lamda1": Attr(real, "strength of the L1 penalty, which sets weights to zero", 0.01),
+        "beta": Attr(real, "reduces the first steps", 1.0),
         **WD,
         **SCALING,
     },
     aliases=("_sparse_ftrl_update",),
 )
 def ftrl_update(a: Any) -> Rule:
-    """Update a weight by following the regularized leader.
+    """Update a weight by FTRL ("follow the regularized leader").
 
     With ``g = clip(rescale_grad * grad)``, in place ``z = z + g - (sqrt(n + g ** 2) - sqrt(n)) * w / lr`` and
     ``n = n + g ** 2``; and ``-sign(z) * max(|z| - lamda1, 0) / ((beta + sqrt(n)) / lr + wd)``.
@@ -206,11 +222,11 @@ def ftrl_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `ftrl_update`; McMahan et al., "Ad click prediction", 2013.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    lamda1, beta = single(a.lamda1), single(a.beta)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    lamda1, beta = as_float32(a.lamda1), as_float32(a.beta)
 
     def rule(weight: Tensor, grad: Tensor, z: Tensor, n: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         new_n = n + g * g
         new_z = z + g - (new_n.sqrt() - n.sqrt()) * weight / lr
         shrunk = new_z.sign() * (new_z.abs() - lamda1).clamp(min=0)
@@ -220,17 +236,17 @@ def ftrl_update(a: Any) -> Rule:
 
 
 _RMSPROP = {
-    "epsilon": Attr(real, "keeps the quotient finite", 1e-8),
+    "epsilon": Attr(real, "added to the denominator", 1e-8),
     **WD,
     **SCALING,
-    "clip_weights": Attr(real, "the new weight is cut to [-this, this]; negative leaves it", -1.0),
+    "clip_weights": Attr(real, "the new weight is clipped to [-this, this]; if negative, not clipped", -1.0),
 }
-_GAMMA1 = {"gamma1": Attr(real, "share of the running means that is kept", 0.95)}
+_GAMMA1 = {"gamma1": Attr(real, "decay of the running means", 0.95)}
 
 
-@step("rmsprop_update", ("n",), {**LR, **_GAMMA1, **_RMSPROP})
+@update_op("rmsprop_update", ("n",), {**LR, **_GAMMA1, **_RMSPROP})
 def rmsprop_update(a: Any) -> Rule:
-    """Update a weight by RMSProp in the version of Tieleman and Hinton.
+    """Update a weight by Tieleman and Hinton's RMSProp.
 
     With ``g = clip(rescale_grad * grad + wd * w)``, in place ``n = gamma1 * n + (1 - gamma1) * g ** 2``; and
     ``w - lr * g / sqrt(n + epsilon)``.
@@ -241,24 +257,24 @@ def rmsprop_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `rmsprop_update`.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    gamma, epsilon, limit = map(single, (a.gamma1, a.epsilon, a.clip_weights))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    gamma, epsilon, limit = map(as_float32, (a.gamma1, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor) -> tuple[Tensor, ...]:
-        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        g = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_n = gamma * n + (1 - gamma) * g * g
-        return cut(weight - lr * g / (new_n + epsilon).sqrt(), limit), new_n
+        return clip_values(weight - lr * g / (new_n + epsilon).sqrt(), limit), new_n
 
     return rule
 
 
-@step(
+@update_op(
     "rmspropalex_update",
     ("n", "g", "delta"),
-    {**LR, **_GAMMA1, "gamma2": Attr(real, "share of the last step that is kept", 0.9), **_RMSPROP},
+    {**LR, **_GAMMA1, "gamma2": Attr(real, "momentum", 0.9), **_RMSPROP},
 )
 def rmspropalex_update(a: Any) -> Rule:
-    """Update a weight by RMSProp in the version of Graves, which subtracts the squared mean.
+    """Update a weight by Graves' RMSProp, which subtracts the squared mean.
 
     With ``r = clip(rescale_grad * grad + wd * w)``, in place::
 
@@ -274,26 +290,26 @@ def rmspropalex_update(a: Any) -> Rule:
 
     Source: MXNet 1.9.1 `rmspropalex_update`; Graves, "Generating sequences with recurrent neural networks", 2013.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    gamma, keep, epsilon, limit = map(single, (a.gamma1, a.gamma2, a.epsilon, a.clip_weights))
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    gamma, keep, epsilon, limit = map(as_float32, (a.gamma1, a.gamma2, a.epsilon, a.clip_weights))
 
     def rule(weight: Tensor, grad: Tensor, n: Tensor, g: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
-        r = scaled_with_decay(grad, rescale, weight, wd, clip)
+        r = rescaled_with_decay(grad, rescale, weight, wd, clip)
         new_n = gamma * n + (1 - gamma) * r * r
         new_g = gamma * g + (1 - gamma) * r
         new = keep * delta - lr * r / (new_n - new_g * new_g + epsilon).sqrt()
-        return cut(weight + new, limit), new_n, new_g, new
+        return clip_values(weight + new, limit), new_n, new_g, new
 
     return rule
 
 
-@step(
+@update_op(
     "_sparse_adagrad_update",
     ("history",),
-    {**LR, "epsilon": Attr(real, "keeps the quotient finite", 1e-7), **WD, **SCALING},
+    {**LR, "epsilon": Attr(real, "added to the denominator", 1e-7), **WD, **SCALING},
 )
 def adagrad_update(a: Any) -> Rule:
-    """Update a weight by AdaGrad; of a row-sparse gradient only the rows that it stores.
+    """Update a weight by AdaGrad; a row-sparse gradient only updates its stored rows.
 
     With ``g = clip(rescale_grad * grad)``, in place ``history = history + g ** 2``; and
     ``w - lr * g / sqrt(history + epsilon)``.
@@ -302,14 +318,14 @@ def adagrad_update(a: Any) -> Rule:
         weight, grad, history: one shape and type.
         returns: the new weight, of the same shape.
 
-    Source: MXNet 1.9.1 `_sparse_adagrad_update`, which takes row-sparse gradients only, and no weight decay; here
-    a dense gradient updates all rows, and the decay joins the gradient.
+    Source: MXNet 1.9.1 `_sparse_adagrad_update`, which only takes row-sparse gradients and no weight decay; here
+    a dense gradient updates all rows, and the decay is added to the gradient.
     """
-    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
-    epsilon = single(a.epsilon)
+    lr, wd, rescale, clip = map(as_float32, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    epsilon = as_float32(a.epsilon)
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         if wd:
             g = g + wd * weight
         new = history + g * g
@@ -319,20 +335,20 @@ def adagrad_update(a: Any) -> Rule:
 
 
 def _row_sums(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Weight, gradient and output share a shape; the history has one number for each row."""
+    """Infer one shape for weight, gradient and output; the history has one number per row."""
     weight = unify(unify(ins[0], ins[1], "weight and grad"), outs[0], "weight and output")
     history = None if weight is None else (weight[0], *[1] * (len(weight) - 1))
     return [weight, weight, unify(ins[2], history, "history")], [weight]
 
 
-@step(
+@update_op(
     "_contrib_group_adagrad_update",
     ("history",),
-    {**LR, **SCALING, "epsilon": Attr(real, "keeps the quotient finite", 1e-5)},
+    {**LR, **SCALING, "epsilon": Attr(real, "added to the denominator", 1e-5)},
     infer=_row_sums,
 )
 def group_adagrad_update(a: Any) -> Rule:
-    """Update a weight by AdaGrad with one rate for each row.
+    """Update a weight by AdaGrad with one rate per row.
 
     With ``g = clip(rescale_grad * grad)``, in place ``history = history + mean(g ** 2)`` over each row; and
     ``w - lr * g / sqrt(history + epsilon)``.
@@ -342,12 +358,12 @@ def group_adagrad_update(a: Any) -> Rule:
         history: (rows, 1).
         returns: the new weight, of the weight's shape.
 
-    Source: MXNet 1.9.1 `_contrib_group_adagrad_update`, which takes row-sparse gradients only.
+    Source: MXNet 1.9.1 `_contrib_group_adagrad_update`, which only takes row-sparse gradients.
     """
-    lr, rescale, clip, epsilon = map(single, (a.lr, a.rescale_grad, a.clip_gradient, a.epsilon))
+    lr, rescale, clip, epsilon = map(as_float32, (a.lr, a.rescale_grad, a.clip_gradient, a.epsilon))
 
     def rule(weight: Tensor, grad: Tensor, history: Tensor) -> tuple[Tensor, ...]:
-        g = scaled(grad, rescale, clip)
+        g = rescaled(grad, rescale, clip)
         new = history + g.square().flatten(1).mean(1).view(history.shape)
         return weight - lr * g / (new + epsilon).sqrt(), new
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-from ...compat import torch_private
+from ..._core import torch_private
 from ..errors import StructureError
 from .control import FORGET, SHARE, PipeFrames
 

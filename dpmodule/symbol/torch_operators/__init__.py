@@ -1,4 +1,4 @@
-"""Translations of torch's operators into symbols, one file a subject."""
+"""Translations of torch's operators into symbols, by subject."""
 
 from . import arithmetic as arithmetic
 from . import array as array

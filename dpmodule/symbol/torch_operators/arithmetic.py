@@ -1,4 +1,4 @@
-"""Arithmetic, comparison and choice, element by element."""
+"""Elementwise arithmetic, comparison and selection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _value(b: SymbolBuilder, operand: Operand, dtype: torch.dtype) -> TorchValue
 
 
 def _alone(operand: Operand, other: Operand, dims: Dims) -> Any:
-    """Return the number that an operand stands for, if the other one has the shape of the result already."""
+    """Return an operand as a number, if the other one already has the shape of the result."""
     if isinstance(operand, (bool, int, float)):
         return operand
     if not isinstance(operand, TorchValue) or operand.number is None or not isinstance(other, TorchValue):
@@ -42,9 +42,9 @@ def binary(
     """Apply an operator to two operands, one of which may be a number.
 
     Args:
-        names: of the operator for arrays, with a number on the right, and with one on the left, without what these
-            names begin and end with.
-        dtype: in which type; that of the result if None.
+        names: names of the operator for arrays, with a number on the right, and with one on the left, without prefix
+            and suffix.
+        dtype: type of the computation; None means that of the result.
     """
     dtype = dtype or b.result.dtype
     dims = dims_of(b.result)
@@ -89,7 +89,7 @@ _PLAIN = {
     ("minimum", "minimum", "minimum"): ("minimum", "min.other", "fmin"),
     ("hypot", "hypot", "hypot"): ("hypot",),
 }
-"""What is `binary` alone: its names, and those of torch's operators."""
+"""Operators translated by `binary`: its names, and those of torch."""
 
 
 def _binary(names: tuple[str, str, str]) -> Any:
@@ -107,9 +107,9 @@ for _ours, _theirs in _PLAIN.items():
 def _div(b: SymbolBuilder, left: Operand, right: Operand, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         dtype = b.result.dtype
-        if not (dtype.is_floating_point or dtype.is_complex):  # torch 2.6 says so where sizes may vary
+        if not (dtype.is_floating_point or dtype.is_complex):  # torch 2.6 reports this type for dynamic sizes
             raise NoCounterpart(
-                "divides whole numbers, whose quotient this torch has whole; divide x.float()"
+                "divides integers, whose quotient is an integer in this torch; divide x.float()"
             )
         return binary(b, ("div", "div", "rdiv"), left, right)
     real = b.result.dtype if b.result.dtype.is_floating_point else torch.float64
@@ -197,7 +197,7 @@ for _name, _compared, _mirrored in (
 def _logical(name: str) -> Any:
     def translate(b: SymbolBuilder, left: Operand, right: Operand) -> Symbol:
         if b.result.dtype is not torch.bool:
-            raise NoCounterpart("works on the bits of integers, for which MXNet has no operator")
+            raise NoCounterpart("uses bits of integers, for which MXNet has no operator")
         return b.pair(name, _value(b, left, torch.bool), _value(b, right, torch.bool))
 
     return translate
@@ -210,7 +210,7 @@ for _word in ("and", "or", "xor"):
 @translates("logical_not", "bitwise_not")
 def _not(b: SymbolBuilder, value: TorchValue) -> Symbol:
     if b.result.dtype is not torch.bool:
-        raise NoCounterpart("works on the bits of integers, for which MXNet has no operator")
+        raise NoCounterpart("uses bits of integers, for which MXNet has no operator")
     return b.op("logical_not", b.cast(value, torch.bool))
 
 
@@ -219,7 +219,7 @@ def _isnan(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.as_truth(b.pair("not_equal", value, value), value)
 
 
-# choice
+# selection
 
 
 @translates("where")

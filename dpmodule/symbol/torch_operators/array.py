@@ -1,4 +1,4 @@
-"""Shapes, axes, types and copies; arrays from nothing, and random ones."""
+"""Shapes, axes, types and copies; creation of arrays, and random arrays."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _repeat(b: SymbolBuilder, value: TorchValue, repeats: Sequence[Any]) -> Any:
 
 
 def _repeat_axis(b: SymbolBuilder, value: TorchValue, axis: int, times: Size) -> TorchValue:
-    """Repeat an axis as often as a size says that is known by name only."""
+    """Repeat an axis by a symbolic size."""
     before, size, after = value.dims[:axis], value.dims[axis], value.dims[axis + 1 :]
     if same(size, 1):
         return b.expand(value, (*before, times, *after))
@@ -128,7 +128,7 @@ def _repeat_interleave(
     b: SymbolBuilder, value: TorchValue, repeats: Size, dim: int | None = None, **named: Any
 ) -> Any:
     if not is_number(repeats):
-        raise NoCounterpart("repeats elements as often as a size that is not fixed says")
+        raise NoCounterpart("repeats elements by a size that is not fixed")
     axis = {} if dim is None else {"axis": value.axis(dim)}
     return b.op("repeat", value, repeats=repeats, **axis)
 
@@ -152,7 +152,7 @@ def _stack(b: SymbolBuilder, values: Sequence[TorchValue], dim: int = 0) -> Any:
 
 
 def _cut(b: SymbolBuilder, value: TorchValue, axis: int, sizes: Sequence[Any]) -> list[Symbol]:
-    """Cut an axis into parts of the given sizes."""
+    """Split an axis into parts of the given sizes."""
     if not all(is_number(n) for n in sizes):
         raise NoCounterpart("splits an axis into parts whose sizes are not fixed")
     if len(sizes) > 1 and len(set(sizes)) == 1:
@@ -200,7 +200,7 @@ def _ones(b: SymbolBuilder, *rest: Any, **named: Any) -> TorchValue:
 
 @translates("full", "full_like", "new_full")
 def _full(b: SymbolBuilder, given: object, number: Any, *rest: Any, **named: Any) -> TorchValue:
-    # new_full takes the size second
+    # the size is the second argument of new_full
     number = rest[0] if rest and not isinstance(number, (bool, int, float, TorchValue)) else number
     if isinstance(number, TorchValue):
         return b.expand(b.cast(number, b.result.dtype), dims_of(b.result))
@@ -222,7 +222,7 @@ def _arange(
 ) -> TorchValue:
     start = 0 if end is None else start
     if not is_number(start) or not is_number(step):
-        raise NoCounterpart("counts from or by a number that is not fixed")
+        raise NoCounterpart("counts with a start or step that is not fixed")
     (size,) = dims_of(b.result)
     found = b.find(size)
     if found is not None:
@@ -241,7 +241,7 @@ def _arange(
 @translates("one_hot")
 def _one_hot(b: SymbolBuilder, value: TorchValue, depth: int = -1) -> Symbol:
     if depth < 0:
-        raise NoCounterpart("counts the classes of one_hot itself; give num_classes")
+        raise NoCounterpart("infers the classes of one_hot; pass num_classes")
     return b.op("one_hot", value, depth=depth, dtype="int64")
 
 
@@ -257,7 +257,7 @@ translates("rand", "rand_like")(_random("_random_uniform_like"))
 
 
 def _drawn(b: SymbolBuilder, like: TorchValue, dtype: torch.dtype) -> TorchValue:
-    """Return numbers drawn evenly from [0, 1) in the shape of a value."""
+    """Return uniform random numbers in [0, 1) in the shape of a value."""
     return b.value(b.op("_random_uniform_like", b.cast(like, dtype)), like.dims, dtype)
 
 

@@ -1,4 +1,4 @@
-"""`SymbolBuilder`: makes the nodes of a symbol for the nodes of torch's graph."""
+"""`SymbolBuilder`: creates the nodes of a symbol for the nodes of torch's graph."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from .value import (
 if TYPE_CHECKING:
     import sympy
 
-_EXACT = 2**24  # whole numbers up to this are exact in float32
+_EXACT = 2**24  # integers up to this are exact in float32
 
 
 class SymbolBuilder:
-    """Makes symbols, names them after the module they come from, and keeps the values of variables.
+    """Builder of symbols, which are named after their torch modules, and of the values of variables.
 
     Attributes:
         params: values of variables by name: parameters, buffers and constants.
-        result: what torch says about the value that is being made: its shape and type.
+        result: torch's shape and type of the current value.
     """
 
     def __init__(self, training: bool) -> None:
@@ -58,7 +58,7 @@ class SymbolBuilder:
         self._made = []
 
     def finish(self, symbols: Iterable[Symbol | None]) -> None:
-        """Give the node that makes the result the name that was asked for, the others names made of it."""
+        """Name the node of the result as requested, and the others after it."""
         last = next((s.entries[0][0] for s in symbols if s is not None), None)
         for node in self._made:
             kind = "" if node is last else f"_{node.op.name.strip('_').lower()}"
@@ -67,21 +67,21 @@ class SymbolBuilder:
         self._made = []
 
     def unique(self, name: str) -> str:
-        """Return a name that nothing has yet, and take it."""
-        found, count = name, 0
-        while found in self._taken:
+        """Return an unused name, and reserve it."""
+        candidate, count = name, 0
+        while candidate in self._taken:
             count += 1
-            found = f"{name}_{count}"
-        self._taken.add(found)
-        return found
+            candidate = f"{name}_{count}"
+        self._taken.add(candidate)
+        return candidate
 
     def see(self, value: TorchValue) -> TorchValue:
-        """Remember a value, so that others can take sizes from it."""
+        """Record a value, from which others can read sizes."""
         if value.symbol is not None and any(not is_number(d) for d in value.dims):
             self._seen.append(value)
         return value
 
-    # making nodes
+    # nodes
 
     def op(self, alias: str, *inputs: Any, **attrs: Any) -> Symbol:
         """Apply an operator to values or symbols."""
@@ -92,34 +92,34 @@ class SymbolBuilder:
 
     def module(self, module: torch.nn.Module, values: Sequence[TorchValue], num_outputs: int) -> Symbol:
         """Apply a torch module to values, as one operator."""
-        made = torch_module(
+        node = torch_module(
             module,
             *map(self.sym, values),
             name=f"_{len(self._made)}",
             num_outputs=num_outputs,
             dtypes=[value.type for value in values],
         )
-        self._made.append(made.entries[0][0])
-        return made
+        self._made.append(node.entries[0][0])
+        return node
 
     def value(self, symbol: Symbol, dims: Dims, dtype: torch.dtype) -> TorchValue:
-        """Return a symbol as a value, when a translation goes in steps."""
+        """Return a symbol as a value, for translations in several steps."""
         return self.see(TorchValue(dims, dtype, symbol))
 
     def like_result(self, symbol: Symbol, index: int | None = None) -> TorchValue:
-        """Return a symbol as the value that torch's node returns."""
+        """Return a symbol as the value of torch's node."""
         fake = self.result if index is None else self.result[index]
         return self.value(symbol, dims_of(fake), fake.dtype)
 
     def variable(self, name: str, tensor: torch.Tensor, trained: bool) -> TorchValue:
-        """Make the variable of a parameter, buffer or constant, with its value.
+        """Create the variable of a parameter, buffer or constant, with its value.
 
-        Integers and truth values are kept as float32, which optimizers and files take, and cast where they are read.
+        Integers and bools are stored as float32, for optimizers and files, and cast where they are read.
         """
         dtype = tensor.dtype
         if not dtype.is_floating_point:
             if dtype is not torch.bool and tensor.numel() and int(tensor.abs().max()) > _EXACT:
-                raise NoCounterpart(f"{name} holds integers beyond {_EXACT}, which float32 cannot")
+                raise NoCounterpart(f"{name} holds integers beyond {_EXACT}, which float32 cannot represent")
             tensor = tensor.to(torch.float32)
         shape = tuple(tensor.shape) or (1,)
         multiplier = 1.0 if trained else 0.0
@@ -138,7 +138,7 @@ class SymbolBuilder:
         return TorchValue(dims_of(tensor), dtype, symbol)
 
     def input(self, name: str, example: torch.Tensor) -> TorchValue:
-        """Make the variable of an input; whole numbers may also come in another type, and are cast."""
+        """Create the variable of an input; integers may be fed in another type, and are cast."""
         kind = type_name(example.dtype)
         symbol = Variable(name, dtype=None if kind == "float32" else kind)
         self._taken.add(name)
@@ -159,7 +159,7 @@ class SymbolBuilder:
         number = TorchValue((), tensor.dtype, None, tensor).number
         shape = tuple(tensor.shape) or (1,)
         if not tensor.numel():
-            raise NoCounterpart("makes an array without elements, which MXNet does not have")
+            raise NoCounterpart("creates an array without elements, which MXNet does not support")
         if number is not None:
             return self.op("_full", shape=shape, value=float(number), dtype=type_name(tensor.dtype))
         key = (
@@ -175,7 +175,7 @@ class SymbolBuilder:
     # types
 
     def cast(self, value: TorchValue, dtype: torch.dtype) -> TorchValue:
-        """Return a value in another type; the value itself if it is of that type."""
+        """Return a value in another type; the value itself if it has that type."""
         if value.dtype is dtype:
             return value
         if value.tensor is not None and value.symbol is None:
@@ -188,7 +188,7 @@ class SymbolBuilder:
         return self.value(symbol, value.dims, dtype)
 
     def as_truth(self, answers: Symbol, operand: TorchValue) -> Symbol:
-        """Return answers of a comparison, which have the type of its operands, as truth values."""
+        """Return the result of a comparison, which has the type of its operands, as bools."""
         return answers if operand.type == "float32" else self.op("Cast", answers, dtype="float32")
 
     def full(self, dims: Dims, number: float, dtype: torch.dtype) -> TorchValue:
@@ -214,7 +214,7 @@ class SymbolBuilder:
         return self._reshape_by_runs(value, dims)
 
     def _reshape_without_ones(self, value: TorchValue, dims: Dims) -> TorchValue:
-        """Take axes of size 1 away, reshape the others, and put in those that the shape has."""
+        """Remove axes of size 1, reshape the others, and insert those of the new shape."""
         ones = [i for i, d in enumerate(value.dims) if same(d, 1)]
         core = tuple(d for d in value.dims if not same(d, 1))
         if ones:
@@ -226,24 +226,24 @@ class SymbolBuilder:
         return self.value(symbol, dims, value.dtype)
 
     def _reshape_by_runs(self, value: TorchValue, dims: Dims) -> TorchValue:
-        """Reshape run by run, with sizes from other values where codes cannot tell them."""
+        """Reshape run by run, with sizes from other values if codes cannot express them."""
         i = j = 0
         for p, q in spans(value.dims, dims):
             wanted = dims[j : j + q]
             whole = (*value.dims[:i], *wanted, *value.dims[i + p :])
             if (p, q) != (1, 1):
                 codes = reshape_codes(value.dims, whole)
-                made = (
+                reshaped = (
                     self._reshape_like(value, i, p, wanted)
                     if codes is None
                     else self.op("Reshape", value, shape=codes)
                 )
-                value = self.value(made, whole, value.dtype)
+                value = self.value(reshaped, whole, value.dtype)
             i, j = i + q, j + q
         return value
 
     def _reshape_like(self, value: TorchValue, at: int, count: int, wanted: Dims) -> Symbol:
-        """Reshape axes to sizes that another value has side by side."""
+        """Reshape axes to adjacent sizes of another value."""
         for other in self._seen:
             for start in places(other.dims, wanted):
                 return self.op(
@@ -255,10 +255,10 @@ class SymbolBuilder:
                     rhs_begin=start,
                     rhs_end=start + len(wanted),
                 )
-        raise NoCounterpart(f"reshapes to {wanted}: no array has these sizes side by side")
+        raise NoCounterpart(f"reshapes to {wanted}: no array has these adjacent sizes")
 
     def expand(self, value: TorchValue, dims: Dims) -> TorchValue:
-        """Return a value with axes of size 1 repeated, and new ones put in front, until it has a shape."""
+        """Return a value broadcast to a shape."""
         if value.rank < len(dims):
             value = self.reshape(value, (*[1] * (len(dims) - value.rank), *value.dims))
         known = [i for i, (a, b) in enumerate(zip(value.dims, dims)) if not same(a, b) and is_number(b)]
@@ -271,7 +271,7 @@ class SymbolBuilder:
         return self.value(symbol, dims, value.dtype)
 
     def _expand_axis(self, symbol: Symbol, axis: int, size: Size, goes_on: bool) -> Symbol:
-        """Repeat one axis as often as a size says that is known by name only."""
+        """Repeat one axis by a symbolic size."""
         if is_number(size):
             return self.op("broadcast_axis", symbol, axis=(axis,), size=(size,))
         found = self.find(size)
@@ -309,7 +309,7 @@ class SymbolBuilder:
         return self.value(self.op("Cast", self._size(size), dtype=type_name(dtype)), (), dtype)
 
     def _size(self, size: sympy.Expr) -> Symbol:
-        """Return the symbol of a size that is known by name only."""
+        """Return the symbol of a symbolic size."""
         found = self.find(size)
         if found is not None:
             other, axis = found
@@ -319,7 +319,7 @@ class SymbolBuilder:
         known = [t for t in terms if t.is_Integer]
         others = [t for t in terms if not t.is_Integer]
         if not others or len(known) > 1:
-            raise NoCounterpart(f"computes with the size {size}: no array has it")
+            raise NoCounterpart(f"computes with the size {size}, which no array has")
         pair, scalar = ("elemwise_add", "_plus_scalar") if size.is_Add else ("elemwise_mul", "_mul_scalar")
         found_symbol = self._size(others[0])
         for each in others[1:]:
@@ -332,7 +332,7 @@ class SymbolBuilder:
         return self.cast(self.value(made, (value.dims[axis],), torch.float32), dtype)
 
     def squeeze(self, symbol: Symbol, axes: Sequence[int], rank: int) -> Symbol:
-        """Take axes of size 1 away from a symbol of a rank; the last axis of all stays."""
+        """Remove axes of size 1 from a symbol of a rank, keeping at least one axis."""
         left = sorted(axes)
         if len(left) == rank:
             left = left[1:]
@@ -351,8 +351,8 @@ class SymbolBuilder:
         """Apply an operator of two operands, element by element or with broadcasting.
 
         Args:
-            name: of the operator without what it begins with, such as "add".
-            dims: shape of the result, where it is known not to be that of torch's node.
+            name: name of the operator without its prefix, such as "add".
+            dims: shape of the result, if it differs from that of torch's node.
         """
         equal = left.rank == right.rank and all(map(same, left.dims, right.dims))
         plain = {"add": "elemwise_add", "sub": "elemwise_sub", "mul": "elemwise_mul", "div": "elemwise_div"}

@@ -139,7 +139,7 @@ for _name in ("softmax", "log_softmax"):
     TABLE[_name] = TABLE[f"_{_name}"] = TABLE[f"special_{_name}"] = _softmax(_name)
 
 
-# what is drawn at random
+# random functions
 
 
 @translates("dropout", "native_dropout")
@@ -153,12 +153,12 @@ def _feature_dropout(b: SymbolBuilder, value: TorchValue, p: float, train: bool)
     return _dropped(b, value, p, train, tuple(range(2, value.rank)))
 
 
-_LEAST = -1.7580993408473766  # what selu tends to on the left
+_LEAST = -1.7580993408473766  # limit of selu at minus infinity
 
 
 @translates("alpha_dropout")
 def _alpha_dropout(b: SymbolBuilder, value: TorchValue, p: float, train: bool) -> Any:
-    """Set elements to the least value of selu in training, and keep mean and variance."""
+    """Set elements to the minimum of selu in training, keeping mean and variance."""
     if not p or p == 1 or (b.training and not train):
         return value
     kept = b.op("Dropout", b.op("ones_like", value), p=float(p))  # 0 or 1 / (1 - p) in training, else 1
@@ -170,7 +170,7 @@ def _alpha_dropout(b: SymbolBuilder, value: TorchValue, p: float, train: bool) -
 
 
 def _dropped(b: SymbolBuilder, value: TorchValue, p: float, train: bool | None, axes: tuple[int, ...]) -> Any:
-    """Drop in training; where the module is in training and this part of it is not, never."""
+    """Apply dropout in training; not at all if the module trains and this part does not."""
     if not p or (b.training and not train):
         return value
     return b.op("Dropout", value, p=float(p), **({"axes": axes} if axes else {}))
@@ -180,7 +180,7 @@ _MEAN, _SUM = 1, 2
 
 
 def _reduced(b: SymbolBuilder, losses: Symbol, reduction: int, weights: Symbol | None = None) -> Symbol:
-    """Return losses, their sum or their mean, which is divided by the sum of their weights where they have some."""
+    """Return losses, their sum or their mean, which is weighted if they have weights."""
     if reduction == _MEAN and weights is not None:
         return b.op("elemwise_div", b.op("sum", losses), b.op("sum", weights))
     if reduction == _MEAN:
@@ -294,7 +294,7 @@ def _minus_one(b: SymbolBuilder, value: TorchValue) -> Symbol:
 
 
 def _weighted(b: SymbolBuilder, losses: Symbol, weight: TorchValue | None) -> Symbol:
-    """Return losses times weights that have a shape for broadcasting."""
+    """Return losses times broadcastable weights."""
     return losses if weight is None else b.op("broadcast_mul", losses, weight)
 
 
@@ -313,5 +313,5 @@ def _binary_of_chances(
 
 
 def _log(b: SymbolBuilder, chance: Symbol | TorchValue) -> Symbol:
-    """Return a logarithm that is not below -100, as torch limits it."""
+    """Return a logarithm limited to at least -100, as in torch."""
     return b.op("_maximum_scalar", b.op("log", chance), scalar=-100.0)

@@ -1,4 +1,4 @@
-"""Parts of arrays by ranges and positions, and writing into parts."""
+"""Reading and writing parts of arrays by ranges and positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END = 2**63 - 1
 
 
 def _from_the_end(position: Size, size: Size) -> Any:
-    """Return a position as a number, counted from the end where it is known so only; None for the end itself."""
+    """Return a position as a number, negative if it is only known from the end; None for the end."""
     if is_number(position):
         return None if position >= _END else position
     rest = difference(position, size)
@@ -51,19 +51,19 @@ def _slice(
     end = _from_the_end(_END if end is None else end, size)
     start = None if start == 0 else start
     if start is not None and not is_number(start):
-        raise NoCounterpart(f"cuts from position {start} on, which is not fixed")
+        raise NoCounterpart(f"slices from position {start}, which is not fixed")
     if end is None or is_number(end):
         return b.op("slice", value, **_ranges(axis, start, end, step))
     if start is not None or step != 1:
-        raise NoCounterpart(f"cuts up to position {end}, which is not fixed, and not from the beginning")
+        raise NoCounterpart(f"slices to position {end}, which is not fixed, and not from the beginning")
     return _first_elements(b, value, axis, end)
 
 
 def _first_elements(b: SymbolBuilder, value: TorchValue, axis: int, size: Size) -> Symbol:
-    """Cut the beginning out of an axis, as long as a size says that is known by name only."""
+    """Return the beginning of an axis with a symbolic length."""
     found = b.find(size)
     if found is None:
-        raise NoCounterpart(f"cuts up to position {size}: no array has that size")
+        raise NoCounterpart(f"slices to position {size}: no array has that size")
     other, place = found
     if place != axis:
         row = b.indices(other, place)
@@ -76,7 +76,7 @@ def _select(b: SymbolBuilder, value: TorchValue, dim: int, index: Size) -> Symbo
     axis = value.axis(dim)
     index = _from_the_end(index, value.dims[axis])
     if index is None or not is_number(index):
-        raise NoCounterpart("picks a position that is not fixed")
+        raise NoCounterpart("selects a position that is not fixed")
     end = None if index == -1 else index + 1
     part = b.op("slice_axis", value, axis=axis, begin=index, end=end)
     return b.squeeze(part, [axis], value.rank)
@@ -89,20 +89,20 @@ def _index_select(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchVal
 
 @translates("index", "_unsafe_index")
 def _index(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue | None]) -> Any:
-    given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
-    if any(i.is_bool for _, i in given):
-        raise NoCounterpart("picks elements by truth values: their number is not known before it runs")
-    if len(given) == 1:
-        axis, index = given[0]
+    indexed = [(axis, i) for axis, i in enumerate(indices) if i is not None]
+    if any(i.is_bool for _, i in indexed):
+        raise NoCounterpart("selects elements by a mask: their number is not known before run time")
+    if len(indexed) == 1:
+        axis, index = indexed[0]
         made = b.op("take", value, index, axis=axis, mode="wrap")
         return made if index.rank else b.squeeze(made, [axis], value.rank)
-    axes = [axis for axis, _ in given]
+    axes = [axis for axis, _ in indexed]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     value = b.transpose(value, [*axes, *(i for i in range(value.rank) if i not in axes)])
-    picked = b.op("gather_nd", value, _positions(b, value, [i for _, i in given]))
+    picked = b.op("gather_nd", value, _positions(b, value, [i for _, i in indexed]))
     if not adjacent or not axes[0]:
         return picked
-    return _put_back(b, picked, value, [i for _, i in given], axes[0])
+    return _put_back(b, picked, value, [i for _, i in indexed], axes[0])
 
 
 def _positions(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue]) -> Symbol:
@@ -124,7 +124,7 @@ def _positions(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue
 def _put_back(
     b: SymbolBuilder, picked: Symbol, value: TorchValue, indices: Sequence[TorchValue], axis: int
 ) -> Symbol:
-    """Move the axes of the positions, which come first, to where the picked axes stood."""
+    """Move the axes of the positions, which come first, to the position of the selected axes."""
     count = max(i.rank for i in indices)
     rank = count + value.rank - len(indices)
     lead = list(range(count, count + axis))
@@ -155,7 +155,7 @@ def _elements(b: SymbolBuilder, index: TorchValue, axis: int) -> Symbol:
     return b.op("stack", *rows, axis=0)
 
 
-# writing
+# writes
 
 
 @translates("copy", "copy_")
@@ -240,23 +240,23 @@ def _index_written(
     source: TorchValue,
     accumulates: bool,
 ) -> TorchValue:
-    """Write or add what `_index` would read."""
+    """Write or add values at the elements that `_index` would read."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
-    given = [index for index in indices if index is not None]
-    rank = max(index.rank for index in given)
-    padded = [(1,) * (rank - i.rank) + i.dims for i in given]
+    positions = [index for index in indices if index is not None]
+    rank = max(index.rank for index in positions)
+    padded = [(1,) * (rank - i.rank) + i.dims for i in positions]
     places = tuple(next((d for d in each if not same(d, 1)), 1) for each in zip(*padded))
     rest = [axis for axis in range(value.rank) if axis not in axes]
     before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     kept = tuple(value.dims[axis] for axis in rest)
     source = b.expand(source, (*kept[:before], *places, *kept[before:]))
-    # positions first, and the axes that they stand for first, too
+    # positions first, and their axes first as well
     source = b.transpose(
         source, [*range(before, before + rank), *range(before), *range(before + rank, source.rank)]
     )
     order = [*axes, *rest]
     moved = b.transpose(value, order)
-    written = _written(b, moved, source, _positions(b, moved, given), accumulates)
+    written = _written(b, moved, source, _positions(b, moved, positions), accumulates)
     return b.transpose(written, [order.index(axis) for axis in range(value.rank)])
 
 
@@ -297,7 +297,7 @@ def _scatter(
         raise NoCounterpart(f"scatters with reduce={reduce!r}")
     if not isinstance(source, TorchValue):
         source = b.full(index.dims, source, value.dtype)
-    elif not all(map(same, source.dims, index.dims)):  # torch passes over the rest
+    elif not all(map(same, source.dims, index.dims)):  # torch ignores the rest
         source = b.value(b.op("slice_like", source, index), index.dims, source.dtype)
     return _written(b, value, source, _elements(b, index, value.axis(dim)), reduce == "add")
 
@@ -353,7 +353,7 @@ def _roll(b: SymbolBuilder, value: TorchValue, shifts: Ints, dims: Ints = ()) ->
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [dims] if isinstance(dims, int) else list(dims)
     if not axes:
-        raise NoCounterpart("rolls over all axes at once")
+        raise NoCounterpart("rolls over all axes together")
     symbol = b.sym(value)
     for shift, axis in zip(shifts, axes):
         axis, size = value.axis(axis), value.dims[value.axis(axis)]

@@ -64,7 +64,7 @@ def _convolution(
 def _named_padding(
     b: SymbolBuilder, value: TorchValue, weight: TorchValue, name: str, dilate: tuple[int, ...]
 ) -> tuple[TorchValue, tuple[int, ...]]:
-    """Return the data, with what must be added at one side only, and the padding of both sides."""
+    """Return the data, padded at one side if necessary, and the padding of both sides."""
     totals = [0 if name == "valid" else d * (k - 1) for d, k in zip(dilate, weight.dims[2:])]
     widths = [0, 0, 0, 0]
     for total in totals:
@@ -120,13 +120,13 @@ def _pooled(b: SymbolBuilder, value: TorchValue, rank: int, ceil: bool, options:
     single = value.rank == rank + 1
     if single:
         value = b.reshape(value, (1, *value.dims))
-    made = b.op("Pooling", value, pooling_convention="full" if ceil else "valid", **options)
+    pooled = b.op("Pooling", value, pooling_convention="full" if ceil else "valid", **options)
     wanted = dims_of(_first(b.result))[-rank:]
     if ceil and not all(is_number(d) for d in (*wanted, *value.dims[2:])):
-        raise NoCounterpart("rounds up the number of windows over an axis whose size is not fixed")
-    if ceil:  # MXNet counts a window that lies in the padding alone, torch does not
-        made = b.op("slice", made, begin=(None,) * (rank + 2), end=(None, None, *wanted))
-    return b.squeeze(made, [0], rank + 2) if single else made
+        raise NoCounterpart("rounds up the number of windows along an axis whose size is not fixed")
+    if ceil:  # MXNet counts a window within the padding, torch does not
+        pooled = b.op("slice", pooled, begin=(None,) * (rank + 2), end=(None, None, *wanted))
+    return b.squeeze(pooled, [0], rank + 2) if single else pooled
 
 
 def _first(result: Any) -> Any:
@@ -134,7 +134,7 @@ def _first(result: Any) -> Any:
 
 
 def _windows(rank: int, kernel_size: Ints, stride: Ints, padding: Ints) -> dict[str, Any]:
-    """Return the attributes of windows, which lie side by side unless a stride is given."""
+    """Return the attributes of windows; the default stride is their size."""
     kernel = _each(kernel_size, rank)
     return {"kernel": kernel, "stride": _each(stride, rank) or kernel, "pad": _each(padding, rank)}
 
@@ -150,7 +150,7 @@ def _max_pool(rank: int) -> Any:
         ceil_mode: bool = False,
     ) -> Any:
         if any(n != 1 for n in _each(dilation, rank)):
-            raise NoCounterpart("pools over windows with dilation, which MXNet does not have")
+            raise NoCounterpart("pools over windows with dilation, which MXNet does not support")
         options = _windows(rank, kernel_size, stride, padding)
         made = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "max"})
         return made if isinstance(b.result, torch.Tensor) else [made, None]
@@ -214,17 +214,17 @@ def _adaptive_pooled(b: SymbolBuilder, value: TorchValue, kind: str, rank: int) 
 
 
 def _pooled_by_axis(b: SymbolBuilder, value: TorchValue, kind: str, wanted: Dims) -> Symbol:
-    """Pool one axis after the other over windows of different lengths."""
+    """Pool each axis in turn over windows of different lengths."""
     single = value.rank == len(wanted) + 1
     symbol = b.op("expand_dims", value, axis=0) if single else b.sym(value)
     for i, (count, size) in enumerate(zip(wanted, value.dims[-len(wanted) :])):
-        axis, parts = i + 2, []
+        axis, windows = i + 2, []
         for k in range(count):
             begin, end = k * size // count, -((k + 1) * size // -count)
             part = b.op("slice_axis", symbol, axis=axis, begin=begin, end=end)
             window = tuple(end - begin if j == i else 1 for j in range(len(wanted)))
-            parts.append(b.op("Pooling", part, kernel=window, pool_type=kind))
-        symbol = parts[0] if count == 1 else b.op("Concat", *parts, dim=axis)
+            windows.append(b.op("Pooling", part, kernel=window, pool_type=kind))
+        symbol = windows[0] if count == 1 else b.op("Concat", *windows, dim=axis)
     return b.squeeze(symbol, [0], len(wanted) + 2) if single else symbol
 
 
@@ -239,7 +239,7 @@ for _rank in (1, 2, 3):
 def _vector(
     b: SymbolBuilder, given: TorchValue | None, size: Size, number: float, like: TorchValue
 ) -> TorchValue:
-    """Return a parameter of a normalisation, or the constant that stands for one that the module does not have."""
+    """Return a parameter of a normalisation, or a constant if the module lacks it."""
     return given if given is not None else b.full((size,), number, like.dtype)
 
 
@@ -268,7 +268,7 @@ def _batch_norm(
 def _by_statistics_of_batch(
     b: SymbolBuilder, value: TorchValue, gamma: TorchValue, beta: TorchValue, eps: float
 ) -> Symbol:
-    """Normalise by the batch's own mean and variance, in prediction, too."""
+    """Normalise by the batch's mean and variance, even in prediction."""
     axes = tuple(i for i in range(value.rank) if i != 1)
     mean = b.op("mean", value, axis=axes, keepdims=True)
     centred = b.op("broadcast_sub", value, mean)
@@ -375,7 +375,7 @@ def _instance_norm(
     cudnn_enabled: bool,
 ) -> Any:
     if mean is not None or not use_input_stats:
-        raise NoCounterpart("keeps running statistics of single examples, which MXNet does not have")
+        raise NoCounterpart("keeps running statistics of single examples, which MXNet does not support")
     size = value.dims[1]
     gamma, beta = _vector(b, weight, size, 1.0, value), _vector(b, bias, size, 0.0, value)
     return b.op("InstanceNorm", value, gamma, beta, eps=eps)
@@ -394,14 +394,14 @@ def _embedding(
     sparse: bool = False,
 ) -> Symbol:
     if scale_grad_by_freq:
-        raise NoCounterpart("scales gradients by how often a row is read, which MXNet does not")
+        raise NoCounterpart("scales gradients by the frequency of rows, which MXNet does not support")
     rows, width = weight.dims
-    made = b.op("Embedding", indices, weight, input_dim=rows, output_dim=width, dtype=weight.type)
+    vectors = b.op("Embedding", indices, weight, input_dim=rows, output_dim=width, dtype=weight.type)
     if padding_idx < 0:
-        return made
+        return vectors
     kept = b.op("_not_equal_scalar", indices, scalar=float(padding_idx))
     mask = b.value(b.op("expand_dims", kept, axis=indices.rank or 1), (*indices.dims, 1), torch.bool)
-    return b.op("where", b.expand(mask, (*indices.dims, width)), made, b.op("BlockGrad", made))
+    return b.op("where", b.expand(mask, (*indices.dims, width)), vectors, b.op("BlockGrad", vectors))
 
 
 _SUM, _MAX = 0, 2
@@ -426,21 +426,21 @@ def _embedding_bag(
     if not even or (padding_idx is not None and padding_idx >= 0):
         raise NoCounterpart("reads bags of different sizes, or with padding")
     rows = b.reshape(indices, (offsets.dims[0], size))
-    found = b.value(
+    vectors = b.value(
         _embedding(b, weight, rows, -1, scale_grad_by_freq), (*rows.dims, weight.dims[1]), weight.dtype
     )
     if factors is not None:
-        scaled = b.op("broadcast_mul", found, b.reshape(factors, (*rows.dims, 1)))
-        found = b.value(scaled, found.dims, found.dtype)
-    if mode == _MAX:  # as torch, one row gets the gradient where several are equal
-        made = b.op("pick", found, b.op("argmax", found, axis=1), axis=1)
+        scaled = b.op("broadcast_mul", vectors, b.reshape(factors, (*rows.dims, 1)))
+        vectors = b.value(scaled, vectors.dims, vectors.dtype)
+    if mode == _MAX:  # as in torch, one of several equal rows gets the gradient
+        made = b.op("pick", vectors, b.op("argmax", vectors, axis=1), axis=1)
     else:
-        made = b.op("sum" if mode == _SUM else "mean", found, axis=1)
+        made = b.op("sum" if mode == _SUM else "mean", vectors, axis=1)
     return [made, None, None, None]
 
 
 def _counts_by(value: TorchValue, step: int) -> bool:
-    """Say whether a value holds 0, step, 2 * step, ..."""
+    """Return True if a value holds 0, step, 2 * step, ..."""
     if value.tensor is not None:
         return value.tensor.tolist() == list(range(0, step * value.tensor.numel(), step))
     node = None if value.symbol is None else value.symbol.entries[0][0]
@@ -498,7 +498,7 @@ def _padded_single(b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, i
 def _cropped(
     b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]]
 ) -> tuple[TorchValue, list[tuple[int, int]]]:
-    """Cut away where padding is negative; return what remains to be added."""
+    """Crop where padding is negative; return the remaining padding."""
     begin = tuple(-p if p < 0 else None for p, _ in pairs)
     end = tuple(q if q < 0 else None for _, q in pairs)
     if any(n is not None for n in (*begin, *end)):
@@ -523,12 +523,12 @@ def _surrounded(
 def _wrapped(b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]]) -> Symbol:
     symbol = b.sym(value)
     for axis, (before, after) in enumerate(pairs):
-        parts = [symbol]
+        pieces = [symbol]
         if before:
-            parts.insert(0, b.op("slice_axis", symbol, axis=axis, begin=-before, end=None))
+            pieces.insert(0, b.op("slice_axis", symbol, axis=axis, begin=-before, end=None))
         if after:
-            parts.append(b.op("slice_axis", symbol, axis=axis, begin=0, end=after))
-        symbol = b.op("Concat", *parts, dim=axis) if len(parts) > 1 else symbol
+            pieces.append(b.op("slice_axis", symbol, axis=axis, begin=0, end=after))
+        symbol = b.op("Concat", *pieces, dim=axis) if len(pieces) > 1 else symbol
     return symbol
 
 
@@ -563,7 +563,7 @@ def _nearest(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> A
 
 
 def _factor(new: Size, old: Size) -> int | None:
-    """Return how many times as large the new size is, None if that is no whole number."""
+    """Return the new size as a multiple of the old one, None if that is not a whole number."""
     if is_number(new) and is_number(old):
         return int(new // old) if new % old == 0 else None
     ratio = as_size(new / old)
@@ -626,7 +626,7 @@ def _grid_sampler(
     b: SymbolBuilder, value: TorchValue, grid: TorchValue, mode: int, padding: int, align_corners: bool
 ) -> Symbol:
     if value.rank != 4:
-        raise NoCounterpart("samples volumes, expected pictures")
+        raise NoCounterpart("samples volumes, expected images")
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     options = {"mode": modes[mode], "padding_mode": paddings[padding], "align_corners": align_corners}
     return b.op("_grid_sample", value, grid, **options)

@@ -39,7 +39,7 @@ def _bilinear(
 
 @translates("mm", "matmul", "bmm", "mv", "dot")
 def matmul(b: SymbolBuilder, left: TorchValue, right: TorchValue) -> Any:
-    """Multiply matrices, of which there may be many."""
+    """Multiply matrices or batches of matrices."""
     dims = dims_of(b.result)
     rows = left if left.rank > 1 else b.reshape(left, (1, *left.dims))
     columns = right if right.rank > 1 else b.reshape(right, (*right.dims, 1))
@@ -124,7 +124,7 @@ def _solve_triangular(
     unitriangular: bool = False,
 ) -> Symbol:
     if unitriangular:
-        raise NoCounterpart("takes the diagonal of triangular matrices for ones")
+        raise NoCounterpart("uses unit triangular matrices")
     return _by_triangle(b, matrices, right, upper, rightside=not left)
 
 
@@ -165,7 +165,7 @@ def _cdist(
 
 
 def _root(b: SymbolBuilder, total: Symbol, power: float = 0.5) -> Symbol:
-    """Return a power of sums, with gradient 0 where a sum is 0, as torch has for the distance of a point to itself."""
+    """Return a power of sums, with gradient 0 where a sum is 0, as in torch for the distance of equal points."""
     is_zero = b.op("_equal_scalar", total, scalar=0.0)
     safe = b.op("elemwise_add", total, is_zero)
     found = b.op("sqrt", safe) if power == 0.5 else b.op("_power_scalar", safe, scalar=power)

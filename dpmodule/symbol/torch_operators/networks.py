@@ -1,4 +1,4 @@
-"""What is one operator in torch: recurrent networks, attention, and custom functions of the user's."""
+"""Recurrent networks, attention and custom functions, each of which is one operator in torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .value import NoCounterpart, TorchValue, dims_of, same
 def _packed(b: SymbolBuilder, weights: Sequence[TorchValue], has_biases: bool, per_network: int) -> Symbol:
     """Join parameters into the flat vector of `RNN`: all weights, then all biases.
 
-    torch lists them by layer and direction: i2h, h2h, their biases, and what projects the state.
+    torch lists them by layer and direction: i2h, h2h, their biases, and the projection of the state.
     """
     matrices: list[TorchValue] = []
     biases: list[TorchValue] = []
@@ -67,7 +67,7 @@ def _network(mode: str) -> Any:
         batch_first: bool,
     ) -> list[Symbol]:
         if not isinstance(has_biases, bool):
-            raise NoCounterpart("reads packed sequences, whose lengths are not known before it runs")
+            raise NoCounterpart("reads packed sequences, whose lengths are not known before run time")
         given = [states] if isinstance(states, TorchValue) else states
         drop = 0.0 if b.training and not train else dropout
         data = b.transpose(value, (1, 0, 2)) if batch_first else value
@@ -130,7 +130,7 @@ def _attention(
 
 
 def _repeated(b: SymbolBuilder, value: TorchValue, query: TorchValue) -> TorchValue:
-    """Repeat heads of keys or values, so that there are as many as of queries."""
+    """Repeat heads of keys or values to the number of queries' heads."""
     have, want = value.dims[-3], query.dims[-3]
     if same(have, want):
         return value
@@ -142,7 +142,7 @@ def _repeated(b: SymbolBuilder, value: TorchValue, query: TorchValue) -> TorchVa
 
 
 def _causal(b: SymbolBuilder, scores: TorchValue) -> TorchValue:
-    """Return where a position may look: at itself and what comes before it."""
+    """Return the causal mask: each position attends to itself and earlier ones."""
     rows, columns = scores.dims[-2:]
     own = b.reshape(b.indices(scores, scores.rank - 2), (rows, 1))
     other = b.reshape(b.indices(scores, scores.rank - 1), (1, columns))

@@ -1,4 +1,4 @@
-"""Sums, means, extremes and order along axes."""
+"""Sums, means, extremes and sorting along axes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Axes: TypeAlias = "Ints | None"
 
 
 def _axes(value: TorchValue, axes: Axes) -> tuple[int, ...]:
-    """Return axes counted from the front; none given means all."""
+    """Return non-negative axes; all if none are passed."""
     if axes is None or (isinstance(axes, (list, tuple)) and not axes):
         return tuple(range(max(value.rank, 1)))
     return tuple(value.axis(a) for a in ([axes] if isinstance(axes, int) else axes))
 
 
 def reduce(b: SymbolBuilder, name: str, value: TorchValue, axes: Axes = None, keep: bool = False) -> Symbol:
-    """Apply an operator that takes one element for many."""
+    """Apply a reduction."""
     found = _axes(value, axes)
     every = len(found) == max(value.rank, 1)
     return b.op(name, value, keepdims=keep, **({} if every and not keep else {"axis": found}))
@@ -63,7 +63,7 @@ def _with_places(name: str) -> Any:
     def translate(b: SymbolBuilder, value: TorchValue, dim: int, keepdim: bool = False) -> list[Any]:
         axis = value.axis(dim)
         places = b.op(f"arg{name}", value, axis=axis, keepdims=keepdim)
-        # the gradient goes to one of several equal elements, where MXNet's max gives it to each
+        # one of several equal elements gets the gradient; in MXNet's max each does
         found = b.op("pick", value, places, axis=axis, keepdims=keepdim)
         return [found, b.op("Cast", places, dtype="int64")]
 
@@ -105,7 +105,7 @@ def _count(value: TorchValue, axes: Iterable[int]) -> Any:
 
 
 def mean_of(b: SymbolBuilder, value: TorchValue, axes: Axes) -> TorchValue:
-    """Return means with the axes left in with size 1."""
+    """Return means that keep the axes with size 1."""
     found = _axes(value, axes)
     dims = tuple(1 if i in found else d for i, d in enumerate(value.dims))
     return b.value(reduce(b, "mean", value, found, True), dims, value.dtype)
@@ -114,23 +114,23 @@ def mean_of(b: SymbolBuilder, value: TorchValue, axes: Axes) -> TorchValue:
 def _variance(
     b: SymbolBuilder, value: TorchValue, axes: Axes, correction: float | None, keep: bool
 ) -> Symbol:
-    found = _axes(value, axes)
-    centred = b.value(b.pair("sub", value, mean_of(b, value, found)), value.dims, value.dtype)
+    reduced_axes = _axes(value, axes)
+    centred = b.value(b.pair("sub", value, mean_of(b, value, reduced_axes)), value.dims, value.dtype)
     squares = b.value(b.op("square", centred), value.dims, value.dtype)
-    mean = reduce(b, "mean", squares, found, keep)
+    mean = reduce(b, "mean", squares, reduced_axes, keep)
     correction = 1 if correction is None else correction
     if not correction:
         return mean
-    count = _count(value, found)
+    count = _count(value, reduced_axes)
     if not is_number(count):
-        raise NoCounterpart("takes a variance with correction over an axis whose size is not fixed")
+        raise NoCounterpart("computes a variance with correction over an axis whose size is not fixed")
     return b.op(
         "_mul_scalar", mean, scalar=count / max(count - correction, 0) if count > correction else math.nan
     )
 
 
 def _correction(options: dict[str, Any], dim: Axes, unbiased: bool | None) -> tuple[Any, Any]:
-    """Return axes and correction under any of the overloads of var and std."""
+    """Return axes and correction of any overload of var and std."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
@@ -215,7 +215,7 @@ def _topk(
     b: SymbolBuilder, value: TorchValue, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Any]:
     if not is_number(k):
-        raise NoCounterpart("takes a number of elements that is not fixed")
+        raise NoCounterpart("selects a number of elements that is not fixed")
     return _ordered(b, value, k, dim, not largest)
 
 

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 Translator = Callable[..., Any]
-"""``(builder, *arguments of torch's operator) -> symbol or value``, or a list of them where torch returns several.
+"""``(builder, *arguments of torch's operator) -> symbol or value``, or a list if torch returns several.
 
-Raises `Untranslatable` for arguments that have no counterpart.
+Raises `NoCounterpart` for arguments that have no counterpart.
 """
 
 _NAMESPACES = ("aten::", "dpmodule::")
-"""Torch's own operators, and those of `torch_functions`, which stand for some of them."""
+"""Torch's operators, and those of `torch_functions`, which replace some of them."""
 
 Given = TypeVar("Given", bound=Translator)
 
 TABLE: dict[str, Translator] = {}
-"""Translators by the name of torch's operator, with the overload ("add.Scalar") or for all others ("add")."""
+"""Translators by the name of torch's operator, for one overload ("add.Scalar") or all others ("add")."""
 
 
 def translates(*names: str) -> Callable[[Given], Given]:
-    """Enter a function into the table, under names of torch's operators without "aten"."""
+    """Register a translator under names of torch's operators without "aten"."""
 
     def enter(function: Given) -> Given:
         for name in names:
@@ -32,12 +32,12 @@ def translates(*names: str) -> Callable[[Given], Given]:
 
 
 def translates_as(name: str, operator: str, *keys: tuple[str, float], **fixed: Any) -> None:
-    """Enter an operator that takes one array, and numbers under other names.
+    """Register an operator with one array and differently named numbers.
 
     Args:
-        operator: ours.
-        keys: our name and torch's default of each number.
-        fixed: attributes of ours that torch's operator does not have.
+        operator: the symbol's operator.
+        keys: name here and torch's default of each number.
+        fixed: attributes that torch's operator lacks.
     """
 
     def translate(b: Any, value: Any, *numbers: float) -> Any:
@@ -50,7 +50,7 @@ def translates_as(name: str, operator: str, *keys: tuple[str, float], **fixed: A
 def find(target: object) -> Translator | None:
     """Return the translator of an operator of torch, None if there is none.
 
-    An operator that writes into its first argument, with an underscore at the end, goes by the one that does not.
+    An in-place operator, with a trailing underscore, uses the translator of the other one.
     """
     schema = getattr(target, "_schema", None)
     if schema is None or not schema.name.startswith(_NAMESPACES):
@@ -62,5 +62,5 @@ def find(target: object) -> Translator | None:
 
 
 def known_overloads(table: Iterable[object]) -> list[Any]:
-    """Return the operators in a table of decompositions that need none, since there are translators."""
+    """Return the operators in a table of decompositions that have translators."""
     return [target for target in table if find(target) is not None]

@@ -1,4 +1,4 @@
-"""Values of torch's graph: symbols, or tensors that are known already; and their sizes, some known by name only."""
+"""Values of torch's graph: symbols or constant tensors, and their sizes, which may be symbolic."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 Dims = tuple[Any, ...]
-"""A shape: integers, and expressions of SymPy where a size is known by name only."""
+"""A shape: integers, and SymPy expressions for symbolic sizes."""
 
 Size: TypeAlias = "int | sympy.Expr"
-"""One size of a shape."""
+"""A size of a shape."""
 
 
 def as_size(value: Size | torch.SymInt) -> Any:
-    """Return a size as an integer where it is one, else as an expression."""
+    """Return a size as an integer if possible, else as an expression."""
     if isinstance(value, torch.SymInt):
         value = value.node.expr
     if isinstance(value, int):
@@ -37,19 +37,19 @@ def dims_of(tensor: torch.Tensor) -> Dims:
 
 
 def is_number(size: object) -> TypeIs[int]:
-    """Say whether a size is an integer."""
+    """Return True if a size is an integer."""
     return isinstance(size, int)
 
 
 def difference(left: Size, right: Size) -> int | None:
-    """Return how much two sizes differ; None where that depends on what is not known."""
+    """Return the difference of two sizes; None if it is not constant."""
     gap: Any = left - right
     rest = as_size(gap if is_number(gap) else gap.expand())
     return rest if is_number(rest) else None
 
 
 def same(left: Size, right: Size) -> bool:
-    """Say whether two sizes are equal whatever the unknown ones are."""
+    """Return True if two sizes are always equal."""
     return left is right or difference(left, right) == 0
 
 
@@ -69,7 +69,7 @@ def product(dims: Sequence[Any]) -> Any:
 
 
 def spans(source: Dims, target: Dims) -> list[tuple[int, int]]:
-    """Divide two shapes of as many elements into the shortest runs of axes that hold equally many.
+    """Split two shapes of equal size into the shortest runs of axes with equal numbers of elements.
 
     Returns:
         For each run the number of axes of the source and of the target.
@@ -78,12 +78,12 @@ def spans(source: Dims, target: Dims) -> list[tuple[int, int]]:
         >>> spans((2, 3, 4), (6, 2, 2))
         [(2, 1), (1, 2)]
     """
-    found, i, j = [], 0, 0
+    runs, i, j = [], 0, 0
     while i < len(source) or j < len(target):
         p, q = _first_span(source[i:], target[j:])
-        found.append((p, q))
+        runs.append((p, q))
         i, j = i + p, j + q
-    return found
+    return runs
 
 
 def _first_span(source: Dims, target: Dims) -> tuple[int, int]:
@@ -95,9 +95,9 @@ def _first_span(source: Dims, target: Dims) -> tuple[int, int]:
 
 
 def reshape_codes(source: Dims, target: Dims) -> tuple[int, ...] | None:
-    """Return codes of `Reshape` that hold for every value of the unknown sizes; None where there are none.
+    """Return codes of `Reshape` that are valid for all symbolic sizes; None if there are none.
 
-    Axes that stay where they are copied, so that the codes serve other known sizes, too, where they can.
+    Unchanged axes are copied, so that the codes also work for other sizes if possible.
 
     Example:
         >>> reshape_codes((2, 3, 4), (2, 12))
@@ -118,7 +118,7 @@ def reshape_codes(source: Dims, target: Dims) -> tuple[int, ...] | None:
 
 
 def _codes_of_runs(source: Dims, target: Dims) -> tuple[int, ...] | None:
-    """Return codes that copy, merge and split; None where a run needs more than one of these."""
+    """Return codes that copy, merge and split; None if a run needs more than one of these."""
     codes: list[int] = []
     i = j = 0
     for p, q in spans(source, target):
@@ -145,29 +145,29 @@ def _split_codes(pair: Dims) -> tuple[int, int] | None:
 
 
 def places(dims: Dims, wanted: Dims) -> Iterator[int]:
-    """Yield where a shape holds a run of wanted sizes."""
+    """Yield the positions of a run of sizes in a shape."""
     for start in range(len(dims) - len(wanted) + 1):
         if all(same(a, b) for a, b in zip(dims[start:], wanted, strict=False)):
             yield start
 
 
 class NoCounterpart(Exception):
-    """Something that has no counterpart; the text is half a sentence that says what."""
+    """A torch operation without counterpart; the text is a predicate that describes it."""
 
 
 def type_name(dtype: torch.dtype) -> str:
-    """Return the element type that symbols have for one of torch's; truth values are 0 and 1 in float32."""
+    """Return the element type in symbols of a torch type; bools are 0 and 1 in float32."""
     return "float32" if dtype is torch.bool else name_of(dtype)
 
 
 class TorchValue:
-    """One tensor of torch's graph.
+    """A tensor of torch's graph.
 
     Attributes:
-        dims: its shape in torch; where that is (), the symbol's is (1,).
-        symbol: what stands for it; None until somebody needs one.
-        tensor: its elements where they depend on neither inputs nor parameters, else None.
-        name: what a variable that holds these elements is to be called, "" for a name made of the reader's.
+        dims: its shape in torch; for (), the symbol's shape is (1,).
+        symbol: its symbol; None until it is needed.
+        tensor: its elements if they are constant, else None.
+        name: name of a variable for these elements, "" to derive it from the reader's name.
     """
 
     __slots__ = ("dims", "dtype", "name", "symbol", "tensor")
@@ -195,17 +195,17 @@ class TorchValue:
 
     @property
     def is_bool(self) -> bool:
-        """Whether torch has truth values here."""
+        """True if torch's type is bool."""
         return self.dtype is torch.bool
 
     @property
     def is_float(self) -> bool:
-        """Whether torch has floating-point numbers here."""
+        """True if torch's type is a floating-point type."""
         return self.dtype.is_floating_point
 
     @property
     def number(self) -> Any:
-        """The only element, if it is known and stands alone or is the same everywhere; None otherwise."""
+        """The only element, or the value of all elements, if constant; None otherwise."""
         if self.tensor is None or not self.tensor.numel():
             return None
         first = self.tensor.reshape(-1)[0]
@@ -213,9 +213,9 @@ class TorchValue:
         return first.item() if uniform else None
 
     def axis(self, axis: int) -> int:
-        """Return the number of an axis counted from the front."""
+        """Return a non-negative axis."""
         return axis % max(self.rank, 1)
 
 
 Operand: TypeAlias = "TorchValue | Size | float"
-"""A value, a number, or a size that is known by name only."""
+"""A value, a number, or a symbolic size."""

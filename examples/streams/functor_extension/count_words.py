@@ -1,7 +1,7 @@
-"""Count the words of many texts in threads of C++, by a functor of one's own, while Python does something else.
+"""Count the words of many texts in C++ threads with a custom functor, while Python does something else.
 
-The extension makes an awaitable functor of a loop in C++; a pool of threads runs it on each text, without
-Python's lock. What it counted is compared with what Python counts.
+The extension wraps a C++ loop as an awaitable functor; a thread pool runs it on each text, without Python's lock. Its
+counts are compared with Python's.
 
 Figure: words that Python counts differently, at most 0.
 Time: 6 s; 2 s with --smoke.
@@ -23,13 +23,13 @@ VOCABULARY = [b"stream", b"of", b"words", b"which", b"a", b"thread", b"counts", 
 
 
 def make_texts(count, words):
-    """Return some texts of so many words each."""
+    """Return texts with a number of words each."""
     draw = random.Random(0)
     return [b" ".join(draw.choices(VOCABULARY, k=words)) for _ in range(count)]
 
 
 async def count_all(texts):
-    """Count the words of all texts at once."""
+    """Count the words of all texts concurrently."""
     total = collections.Counter()
     with streams.ThreadPool() as pool:
         worker = streams.cpp_threaded_worker(pool)
@@ -39,7 +39,7 @@ async def count_all(texts):
 
 
 def draw(path, counts):
-    """Draw how often each word was found."""
+    """Draw the count of each word."""
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
@@ -50,7 +50,7 @@ def draw(path, counts):
 def main() -> int:
     """Count, and compare with a count in Python; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="only a little, in seconds")
+    parser.add_argument("--smoke", action="store_true", help="a short run on less text")
     parser.add_argument("--picture", metavar="FILE", help="draw the counts into a file")
     args = parser.parse_args()
     texts = make_texts(20, 1_000) if args.smoke else make_texts(200, 100_000)

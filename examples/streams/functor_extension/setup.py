@@ -1,9 +1,9 @@
-"""Build an extension with a functor of one's own for dpmodule's threads.
+"""Build an extension with a custom functor for dpmodule's threads.
 
     python setup.py build_ext --inplace
     python count_words.py --smoke
 
-With pybind11 or nanobind it is the same: return ``dpmodule::make_capsule(functor)``, or give a class a method
+It works the same way with pybind11 or nanobind: return ``dpmodule::make_capsule(functor)``, or define a method
 ``__dpmodule_functor__`` that does.
 """
 

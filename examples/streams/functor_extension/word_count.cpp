@@ -1,6 +1,6 @@
-// A functor of one's own: counts the words of a text in a thread of the pool, without Python.
+// A custom functor: counts the words of a text in a thread of the pool, without Python.
 //
-// It needs dpmodule's header and nothing else; setup.py beside this file builds it. The Python side is three lines:
+// It needs only dpmodule's header; setup.py in this folder builds it. The Python side is three lines:
 //
 //     with streams.ThreadPool() as pool:
 //         worker = streams.cpp_threaded_worker(pool)
@@ -22,7 +22,7 @@ class WordCount : public dpmodule::Functor {
 
     // In a thread of the pool: no Python here. The words are views of the text, which `text_` keeps alive.
     void operator()() override {
-        counts_.clear();  // a functor may be sent again, once it has ended
+        counts_.clear();  // a functor may be sent again after it has finished
         std::string_view rest = text_.text();
         while (!rest.empty()) {
             std::size_t size = 0;
@@ -36,7 +36,7 @@ class WordCount : public dpmodule::Functor {
         }
     }
 
-    // In the loop's thread, with the GIL: the result as an object of Python.
+    // In the loop's thread, with the GIL: the result as a Python object.
     PyObject *result() override {
         PyObject *counts = PyDict_New();
         if (!counts) return nullptr;
@@ -63,7 +63,7 @@ class WordCount : public dpmodule::Functor {
     std::unordered_map<std::string_view, long> counts_;
 };
 
-// WordCount(text): text is bytes, a memoryview, a dpmodule.streams.StringHandle, anything with a buffer. Nothing is copied.
+// WordCount(text): text is bytes, a memoryview, a dpmodule.streams.StringHandle, or any buffer. Nothing is copied.
 PyObject *make_word_count(PyObject *, PyObject *text) {
     dpmodule::Bytes bytes;
     if (!dpmodule::bytes_from(text, bytes)) return nullptr;

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpmodule.devices.device_transfer import HostCopy
+from dpmodule._devices.device_transfer import HostCopy
 from dpmodule.executor.cuda_graphs import Driver, RecordedOutputs, Recorder, driver_of
 from helpers import accelerator
 from helpers.nets import blobs, lenet, mlp
@@ -102,11 +102,11 @@ class Careless(Driver):
 def test_a_rehearsal_keeps_the_order_of_streams():
     given = ones()
     work = lambda: RecordedOutputs([given * 2], [])  # noqa: E731
-    results, against = Driver(GPU.torch_device).rehearse(work)
+    results, against = Driver(GPU.torch_device).warm_up(work)
     assert (accelerator.on_host(results.outputs[0] + 1).tolist(), against) == ([3, 3, 3], "")
     given.add_(1)
     with pytest.raises(RuntimeError, match="without waiting for its event"):
-        Careless().rehearse(work)
+        Careless().warm_up(work)
 
 
 def test_work_that_waits_is_not_recorded(caplog):
@@ -147,7 +147,7 @@ def trained(net, shape, context, recorded):
         waits.append(WAITS.during(one))
         outputs.append(module.get_outputs()[0].asnumpy())
     args = {name: array.asnumpy() for name, array in module.get_params()[0].items()}
-    return outputs, args, waits, module.group.execs[0].way_to_run(True)
+    return outputs, args, waits, module.group.execs[0].execution_mode(True)
 
 
 @pytest.mark.parametrize("recorded", [False, True])

@@ -138,7 +138,9 @@ def test_reading_the_metric_in_every_batch_waits_once_more():
 @pytest.mark.parametrize("contexts", CONTEXTS)
 def test_what_is_not_finite_is_named_and_applied_nowhere(contexts):
     batches = []
-    with pytest.raises(mx.base.NonFiniteError, match=r"batch 2 of epoch 0 \(samples 40\), first at the node 'data'"):
+    with pytest.raises(
+        mx.base.NonFiniteError, match=r"batch 2 of epoch 0 \(samples 40\), first at the node 'data'"
+    ):
         trained(
             *NETS["mlp"],
             CONTEXTS[contexts],

@@ -7,10 +7,10 @@ import torch
 
 import dpmodule as mx
 from dpmodule import executor
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 from dpmodule.executor import packed_weights
 from dpmodule.executor.passes.fused_convolutions import ConvolutionRun
-from dpmodule.ops import exposure
+from dpmodule.ops import write_tracking
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -915,16 +915,16 @@ def test_shared_memory_is_never_packed():
 
 def test_marks_of_memory():
     own = torch.ones(3)
-    assert exposure.is_watched(own)
-    now = exposure.epoch()
-    exposure.expose(own[1:])
-    assert not exposure.is_watched(own)
-    later = exposure.epoch()
+    assert write_tracking.writes_are_counted(own)
+    now = write_tracking.epoch()
+    write_tracking.expose(own[1:])
+    assert not write_tracking.writes_are_counted(own)
+    later = write_tracking.epoch()
     assert later != now
-    exposure.expose(own)
-    assert exposure.epoch() == later
+    write_tracking.expose(own)
+    assert write_tracking.epoch() == later
     array = torch.from_numpy(np.ones(3))
-    assert not exposure.is_watched(array)
-    assert exposure.is_watched(exposure.mark_own(array).view(3))
-    assert not exposure.is_watched(torch.ones(3).share_memory_())
-    exposure.expose(None)
+    assert not write_tracking.writes_are_counted(array)
+    assert write_tracking.writes_are_counted(write_tracking.mark_owned(array).view(3))
+    assert not write_tracking.writes_are_counted(torch.ones(3).share_memory_())
+    write_tracking.expose(None)

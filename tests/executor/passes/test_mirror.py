@@ -264,7 +264,7 @@ def test_measured_memory_counts_what_is_recomputed():
     def held(mirror):
         module, _ = wide(mirror)
         results = []
-        with module.group.execs[0].rehearsal(True) as rehearsal:
-            return kept(lambda: results.append(rehearsal.forward()))
+        with module.group.execs[0].trial_run(True) as trial_run:
+            return kept(lambda: results.append(trial_run.forward()))
 
     assert held(4) < held(False) / 2

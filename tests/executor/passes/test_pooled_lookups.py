@@ -255,10 +255,10 @@ def test_rows_of_equal_numbers_add_up_alike_with_and_without_the_extension(monke
         given = torch.from_numpy(rng.choice(few, count).astype(np.int64) + offset)
         values = torch.from_numpy(rng.randn(8, 2).astype(dtype))
         places = torch.from_numpy(rng.randint(0, 8, count))
-        found = gradients.summed(given, values, places)
+        found = gradients.sum_rows_by_index(given, values, places)
         with monkeypatch.context() as patch:
             patch.setattr(native, "core", None)
-            plain = gradients.summed(given, values, places)
+            plain = gradients.sum_rows_by_index(given, values, places)
         assert all(map(torch.equal, found, plain))
         assert found[0].tolist() == sorted(set(given.tolist()))
         wanted = [values.double()[places[given == number]].sum(0) for number in found[0]]

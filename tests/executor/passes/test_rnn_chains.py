@@ -9,7 +9,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import executor
-from dpmodule.executor.passes.rnn_chains.kernels import Recurrence, in_one_piece
+from dpmodule.executor.passes.rnn_chains.kernels import Recurrence, make_contiguous
 from dpmodule.executor.passes.rnn_chains.sequences import RowFunction
 from dpmodule.ops.nn import linear
 from helpers.unrolled import (
@@ -523,7 +523,7 @@ def test_bfloat16(mode):
 
 def test_weights_in_one_piece_pass_their_gradients_on():
     weights = [torch.rand(shape, requires_grad=True) for shape in ((6, 4), (6, 2), (6,), (6,))]
-    pieces = in_one_piece(weights)
+    pieces = make_contiguous(weights)
     ends = [piece.data_ptr() + piece.nbytes for piece in pieces]
     assert [piece.data_ptr() for piece in pieces[1:]] == ends[:-1]
     grads = torch.autograd.grad(sum((i + 2) * piece.sum() for i, piece in enumerate(pieces)), weights)
@@ -535,11 +535,11 @@ def test_weights_in_one_piece_pass_their_gradients_on():
 @pytest.mark.parametrize("kind", ["gru", "tanh", "relu"])
 def test_large_products_by_onednn(kind, monkeypatch):
     monkeypatch.setenv("DPMODULE_ONEDNN", "1")
-    linear.onednn_pays.cache_clear()
-    monkeypatch.setattr(linear, "LARGE", 0)
+    linear.onednn_is_faster.cache_clear()
+    monkeypatch.setattr(linear, "ONEDNN_MIN_WORK", 0)
     make = unrolled(lambda: stack(CELLS[kind]("a_"), CELLS[kind]("b_")), merge_outputs=True)
     compare(make, {"data": NTC}, 2, dtypes=[("float32", 2e-5)])
-    linear.onednn_pays.cache_clear()
+    linear.onednn_is_faster.cache_clear()
 
 
 def test_an_empty_batch():

@@ -4,8 +4,8 @@ import torch
 
 import dpmodule as mx
 from dpmodule import executor
-from dpmodule.compat import torch_private
-from dpmodule.ops.nn import linear, score_blocks
+from dpmodule._core import torch_private
+from dpmodule.ops.nn import chunked_softmax, linear
 from helpers.switched import assert_same, fired, results, same_with_and_without
 
 S = mx.sym
@@ -27,8 +27,8 @@ def softmax(value=None, name="softmax", **attrs):
 @pytest.fixture(params=["MKL", "oneDNN"])
 def library(request, monkeypatch):
     """Run with either library that multiplies matrices."""
-    monkeypatch.setattr(linear, "LARGE", 1)
-    monkeypatch.setattr(linear, "onednn_pays", lambda *_: request.param == "oneDNN")
+    monkeypatch.setattr(linear, "ONEDNN_MIN_WORK", 1)
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda *_: request.param == "oneDNN")
 
 
 CASES = {
@@ -202,7 +202,7 @@ def test_an_error_in_it_names_the_node(monkeypatch):
     def fail(*args):
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(score_blocks, "_probabilities", fail)
+    monkeypatch.setattr(chunked_softmax, "_probabilities", fail)
     with pytest.raises(mx.base.MXNetError, match=r"SoftmaxOutput 'softmax' .*no such luck"):
         one.forward(is_train=True)
 
@@ -329,7 +329,7 @@ def test_a_failed_run_holds_no_memory(monkeypatch):
     one = weighted()
     first = run(one, 0.0).tensor.data_ptr()
     with monkeypatch.context() as patch:
-        patch.setattr(score_blocks, "_inputs", lambda *args: 1 / 0)
+        patch.setattr(chunked_softmax, "_inputs", lambda *args: 1 / 0)
         with pytest.raises(mx.base.MXNetError):
             run(one, 1.0)
     assert run(one, 1.0).tensor.data_ptr() == first

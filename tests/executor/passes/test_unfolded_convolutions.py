@@ -23,7 +23,7 @@ def products(monkeypatch):
         return UNFOLD(*args)
 
     monkeypatch.setattr(MODULE, "unfold", unfold)
-    monkeypatch.setattr(MODULE, "_LEAST_WEIGHT", 1)
+    monkeypatch.setattr(MODULE, "_MIN_WEIGHT", 1)
     return calls
 
 
@@ -96,7 +96,7 @@ def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
 
 
 def test_small_weights_are_left_to_the_convolution(monkeypatch, products):
-    monkeypatch.setattr(MODULE, "_LEAST_WEIGHT", 433)
+    monkeypatch.setattr(MODULE, "_MIN_WEIGHT", 433)
     results(net(), {"data": (2, 3, 4, 4)})
     assert not products
 

@@ -58,9 +58,9 @@ def test_pictures_of_any_size(kind, convention, count_include_pad):
 
 
 REFUSED = [
-    ({"pooling_convention": "same"}, "'same' wants fixed sizes"),
-    ({"pooling_convention": "full", "stride": (3, 3)}, "wants fixed sizes"),
-    ({"pooling_convention": "full", "pool_type": "sum"}, "want fixed sizes"),
+    ({"pooling_convention": "same"}, "'same' requires fixed sizes"),
+    ({"pooling_convention": "full", "stride": (3, 3)}, "requires fixed sizes"),
+    ({"pooling_convention": "full", "pool_type": "sum"}, "require fixed sizes"),
     ({"pool_type": "avg", "pad": (2, 2), "count_include_pad": False}, "as long as the kernel"),
 ]
 

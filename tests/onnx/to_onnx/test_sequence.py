@@ -86,7 +86,7 @@ def test_a_projection_is_refused():
     symbol, arrays = network("lstm", projection_size=3)
     arrays["parameters"] = np.zeros(vector_size("lstm", 1, FEATURES, UNITS, False, 3), "float32")
     arrays["state"] = arrays["state"][:, :, :3]
-    with pytest.raises(ArgumentError, match="projection_size is 3, and ONNX's LSTM has no projection"):
+    with pytest.raises(ArgumentError, match="projection_size is 3, but ONNX's LSTM has no projection"):
         exported(symbol, arrays, ["parameters"])
 
 

@@ -44,7 +44,7 @@ def test_concat_refuses_what_does_not_fit(bad):
 
 
 def test_concat_refuses_a_result_without_room():
-    with pytest.raises(ShapeError, match="leave nothing"):
+    with pytest.raises(ShapeError, match="leave no equal sizes"):
         shapes("Concat", [(2, 3), None], [(2, 3)], dim=1)
     with pytest.raises(ShapeError):
         shapes("Concat", [(2, 3), (2, 1)], [(2, 5)], dim=1)

@@ -90,10 +90,10 @@ def test_slice_axis_fills_the_other_axes_from_the_result():
     ("attrs", "match"),
     [
         ({"begin": (0,), "end": (2,), "step": (0,)}, "step"),
-        ({"begin": (0, 1), "end": (2,)}, "equally long"),
-        ({"begin": (0, 0), "end": (2, 2), "step": (1,)}, "equally long"),
+        ({"begin": (0, 1), "end": (2,)}, "equal lengths"),
+        ({"begin": (0, 0), "end": (2, 2), "step": (1,)}, "equal lengths"),
         ({"begin": (0,) * 4, "end": (1,) * 4}, "at most 3"),
-        ({"begin": (1,), "end": (1,)}, "holds none"),
+        ({"begin": (1,), "end": (1,)}, "is empty"),
     ],
 )
 def test_slices_that_mean_nothing_are_refused(attrs, match):

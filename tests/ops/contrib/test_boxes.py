@@ -56,8 +56,8 @@ def test_nothing_valid():
     [
         ({"score_index": 3}, "score_index is 3"),
         ({"id_index": 9}, "id_index is 9"),
-        ({"id_index": 1}, "must be different places"),
-        ({"coord_start": 3}, "must be different places"),
+        ({"id_index": 1}, "must be different positions"),
+        ({"coord_start": 3}, "must be different positions"),
     ],
 )
 def test_places_that_do_not_fit_are_told(attrs, message):
@@ -146,7 +146,7 @@ def test_a_long_chain_of_overlaps():
 
 
 def test_groups_keep_the_order_of_their_elements():
-    group, rank, sizes = boxes.groups_of(torch.tensor([7, -2, 7, 3, -2, 7]))
+    group, rank, sizes = boxes.group_by_key(torch.tensor([7, -2, 7, 3, -2, 7]))
     assert group.tolist() == [2, 0, 2, 1, 0, 2]
     assert rank.tolist() == [0, 0, 1, 0, 1, 2]
     assert sizes.tolist() == [2, 1, 3]
@@ -156,4 +156,4 @@ def test_chosen_positions_come_first():
     chosen = torch.tensor(
         [[False, True, False, True], [False, False, False, False], [True, True, True, True]]
     )
-    assert boxes.front(chosen).tolist() == [[1, 3, 0, 2], [0, 1, 2, 3], [0, 1, 2, 3]]
+    assert boxes.chosen_first(chosen).tolist() == [[1, 3, 0, 2], [0, 1, 2, 3], [0, 1, 2, 3]]

@@ -41,7 +41,7 @@ def test_shapes_of_priors_and_targets():
     assert shapes(TARGET, [None, None, (2, 4, 7)])[1] == [(2, 28), (2, 28), (2, 7)]
     with pytest.raises(ShapeError, match="expected 7 anchors"):
         shapes(TARGET, [(1, 7, 4), (2, 3, 5), (2, 4, 8)])
-    with pytest.raises(ShapeError, match="disagree on the number of anchors"):
+    with pytest.raises(ShapeError, match="differ in the number of anchors"):
         shapes(DETECTION, [(2, 4, 7), (2, 27), (1, 7, 4)])
 
 

@@ -72,13 +72,13 @@ def test_keeps_the_type(name, dtype):
     [
         (RESIZE, [(1, 1, 4, 4)], {"scale_height": 2.0}, "expected both"),
         (RESIZE, [(1, 1, 4, 4)], {"mode": "odd_scale"}, "expected both"),
-        (RESIZE, [(1, 1, 4, 4)], {"scale_height": 0.1, "scale_width": 1.0}, "expected sizes from 1"),
+        (RESIZE, [(1, 1, 4, 4)], {"scale_height": 0.1, "scale_width": 1.0}, "expected positive sizes"),
         (RESIZE, [(1, 4, 4)], {}, "4 axes"),
         (RESIZE, [(1, 1, 4, 4), (4, 4)], {"mode": "like"}, "4 axes"),
         (RESIZE, [(1, 1, 4, 4)], {"height": 0}, "height"),
         (POOL, [(1, 4, 4)], {}, "4 axes"),
-        (POOL, [(1, 1, 4, 4)], {"output_size": (1, 2, 3)}, "one or two numbers"),
-        (POOL, [(1, 1, 4, 4)], {"output_size": 0}, "one or two numbers"),
+        (POOL, [(1, 1, 4, 4)], {"output_size": (1, 2, 3)}, "one or two positive numbers"),
+        (POOL, [(1, 1, 4, 4)], {"output_size": 0}, "one or two positive numbers"),
     ],
 )
 def test_refusals(name, ins, attrs, message):

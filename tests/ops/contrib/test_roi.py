@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dpmodule.base import BoundsError, OpError, ShapeError
-from dpmodule.ops.contrib.bags import pixel_table, ragged, weighted_bags
+from dpmodule.ops.contrib.embedding_bags import pixel_table, rectangle_elements, weighted_bags
 from helpers.op_case import gradients, run, shapes
 
 ALIGN, ROTATED, SENSITIVE = "_contrib_ROIAlign", "_contrib_RROIAlign", "_contrib_PSROIPooling"
@@ -27,7 +27,7 @@ def test_bags_sum_weighted_rows_and_differentiate():
 
 
 def test_rectangles_are_enumerated_row_by_row():
-    bag, row, column, starts = ragged(torch.tensor([2, 0, 1]), torch.tensor([2, 5, 3]))
+    bag, row, column, starts = rectangle_elements(torch.tensor([2, 0, 1]), torch.tensor([2, 5, 3]))
     assert bag.tolist() == [0, 0, 0, 0, 2, 2, 2]
     assert row.tolist() == [0, 0, 1, 1, 0, 0, 0]
     assert column.tolist() == [0, 1, 0, 1, 0, 1, 2]
@@ -88,7 +88,7 @@ def test_errors_tell_what_is_wrong():
     data, rois = np.ones((1, 3, 4, 4)), np.array([[0, 2, 2, 2, 3.0]])
     with pytest.raises(OpError, match="a region has no area"):
         run(ALIGN, data, rois, aligned=True, **attrs)
-    with pytest.raises(BoundsError, match="names image 1"):
+    with pytest.raises(BoundsError, match="has image 1"):
         run(ALIGN, data, rois + [[1, 0, 0, 0, 0]], **attrs)
     with pytest.raises(ShapeError, match="multiple of 4"):
         shapes(ALIGN, [(1, 3, 4, 4), (1, 5)], position_sensitive=True, **attrs)

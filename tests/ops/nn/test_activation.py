@@ -72,9 +72,9 @@ def test_prelu(shape, count):
 
 def test_prelu_parameter():
     op = get("LeakyReLU")
-    gamma = op.wanted(op.parse({"act_type": "prelu"}))[1]
+    gamma = op.active_inputs(op.parse({"act_type": "prelu"}))[1]
     assert (gamma.name, gamma.kind, gamma.init) == ("gamma", "param", '["Constant", {"value": 0.25}]')
-    assert [i.name for i in op.wanted(op.parse({}))] == ["data"]
+    assert [i.name for i in op.active_inputs(op.parse({}))] == ["data"]
     assert shapes("LeakyReLU", (2, 3, 4), None, act_type="prelu")[0] == [(2, 3, 4), (3,)]
     assert shapes("LeakyReLU", (2, 3, 4), (1,), act_type="prelu")[0] == [(2, 3, 4), (1,)]
 

@@ -109,12 +109,12 @@ def test_shapes():
 
 def test_declaration():
     op = get("BatchNorm")
-    kinds = {i.name: (i.kind, i.init) for i in op.wanted(op.parse({}))}
+    kinds = {i.name: (i.kind, i.init) for i in op.active_inputs(op.parse({}))}
     assert kinds["moving_mean"] == ("aux", '["zero", {}]')
     assert kinds["moving_var"] == ("aux", '["one", {}]')
     assert op.num_hidden(op.parse({})) == 2
     assert op.output_names(op.parse({"output_mean_var": True})) == ("output", "mean", "var")
-    assert set(op.commit_now) == {"gamma"}
+    assert set(op.commit_in_forward) == {"gamma"}
 
 
 @pytest.mark.parametrize("train", [True, False])

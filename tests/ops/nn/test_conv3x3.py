@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from dpmodule.ops.nn import conv3x3, linear
-from dpmodule.ops.nn.conv3x3 import convolve3x3, takes
+from dpmodule.ops.nn.conv3x3 import can_convolve3x3, convolve3x3
 from helpers.numeric import numbers
 from helpers.walk import walks
 
@@ -54,7 +54,7 @@ SIZES = [(4, 16, 16, 8), (3, 32, 7, 16), (16, 48, 2, 28), (3, 16, 9, 32), (36, 1
 def test_results_and_gradients(sizes, step, bias):
     channels, filters, height, width = sizes
     tensors = given(3, channels, filters, height, width, step, bias)
-    assert takes(*tensors, step)
+    assert can_convolve3x3(*tensors, step)
     found = agree(*tensors, step)
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in found[:2])
     assert found[2].is_contiguous() or channels == 3  # as the weight is; torch's own are not
@@ -80,8 +80,8 @@ def test_threads_share_the_images(threads, step):
 
     alone = found()
     torch.set_num_threads(threads)
-    assert takes(*tensors, step)
-    assert not takes(tensors[0][:1], *tensors[1:], step)
+    assert can_convolve3x3(*tensors, step)
+    assert not can_convolve3x3(tensors[0][:1], *tensors[1:], step)
     together = found()
     assert torch.equal(together[0], alone[0])
     assert torch.equal(together[1], alone[1])
@@ -110,7 +110,7 @@ def test_what_is_no_faster_is_left_to_torch(monkeypatch):
     tensors = given(2, 16, 16, 4, 16, 1)
     wanted = agree(*tensors, 1)
     monkeypatch.setattr(conv3x3, "_lanes", lambda: 0)
-    assert not takes(*tensors, 1)
+    assert not can_convolve3x3(*tensors, 1)
     for one, other in zip(agree(*tensors, 1), wanted):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
 
@@ -160,14 +160,14 @@ def test_gradients_of_gradients():
         first = torch.autograd.grad((function(*leaves) ** 3).sum(), leaves[:2], create_graph=True)
         return torch.autograd.grad(sum((each**2).sum() for each in first), leaves)
 
-    assert takes(*tensors, 1)
+    assert can_convolve3x3(*tensors, 1)
     for one, other in zip(twice(lambda *all: convolve3x3(*all, 1)), twice(lambda *all: F.conv2d(*all, 1, 1))):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
 
 
 def test_sizes_decide():
     def pays(images, channels, filters, height, width, step=1):
-        return takes(*given(images, channels, filters, height, width, step), step)
+        return can_convolve3x3(*given(images, channels, filters, height, width, step), step)
 
     assert pays(2, 3, 16, 4, 32)
     assert not pays(
@@ -181,8 +181,8 @@ def test_sizes_decide():
     assert pays(1, 256, 256, 17, 17)
     assert not pays(1, 272, 256, 17, 17)
     odd = numbers(2, 16, 9, 32), numbers(16, 16, 3, 3), None
-    assert takes(*odd, 1)
-    assert not takes(*odd, 2)
+    assert can_convolve3x3(*odd, 1)
+    assert not can_convolve3x3(*odd, 2)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_sizes_decide():
 )
 def test_processors_and_sizes_decide_on_the_result(lanes, sizes, wanted, monkeypatch):
     monkeypatch.setattr(conv3x3, "_lanes", lambda: lanes)
-    assert conv3x3._result_pays(conv3x3._Sizes(*sizes), sizes[2]) == wanted
+    assert conv3x3._use_result_kernel(conv3x3._Conv3x3Sizes(*sizes), sizes[2]) == wanted
 
 
 REFUSED = {
@@ -225,8 +225,8 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_others_are_refused(case):
     tensors = given(2, 16, 16, 4, 16, 1)
-    assert takes(*tensors, 1)
-    assert not takes(*REFUSED[case](*tensors), 1)
+    assert can_convolve3x3(*tensors, 1)
+    assert not can_convolve3x3(*REFUSED[case](*tensors), 1)
 
 
 def test_each_of_a_batch_of_inputs_is_refused():
@@ -234,7 +234,7 @@ def test_each_of_a_batch_of_inputs_is_refused():
     seen = []
 
     def look(each):
-        seen.append(takes(each, weight, None, 1))
+        seen.append(can_convolve3x3(each, weight, None, 1))
         return each
 
     torch.vmap(look)(torch.stack([x, x]))

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import dpmodule as mx
 from dpmodule.ops.nn import linear
-from dpmodule.ops.nn.linear import few_rows_pay, has_few_rows, multiply_few_rows
+from dpmodule.ops.nn.linear import has_few_rows, multiply_few_rows, use_few_rows_kernel
 from helpers.numeric import numbers
 from helpers.walk import walks
 
@@ -71,12 +71,12 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_sizes_alone_decide():
-    assert few_rows_pay(1, 1000, 2048)
-    assert few_rows_pay(4, 128, 512)
-    assert not few_rows_pay(0, 1000, 2048)
-    assert not few_rows_pay(5, 1000, 2048)
-    assert not few_rows_pay(1, 127, 512)
-    assert not few_rows_pay(1, 20000, 127)
+    assert use_few_rows_kernel(1, 1000, 2048)
+    assert use_few_rows_kernel(4, 128, 512)
+    assert not use_few_rows_kernel(0, 1000, 2048)
+    assert not use_few_rows_kernel(5, 1000, 2048)
+    assert not use_few_rows_kernel(1, 127, 512)
+    assert not use_few_rows_kernel(1, 20000, 127)
 
 
 def test_it_is_for_plain_tensors():

@@ -8,16 +8,16 @@ import torch
 from torch.nn import functional as F
 
 import dpmodule as mx
-from dpmodule.compat import torch_private
+from dpmodule._core import torch_private
 from dpmodule.ops.nn import linear as module
 
 
 @pytest.fixture(autouse=True)
 def chosen_again(monkeypatch):
-    module.onednn_pays.cache_clear()
+    module.onednn_is_faster.cache_clear()
     monkeypatch.setenv("DPMODULE_ONEDNN", "1")
     yield
-    module.onednn_pays.cache_clear()
+    module.onednn_is_faster.cache_clear()
     torch_private.select()
 
 
@@ -142,10 +142,10 @@ def test_vmap_stays_with_torch(counted):
 
 def test_the_variable_decides(monkeypatch, counted):
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
-    module.onednn_pays.cache_clear()
+    module.onednn_is_faster.cache_clear()
     module.linear(*tensors())
     assert counted == []
-    assert not module.onednn_pays()
+    assert not module.onednn_is_faster()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_processor_decides_where_nothing_is_said(vendor, wins, monkeypatch):
     there = (
         torch_private.onednn_linear is not torch_private.plain_linear and torch.backends.mkl.is_available()
     )
-    assert module.onednn_pays() == (wins and there)
+    assert module.onednn_is_faster() == (wins and there)
 
 
 def test_the_vendor_is_told_by_the_system(monkeypatch, tmp_path):
@@ -175,7 +175,7 @@ def test_the_vendor_is_told_by_the_system(monkeypatch, tmp_path):
 
 def test_without_the_private_function_everything_works():
     torch_private.select(public=True)
-    assert not module.onednn_pays()
+    assert not module.onednn_is_faster()
     data, weight, bias = tensors()
     torch.testing.assert_close(module.linear(data, weight, bias), F.linear(data, weight, bias))
 

@@ -232,9 +232,9 @@ def test_shapes_come_from_each_other():
     [
         ([[1, 2, 1, 2, 1]], {}, "at most the 4 steps"),
         ([[1, 2], [1, 2]], {}, "label has shape"),
-        ([[1, 3]], {}, "label holds numbers from 1 to 3, expected 0 to 2"),
-        ([[1, 2]], {"data_lengths": [5]}, "data_lengths holds numbers from 5 to 5, expected 0 to 4"),
-        ([[1, 2]], {"label_lengths": [3]}, "label_lengths holds numbers from 3 to 3, expected 0 to 2"),
+        ([[1, 3]], {}, "label has values from 1 to 3, expected 0 to 2"),
+        ([[1, 2]], {"data_lengths": [5]}, "data_lengths has values from 5 to 5, expected 0 to 4"),
+        ([[1, 2]], {"label_lengths": [3]}, "label_lengths has values from 3 to 3, expected 0 to 2"),
     ],
 )
 def test_refusals_of_ctc(labels, more, message):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn.lstm import _is_one_call, is_small, small_lstm
+from dpmodule.ops.nn.lstm import _use_fused_forward, is_small, small_lstm
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "lstm_forward"),
@@ -76,9 +76,9 @@ def test_prediction_in_one_call(turned, biases):
         made["b_in"] = made["b_state"] = None
     x, hidden, cell, *weights = made.values()
     weights = weights if biases else weights[:2]
-    assert _is_one_call(x, weights)
+    assert _use_fused_forward(x, weights)
     apart = [weights[0].t().contiguous().t(), *weights[1:]]
-    assert not _is_one_call(x, apart)
+    assert not _use_fused_forward(x, apart)
     with torch.no_grad():
         found, again = (small_lstm(x, (hidden, cell), each) for each in (weights, apart))
     for one, other, expected in zip(found, again, written_out(**given), strict=True):

@@ -279,7 +279,7 @@ class TestShapes:
             ([(T, N, C), (5,), None], r"parameters has shape \(5,\), expected \(63,\) from data \(4, 3, 2\)"),
             ([(T, N, C), None, (2, N, H)], r"state has shape \(2, 3, 3\), expected \(1, 3, 3\)"),
             ([(T, N, C), None, (1, N + 1, H)], r"state has shape \(1, 4, 3\), expected \(1, 3, 3\)"),
-            ([None, (64,), None], "parameters have 64 elements, expected 54 and 9 more"),
+            ([None, (64,), None], "parameters have 64 elements, expected 54 plus 9"),
         ],
     )
     def test_contradictions(self, ins, message):

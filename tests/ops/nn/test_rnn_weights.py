@@ -45,7 +45,7 @@ def test_size_tells_the_input_features_and_nothing_else_does(network):
         - rnn_weights.vector_size(**{**network, "input_size": 1})
         > 1
     ):
-        with pytest.raises(ShapeError, match="more for each input feature"):
+        with pytest.raises(ShapeError, match="for each input feature"):
             rnn_weights.input_size(size + 1, **rest)
 
 

@@ -34,7 +34,7 @@ def regions(count, images, width, height):
 @pytest.fixture(params=[0, 1 << 30], ids=["windows", "every pixel"])
 def way(request, monkeypatch):
     """Both ways of finding the maxima."""
-    monkeypatch.setattr(roi, "_FEW", request.param)
+    monkeypatch.setattr(roi, "_MAX_MASKED_PIXELS", request.param)
 
 
 @pytest.mark.usefixtures("way")
@@ -76,7 +76,7 @@ def test_no_regions_give_an_empty_result():
 @pytest.mark.parametrize("image", [-1, 2])
 def test_a_region_of_no_image_is_told(image):
     rois = np.array([[image, 0, 0, 2, 2.0]])
-    with pytest.raises(BoundsError, match=rf"names image {image} .* expected 0 to 1 as data holds 2 images"):
+    with pytest.raises(BoundsError, match=rf"has image {image} .* expected 0 to 1 as data has 2 images"):
         run("ROIPooling", np.ones((2, 1, 4, 4)), rois, pooled_size=(2, 2), spatial_scale=1.0)
 
 

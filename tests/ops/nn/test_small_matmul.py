@@ -9,13 +9,13 @@ import torch
 from dpmodule import native
 from dpmodule.ops.nn.linear import (
     dense,
-    is_moderate,
+    fastest_product,
+    fits_kernel,
     linear,
     multiply,
     pack,
-    pays,
-    pays_packed,
-    product_by_faster,
+    use_kernel,
+    use_packed_kernel,
 )
 from helpers.programs import run_program
 from helpers.walk import walks
@@ -109,12 +109,12 @@ def test_shapes_that_do_not_fit_are_refused():
 
 
 def test_size_alone_decides():
-    assert pays(64, 128, 784)
-    assert not pays(7, 128, 784)
-    assert not pays(64, 128, 1025)
-    assert not pays(8, 8, 8)
+    assert use_kernel(64, 128, 784)
+    assert not use_kernel(7, 128, 784)
+    assert not use_kernel(64, 128, 1025)
+    assert not use_kernel(8, 8, 8)
     torch.set_num_threads(2)
-    assert pays(64, 128, 784)
+    assert use_kernel(64, 128, 784)
 
 
 @pytest.mark.parametrize("columns", [16, 128, 200])
@@ -147,13 +147,13 @@ print(between - before, threads() - between)
 
 def test_size_alone_decides_about_packed_layers():
     layers = [(128, 784), (64, 128), (10, 64)]
-    assert pays_packed(256, layers)
-    assert not pays_packed(7, layers)
-    assert not pays_packed(512, layers)
-    assert pays_packed(8, [(8, 8)] * 16)
-    assert not pays_packed(8, [(8, 8)] * 17)
+    assert use_packed_kernel(256, layers)
+    assert not use_packed_kernel(7, layers)
+    assert not use_packed_kernel(512, layers)
+    assert use_packed_kernel(8, [(8, 8)] * 16)
+    assert not use_packed_kernel(8, [(8, 8)] * 17)
     torch.set_num_threads(2)
-    assert pays_packed(256, layers)
+    assert use_packed_kernel(256, layers)
 
 
 @pytest.mark.parametrize("rows", [15, 33, 256])
@@ -168,24 +168,24 @@ def test_threads_share_the_rows_of_layers(rows):
 
 def test_what_is_no_product_for_it():
     left, right = matrix(64, 64, 1), matrix(64, 64, 2)
-    assert is_moderate(left, right)
-    assert not is_moderate(left.double(), right.double())
-    assert not is_moderate(left.half(), right)
-    assert not is_moderate(left.view(64, 8, 8), right)
-    assert not is_moderate(left.to("meta"), right.to("meta"))
+    assert fits_kernel(left, right)
+    assert not fits_kernel(left.double(), right.double())
+    assert not fits_kernel(left.half(), right)
+    assert not fits_kernel(left.view(64, 8, 8), right)
+    assert not fits_kernel(left.to("meta"), right.to("meta"))
     seen = []
-    torch.vmap(lambda x: seen.append(is_moderate(x, right)) or x)(torch.zeros(2, 64, 64))
+    torch.vmap(lambda x: seen.append(fits_kernel(x, right)) or x)(torch.zeros(2, 64, 64))
     assert seen == [False]
 
 
 def test_without_the_extension_there_is_none(monkeypatch):
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr("dpmodule.ops.nn.linear._native", None)
-    assert not pays(64, 64, 64)
-    assert not pays_packed(64, [(64, 64)])
+    assert not use_kernel(64, 64, 64)
+    assert not use_packed_kernel(64, [(64, 64)])
 
 
-@pytest.mark.parametrize("function", [linear, product_by_faster])
+@pytest.mark.parametrize("function", [linear, fastest_product])
 def test_what_calls_it(function, monkeypatch):
     left, right = matrix(64, 64, 1), matrix(32, 64, 2)
     calls = []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import dpmodule as mx
 from dpmodule import native
 from dpmodule.ops.nn import pool
-from dpmodule.ops.nn.pool import max_pool_pays, native_max_pool
+from dpmodule.ops.nn.pool import native_max_pool, use_native_max_pool
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "max_pool"), reason="there is no kernel for this compiler"
@@ -65,7 +65,7 @@ def test_nothing_but_minus_infinity():
     ids=["channels", "type", "empty", "device"],
 )
 def test_what_is_left_to_torch(data):
-    assert not max_pool_pays(data)
+    assert not use_native_max_pool(data)
 
 
 def test_gradients_are_recorded(monkeypatch):
@@ -89,5 +89,5 @@ def test_threads_share_the_rows(shape):
 
 def test_each_of_a_batch_of_inputs_is_left_to_torch():
     found = []
-    torch.vmap(lambda each: found.append(max_pool_pays(each)) or each)(images((3, 2, 16, 4, 4)))
+    torch.vmap(lambda each: found.append(use_native_max_pool(each)) or each)(images((3, 2, 16, 4, 4)))
     assert found == [False]

@@ -112,7 +112,7 @@ def test_partial_shapes_of_crop():
 @pytest.mark.parametrize(
     ("ins", "attrs", "message"),
     [
-        ([(1, 1, 5, 5)], {"h_w": (6, 1)}, r"part \(6, 1\), .* within \(5, 5\)"),
+        ([(1, 1, 5, 5)], {"h_w": (6, 1)}, r"size \(6, 1\), .* within \(5, 5\)"),
         ([(1, 1, 5, 5)], {}, "h_w is"),
         ([(1, 1, 5, 5)], {"h_w": (2, 2), "offset": (4, 0)}, r"offset is \(4, 0\)"),
         ([(1, 1, 5, 5), (1, 1, 2, 2)], {"offset": (0, -1)}, r"offset is \(0, -1\)"),

@@ -110,7 +110,7 @@ def test_weights_that_do_not_fit_are_refused():
 
 def pays(filters, channels, side=9, images=1, **geometry):
     convolution = made(filters, **geometry)
-    return convolution.pays(convolution.sizes((images, channels, side, side)))
+    return convolution.is_faster(convolution.sizes((images, channels, side, side)))
 
 
 def with_vectors_of(numbers, monkeypatch):

@@ -68,7 +68,7 @@ def test_a_wrong_number_of_inputs_is_refused():
         mx.nd.multi_sgd_update(one, one, one, num_weights=2, **RATES)
     with pytest.raises(OpError, match="rates for 2 weights"):
         mx.nd.multi_sgd_update(one, one, num_weights=1, **RATES)
-    with pytest.raises(OpError, match="lrs has 2 numbers, but wds 1"):
+    with pytest.raises(OpError, match="lrs has 2 numbers and wds 1"):
         mx.nd.multi_sgd_update(one, one, one, one, num_weights=2, lrs=(1, 1), wds=(1,))
 
 

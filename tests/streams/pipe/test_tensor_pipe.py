@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpmodule._core import torch_private
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.compat import torch_private
 from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout, StructureError, tensor_pipe
 from dpmodule.streams.pipe.layout import CODES
 from helpers.loops import run

@@ -273,7 +273,7 @@ def test_sampling_at_places():
         ),
     }
     compare(Functions(functions), lambda n: (torch.randn(n, 2, 4, 5), 2 * torch.rand(n, 3, 6, 2) - 1))
-    with pytest.raises(ArgumentError, match="samples volumes, expected pictures"):
+    with pytest.raises(ArgumentError, match="samples volumes, expected images"):
         mx.sym.from_torch(
             Functions({"out": sampled(align_corners=False)}),
             torch.ones(2, 2, 1, 3, 3),

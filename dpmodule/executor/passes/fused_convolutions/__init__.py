@@ -1,26 +1,25 @@
-"""Run convolutions and what follows them as one call of a kernel, on packed weights.
+"""Fuse convolutions with the normalisation, sum and activation that follow, as one kernel call on packed weights.
 
-For prediction only. BatchNorm is folded into weight and bias, a residual sum and an activation are done while the
-results are still in the processor's registers, and weights are kept in the order in which the kernel reads them (see
-`packed_weights`). torch's own convolutions reorder the weights in every call and leave small batches of 1x1 windows to
-a slower library: with a batch of 1, ResNet-50 takes half the time.
+For prediction only. BatchNorm is folded into weight and bias, a residual sum and an activation are computed while the
+results are still in registers, and weights are packed in the kernel's order (see `packed_weights`). torch's own
+convolutions reorder the weights in every call and use a slower library for small batches of 1x1 convolutions: with a
+batch of 1, ResNet-50 takes half the time.
 
-The kernel is the native extension's where that pays (see `ops/nn/conv3x3.py`), and several such convolutions in a
-row are run at once (see `run`); else it is oneDNN's.
+The kernel is the native extension's where it is faster (see `ops/nn/conv3x3.py`), and several such convolutions in a
+row run in one call (see `run`); otherwise it is oneDNN's.
 
-Results differ by rounding. As in MXNet's predictions, `Activation` by relu makes 0 of NaN; `relu` and `clip` keep NaN,
-and so go over the results once more.
+Results differ by rounding. As in MXNet's predictions, `Activation` with relu turns NaN into 0; `relu` and `clip` keep
+NaN, and therefore run separately over the results.
 
-Memory: a copy of the weights of every convolution that is predicted with twice or more, until they change; for oneDNN
-one for each size of images, of which the first four count. The environment variable DPMODULE_ONEDNN=0 leaves all
-convolutions to torch.
+Memory: a copy of the weights of every convolution that predicts twice or more, until they change; with oneDNN one copy
+per image size, at most four. The environment variable DPMODULE_ONEDNN=0 disables the pass.
 
 Needs:
     storage: dense
-    rank: data (N, C, H, W) with something in it; a summand of the result's shape
+    rank: data (N, C, H, W), not empty; a summand of the result's shape
     type: float32 on the CPU for all operands; others run one by one
     layout: any; data is brought to channels_last
-    gradients: none recorded, and a BatchNorm that does not train; else operators run one by one
+    gradients: none recorded, and BatchNorm in inference mode; else operators run one by one
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ _KEEPS_NAN: dict[str, Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]] =
 _SUMS = frozenset({"elemwise_add", "broadcast_add"})
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1"})
 _FRESH = frozenset({"BatchNorm", "Concat", "Convolution", "Pooling", *_SUMS})
-"""Operators whose result is memory of its own, and which no pass moves."""
+"""Operators whose result owns its memory, and which no pass moves."""
 
 
 def _activation(low: Lowered, step: Step) -> Activation | None:
-    """Return what an activation is to oneDNN; None for one it lacks, and other steps."""
+    """Return a step as oneDNN's activation; None for an activation that oneDNN lacks, and for other steps."""
     op, a = low.operator(step)
     if op is None or step.takes_env:
         return None
     if op.name == "clip" and a.a_min > a.a_max:
         return None
-    if op.name in _KEEPS_NAN:  # oneDNN would make numbers of it
+    if op.name in _KEEPS_NAN:  # oneDNN would turn NaN into numbers
         return Activation(step.function, "none", over=_KEEPS_NAN[op.name](a))
     kind = a.act_type if op.name in ("Activation", "LeakyReLU") else op.name
     if kind in _BY_NAME:
@@ -97,10 +96,10 @@ def _is_sum(low: Lowered, step: Step) -> bool:
 
 
 class _Chain:
-    """A convolution and the steps behind it that are run with it.
+    """A convolution and the steps that are fused with it.
 
     Args:
-        only_reader: the only step that reads a value and is not part of another chain; None if there is no such.
+        only_reader: returns the only reader of a value if it is not part of another chain, else None.
     """
 
     def __init__(self, low: Lowered, first: Step, only_reader: Callable[[int], Step | None]) -> None:
@@ -120,14 +119,19 @@ class _Chain:
         if step is not None and summed:
             self._sum(step)
             step = self._next()
-        found = _activation(low, step) if step is not None else None
-        may_sum = not summed or (found is not None and found.name in ("none", "relu"))
-        if step is not None and found is not None and may_sum and not self._is_for_pooling(step, found):
-            self._activation = found
+        activation = _activation(low, step) if step is not None else None
+        may_sum = not summed or (activation is not None and activation.name in ("none", "relu"))
+        if (
+            step is not None
+            and activation is not None
+            and may_sum
+            and not self._is_for_pooling(step, activation)
+        ):
+            self._activation = activation
             self._take(step, step.outputs)
 
     def _is_for_pooling(self, step: Step, activation: Activation) -> bool:
-        """Say whether `pooling_first` takes an activation that costs more here than behind a max pooling."""
+        """Return True if `pooling_first` moves an activation that is cheaper after a max pooling."""
         pooling = self._reader(step.outputs[0])
         costs = activation.name not in ("none", "relu", "leaky_relu")
         return costs and pooling is not None and may_follow(self._low, step, pooling)
@@ -146,7 +150,7 @@ class _Chain:
         self._take(step, step.outputs)
 
     def fused(self) -> Step:
-        """Return the one step that does the work of all."""
+        """Return the fused step."""
         first = self.steps[0]
         _, a = self._low.operator(first)
         call = FusedConvolution(a, first.function, self._norm, self._adds, self._activation)
@@ -156,10 +160,10 @@ class _Chain:
 
 
 def fused_convolutions(low: Lowered) -> int:
-    """Replace two-dimensional convolutions, each with the steps behind it that nobody else reads.
+    """Replace two-dimensional convolutions, each with the following steps that have no other reader.
 
     Returns:
-        How many convolutions are replaced.
+        Number of replaced convolutions.
     """
     if os.environ.get("DPMODULE_ONEDNN") == "0":
         return 0
@@ -172,11 +176,11 @@ def fused_convolutions(low: Lowered) -> int:
         steps = readers.get(value, [])
         return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
 
-    found = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
-    # of two that a sum reads, it goes to the later one with the smaller strides: 1x1 windows that leave out data take
-    # another, slower way if there is something to add
-    found.reverse()
-    for step in sorted(found, key=lambda step: max(low.operator(step)[1].stride, default=1)):
+    convolutions = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
+    # if a sum reads two convolutions, fuse it with the later one with the smaller strides: strided 1x1 convolutions use
+    # a slower kernel if there is a summand
+    convolutions.reverse()
+    for step in sorted(convolutions, key=lambda step: max(low.operator(step)[1].stride, default=1)):
         chain = _Chain(low, step, only_reader)
         taken.update(map(id, chain.steps))
         fused[id(chain.steps[-1])] = chain.fused()
@@ -186,19 +190,19 @@ def fused_convolutions(low: Lowered) -> int:
 
 
 def _readers(low: Lowered) -> dict[int, list[Step]]:
-    """Return the steps that read each value, once for each time they do."""
-    found: dict[int, list[Step]] = {}
+    """Return the readers of each value, once per input."""
+    readers: dict[int, list[Step]] = {}
     for step in low.steps:
         for value in step.inputs:
-            found.setdefault(value, []).append(step)
-    return found
+            readers.setdefault(value, []).append(step)
+    return readers
 
 
 def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
-    """Let sums write over the other summand where it is memory that nobody needs any more.
+    """Make sums overwrite the other summand if its memory is no longer needed.
 
-    Whoever else reads it must have made memory of its own of it: a slice or a dropout of a prediction are the very
-    memory, and activations and dense layers may yet be moved behind the sum by other passes.
+    Every other reader must have made its own memory: a slice, or a dropout in prediction, shares it, and other passes
+    may still move activations and dense layers after the sum.
     """
     readers = _readers(low)
     fresh: set[int] = set()
@@ -214,6 +218,6 @@ def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
 
 
 def _makes_memory(low: Lowered, step: Step) -> bool:
-    """Say whether the first result of a step is memory of its own, wherever it runs."""
+    """Return True if the first result of a step always owns its memory."""
     op, _ = low.operator(step)
     return isinstance(step.function, FusedConvolution) or (op is not None and op.name in _FRESH)

@@ -1,4 +1,4 @@
-"""A convolution together with what follows it, as one call of a kernel that reads packed weights."""
+"""A convolution fused with the steps that follow it, as one call of a kernel that reads packed weights."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from ....compat import torch_private
-from ....ops.nn.conv3x3 import Sizes, TiledConvolution
-from ....ops.nn.rules import per_axis
+from ...._core import torch_private
+from ....ops.nn.conv3x3 import ConvolutionSizes, TiledConvolution
+from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env
-from ...packed_weights import kept, packed
+from ...packed_weights import cached, packed
 from ..channels_last import restride
 
 Tensor = torch.Tensor
@@ -20,11 +20,11 @@ Tensors = Sequence[Tensor]
 Source = TypeVar("Source")
 _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 
-_MOST_SHAPES = 64
+_MAX_SHAPES = 64
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Say whether the kernels take a tensor, as far as type, device and storage tell."""
+    """Return True if the kernels support a tensor's type, device and storage."""
     return tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
 
 
@@ -33,8 +33,8 @@ class Activation:
     """A function applied to every element of a result.
 
     Attributes:
-        name: oneDNN's name of it; "none" for one that is not oneDNN's.
-        over: for one that is not oneDNN's: the function, writing over what it is given.
+        name: oneDNN's name; "none" for a function that oneDNN lacks.
+        over: in-place version of a function that oneDNN lacks.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -46,18 +46,18 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class BatchNorm:
-    """A normalisation behind a convolution."""
+    """A normalisation after a convolution."""
 
     run: Callable[..., Any]
     a: Any
 
 
 class FusedConvolution:
-    """A convolution, and behind it a normalisation, a sum with another tensor and an activation, as far as wanted.
+    """A convolution with an optional normalisation, sum with another tensor, and activation.
 
-    Called with the data, the weight, the bias if there is one, the four vectors of the normalisation and the other
-    summand. Returns the result, then what the normalisation writes back. Where the kernels cannot do it (other types
-    than float32, other devices than the CPU, a summand of another shape) the operators run one by one.
+    Called with the data, the weight, the optional bias, the four vectors of the normalisation and the other summand.
+    Returns the result, then the states that the normalisation writes back. If the kernels do not support the operands
+    (types other than float32, devices other than the CPU, a summand of another shape), the operators run one by one.
 
     Shape:
         data: (N, C, H, W).
@@ -66,7 +66,7 @@ class FusedConvolution:
         other summand, result: (N, F, H', W').
 
     Args:
-        adds: sums the result so far and the other summand; None = no sum.
+        adds: sums the result and the other summand; None without a sum.
     """
 
     def __init__(
@@ -97,21 +97,21 @@ class FusedConvolution:
             a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
         )
         self._may_tile = self._groups == 1 and self._unary[0] in ("none", "relu")
-        self._known: dict[Any, Sizes] = {}
+        self._known: dict[Any, ConvolutionSizes] = {}
         self.sums = adds is not None
-        self.overwrites = False  # whether the sum may be written over the other summand
+        self.overwrites = False  # True if the sum may overwrite the other summand
 
     def __call__(self, a: Any, env: Env, data: Tensor, *rest: Tensor) -> Any:
-        """Run it; `a` is nothing."""
+        """Run the fused operators; `a` is ignored."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
-        tiles = sizes is not None and self._may_tile and self.tiled.pays(sizes)
+        tiles = sizes is not None and self._may_tile and self.tiled.is_faster(sizes)
         parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
         if sizes is None or not parameters:
             return self._one_by_one(env, data, sources, other)
         weight, bias = parameters
-        if tiles and bias is not None:  # the kernel's parameters always have one
+        if tiles and bias is not None:  # the kernel always has a bias
             result = self.tiled(sizes, data, weight, bias, other, self.overwrites)
         else:
             result = self._by_onednn(restride(data), weight, bias, other)
@@ -121,8 +121,8 @@ class FusedConvolution:
             return result
         return result, self.gamma(sources), None, None
 
-    def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> Sizes | None:
-        """Return the sizes of data and result; None where the kernels cannot do it all, as far as data tell."""
+    def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> ConvolutionSizes | None:
+        """Return the sizes of data and result; None if the kernels do not support the data."""
         if torch.is_grad_enabled() or torch_private.is_batched(data) or torch_private.is_batched(weight):
             return None
         if self.trains(env):
@@ -131,41 +131,41 @@ class FusedConvolution:
             return None
         return self.sizes(data.shape, None if other is None else other.shape)
 
-    def sizes(self, data: tuple[int, ...], other: tuple[int, ...] | None) -> Sizes | None:
+    def sizes(self, data: tuple[int, ...], other: tuple[int, ...] | None) -> ConvolutionSizes | None:
         """Return the sizes for data and other summand of some shapes; None where the kernels cannot do it."""
         known = self._known.get((data, other))
         # oneDNN of torch 2.6 "could not create a memory" for a sum over one filter
         if known is None and len(data) == 4 and not (other is not None and self._filters == 1):
             sizes = self.tiled.sizes(data)
-            # there is something to compute, and a summand has the shape of the result
+            # the result is not empty, and a summand has its shape
             if min(*data, *sizes.result) > 0 and other in (None, sizes.result):
-                if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
+                if len(self._known) >= _MAX_SHAPES:  # bounds the memory when every batch has a new size
                     self._known.clear()
                 known = self._known[data, other] = sizes
         return known
 
     @property
     def tiles(self) -> bool:
-        """Whether the extension's kernel does it all, for data that it pays for."""
+        """True if the extension's kernel computes everything, for data of suitable sizes."""
         over = self._activation is not None and self._activation.over is not None
         return self._may_tile and self.tiled.fills_tiles and not over
 
     def trains(self, env: Env) -> bool:
-        """Say whether the normalisation goes by the batch."""
+        """Return True if the normalisation uses the batch's statistics."""
         return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
 
     def kept(self, sources: Tensors, channels: int) -> tuple[Tensor, Tensor] | None:
-        """Return weight and bias as the extension's kernel reads them, None if they are not kept."""
-        found: tuple[Tensor, Tensor] | None = kept(self._kind, self.read(sources), channels)
-        return found or None
+        """Return packed weight and bias for the extension's kernel; None if they are not cached."""
+        packs: tuple[Tensor, Tensor] | None = cached(self._kind, self.read(sources), channels)
+        return packs or None
 
     def gamma(self, sources: Tensors) -> Tensor | None:
-        """Return what the normalisation writes over its gamma, None where it leaves it."""
+        """Return the value that the normalisation writes to its gamma; None if it does not write it."""
         return torch.ones_like(sources[1 + self._has_bias]) if self.writes_gamma else None
 
     def read(self, sources: Sequence[Source]) -> Sequence[Source]:
-        """Return those of weight, bias and vectors, or of their numbers, that the kernel's weight is made of."""
-        # a gamma that counts as 1 is written in every forward, and not read
+        """Return the sources that the packed weight depends on."""
+        # a fixed gamma is written in every forward, and not read
         return (*sources[:-4], *sources[-3:]) if self.writes_gamma else sources
 
     def _by_onednn(self, data: Tensor, weight: Tensor, bias: Tensor | None, other: Tensor | None) -> Tensor:
@@ -179,22 +179,22 @@ class FusedConvolution:
     def _weights(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
         read = self.read(sources)
-        # oneDNN's order depends on the size of images, and it takes long over a weight in another one
+        # oneDNN's order depends on the image size, and a weight in another order is slow
         detail = shape[1] if tiles else shape[2:]
-        found: _Parameters | None = packed(
+        parameters: _Parameters | None = packed(
             self._kind, read, lambda: self._packed(sources, shape, tiles), detail
         )
-        if found is not None:
-            return found
-        # oneDNN lays groups out in several ways, which round differently: always the packed one, for equal results
+        if parameters is not None:
+            return parameters
+        # oneDNN has several layouts for groups, which round differently: always use the packed one, for equal results
         return self._packed(sources, shape, tiles) if tiles or self._groups > 1 else self._folded(sources)
 
     def _packed(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
-        """Return weight and bias as the kernel for data of a shape reads them; () if unsuitable."""
-        found = self._folded(sources)
-        if not found:
+        """Return weight and bias packed for data of a shape; () if unsuitable."""
+        parameters = self._folded(sources)
+        if not parameters:
             return ()
-        weight, bias = found
+        weight, bias = parameters
         if tiles:
             return self.tiled.pack(weight, bias, shape[1])
         return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
@@ -214,7 +214,7 @@ class FusedConvolution:
         return weight * scale.view(-1, 1, 1, 1), shift
 
     def _one_by_one(self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None) -> Any:
-        """Run the operators as they stand in the graph."""
+        """Run the graph's operators one by one."""
         weight = sources[0]
         if data.dim() == weight.dim() == 4 and not (
             torch_private.is_batched(data) or torch_private.is_batched(weight)

@@ -1,4 +1,4 @@
-"""Convolutions one after the other by the extension's kernel, without what torch does around each of them."""
+"""Consecutive convolutions in one call of the extension's kernel, without torch's overhead for each."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....compat import torch_private
+from ...._core import torch_private
 from ....ops.nn.linear import kernels
 from ....ops.spec import Env
 from ...lowering import Step
-from ...packed_weights import Seen
+from ...packed_weights import TensorVersions
 from .call import FusedConvolution, is_plain
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
 Shape = tuple[int, ...]
 
-_MOST_PLANS = 64
+_MAX_PLANS = 64
 
 
 class _Layer(NamedTuple):
     """A convolution of a run.
 
     Attributes:
-        data, sources, other, result: the program's numbers of these values; `other` None without a sum.
-        gamma: the number of what the normalisation writes over its gamma, None where it leaves it.
+        data, sources, other, result: numbers of these values in the program; `other` is None without a sum.
+        gamma: number of the value that the normalisation writes to its gamma; None if it does not write it.
     """
 
     call: FusedConvolution
@@ -40,26 +40,26 @@ class _Layer(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Where a run puts its results, for images of some sizes."""
+    """Buffers of a run's results, for given image sizes."""
 
     shapes: list[Shape]
     rows: bytes
     channels: list[int]
-    places: dict[int, int]
+    buffers: dict[int, int]
 
 
 class _Packs(NamedTuple):
-    """Weights and biases of all convolutions as the kernel reads them, which may go any time."""
+    """Weak references to the packed weights and biases of all convolutions."""
 
-    sources: Seen
+    sources: TensorVersions
     channels: list[int]
     tensors: list[weakref.ref[Tensor]]
     addresses: list[int]
 
     def alive(self) -> list[Tensor] | None:
-        """Return the tensors, None if one has gone."""
-        found = [tensor for ref in self.tensors if (tensor := ref()) is not None]
-        return found if len(found) == len(self.tensors) else None
+        """Return the tensors; None if one was freed."""
+        tensors = [tensor for ref in self.tensors if (tensor := ref()) is not None]
+        return tensors if len(tensors) == len(self.tensors) else None
 
 
 def _layer(step: Step) -> _Layer:
@@ -76,14 +76,13 @@ def _read(layer: _Layer) -> list[int]:
 
 
 class ConvolutionRun:
-    """Some fused convolutions one after the other.
+    """Some consecutive fused convolutions.
 
-    What each of them needs is looked at before the first one, while the interpreter's code is in the caches; and what
-    only they read takes turns in some memory. Where anything does not fit, they have to run one by one, which they
-    also have to until all of their weights are kept packed.
+    The operands of all of them are checked before the first one runs, and values that only they read share buffers. If
+    an operand is not supported, they run one by one. They also do until all of their weights are packed.
 
     Attributes:
-        inputs: numbers of the values that they read and do not make.
+        inputs: numbers of the values that they read and do not compute.
     """
 
     def __init__(self, steps: Sequence[Step], outputs: list[int]) -> None:
@@ -96,14 +95,14 @@ class ConvolutionRun:
         sources = [n for layer in self._layers for n in layer.sources]
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
         read = [n for layer in self._layers for n in layer.call.read(layer.sources)]
-        self._places = {n: at for at, n in enumerate(self.inputs)}
-        self._read = [self._places[n] for n in dict.fromkeys(read)]
+        self._positions = {n: at for at, n in enumerate(self.inputs)}
+        self._read = [self._positions[n] for n in dict.fromkeys(read)]
         self._gammas = {layer.gamma: layer for layer in self._layers if layer.gamma is not None}
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
 
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor | None] | None:
-        """Return the outputs; None if the convolutions have to run one by one."""
+        """Return the outputs; None if the convolutions must run one by one."""
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled():
             return None
@@ -121,80 +120,76 @@ class ConvolutionRun:
         innermost = torch.channels_last
         tensors = [image.contiguous(memory_format=innermost) for image in images]
         tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
-        places = [each.data_ptr() for each in tensors]
-        kernels().convolve(plan.rows, torch.get_num_threads(), 0, *addresses, *places)
-        del parameters  # which had to live until now
+        buffer_addresses = [tensor.data_ptr() for tensor in tensors]
+        kernels().convolve(plan.rows, torch.get_num_threads(), 0, *addresses, *buffer_addresses)
+        del parameters  # kept alive during the call
         return [self._output(n, plan, tensors, inputs) for n in self.outputs]
 
     def _output(self, n: int, plan: _Plan, tensors: Sequence[Tensor], inputs: Tensors) -> Tensor | None:
-        """Return a value that others read; None for one that stays as it was."""
-        if n in plan.places:
-            return tensors[plan.places[n]]
+        """Return an output; None for a state that is not written."""
+        if n in plan.buffers:
+            return tensors[plan.buffers[n]]
         layer = self._gammas.get(n)
         return None if layer is None else layer.call.gamma(self._sources(layer, inputs))
 
     def _sources(self, layer: _Layer, inputs: Tensors) -> list[Tensor]:
-        return [inputs[self._places[n]] for n in layer.sources]
+        return [inputs[self._positions[n]] for n in layer.sources]
 
     def _weights(self, inputs: Tensors, channels: list[int]) -> tuple[list[Tensor], list[int]] | None:
-        """Return weight and bias of each convolution as the kernel reads them, and their addresses.
-
-        Returns:
-            None if they are not all kept.
-        """
+        """Return the packed weight and bias of each convolution, and their addresses; None if some are not cached."""
         read, packs = [inputs[at] for at in self._read], self._packs
-        if packs is not None and packs.channels == channels and packs.sources.are(read):
+        if packs is not None and packs.channels == channels and packs.sources.match(read):
             alive = packs.alive()
             if alive is not None:
                 return alive, packs.addresses
-        sources = Seen(read)
-        found: list[Tensor] = []
+        sources = TensorVersions(read)
+        tensors: list[Tensor] = []
         for layer, count in zip(self._layers, channels):
             kept = layer.call.kept(self._sources(layer, inputs), count)
             if kept is None:
                 return None
-            found += kept
-        addresses = [each.data_ptr() for each in found]
-        self._packs = _Packs(sources, channels, list(map(weakref.ref, found)), addresses)
-        return found, addresses
+            tensors += kept
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        self._packs = _Packs(sources, channels, list(map(weakref.ref, tensors)), addresses)
+        return tensors, addresses
 
     def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
         try:
             return self._plans[shapes]
         except KeyError:
-            if len(self._plans) >= _MOST_PLANS:  # batches of ever new sizes must not fill the memory
+            if len(self._plans) >= _MAX_PLANS:  # bounds the memory when every batch has a new size
                 self._plans.clear()
             return self._plans.setdefault(shapes, self._planned(dict(zip(self._images, shapes))))
 
     def _planned(self, shapes: dict[int, Shape]) -> _Plan | None:
-        """Return the plan for images of some shapes; None if the kernel does not pay for all convolutions."""
+        """Return the plan for image shapes; None if the kernel is not faster for all convolutions."""
         plan = _Plan([], b"", [], {n: at for at, n in enumerate(self._images)})
         rows: list[bytes] = []
         free: dict[Shape, list[int]] = {}
-        first = 1 + 2 * len(self._layers)  # address of an image
+        first = 1 + 2 * len(self._layers)  # index of the first image's address
         for at, layer in enumerate(self._layers):
             sizes = layer.call.sizes(shapes[layer.data], None if layer.other is None else shapes[layer.other])
-            if sizes is None or not layer.call.tiled.pays(sizes):
+            if sizes is None or not layer.call.tiled.is_faster(sizes):
                 return None
             shapes[layer.result] = sizes.result
-            other = None if layer.other is None else plan.places[layer.other]
+            other = None if layer.other is None else plan.buffers[layer.other]
             if layer.call.overwrites and other is not None:
                 result = other
             else:
-                result = self._place(plan, free.get(sizes.result, []), sizes.result)
+                result = self._buffer(plan, free.get(sizes.result, []), sizes.result)
             summand = 0 if other is None else first + other
-            places = first + plan.places[layer.data], 1 + 2 * at, 2 + 2 * at, summand, first + result
+            indices = first + plan.buffers[layer.data], 1 + 2 * at, 2 + 2 * at, summand, first + result
             plan.channels.append(sizes.data[1])
-            rows.append(layer.call.tiled.row(sizes, places))
-            plan.places[layer.result] = result
+            rows.append(layer.call.tiled.row(sizes, indices))
+            plan.buffers[layer.result] = result
             for number in set(_read(layer)):
                 stays = self._last[number] > at or number in self._images or number in self.outputs
-                if not stays and plan.places[number] != result:
-                    free.setdefault(shapes[number], []).append(plan.places[number])
+                if not stays and plan.buffers[number] != result:
+                    free.setdefault(shapes[number], []).append(plan.buffers[number])
         return plan._replace(rows=b"".join(rows))
 
-    def _place(self, plan: _Plan, free: list[int], shape: Shape) -> int:
-        """Return the place of a tensor of a shape: a free one, or a new one."""
+    def _buffer(self, plan: _Plan, free: list[int], shape: Shape) -> int:
+        """Return the index of a buffer of a shape: a free or a new one."""
         if free:
             return free.pop()
         plan.shapes.append(shape)
@@ -204,13 +199,13 @@ class ConvolutionRun:
 def runs(
     steps: Sequence[Step], variables: int, kept: set[int]
 ) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
-    """Yield the steps in order, in lists: a run of convolutions, and all that are none.
+    """Yield the steps in lists, in order: runs of convolutions, and the steps between them.
 
-    A convolution whose data are a variable stays alone: data have few channels, and the kernel does not always pay for
-    those. So does one of which a parameter is computed.
+    A convolution that reads a variable as data is not part of a run: input data has few channels, for which the kernel
+    is not always faster. Neither is a convolution with a computed parameter.
 
     Args:
-        kept: numbers of the values that something beside the steps reads.
+        kept: numbers of the values that are read outside the steps.
     """
 
     def joins(step: Step) -> bool:
@@ -222,7 +217,7 @@ def runs(
     last = {number: at for at, step in enumerate(steps) for number in step.inputs}
     end = 0
     for joined, group in groupby(steps, joins):
-        found = list(group)
-        end += len(found)
-        outputs = [n for step in found for n in step.outputs if n in kept or last.get(n, -1) >= end]
-        yield found, ConvolutionRun(found, outputs) if joined and len(found) > 1 else None
+        members = list(group)
+        end += len(members)
+        outputs = [n for step in members for n in step.outputs if n in kept or last.get(n, -1) >= end]
+        yield members, ConvolutionRun(members, outputs) if joined and len(members) > 1 else None

@@ -1,19 +1,18 @@
-"""Run unrolled recurrent networks by kernels for whole sequences.
+"""Run unrolled recurrent networks with kernels for whole sequences.
 
-A graph that `LSTMCell.unroll` makes has a dozen small operators for every step and layer; one kernel that runs over
-the whole sequence needs a tenth of the time or less. What is found is arithmetic, not names: graphs of real MXNet and
-of functions that users wrote by hand count as well, whatever the order of their gates.
+A graph from `LSTMCell.unroll` has a dozen small operators for every step and layer; one kernel for the whole sequence
+takes a tenth of the time or less. Cells are matched by their arithmetic, not by names: graphs of real MXNet and
+handwritten cells match as well, with any order of gates.
 
-- `cells` finds the operators that make one step;
-- `chains` joins steps to chains, and sees that nothing a chain reads depends on what it makes;
-- `sequences` turns lists of values, one for each step, into one tensor;
-- `kernels` is what runs.
+- `cells` finds the operators of one step;
+- `chains` joins steps to chains, and checks that no input of a chain depends on its outputs;
+- `sequences` combines lists of values, one for each step, into one tensor;
+- `kernels` contains the functions that run.
 
 Needs:
-    storage: dense; steps on sparse values are no part of a cell
-    rank: steps (N, K) or of more axes, which count as one, or (N,), which count as (N, 1)
-    type: one for data, states and weights: float32, float64 or bfloat16, on a GPU float16 too; others run step
-        by step
+    storage: dense; steps on sparse values are not part of a cell
+    rank: steps (N, K), or with more axes, which are flattened, or (N,), which count as (N, 1)
+    type: one for data, states and weights: float32, float64 or bfloat16, on a GPU float16 too; others run step by step
     layout: any
     gradients: any
 """
@@ -23,25 +22,25 @@ from __future__ import annotations
 import torch
 
 from ...lowering import Lowered, Step
-from .cells import Uses, find_cells, kinds
+from .cells import DefUse, find_cells, kinds
 from .chains import Chain, arrange, join_cells
 from .kernels import CellStates, Recurrence
-from .sequences import Sequences, added, draw_apart
+from .sequences import Sequences, added, split_dropouts
 
-_FEWEST_MAPS = 6
+_MIN_LINEARS = 6
 
 
 def rnn_chains(low: Lowered) -> int:
     """Run every chain of steps of a recurrent network in one call.
 
     Returns:
-        How many chains are found.
+        Number of chains.
     """
-    given, found = low.steps, kinds(low)
-    if found.count("linear") < _FEWEST_MAPS:
+    given, step_kinds = low.steps, kinds(low)
+    if step_kinds.count("linear") < _MIN_LINEARS:
         return 0
-    low.steps = draw_apart(low, given[found.index("linear")].inputs[1])
-    uses = Uses(low, found if low.steps is given else kinds(low))
+    low.steps = split_dropouts(low, given[step_kinds.index("linear")].inputs[1])
+    uses = DefUse(low, step_kinds if low.steps is given else kinds(low))
     chains, order = arrange(uses, join_cells(find_cells(uses)))
     if chains:
         _StepWriter(uses).write(order)
@@ -71,9 +70,9 @@ def only(x: torch.Tensor) -> torch.Tensor:
 
 
 class _StepWriter:
-    """Writes the steps anew."""
+    """Writes the new list of steps."""
 
-    def __init__(self, uses: Uses) -> None:
+    def __init__(self, uses: DefUse) -> None:
         self._uses = uses
         self._low = uses.low
         self._steps: list[Step] = []
@@ -89,7 +88,7 @@ class _StepWriter:
         self._low.steps = self._without_unread()
 
     def _write_chain(self, chain: Chain) -> None:
-        """Append the kernel's step, and those that take its results apart."""
+        """Append the kernel's step, and the steps that split its results."""
         low, cells = self._low, chain.cells
         mode, name = cells[0].mode, low.names[cells[-1].hidden]
         data = self._sequences.of(chain.inputs)
@@ -105,15 +104,15 @@ class _StepWriter:
         inner = [low.steps[i] for cell in cells for i in cell.steps | cell.mapping]
         step.covers = tuple(sorted({number for each in inner for number in (each.node, *each.covers)}))
         self._steps.append(step)
-        self._take_apart(hidden, last[0], [cell.hidden for cell in cells])
+        self._split(hidden, last[0], [cell.hidden for cell in cells])
         if mode == "lstm":
             states = self._sequences.new(
                 CellStates(recurrence), "cell_states", [hidden, *inputs], cells[-1].cell
             )
-            self._take_apart(states, last[1], [cell.cell for cell in cells])
+            self._split(states, last[1], [cell.cell for cell in cells])
 
     def _begin_of(self, chain: Chain) -> list[int]:
-        """Return the begin states; the same zeros serve both states of an LSTM."""
+        """Return the initial states; both states of an LSTM can share the same zeros."""
         kinds = set()
         for value in chain.begin:
             index = self._uses.made.get(value, (-1, 0))[0]
@@ -123,15 +122,15 @@ class _StepWriter:
             return chain.begin[:1] * len(chain.begin)
         return list(chain.begin)
 
-    def _take_apart(self, whole: int, last: int, parts: list[int]) -> None:
-        """Append the steps that give the single states, of which the last one has been computed already."""
+    def _split(self, whole: int, last: int, parts: list[int]) -> None:
+        """Append the steps that return the single states; the kernel has already returned the last one."""
         self._sequences.add(whole, parts)
         rest = self._low.new_value(f"{self._low.names[parts[-1]]}_too")
         self._steps.append(added(unbind, "unbind", [whole], [*parts[:-1], rest]))
         self._steps.append(added(only, "only", [last], parts[-1:]))
 
     def _without_unread(self) -> list[Step]:
-        """Return the steps without those added or replaced here that nobody reads."""
+        """Return the steps without unread ones that were added or replaced here."""
         read = self._low.kept()
         steps = []
         for step in reversed(self._steps):

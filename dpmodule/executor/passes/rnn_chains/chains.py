@@ -1,4 +1,4 @@
-"""Joining cells to chains, and bringing steps into an order in which each chain can run at once."""
+"""Joining cells to chains, and ordering the steps so that each chain can run in one call."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...lowering import Lowered, Step
-from .cells import RecurrentStep, Uses
+from .cells import DefUse, RecurrentStep
 
-_SHORTEST = 3
-"""How many steps make a chain; a kernel for fewer gains nothing."""
+_MIN_LENGTH = 3
+"""Minimal number of steps of a chain; a kernel for fewer is not faster."""
 
 _Weights = tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Chain:
-    """Steps of one recurrent network, each reading the state that the one before makes.
+    """Steps of one recurrent network, each reading the state of the previous one.
 
     Attributes:
-        recurrent: for each of them, which of its maps is the state's.
+        recurrent: index of the state's map of each cell.
     """
 
     cells: list[RecurrentStep]
@@ -28,38 +28,38 @@ class Chain:
 
     @property
     def inputs(self) -> list[int]:
-        """What the steps read beside the state."""
+        """The inputs of the steps, without the states."""
         return [cell.maps[1 - r].data for cell, r in zip(self.cells, self.recurrent, strict=True)]
 
     @property
     def begin(self) -> list[int]:
-        """The states before the first step: hidden, and cell of an LSTM."""
+        """The initial states: hidden, and cell of an LSTM."""
         first = self.cells[0]
         hidden = first.maps[self.recurrent[0]].data
         return [hidden, first.cell_before] if first.cell_before >= 0 else [hidden]
 
     @property
     def weights(self) -> list[int]:
-        """Weights and biases: the input's weight, the state's, then their biases, -1 for none."""
+        """Weights and biases: the weights of input and state, then their biases, or -1."""
         cell, r = self.cells[0], self.recurrent[0]
         ours, states = cell.maps[1 - r], cell.maps[r]
         return [ours.weight, states.weight, ours.bias, states.bias]
 
     @property
     def orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Where the gates are in the input's map, and in the state's."""
+        """Positions of the gates in the maps of the input and of the state."""
         cell, r = self.cells[0], self.recurrent[0]
         return cell.orders[1 - r], cell.orders[r]
 
     def reads(self) -> Iterator[int]:
-        """Return all values that must be there before it can run."""
+        """Yield all values that the chain reads."""
         yield from self.inputs
         yield from self.begin
         yield from (value for value in self.weights if value >= 0)
 
 
 def join_cells(cells: list[RecurrentStep]) -> list[Chain]:
-    """Return the chains that are long enough, each cell in one of them at most."""
+    """Return the chains that are long enough; each cell is in at most one of them."""
     by_hidden = {cell.hidden: number for number, cell in enumerate(cells)}
     links: list[tuple[int, int, int]] = []
     votes: Counter[tuple[frozenset[_Weights], _Weights]] = Counter()
@@ -73,22 +73,22 @@ def join_cells(cells: list[RecurrentStep]) -> list[Chain]:
     followers: set[int] = set()
     for before, number, r in links:
         cell = cells[number]
-        # networks that share both weights between layers could be read along either axis
+        # networks that share both weights between layers could match along either axis
         ours, other = ((votes[_pair(cell), each[1:]], each[1:]) for each in (cell.maps[r], cell.maps[1 - r]))
         if ours > other and before not in following and number not in followers:
             following[before] = number, r
             followers.add(number)
     starts = [number for number in following if number not in followers]
     chains = [_follow(cells, start, following) for start in starts]
-    return [chain for chain in chains if len(chain.cells) >= _SHORTEST]
+    return [chain for chain in chains if len(chain.cells) >= _MIN_LENGTH]
 
 
 def _pair(cell: RecurrentStep) -> frozenset[_Weights]:
-    return frozenset(each[1:] for each in cell.maps)
+    return frozenset(linear[1:] for linear in cell.maps)
 
 
 def _follows(before: RecurrentStep, cell: RecurrentStep, r: int) -> bool:
-    """Say whether a cell is the next step after another, if its map `r` is the state's."""
+    """Return True if a cell follows another when its map `r` is the state's."""
     if before.mode != cell.mode or before.cell != cell.cell_before:
         return False
     same = _matching(before, cell, r)
@@ -98,7 +98,7 @@ def _follows(before: RecurrentStep, cell: RecurrentStep, r: int) -> bool:
 
 
 def _matching(before: RecurrentStep, cell: RecurrentStep, r: int) -> int:
-    """Return which map of a cell has the weights of another's map `r`; -1 if the other weights differ."""
+    """Return the index of the map with the weights of another cell's map `r`; -1 if the other weights differ."""
     for same in (0, 1):
         if before.maps[same][1:] == cell.maps[r][1:] and before.maps[1 - same][1:] == cell.maps[1 - r][1:]:
             return same
@@ -116,7 +116,7 @@ def _follow(cells: list[RecurrentStep], start: int, following: dict[int, tuple[i
 
 
 def _has_order(low: Lowered, step: Step) -> bool:
-    """Say whether a step must not change places with others of this sort: those that draw numbers or act."""
+    """Return True if a step draws random numbers or has side effects, and must keep its order."""
     node = low.graph.nodes[step.node]
     op = node.op
     if step.node < 0 or op is None:
@@ -126,29 +126,29 @@ def _has_order(low: Lowered, step: Step) -> bool:
     return bool(op.random or op.stateful or op.owner or op.read_attrs or node.subgraphs)
 
 
-def arrange(uses: Uses, chains: list[Chain]) -> tuple[list[Chain], list[int | Chain]]:
-    """Bring steps and chains into an order in which all that one reads is made before.
+def arrange(uses: DefUse, chains: list[Chain]) -> tuple[list[Chain], list[int | Chain]]:
+    """Sort steps and chains so that all inputs of each come before it.
 
-    Chains for which there is no such order are given up: those that read what depends on their own states, as
-    decoders with feedback do. Steps that draw random numbers, or act on something, stay in their order.
+    Chains without such an order are dropped: their inputs depend on their own states, as in decoders with feedback.
+    Steps that draw random numbers or have side effects keep their order.
 
     Returns:
-        (the chains that are left, their order with all steps that belong to none)
+        (remaining chains, order of the chains and of all steps outside them)
     """
     while chains:
-        order = _ReadingOrder(uses, chains)
-        given_up = order.find()
-        if given_up is None:
-            return chains, order.found
-        chains = [chain for chain in chains if chain is not given_up]
+        sorting = _TopologicalOrder(uses, chains)
+        dropped = sorting.find()
+        if dropped is None:
+            return chains, sorting.order
+        chains = [chain for chain in chains if chain is not dropped]
     return [], []
 
 
-class _ReadingOrder:
-    """A walk to what everything reads, in depth first."""
+class _TopologicalOrder:
+    """A depth-first topological sort of steps and chains."""
 
-    def __init__(self, uses: Uses, chains: list[Chain]) -> None:
-        self.found: list[int | Chain] = []
+    def __init__(self, uses: DefUse, chains: list[Chain]) -> None:
+        self.order: list[int | Chain] = []
         self._uses = uses
         self._owner: dict[int, Chain] = {i: chain for chain in chains for c in chain.cells for i in c.steps}
         self._before: dict[int, int] = {}
@@ -169,30 +169,30 @@ class _ReadingOrder:
             yield self._before[item]
 
     def find(self) -> Chain | None:
-        """Fill `found`; or return a chain that has to be given up."""
+        """Fill `order`, or return a chain that must be dropped."""
         done: set[int | Chain] = set()
         for index in range(len(self._uses.low.steps)):
             item = self._owner.get(index, index)
             if item not in done:
-                given_up = self._visit(item, done)
-                if given_up is not None:
-                    return given_up
+                dropped = self._visit(item, done)
+                if dropped is not None:
+                    return dropped
         return None
 
     def _visit(self, item: int | Chain, done: set[int | Chain]) -> Chain | None:
-        """Put an item behind all that it needs; return a chain of a circle, if there is one."""
+        """Append an item after everything it needs; return a chain of a cycle, if there is one."""
         path: dict[int | Chain, Iterator[int | Chain]] = {item: self._needs(item)}
         while path:
             current, needs = next(reversed(path.items()))
-            child = next((each for each in needs if each not in done), None)
+            child = next((need for need in needs if need not in done), None)
             if child is None:
                 del path[current]
                 done.add(current)
-                self.found.append(current)
+                self.order.append(current)
             elif child in path:
-                circle = list(path)[list(path).index(child) :]
-                found = [each for each in circle if isinstance(each, Chain)]
-                return min(found, key=lambda chain: len(chain.cells))
+                cycle = list(path)[list(path).index(child) :]
+                chains = [item for item in cycle if isinstance(item, Chain)]
+                return min(chains, key=lambda chain: len(chain.cells))
             else:
                 path[child] = self._needs(child)
         return None

@@ -1,13 +1,12 @@
-"""Lists of values, one for each step, as one tensor with the time steps along its first axis.
+"""Combining lists of values, one for each step, into one tensor with the time steps along its first axis.
 
-No list is stacked that was a tensor before: pieces cut from one tensor, the states of one chain, and what the same
-operator makes of such lists.
+Lists that come from one tensor are not stacked: pieces of one tensor, the states of one chain, and the results of the
+same operator on such lists.
 
-Dropout is two steps here: drawing what is kept, and dropping the rest.
-
-Between the layers of an unrolled network, dropout is one operator for each time step and layer, and their random
-numbers come from one generator in the order of the operators. Drawn by steps of their own, which read nothing that
-a chain makes, they keep that order while whole layers run one after the other.
+Dropout is split into two steps: drawing a mask, and applying it. Between the layers of an unrolled network, dropout is
+one operator for each time step and layer, and their random numbers come from one generator in the order of the
+operators. Drawn by separate steps, which read no output of a chain, they keep that order while whole layers run one
+after the other.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from typing import Any
 
 import torch
 
-from ....ops.nn.activation import kept
-from ....ops.nn.rules import flat_from
+from ....ops.nn.activation import bernoulli_mask
+from ....ops.nn.layer_shapes import flat_from
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
-from .cells import Uses
+from .cells import DefUse
 
-_FEWEST = 3
+_MIN_STEPS = 3
 
 
 def draw(a: Any, env: Env, like: torch.Tensor) -> torch.Tensor:
-    """Return ones for elements that are kept and zeros for others; nothing at all if no element is dropped.
+    """Return ones for kept elements and zeros for others; an empty tensor if no element is dropped.
 
     Shape:
         like, returns: of any one shape; (0,) if no element is dropped.
     """
     if not env.is_train:
         return like.new_empty(0)
-    return kept(1.0 - a.p, list(env.out_shapes[0]), like.detach(), env.generator)
+    return bernoulli_mask(1.0 - a.p, list(env.out_shapes[0]), like.detach(), env.generator)
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
-    """Set elements to zero and scale the others, as `Dropout` does, by what has been drawn.
+class AppliedMask:
+    """Apply a mask like `Dropout`: set elements to zero and scale the others.
 
     Shape:
         x, mask, result: of one shape; mask (0,) if no element is dropped.
@@ -49,26 +48,26 @@ class Dropped:
     p: float
 
     def __call__(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Return what is left of a value or sequence."""
+        """Return the masked value or sequence."""
         if not mask.numel():
             return x
         return x * mask.to(x.dtype).div(1.0 - self.p)
 
 
-def _is_dropped(low: Lowered, step: Step) -> bool:
+def _is_dropout(low: Lowered, step: Step) -> bool:
     op, a = low.operator(step)
     return op is not None and op.name == "Dropout" and a.mode == "training" and a.p > 0 and not a.axes
 
 
-def draw_apart(low: Lowered, like: int) -> list[Step]:
-    """Return the steps with every dropout in two, if there are several and backward may follow."""
+def split_dropouts(low: Lowered, like: int) -> list[Step]:
+    """Return the steps with every dropout split in two, if there are several and backward may follow."""
     if not low.recorded or like >= low.num_variables:
         return low.steps
-    if sum(step.takes_env and _is_dropped(low, step) for step in low.steps) < _FEWEST:
+    if sum(step.takes_env and _is_dropout(low, step) for step in low.steps) < _MIN_STEPS:
         return low.steps
     steps: list[Step] = []
     for step in low.steps:
-        if not _is_dropped(low, step):
+        if not _is_dropout(low, step):
             steps.append(step)
             continue
         _, a = low.operator(step)
@@ -77,19 +76,19 @@ def draw_apart(low: Lowered, like: int) -> list[Step]:
         steps.append(
             replace(step, function=draw, name="draw", inputs=[like], outputs=[mask], needs_shapes=True)
         )
-        dropped = Step(Dropped(a.p), "dropped", None, [data, mask], step.outputs, -1, takes_env=False)
-        dropped.covers = step.node, *step.covers
-        steps.append(dropped)
+        applied = Step(AppliedMask(a.p), "dropped", None, [data, mask], step.outputs, -1, takes_env=False)
+        applied.covers = step.node, *step.covers
+        steps.append(applied)
     return steps
 
 
-_DEEPEST = 50
-"""How many operators a search goes back; residual networks of more layers find the sums of lower ones known."""
+_MAX_DEPTH = 50
+"""Maximal depth of a search; deeper residual networks reuse the results for lower layers."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimeFirst:
-    """Bring the axis that was cut to the front, as stacking the pieces would.
+class TimeMajor:
+    """Move the split axis to the front, like stacking the pieces.
 
     Shape:
         x: (N, T * k, ...), or with the two axes changed.
@@ -98,7 +97,7 @@ class TimeFirst:
     Attributes:
         axis: 0 or 1.
         count: number of pieces.
-        squeezed: whether the pieces lack the axis.
+        squeezed: True if the pieces lack the axis.
     """
 
     axis: int
@@ -107,7 +106,7 @@ class TimeFirst:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Return the pieces, stacked along a new first axis."""
-        if not self.squeezed or x.dim() == 1:  # of a vector, pieces keep the axis
+        if not self.squeezed or x.dim() == 1:  # pieces of a vector keep the axis
             shape = x.shape
             x = x.reshape(*shape[: self.axis], self.count, -1, *shape[self.axis + 1 :])
         return x.transpose(0, 1) if self.axis else x
@@ -115,7 +114,7 @@ class TimeFirst:
 
 @dataclass(frozen=True, slots=True)
 class SequencePart:
-    """Take steps out of a sequence, in their order or turned round.
+    """Select steps of a sequence, in their order or reversed.
 
     Shape:
         x: (T, ...).
@@ -124,21 +123,21 @@ class SequencePart:
 
     start: int
     stop: int
-    turned: bool
+    flipped: bool
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Return the part."""
         if self.stop - self.start != x.shape[0]:
             x = x[self.start : self.stop]
-        return x.flip(0) if self.turned else x
+        return x.flip(0) if self.flipped else x
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Join sequences along an axis.
+class ConcatSequences:
+    """Concatenate sequences along an axis.
 
     Shape:
-        parts: alike but for the axis.
+        parts: equal except along the axis.
 
     Attributes:
         dim: the axis.
@@ -153,7 +152,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class RowFunction:
-    """Do to all steps of a sequence at once what a function does to the rows of one.
+    """Apply a function of rows to all steps of a sequence in one call.
 
     Shape:
         x: (T, N, ...).
@@ -163,21 +162,21 @@ class RowFunction:
     function: Callable[..., torch.Tensor]
 
     def __call__(self, x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        """Return what the function makes of every step."""
-        found = self.function(x.flatten(0, 1), *rest)
-        return found.view(*x.shape[:2], *found.shape[1:])
+        """Return the function's result for every step."""
+        rows = self.function(x.flatten(0, 1), *rest)
+        return rows.view(*x.shape[:2], *rows.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """Bring a sequence into the form in which a list was put together.
+class MergedSequence:
+    """Bring a sequence into the form of a stacked or concatenated list.
 
     Shape:
         x: (T, N, ...).
         returns: (T, N, ...) or (N, T, ...), or the same with these two axes as one.
 
     Attributes:
-        flat: whether they are one behind the other along that axis, instead of having one of their own.
+        flat: True if the list was concatenated along the axis, False if it was stacked.
     """
 
     axis: int
@@ -191,7 +190,7 @@ class Merged:
 
 
 def stacked(*steps: torch.Tensor) -> torch.Tensor:
-    """Return steps as one sequence; their rows become flat where steps are not of one shape.
+    """Return steps as one sequence; rows are flattened if the shapes of steps differ.
 
     Shape:
         steps: (...) each.
@@ -203,67 +202,69 @@ def stacked(*steps: torch.Tensor) -> torch.Tensor:
 
 
 def added(function: Callable[..., Any], name: str, inputs: Sequence[int], outputs: Sequence[int]) -> Step:
-    """Return a step that belongs to no node."""
+    """Return a step without a node."""
     return Step(function, name, None, list(inputs), list(outputs), -1, takes_env=False)
 
 
 class Sequences:
-    """Finds lists of values that are parts of one tensor, and appends the steps that make it.
+    """Finds lists of values that are parts of one tensor, and appends the steps that compute it.
 
     Attributes:
-        replaced: values that need no longer be made, unless somebody reads them beside the sequence.
+        replaced: values that are no longer needed, unless they have readers outside the sequence.
     """
 
-    def __init__(self, uses: Uses, steps: list[Step]) -> None:
+    def __init__(self, uses: DefUse, steps: list[Step]) -> None:
         self.replaced: set[int] = set()
         self._uses = uses
         self._steps = steps
         self._whole: dict[Any, int] = {}
-        self._places: dict[int, tuple[Any, int]] = {}
+        self._positions: dict[int, tuple[Any, int]] = {}
         self._counts: dict[Any, int] = {}
         self._known: dict[tuple[int, ...], int | None] = {}
         for index, step in enumerate(uses.low.steps):
             self._add_split(index, step)
 
     def add(self, whole: int, parts: Sequence[int]) -> None:
-        """Make known that some values are the steps of a sequence."""
+        """Register values as the steps of a sequence."""
         self._whole[-1 - whole] = whole
-        self._places_of(-1 - whole, parts)
+        self._add_parts(-1 - whole, parts)
 
-    def _places_of(self, source: int, parts: Sequence[int]) -> None:
+    def _add_parts(self, source: int, parts: Sequence[int]) -> None:
         self._counts[source] = len(parts)
-        self._places.update((value, (source, position)) for position, value in enumerate(parts))
+        self._positions.update((value, (source, position)) for position, value in enumerate(parts))
 
     def _add_split(self, index: int, step: Step) -> None:
         op, a = self._uses.low.operator(step)
         if op is None or op.name != "SliceChannel":
             return
-        if a.num_outputs >= _FEWEST and a.axis in (0, 1):
-            self._places_of(index, step.outputs)
+        if a.num_outputs >= _MIN_STEPS and a.axis in (0, 1):
+            self._add_parts(index, step.outputs)
 
     def new(self, function: Callable[..., Any], name: str, inputs: Sequence[int], like: int) -> int:
-        """Append a step, and return what it makes."""
+        """Append a step, and return its result."""
         value = self._uses.low.new_value(f"{self._uses.low.names[like]}_{name}")
         self._steps.append(added(function, name, inputs, [value]))
         return value
 
     def of(self, values: Sequence[int], depth: int = 0) -> int | None:
-        """Return a list as one value, (T, ...); None if it was never one."""
+        """Return a list as one value, (T, ...); None if it does not come from one."""
         key = tuple(values)
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return None
         if key not in self._known:
-            places = [self._places.get(value) for value in key]
-            self._known[key] = self._part(places, key[0]) if places[0] else self._made_alike(key, depth + 1)
+            positions = [self._positions.get(value) for value in key]
+            self._known[key] = (
+                self._part(positions, key[0]) if positions[0] else self._made_by_one_operator(key, depth + 1)
+            )
         return self._known[key]
 
-    def _made_alike(self, values: tuple[int, ...], depth: int) -> int | None:
-        """Return a list as what one operator makes of whole sequences, if the same one makes every step."""
+    def _made_by_one_operator(self, values: tuple[int, ...], depth: int) -> int | None:
+        """Return a list as the result of one operator on whole sequences, if the same operator makes every step."""
         makers = [self._uses.made.get(value, (-1, 0))[0] for value in values]
         if min(makers) < 0:
             return None
         steps = [self._uses.low.steps[index] for index in makers]
-        if not self._are_alike(steps):
+        if not self._are_equal(steps):
             return None
         columns = list(zip(*(step.inputs for step in steps), strict=True))
         find = _FINDERS.get(self._name(steps[0]))
@@ -279,21 +280,21 @@ class Sequences:
         return value
 
     def _name(self, step: Step) -> str:
-        """Return by what name an operator is known here, "" for one that works on something else than rows."""
+        """Return the key of an operator in `_FINDERS`; "" for one that does not work on rows."""
         op, a = self._uses.low.operator(step)
         if op is None:
-            return "Dropped" if isinstance(step.function, Dropped) else ""
+            return "AppliedMask" if isinstance(step.function, AppliedMask) else ""
         return "" if op.name == "Concat" and a.dim < 1 else op.name
 
     def _for_sequences(self, step: Step) -> Callable[..., Any]:
-        """Return the function that does to a sequence what a step's does to one of its steps."""
+        """Return the version of a step's function for a whole sequence."""
         op, a = self._uses.low.operator(step)
         if op is not None and op.name == "Concat":
-            return Joined(a.dim + 1)
+            return ConcatSequences(a.dim + 1)
         return RowFunction(step.function) if op is not None and op.name == "FullyConnected" else step.function
 
-    def _are_alike(self, steps: Sequence[Step]) -> bool:
-        """Say whether steps do the same to as many values."""
+    def _are_equal(self, steps: Sequence[Step]) -> bool:
+        """Return True if all steps run the same operator on as many inputs."""
         low = self._uses.low
         operator, function, count = low.operator(steps[0]), steps[0].function, len(steps[0].inputs)
         return all(
@@ -310,10 +311,10 @@ class Sequences:
         known = [part for part in parts if part is not None]
         return known if len(known) == len(parts) else None
 
-    def _with_same(
+    def _with_constants(
         self, values: tuple[int, ...], columns: list[tuple[int, ...]], depth: int
     ) -> list[int] | None:
-        """Return the inputs of an operator on a sequence and on values that are the same at every step."""
+        """Return the inputs of an operator on a sequence and on values that are equal at every step."""
         data, *others = columns
         if any(len(set(column)) > 1 for column in others):
             return None
@@ -322,7 +323,7 @@ class Sequences:
         whole = self.of(data, depth)
         return None if whole is None else [whole, *(column[0] for column in others)]
 
-    def _with_drawn(
+    def _with_masks(
         self, values: tuple[int, ...], columns: list[tuple[int, ...]], depth: int
     ) -> list[int] | None:
         """Return the inputs of a dropout of a sequence."""
@@ -330,7 +331,7 @@ class Sequences:
         return None if whole is None else [whole, self.stacked(columns[1])]
 
     def stacked(self, values: Sequence[int]) -> int:
-        """Return a list as one value, (T, ...), that is put together step by step."""
+        """Return a list as one stacked value, (T, ...)."""
         return self.new(stacked, "stacked", values, values[0])
 
     def _part(self, places: Sequence[tuple[Any, int] | None], like: int) -> int | None:
@@ -340,45 +341,45 @@ class Sequences:
             return None
         positions = [place[1] for place in places if place is not None]
         first, last, count = positions[0], positions[-1], len(positions)
-        turned = last < first
-        run = range(first, first - count, -1) if turned else range(first, first + count)
+        flipped = last < first
+        run = range(first, first - count, -1) if flipped else range(first, first + count)
         if positions != list(run):
             return None
         (source,) = sources
         whole = self._source(source)
-        part = SequencePart(min(first, last), max(first, last) + 1, turned)
-        if count == self._counts[source] and not turned:
+        part = SequencePart(min(first, last), max(first, last) + 1, flipped)
+        if count == self._counts[source] and not flipped:
             return whole
-        return self.new(part, "turned" if turned else "part", [whole], like)
+        return self.new(part, "flipped" if flipped else "part", [whole], like)
 
     def _source(self, source: int) -> int:
         if source not in self._whole:
             step = self._uses.low.steps[source]
             _, a = self._uses.low.operator(step)
-            function = TimeFirst(a.axis, a.num_outputs, bool(a.squeeze_axis))
+            function = TimeMajor(a.axis, a.num_outputs, bool(a.squeeze_axis))
             self._whole[source] = self.new(function, "time_first", step.inputs, step.inputs[0])
         return self._whole[source]
 
     def merge(self, index: int) -> Step | None:
-        """Return a step that does the work of one that puts a list together; None if it does something else."""
+        """Return a replacement of a step that stacks or concatenates a list; None for any other step."""
         step = self._uses.low.steps[index]
         op, a = self._uses.low.operator(step)
-        if op is None or op.name not in ("Concat", "stack") or len(step.inputs) < _FEWEST:
+        if op is None or op.name not in ("Concat", "stack") or len(step.inputs) < _MIN_STEPS:
             return None
         axis = a.dim if op.name == "Concat" else a.axis
         if axis not in (0, 1):
             return None
         inner = [self._expanded(value, axis) for value in step.inputs] if op.name == "Concat" else []
         own = op.name == "stack" or -1 not in inner
-        found = self.of(inner if op.name == "Concat" and own else step.inputs)
-        if found is None:
+        sequence = self.of(inner if op.name == "Concat" and own else step.inputs)
+        if sequence is None:
             return None
-        merged = added(Merged(axis, not own), "merged", [found], step.outputs)
+        merged = added(MergedSequence(axis, not own), "merged", [sequence], step.outputs)
         merged.covers = (step.node, *step.covers)
         return merged
 
     def _expanded(self, value: int, axis: int) -> int:
-        """Return what got a new axis to become a value, -1 if that is not how it was made."""
+        """Return the input of the `expand_dims` that made a value; -1 if another operator made it."""
         index, _ = self._uses.made.get(value, (-1, 0))
         if index < 0:
             return -1
@@ -392,8 +393,8 @@ _Finder = Callable[[Sequences, tuple[int, ...], list[tuple[int, ...]], int], "li
 _FINDERS: dict[str, _Finder] = {
     "Concat": Sequences._all,
     "elemwise_add": Sequences._all,
-    "Dropped": Sequences._with_drawn,
+    "AppliedMask": Sequences._with_masks,
     **dict.fromkeys(
-        ("Activation", "Embedding", "FullyConnected", "relu", "sigmoid", "tanh"), Sequences._with_same
+        ("Activation", "Embedding", "FullyConnected", "relu", "sigmoid", "tanh"), Sequences._with_constants
     ),
 }

@@ -1,0 +1,398 @@
+"""Save and load a network: symbol, parameters and optimizer states under one prefix, as MXNet names them.
+
+``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
+"arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. Keys without "arg:" and
+"aux:", as gluon's ``collect_params().save`` writes them, are read, too: the graph tells which are states. The files of
+one save switch together: whenever a save is killed, loading finds the old set or the new one (see `files`).
+
+In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
+the graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
+
+What a run saves within an epoch has the word "last" (`LAST`) in place of the number.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import SupportsIndex
+
+from .._files import Writer, finish_commit, read_committed, regular_file, write_set
+from ..base import ArgumentError, FileError, FileFormatError
+from ..ndarray import NDArray, safetensors, serial
+from ..ndarray.convert import bytes_of
+from ..symbol import Symbol, load_json
+from ..symbol import load as load_symbol
+
+Params = dict[str, NDArray]
+Epoch = SupportsIndex | str
+
+LAST = "last"
+"""What stands in place of an epoch's number in the names of files that are saved within one."""
+
+FORMATS = ("params", "safetensors")
+"""Formats of parameters, which are the endings of their files, too."""
+
+SYMBOL = "symbol"
+"""Name of the text that holds the graph in a safetensors file."""
+
+
+def symbol_file(prefix: str) -> str:
+    """Return the name of the file that holds the graph.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+    """
+    return f"{os.fspath(prefix)}-symbol.json"
+
+
+def params_file(prefix: str, epoch: Epoch, format: str = "params") -> str:
+    """Return the name of the file that holds an epoch's parameters in one of `FORMATS`.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, or ``"last"``.
+        format: ``"params"`` or ``"safetensors"``.
+    """
+    if format not in FORMATS:
+        raise ArgumentError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.{format}"
+
+
+def states_file(prefix: str, epoch: Epoch) -> str:
+    """Return the name of the file that holds an epoch's optimizer states.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, or ``"last"``.
+    """
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.states"
+
+
+def run_file(prefix: str, epoch: Epoch) -> str:
+    """Return the name of the file that holds the state of a run after an epoch.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, or ``"last"``.
+    """
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.run"
+
+
+def save_checkpoint(
+    prefix: str,
+    epoch: Epoch,
+    symbol: Symbol | None,
+    arg_params: Mapping[str, NDArray],
+    aux_params: Mapping[str, NDArray],
+    remove_amp_cast: bool = True,
+    states: bytes | None = None,
+    more: Mapping[str, bytes] | None = None,
+    format: str = "params",
+) -> None:
+    """Save a network's graph, parameters and, if given, optimizer states.
+
+    The files replace older ones of the same name together, so that a kill at any moment leaves either the old
+    set or the new one. Files of other epochs stay, and so does an older states file if `states` is None.
+    MXNet 1.9.1 reads all of them but safetensors.
+
+    Args:
+        prefix: path up to the first "-" of the file names; its folder must exist.
+        epoch: number of the epoch, from 0, or `LAST`.
+        symbol: the graph; None leaves the graph's file alone.
+        arg_params: parameters by name.
+        aux_params: auxiliary states by name.
+        remove_amp_cast: leave automatic casts out of the saved graph.
+        states: the optimizer's states, as `optimizer.Updater.get_states` returns them.
+        more: content of further files of the set, by path.
+        format: "params" is MXNet's; "safetensors" writes ``<prefix>-<epoch>.safetensors``, which holds the graph, too.
+            A file of the other format that is there already stays; see `load_params`.
+
+    Raises:
+        ArgumentError: `epoch` is neither a number from 0 nor `LAST`, a parameter is no NDArray, or the format is
+            another or cannot hold it.
+        FileError: a file cannot be written; the old ones are untouched then.
+
+    Example:
+        >>> data = mx.sym.Variable("data")
+        >>> net = mx.sym.FullyConnected(data, num_hidden=2, name="fc")
+        >>> params = {"fc_weight": mx.nd.ones((2, 3)), "fc_bias": mx.nd.zeros((2,))}
+        >>> mx.checkpoint.save_checkpoint("net", 1, net, params, {})
+        >>> sorted(os.listdir("."))
+        ['net-0001.params', 'net-symbol.json']
+
+    Source: MXNet 1.9.1 `model.save_checkpoint`, file for file; that one writes them in place, one by one.
+    """
+    arrays = {**_keyed("arg", arg_params), **_keyed("aux", aux_params)}
+    params = params_file(prefix, epoch, format)
+    files: dict[str, bytes | Writer] = {}
+    text = None if symbol is None else symbol.tojson(remove_amp_cast=remove_amp_cast)
+    if format == "safetensors":
+        texts = {} if text is None else {SYMBOL: text}
+        files[params] = lambda file: safetensors.write(file, arrays, texts)
+    else:
+        if text is not None and not _holds(symbol_file(prefix), text.encode()):
+            files[symbol_file(prefix)] = text.encode()
+        files[params] = lambda file: serial.write(file, arrays)
+    if states is not None:
+        files[states_file(prefix, epoch)] = states
+    files.update({path: content for path, content in (more or {}).items() if not _holds(path, content)})
+    write_set(files, os.path.basename(params).removesuffix(f".{format}"), _family(prefix))
+    logging.info('Saved checkpoint to "%s"', params)
+
+
+def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
+    """Load a network that `save_checkpoint`, in either format, or any MXNet saved.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch, or `LAST`.
+
+    Returns:
+        (symbol, arg_params, aux_params); the graph is that of the safetensors file, if there is one that has it.
+
+    Raises:
+        ArgumentError: the epoch is saved in both formats, and they differ.
+        FileError: a file is missing; the text tells which epochs there are.
+        FileFormatError: a file is damaged or no checkpoint.
+    """
+    symbol = saved_symbol(prefix, epoch)
+    return (symbol, *_load_params(prefix, epoch, lambda: symbol))
+
+
+def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
+    """Return the graph saved with an epoch: that within its safetensors file, else that of the prefix.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch, or `LAST`.
+
+    Raises:
+        FileError: there is none; the text tells which epochs there are.
+        FileFormatError: it is damaged.
+    """
+    path = params_file(prefix, epoch, "safetensors")
+    if path in params_files(prefix, epoch):
+        text = safetensors.read_metadata(path).get(SYMBOL)
+        if text is not None:
+            try:
+                return load_json(text)
+            except FileFormatError as error:
+                raise FileFormatError(f"{path}: the text {SYMBOL!r}: {error}") from error
+    path = symbol_file(prefix)
+    finish_commit(path)
+    if not os.path.exists(path):
+        raise _missing(path, prefix)
+    return load_symbol(path)
+
+
+def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
+    """Load the parameters of an epoch, from whichever format is there.
+
+    Where both are, as after `dpmodule convert`, they have to hold the same. Where names have no "arg:" or "aux:", the
+    graph saved beside them tells which are auxiliary states.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch, or `LAST`.
+
+    Returns:
+        (arg_params, aux_params)
+
+    Raises:
+        ArgumentError: the epoch is saved in both formats, and they differ.
+        FileError: the file is missing; the text tells which epochs there are.
+        FileFormatError: the file is damaged or does not hold parameters of the graph by name.
+    """
+    return _load_params(prefix, epoch, lambda: saved_symbol(prefix, epoch))
+
+
+def _load_params(prefix: str, epoch: Epoch, graph: Callable[[], Symbol]) -> tuple[Params, Params]:
+    paths = params_files(prefix, epoch)
+    if not paths:
+        raise _missing(params_file(prefix, epoch), prefix)
+    first, *others = (_named(path) for path in paths)
+    if any(not _are_same(first, other) for other in others):
+        newest = max(paths, key=os.path.getmtime)
+        raise ArgumentError(
+            f"{' and '.join(paths)} hold different parameters of the same epoch; remove one of them (the newer is "
+            f"{newest})"
+        )
+
+    def names() -> tuple[Collection[str], Collection[str]]:
+        try:
+            symbol = graph()
+        except FileError:
+            return (), ()
+        return symbol.list_arguments(), symbol.list_auxiliary_states()
+
+    arg_params, aux_params, unknown = split_params(first, names)
+    for key in unknown:
+        if ":" not in key.strip(":"):
+            raise FileFormatError(
+                f"{paths[0]}: holds an array {key!r}, expected the names of the graph's parameters, such as "
+                "'arg:fc1_weight' and 'aux:bn_moving_mean', or without 'arg:' and 'aux:' where the graph is saved "
+                "under the same prefix. gluon's save_parameters writes other names: save with net.export or "
+                "net.collect_params().save; mx.nd.load reads arrays of any names"
+            )
+        logging.warning("%s: '%s' is neither arg: nor aux: and is left out", paths[0], key)
+    return arg_params, aux_params
+
+
+def params_files(prefix: str, epoch: Epoch) -> list[str]:
+    """Return the files that hold an epoch's parameters: none, one, or one of each format.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, or ``"last"``.
+    """
+    paths = [params_file(prefix, epoch, each) for each in FORMATS]
+    for path in paths:
+        finish_commit(path)
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _named(path: str) -> Params:
+    """Return the arrays of a file by name."""
+    found = serial.load(path)
+    if isinstance(found, dict) and found:
+        return found
+    if not found:
+        logging.warning("Params file '%s' is empty", path)
+        return {}
+    raise FileFormatError(f"{path}: its arrays have no names, so this is no checkpoint; read it with nd.load")
+
+
+def _are_same(some: Params, others: Params) -> bool:
+    """Say whether arrays have the same names, types, shapes and bits."""
+    return set(some) == set(others) and all(
+        array.stype == other.stype == "default"
+        and (array.dtype, array.shape) == (other.dtype, other.shape)
+        and bytes_of(array.raw) == bytes_of(other.raw)
+        for array, other in ((array, others[name]) for name, array in some.items())
+    )
+
+
+def load_states(prefix: str, epoch: Epoch) -> bytes:
+    """Return the optimizer states saved with an epoch, for `optimizer.Updater.set_states`.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch, or `LAST`.
+
+    Raises:
+        FileError: the file is missing; the text tells which epochs there are.
+    """
+    path = states_file(prefix, epoch)
+    finish_commit(path)
+    if not os.path.exists(path):
+        raise _missing(path, prefix)
+    return read_committed(path)
+
+
+def epochs(prefix: str) -> list[int]:
+    """Return the epochs whose parameters are saved under `prefix`, in ascending order.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+    """
+    folder, name = os.path.split(os.fspath(prefix))
+    pattern = re.compile(rf"{re.escape(name)}-(\d{{4,}})\.({'|'.join(FORMATS)})", re.DOTALL)
+    try:
+        matches = map(pattern.fullmatch, os.listdir(folder or "."))
+    except OSError:
+        return []
+    return sorted({int(match[1]) for match in matches if match})
+
+
+def files(prefix: str) -> list[str]:
+    """Return the paths of all files that are saved under `prefix`, sorted.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+    """
+    folder = os.path.dirname(os.fspath(prefix))
+    is_one = _family(prefix)
+    try:
+        names = sorted(name for name in os.listdir(folder or ".") if is_one(name))
+    except OSError:
+        return []
+    endings = (*(f".{each}" for each in FORMATS), ".states", ".json", ".run")
+    return [os.path.join(folder, name) for name in names if name.endswith(endings)]
+
+
+def _tag(epoch: Epoch) -> str:
+    """Return what stands for an epoch in the names of its files."""
+    if isinstance(epoch, str) and epoch == LAST:
+        return epoch
+    try:
+        number = operator.index(epoch)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ArgumentError(f"epoch is {epoch!r}, expected a whole number from 0, or {LAST!r}")
+    return f"{number:04d}"
+
+
+def _keyed(kind: str, params: Mapping[str, NDArray]) -> Params:
+    for name, array in params.items():
+        if not isinstance(array, NDArray):
+            raise ArgumentError(
+                f"{kind}_params[{name!r}] is a {type(array).__name__}, expected an NDArray; use mx.nd.array"
+            )
+    return {f"{kind}:{name}": array for name, array in params.items()}
+
+
+def split_params(
+    named: Mapping[str, NDArray], graph: Callable[[], tuple[Collection[str], Collection[str]]]
+) -> tuple[Params, Params, list[str]]:
+    """Return the parameters and the auxiliary states in a file by their names in the graph, and the other names.
+
+    Args:
+        named: the arrays, by names with or without "arg:" or "aux:".
+        graph: returns the names of the graph's arguments and of its auxiliary states; called where a name has neither
+            "arg:" nor "aux:".
+    """
+    arg_params: Params = {}
+    aux_params: Params = {}
+    bare: Params = {}
+    for key, array in named.items():
+        kind, _, name = key.partition(":")
+        if kind in ("arg", "aux") and name:
+            (arg_params if kind == "arg" else aux_params)[name] = array
+        else:
+            bare[key] = array
+    arguments, states = graph() if bare else ((), ())
+    arg_params.update({key: array for key, array in bare.items() if key in arguments})
+    aux_params.update({key: array for key, array in bare.items() if key in states})
+    return arg_params, aux_params, [key for key in bare if key not in arguments and key not in states]
+
+
+def _holds(path: str, content: bytes) -> bool:
+    """Say whether a file has this content already: every epoch has the same graph, written once is enough."""
+    finish_commit(path)
+    try:
+        with open(path, "rb", opener=regular_file) as file:
+            return file.read(len(content) + 1) == content
+    except OSError:
+        return False
+
+
+def _family(prefix: str) -> Callable[[str], bool]:
+    """Tell the files of `prefix` from those of others, such as another prefix that begins like it."""
+    name = re.escape(os.path.basename(os.fspath(prefix)))
+    kinds = "|".join((*FORMATS, "states", "run"))
+    pattern = re.compile(rf"{name}-(symbol\.json|(\d{{4,}}|last)(\.({kinds}))?)", re.DOTALL)
+    return lambda target: pattern.fullmatch(target) is not None
+
+
+def _missing(path: str, prefix: str) -> FileError:
+    saved = epochs(prefix)
+    if saved:
+        hint = f"saved under this prefix are the epochs {', '.join(map(str, saved))}"
+    else:
+        hint = f"nothing is saved under the prefix {os.fspath(prefix)!r}"
+    return FileError(2, f"no such file; {hint}", path)

@@ -1,0 +1,147 @@
+"""What all layers use: variables checked and made, parameters, activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import initializer as init
+from ... import symbol as sym
+from ...base import ArgumentError, ShapeError, did_you_mean
+from ...initializer import Initializer
+from ...symbol import Symbol
+from ..program import Program, default_main_program, default_startup_program
+from ..variable import ParamAttr, Shape, Variable
+
+ACTIVATIONS = {
+    "exp": sym.exp,
+    "relu": sym.relu,
+    "sigmoid": sym.sigmoid,
+    "softmax": sym.softmax,
+    "softsign": sym.softsign,
+    "sqrt": sym.sqrt,
+    "square": sym.square,
+    "tanh": sym.tanh,
+    "log": sym.log,
+    "abs": sym.abs,
+}
+"""What ``act`` may name."""
+
+
+def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
+    """Return a layer's input."""
+    if not isinstance(given, Variable):
+        raise ArgumentError(
+            f"{layer}: {argument} is {given!r}, expected a variable that a layer of fluid returned"
+        )
+    return given
+
+
+def as_variables(layer: str, given: Any) -> list[Variable]:
+    """Return one or several inputs as a list."""
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not several:
+        raise ArgumentError(f"{layer}: got an empty list of inputs, expected one or more")
+    found = [as_variable(layer, each) for each in several]
+    program_of(layer, *found)
+    return found
+
+
+def program_of(layer: str, *variables: Variable) -> Program:
+    """Return the program that variables are of."""
+    for other in variables[1:]:
+        if other.program is not variables[0].program:
+            raise ArgumentError(f"{layer}: {variables[0].name!r} and {other.name!r} are of two programs")
+    found: Program = variables[0].program
+    return found
+
+
+def parameter(
+    program: Program,
+    name: str,
+    shape: Shape,
+    attr: ParamAttr,
+    dtype: str = "float32",
+    initializer: Initializer | None = None,
+) -> Symbol:
+    """Return the symbol of a parameter, as layers compute with it: one that is not trained passes no gradient on.
+
+    Args:
+        name: its name, if `attr` has none.
+        shape: its shape.
+        initializer: its first values, if `attr` has none; None: Xavier's.
+    """
+    default = init.Xavier("uniform", "avg", 3) if initializer is None else initializer
+    made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, default)
+    return made.symbol if made.trainable else sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
+
+
+def biases(program: Program, owner: str, size: int, attr: Any) -> list[Symbol]:
+    """Return the bias of a layer in a list, which is empty if `attr` is False."""
+    if attr is False:
+        return []
+    return [parameter(program, f"{owner}_bias", (size,), ParamAttr.of(attr), initializer=init.Constant(0.0))]
+
+
+def width_of(layer: str, variable: Variable) -> int:
+    """Return the size of a variable's last axis."""
+    if len(variable.shape) < 2 or variable.shape[-1] < 1:
+        raise ShapeError(
+            f"{layer}: {variable.name!r} has the shape {variable.shape}; the size of its last axis must be known"
+        )
+    return variable.shape[-1]
+
+
+def check_act(layer: str, act: Any) -> None:
+    """Refuse what names no activation."""
+    if act is not None and act not in ACTIVATIONS:
+        raise ArgumentError(
+            f"{layer}: act is {act!r}, expected None or one of {', '.join(ACTIVATIONS)}"
+            f"{did_you_mean(str(act), ACTIVATIONS)}"
+        )
+
+
+def add_layer(
+    layer: str,
+    variables: Sequence[Variable],
+    make: Callable[[str], Any],
+    name: str | None = None,
+    *,
+    act: str | None = None,
+    hint: str | None = None,
+    **known: Any,
+) -> Variable:
+    """Enter what a layer computes from variables into their program.
+
+    Args:
+        make: returns the symbol, whose node has the name given.
+        act: an activation behind it.
+        hint: first part of the name; None: the layer's.
+        known: shape, dtype and lod_level of the result, where they are not those of a layer that works element by
+            element: as the first variable, with sequences where any variable has them.
+    """
+    check_act(layer, act)
+    first = variables[0]
+    shape, dtype = known.get("shape", first.shape), known.get("dtype", first.dtype)
+    level = known.get("lod_level", max(each.lod_level for each in variables))
+    behind = make if act is None else lambda name: ACTIVATIONS[act](make(f"{name}_linear"), name=name)
+    return program_of(layer, *variables).derive(hint or layer, behind, shape, dtype, level, name)
+
+
+def apply(
+    layer: str,
+    operator: Callable[..., Symbol],
+    variables: Sequence[Variable],
+    name: str | None = None,
+    **attributes: Any,
+) -> Variable:
+    """Enter an operator that works element by element."""
+    symbols = [each.symbol for each in variables]
+    return add_layer(layer, variables, lambda name: operator(*symbols, name=name, **attributes), name)
+
+
+def main_program() -> Program:
+    """Return the program that layers write to, joined with its startup program."""
+    program = default_main_program()
+    program.join(default_startup_program())
+    return program

@@ -1,0 +1,293 @@
+"""Graphs as MXNet's ``symbol.json``: writes the format of 1.9, reads every format since 0.8."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from .._core import mode
+from .._files import likely_kind
+from ..attribute import bare_suffix, is_free, stored_key
+from ..base import ArgumentError, FileFormatError, MXNetError, OpError
+from ..ops import find as find_op
+from ..ops import get as get_op
+from ..ops.attrs import shape as shape_type
+from ..ops.attrs import to_text
+from ..ops.spec import AUX, Op
+from .node import Entry, Graph, Node, topological_order
+
+_VERSION = 10901
+
+
+def to_json(graph: Graph) -> str:
+    """Return the graph as JSON text that MXNet 1.9 reads."""
+    about: dict[str, list[Any]] = {"mxnet_version": ["int", _VERSION]}
+    if mode.is_np_shape():
+        about["is_np_shape"] = ["int", 1]
+    return json.dumps({**_to_rows(graph), "attrs": about}, indent=2)
+
+
+def _to_rows(graph: Graph) -> dict[str, Any]:
+    """Return a graph, or a subgraph, as JSON values."""
+    versions = input_versions(graph)
+    nodes, row_ptr = [], [0]
+    for node in graph.nodes:
+        if node.op is not None and node.op.owner is not None:
+            raise ArgumentError(
+                f"{node.describe()} runs a torch module, which a symbol file cannot store; save only the parameters "
+                "(save_params, load_params), and create the symbol from the module again"
+            )
+        row: dict[str, Any] = {"op": node.op.name if node.op else "null", "name": node.name}
+        if attributes := node.all_attrs:
+            row["attrs"] = dict(sorted(attributes.items()))
+        row["inputs"] = [[graph.index[child], i, v] for (child, i), v in zip(node.inputs, versions[node])]
+        if node.subgraphs:
+            row["subgraphs"] = [_to_rows(inner) for inner in node.subgraphs]
+        nodes.append(row)
+        hidden = node.op.num_hidden(node.a) if node.op else 0
+        row_ptr.append(row_ptr[-1] + node.num_outputs + hidden)
+    return {
+        "nodes": nodes,
+        "arg_nodes": [i for i, node in enumerate(graph.nodes) if node.op is None],
+        "node_row_ptr": row_ptr,
+        "heads": [[graph.index[node], i, 0] for node, i in graph.heads],
+    }
+
+
+def input_versions(graph: Graph) -> dict[Node, list[int]]:
+    """Return the version of each input of each node: the number of changes to that variable so far.
+
+    An operator changes its auxiliary states; every node that reads a variable as a state increments its version.
+    """
+    counts: dict[Node, int] = {}
+    versions: dict[Node, list[int]] = {}
+    for node in graph.nodes:
+        states = node.auxiliary_inputs
+        for child, _ in states:
+            counts[child] = counts.get(child, 0) + 1
+        versions[node] = [counts.get(child, 0) for child, _ in node.inputs]
+    return versions
+
+
+def _format_error(what: str) -> FileFormatError:
+    return FileFormatError(f"not a symbol file: {what}")
+
+
+def _field(row: Any, key: str, kind: type, where: str) -> Any:
+    """Return a field of a JSON object, checking its type."""
+    if not isinstance(row, dict) or not isinstance(row.get(key), kind):
+        raise _format_error(f"{where} has no {key!r} of type {kind.__name__}")
+    return row[key]
+
+
+def _version(text: dict[str, Any]) -> int:
+    attributes = text.get("attrs", {})
+    pair = attributes.get("mxnet_version") if isinstance(attributes, dict) else None
+    return pair[-1] if isinstance(pair, list) and pair and isinstance(pair[-1], int) else 800
+
+
+def _attributes(row: dict[str, Any], where: str) -> dict[str, str]:
+    """Merge the fields in which the formats store attributes."""
+    merged: dict[str, str] = {}
+    for key in ("param", "attr", "attrs"):
+        fields = row.get(key) or {}
+        if not isinstance(fields, dict):
+            raise _format_error(f"{key!r} of {where} is not an object")
+        merged.update({str(k): str(v) for k, v in fields.items()})
+    return merged
+
+
+def _references(rows: Any, before: list[Node], where: str) -> list[Entry]:
+    """Resolve ``[node, output, ...]`` entries against the nodes read so far."""
+    entries = []
+    for ref in rows:
+        if not isinstance(ref, list) or len(ref) < 2 or not all(type(x) is int for x in ref):
+            raise _format_error(f"{where} has an entry {ref!r}, expected [node, output, version]")
+        number, output = ref[0], ref[1]
+        if not 0 <= number < len(before):
+            raise _format_error(
+                f"{where} refers to node {number}, but only {len(before)} nodes come before it"
+            )
+        if not 0 <= output < before[number].num_outputs:
+            raise _format_error(
+                f"{where} refers to output {output} of {before[number].name!r}, which does not exist"
+            )
+        entries.append((before[number], output))
+    return entries
+
+
+def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[str, ...]) -> dict[str, str]:
+    """Store the five bare keys with underscores, and move ``weight_lr_mult`` to its weight."""
+    kept: dict[str, str] = {}
+    for key, value in attributes.items():
+        bare = bare_suffix(key)
+        owner = key[: -len(bare) - 1] if bare else ""
+        if bare and owner in names:
+            child = inputs[names.index(owner)][0] if names.index(owner) < len(inputs) else None
+            if child is not None and child.op is None:
+                child.attrs[stored_key(bare)] = value
+        else:
+            kept[stored_key(key)] = value
+    return kept
+
+
+def _split_attributes(
+    op: Op, attributes: dict[str, str], where: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Split attributes into the operator's own and all others."""
+    params = {k: v for k, v in attributes.items() if stored_key(k) == k and op.owns(k)}
+    rest = {k: v for k, v in attributes.items() if k not in params}
+    unknown = [k for k in rest if not (op.accepts_any_keyword or is_free(stored_key(k)) or bare_suffix(k))]
+    if unknown:
+        raise OpError(
+            f"{where} of the symbol file: {op.name} has no attribute {unknown[0]!r}; it takes "
+            f"{', '.join(op.attrs)}, and free attributes of the form __x__"
+        )
+    return params, rest
+
+
+def _subgraphs(op: Op, row: dict[str, Any], version: int, where: str) -> tuple[Graph, ...]:
+    """Read the subgraphs of an operator such as a loop."""
+    rows = row.get("subgraphs", [])
+    if not isinstance(rows, list) or len(rows) != op.num_subgraphs:
+        raise _format_error(f"{where} has no list of {op.num_subgraphs} 'subgraphs'")
+    return tuple(
+        Graph(_from_rows(each, version, f"subgraph {i} of {where}: ")) for i, each in enumerate(rows)
+    )
+
+
+def _operator_node(row: dict[str, Any], before: list[Node], version: int, where: str) -> Node:
+    """Read an operator node; versions before 0.9 omit trailing inputs, which become variables."""
+    name = row["op"]
+    op = get_op(name)
+    attributes = _attributes(row, where)
+    inputs = _references(_field(row, "inputs", list, where), before, where)
+    if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
+        del attributes["axis"]
+    params, rest = _split_attributes(op, attributes, where)
+    if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
+        params[op.variadic.count] = str(op.variadic.units(len(inputs)))
+    graphs = _subgraphs(op, row, version, where) if op.num_subgraphs else ()
+    a = op.parse(params, graphs)
+    if graphs and a.num_outputs != len(graphs[-1].heads):
+        raise _format_error(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
+    _check_count(op, a, len(inputs), where)
+    declared = op.active_inputs(a, len(inputs))
+    rest = _upgrade_keys(rest, inputs, tuple(i.name for i in declared))
+    if version < 900:
+        for missing in declared[len(inputs) :]:
+            inherited = {**params, **rest} if missing.kind == AUX else dict(rest)
+            inputs.append((Node(None, f"{row['name']}_{missing.name}", attrs=inherited), 0))
+    if len(inputs) != len(declared):
+        raise _format_error(f"{where} has {len(inputs)} inputs, {op.name} takes {len(declared)}")
+    if version < 904:
+        for (child, _), one in zip(inputs, declared):
+            if child.op is None and one.init and "__init__" not in child.attrs:
+                child.attrs["__init__"] = one.init
+    return Node(op, str(row["name"]), params, rest, tuple(inputs), subgraphs=graphs)
+
+
+def _check_count(op: Op, a: Any, inputs: int, where: str) -> None:
+    """Check the attribute for the number of inputs, which may also determine the number of outputs."""
+    variadic = op.variadic
+    if variadic is None or not variadic.count or variadic.is_fixed(a) or op.num_subgraphs:
+        return
+    stated, units = getattr(a, variadic.count), variadic.units(inputs)
+    if stated != units:
+        raise _format_error(f"{where} has {variadic.count}={stated}, but inputs for {units}")
+
+
+def _stored(attributes: dict[str, str]) -> dict[str, str]:
+    return {stored_key(k): v for k, v in attributes.items()}
+
+
+def _refuse_unknown(root: dict[str, Any]) -> None:
+    """Raise one error for all unsupported operators of a file, with the nodes that use them."""
+    missing: dict[str, list[str]] = {}
+    for op, name in _operators(root):
+        if find_op(op) is None:
+            missing.setdefault(op, []).append(name)
+    if missing:
+        listed = ", ".join(
+            f"{op} ({len(nodes)} nodes, the first is {nodes[0]!r})"
+            if len(nodes) > 1
+            else f"{op} ({nodes[0]!r})"
+            for op, nodes in missing.items()
+        )
+        raise MXNetError(f"the graph uses operators that this package does not have: {listed}")
+
+
+def _operators(rows: Any) -> Iterator[tuple[str, str]]:
+    """Yield the operator and name of all valid nodes of a graph and its subgraphs."""
+    nodes = rows.get("nodes") if isinstance(rows, dict) else None
+    for row in nodes if isinstance(nodes, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("op"), str):
+            if row["op"] != "null":
+                yield row["op"], str(row.get("name"))
+            inner_graphs = row.get("subgraphs")
+            for inner in inner_graphs if isinstance(inner_graphs, list) else ():
+                yield from _operators(inner)
+
+
+def from_json(text: str) -> tuple[Entry, ...]:
+    """Read a graph from JSON text of any MXNet version since 0.8.
+
+    Returns:
+        The heads.
+    """
+    try:
+        root = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = likely_kind(text[:64].encode("utf-8", "replace")) if text.lstrip()[:1] != "{" else ""
+        cut = getattr(error, "pos", 0) >= len(text.rstrip()) > 0
+        hint = f"; {kind or 'the file is cut short'}" if kind or cut else ""
+        raise _format_error(f"{error}{hint}") from None
+    if not isinstance(root, dict):
+        raise _format_error("it does not contain a JSON object")
+    try:
+        _refuse_unknown(root)
+        heads = _from_rows(root, _version(root))
+    except RecursionError:
+        raise _format_error("its subgraphs are nested too deeply") from None
+    if mode.is_np_shape() and not _in_np_shape(root):
+        _rewrite_unknown(heads)
+    return heads
+
+
+def _in_np_shape(root: dict[str, Any]) -> bool:
+    """Return True if a file was written inside `np_shape`."""
+    about = root.get("attrs")
+    return isinstance(about, dict) and "is_np_shape" in about
+
+
+def _rewrite_unknown(heads: tuple[Entry, ...]) -> None:
+    """Replace the unknown dimensions of variables by those of `np_shape`: -1 instead of 0."""
+    for node in topological_order(heads):
+        text = node.attrs.get("__shape__") if node.op is None else None
+        if text is not None:
+            try:
+                shape = shape_type.parse(text)
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+                continue  # an invalid shape is reported when it is used
+            node.attrs["__shape__"] = to_text(tuple(d or -1 for d in shape))
+
+
+def _from_rows(root: Any, version: int, place: str = "") -> tuple[Entry, ...]:
+    """Read the nodes of a graph or subgraph; `place` is its prefix in messages."""
+    rows = _field(root, "nodes", list, place.rstrip(": ") or "the file")
+    numbered: list[Node] = []
+    for number, row in enumerate(rows):
+        where = f"{place}node {number}"
+        op = _field(row, "op", str, where)
+        name = _field(row, "name", str, where)
+        where = f"{place}node {number} ({name!r})"
+        if op == "null":
+            numbered.append(Node(None, name, attrs=_stored(_attributes(row, where))))
+        else:
+            numbered.append(_operator_node(row, numbered, version, where))
+    if "heads" not in root and numbered:
+        return tuple((numbered[-1], i) for i in range(numbered[-1].num_outputs))
+    return tuple(
+        _references(_field(root, "heads", list, place.rstrip(": ") or "the file"), numbered, f"{place}heads")
+    )
