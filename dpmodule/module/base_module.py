@@ -544,7 +544,7 @@ class BaseModule:
         """Update a metric with the outputs of the last forward.
 
         Args:
-            eval_metric: the metric.
+            eval_metric: updated in place.
             labels: arrays in the bound order.
             pre_sliced: True if `labels` holds a list of slices for each context.
             pad: number of padding rows at the end of the batch, which do not count.

@@ -125,7 +125,7 @@ class Module(CheckpointedModule):
 
     Args:
         symbol: the network, usually with a loss such as SoftmaxOutput at the end.
-        label_names: names of the labels; None for none.
+        label_names: inputs that are labels; None for none.
         logger: logger of the progress.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.

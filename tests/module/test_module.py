@@ -68,7 +68,7 @@ MISTAKEN = {
     "initializer is <class .*, expected an Init": lambda: ready().init_params(
         mx.init.Xavier, force_init=True
     ),
-    "optimizer is the class SGD; give its name": lambda: ready().init_optimizer(optimizer=mx.optimizer.SGD),
+    "optimizer is the class SGD; pass its name": lambda: ready().init_optimizer(optimizer=mx.optimizer.SGD),
     "optimizer_params is 0.1, expected a dict": lambda: ready().init_optimizer(optimizer_params=0.1),
     "lr_scheduler is 'factor', expected an LRS": lambda: mx.optimizer.SGD(lr_scheduler="factor"),
     "lr_scheduler is <class .*, expected an LRS": lambda: mx.optimizer.SGD(

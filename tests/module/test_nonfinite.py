@@ -324,5 +324,5 @@ def test_batches_are_told_in_their_order():
 
 def test_a_copy_of_what_is_on_the_host_is_there():
     copy = HostCopy(torch.tensor([1.0, 2.0]))
-    assert copy.is_there()
+    assert copy.is_ready()
     assert copy.numbers() == [1.0, 2.0]

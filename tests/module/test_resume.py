@@ -584,7 +584,7 @@ INEXACT = {
     "inside": (
         lambda: mx.io.ResizeIter(of_globals(), 12),
         7,
-        "an iterator inside of it, does not define state_dict",
+        "an iterator inside it, does not define state_dict",
     ),
 }
 
