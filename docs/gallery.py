@@ -108,11 +108,11 @@ class Example:
             short: True for the form of --smoke.
         """
         expected = f"{self.what}: VALUE, target {self.targets[short]}"
-        found = _LAST.fullmatch(line)
-        if not found or (found["what"], found["target"]) != (self.what, self.targets[short]):
+        match = _LAST.fullmatch(line)
+        if not match or (match["what"], match["target"]) != (self.what, self.targets[short]):
             return f"{self.place}: expected the last line {expected!r}, as in the docstring; got {line!r}"
-        value, target = float(found["value"]), float(found["target"].split()[-1])
-        if value > target if found["sense"] == "most" else value < target:
+        value, target = float(match["value"]), float(match["target"].split()[-1])
+        if value > target if match["sense"] == "most" else value < target:
             return f"{self.place}: missed its target: {line!r}"
         return None
 
@@ -124,13 +124,13 @@ def files() -> list[Path]:
         ValueError: a folder of examples has no title on the page.
     """
     order = list(FOLDERS)
-    found = [path for path in EXAMPLES.rglob("*.py") if path.name != "setup.py"]
-    for path in found:
+    paths = [path for path in EXAMPLES.rglob("*.py") if path.name != "setup.py"]
+    for path in paths:
         if folder_of(path) not in order:
             raise ValueError(
                 f"examples/{name_of(path)}.py:1: the folder is new; add a title to FOLDERS of docs/gallery.py"
             )
-    return sorted(found, key=lambda path: (order.index(folder_of(path)), path))
+    return sorted(paths, key=lambda path: (order.index(folder_of(path)), path))
 
 
 def folder_of(path: Path) -> str:
@@ -151,18 +151,18 @@ def read(path: Path) -> Example:
     """
     name = name_of(path)
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    found = _FORM.fullmatch(doc)
-    if found is None:
+    match = _FORM.fullmatch(doc)
+    if match is None:
         line = 1 + doc[: max(doc.find("\nFigure:") + 1, 0)].count("\n")
         raise ValueError(
             f"examples/{name}.py:{line}: expected a docstring with a title of one line, a description, and\n"
             f"{FORM.format(name=name)}"
         )
-    targets = [f"at {found['sense']} {found[each] or found['full']}" for each in ("full", "smoke")]
-    text = "\n\n".join(part.strip("\n") for part in (found["text"], found["more"]) if part.strip())
-    what = " ".join(found["what"].split())
-    times = found["time"], found["smoke_time"]
-    return Example(path, found["title"], text, what, (targets[0], targets[1]), times, found["run"])
+    targets = [f"at {match['sense']} {match[form] or match['full']}" for form in ("full", "smoke")]
+    text = "\n\n".join(part.strip("\n") for part in (match["text"], match["more"]) if part.strip())
+    what = " ".join(match["what"].split())
+    times = match["time"], match["smoke_time"]
+    return Example(path, match["title"], text, what, (targets[0], targets[1]), times, match["run"])
 
 
 def records() -> dict[str, Any]:

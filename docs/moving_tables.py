@@ -124,10 +124,10 @@ def mxnet_members(kept: Mapping[str, Any]) -> str:
 
 def by_reason(left: Mapping[str, str]) -> dict[str, list[str]]:
     """Return missing names by reason, starting with the reason of the most names."""
-    found: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for name, why in left.items():
-        found.setdefault(why, []).append(name)
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+        names_of.setdefault(why, []).append(name)
+    return dict(sorted(names_of.items(), key=lambda item: -len(item[1])))
 
 
 def shown_path(module: str, name: str) -> str:
@@ -172,7 +172,7 @@ def mxnet_left_out(left: Mapping[str, Mapping[str, str]], operators: Mapping[str
 
 def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Return the rows of Gluon's names, by package."""
-    found: dict[str, set[str]] = {}
+    names_of: dict[str, set[str]] = {}
     waiting, seen = [dpmodule.gluon], set()
     while waiting:
         module = waiting.pop()
@@ -185,10 +185,10 @@ def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
                 waiting.append(value)
             elif hasattr(value, "__left_out_path__"):
                 place, _, last = value.__left_out_path__.rpartition(".")
-                found.setdefault(place, set()).add(last)
+                names_of.setdefault(place, set()).add(last)
     return [
         (f"`mx.{place}`", code(part), instead[check_program.longest_prefix(f"mxnet.{place}", instead)])
-        for place, names in sorted(found.items())
+        for place, names in sorted(names_of.items())
         for part in cut(sorted(names))
     ]
 
@@ -236,8 +236,8 @@ def has_member(kind: type, name: str) -> bool:
         return True
     if not kind.__name__.endswith("Builder"):
         return False
-    made = kind(1, 2, 2, dpmodule.autobatch.ParameterCollection())
-    return hasattr(made, name)
+    builder = kind(1, 2, 2, dpmodule.autobatch.ParameterCollection())
+    return hasattr(builder, name)
 
 
 def public(owner: Any) -> list[str]:

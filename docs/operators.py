@@ -165,8 +165,8 @@ class Call:
 
 def operators() -> dict[str, Op]:
     """Return every operator by its registry name."""
-    found = {op.name: op for op in map(ops.get, ops.names())}
-    return dict(sorted(found.items(), key=lambda item: _plain(item[0])))
+    by_name = {op.name: op for op in map(ops.get, ops.names())}
+    return dict(sorted(by_name.items(), key=lambda item: _plain(item[0])))
 
 
 def _plain(name: str) -> str:
@@ -213,11 +213,11 @@ def names_of(op: Op) -> list[str]:
 @cache
 def _calls() -> dict[str, list[Call]]:
     """Return the known calls of each operator, small ones first."""
-    found: dict[str, list[Call]] = {}
+    calls_of: dict[str, list[Call]] = {}
     for row in table_rows():
         op = ops.get(row.name)
         names = [one.name for one in _inputs(op, len(row.inputs), row.attrs)]
-        found.setdefault(op.name, []).append(Call(tuple(zip(names, row.inputs)), dict(row.attrs)))
+        calls_of.setdefault(op.name, []).append(Call(tuple(zip(names, row.inputs)), dict(row.attrs)))
     for group, case in recorded_calls():
         heads = mx.sym.load_json(case["symbol_json"]).graph
         node = heads.heads[0][0]
@@ -230,23 +230,23 @@ def _calls() -> dict[str, list[Call]]:
         names = [one.name for one in _inputs(node.op, len(taken), dict(node.params))]
         if set(taken) <= set(values):
             inputs = tuple((name, values[key]) for name, key in zip(names, taken))
-            found.setdefault(node.op.name, []).append(Call(inputs, dict(node.params)))
+            calls_of.setdefault(node.op.name, []).append(Call(inputs, dict(node.params)))
     for op in operators().values():
-        if op.random and op.name not in found:
-            found[op.name] = [_drawing(op)]
-    for calls in found.values():
+        if op.random and op.name not in calls_of:
+            calls_of[op.name] = [_drawing(op)]
+    for calls in calls_of.values():
         calls.sort(key=lambda call: (call.size, len(call.attrs)))
-    return found
+    return calls_of
 
 
 def _drawing(op: Op) -> Call:
     """Return a call of a random operator, for which none is recorded."""
     value = np.array([0.2, 0.8]) if op.name.startswith("_sample_") else np.array([[1.0, 2.0], [3.0, 4.0]])
-    given = {"low": 0, "high": 10, "range_max": 100, "shape": (1, 3) if "unique" in op.name else (2, 2)}
+    values = {"low": 0, "high": 10, "range_max": 100, "shape": (1, 3) if "unique" in op.name else (2, 2)}
     attrs = {
-        key: given[key]
+        key: values[key]
         for key in op.attrs
-        if key in given and (key == "shape" or op.attrs[key].default is REQUIRED)
+        if key in values and (key == "shape" or op.attrs[key].default is REQUIRED)
     }
     if op.name.startswith("_image_"):
         return Call((("data", np.arange(12.0).reshape(2, 2, 3)),), {})
@@ -310,8 +310,8 @@ def shown(code: str) -> str:
     *before, last = code.splitlines()
     space: dict[str, Any] = {}
     exec("\n".join(before), space)  # the examples are written above
-    found = eval(last, space)
-    outputs = found if isinstance(found, (list, tuple)) else [found]
+    result = eval(last, space)
+    outputs = result if isinstance(result, (list, tuple)) else [result]
     return "\n".join(map(_text, outputs))
 
 
@@ -397,14 +397,14 @@ def _outputs_of(op: Op, call: Call, tensors: list[torch.Tensor]) -> tuple[torch.
     a = _attributes(op, call)
     bound = None if op.bind is None else op.bind(a)
     if bound is not None:
-        found = bound(*tensors)
+        outputs = bound(*tensors)
     else:
         shapes = ops.shapes.infer_shape(
             op, a, [tuple(t.shape) for t in tensors], [None] * len(op.output_names(a))
         )[1]
         env = Env(torch.device("cpu"), torch.Generator().manual_seed(0), True, tuple(shapes))
-        found = op.run(a, env, *tensors)
-    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        outputs = op.run(a, env, *tensors)
+    return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 def _attributes(op: Op, call: Call, count: int | None = None) -> Any:
@@ -447,19 +447,19 @@ def storages(op: Op) -> str:
     calls = _calls().get(op.name) or [Call((), {})]
     count = 2 if op.variadic is not None else len(calls[0].inputs)
     kinds = ("default", "csr", "row_sparse")
-    found = []
+    supported = []
     for stypes in itertools.product(kinds, repeat=count) if count <= 3 else ():
         result = None if set(stypes) == {"default"} else _stored(op, calls, stypes)
         if result is not None:
-            found.append(f"{_joined(stypes)} → {_joined(result)}")
+            supported.append(f"{_joined(stypes)} → {_joined(result)}")
     ragged = _stored(op, calls, ("ragged",) * count) or _stored(
         op, calls, ("ragged", *["default"] * (count - 1))
     )
     if family(op) == "update" and _is_lazy(op):
-        found.append("a row_sparse gradient: only its stored rows change")
+        supported.append("a row_sparse gradient: only its stored rows change")
     if ragged is not None or op.name.startswith("sequence_") or op.name == "RNN":
-        found.append("ragged")
-    return "; ".join(found) or "none"
+        supported.append("ragged")
+    return "; ".join(supported) or "none"
 
 
 def _is_lazy(op: Op) -> bool:
@@ -478,9 +478,9 @@ def _stored(op: Op, calls: list[Call], stypes: tuple[str, ...]) -> tuple[str, ..
     for call in calls[:6]:
         with contextlib.suppress(MXNetError, IndexError, AttributeError, TypeError):
             rule = ops.sparse.rule_of(op, stypes)
-            found = None if rule is None else rule.storage(_attributes(op, call, len(stypes)), stypes)
-            if found is not None:
-                return found
+            storage = None if rule is None else rule.storage(_attributes(op, call, len(stypes)), stypes)
+            if storage is not None:
+                return storage
     return None
 
 
@@ -490,10 +490,10 @@ def _stored(op: Op, calls: list[Call], stypes: tuple[str, ...]) -> tuple[str, ..
 def sections(doc: str) -> dict[str, str]:
     """Split a docstring into its parts by heading; "" is the text before the first heading."""
     parts = _SECTION.split(doc)
-    found = {"": parts[0].strip()}
+    by_heading = {"": parts[0].strip()}
     for heading, text in zip(parts[1::2], parts[2::2]):
-        found[heading] = text.strip("\n")
-    return found
+        by_heading[heading] = text.strip("\n")
+    return by_heading
 
 
 def prose(text: str) -> str:
@@ -582,11 +582,11 @@ def pages() -> dict[str, str]:
     of: dict[str, list[Op]] = {name: [] for name in FAMILIES}
     for op in operators().values():
         of[family(op)].append(op)
-    found = {"index.md": _index(of)}
+    texts = {"index.md": _index(of)}
     for name, members in of.items():
         title = FAMILIES[name][0]
-        found[f"{name}.md"] = "\n".join([f"# {title}", "", _ABOUT, "", *map(entry, members)])
-    return found
+        texts[f"{name}.md"] = "\n".join([f"# {title}", "", _ABOUT, "", *map(entry, members)])
+    return texts
 
 
 _ABOUT = (
@@ -628,16 +628,16 @@ def _index(of: dict[str, list[Op]]) -> str:
 def write(out: Path) -> list[Path]:
     """Write the pages that have changed into a folder; return all paths."""
     out.mkdir(parents=True, exist_ok=True)
-    found = []
+    paths = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of examples: their warnings are documented with the operators
-        made = pages()
-    for name, text in made.items():
+        texts = pages()
+    for name, text in texts.items():
         path = out / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 if __name__ == "__main__":

@@ -232,12 +232,12 @@ def environment_page() -> str:
 def write(out: Path) -> list[Path]:
     """Write the pages that have changed into a folder; return the paths of both."""
     out.mkdir(parents=True, exist_ok=True)
-    made = {"environment.md": environment_page(), "errors.md": errors_page()}
-    for name, text in made.items():
+    texts = {"environment.md": environment_page(), "errors.md": errors_page()}
+    for name, text in texts.items():
         path = out / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-    return [out / name for name in made]
+    return [out / name for name in texts]
 
 
 if __name__ == "__main__":

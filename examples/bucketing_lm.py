@@ -25,13 +25,13 @@ PADDING, UNKNOWN, END = 0, 1, 2
 
 def sentences() -> list[list[str]]:
     """Return the words of every sentence of at most 59 words."""
-    found = []
+    kept = []
     for paragraph in re.split(r"\n\s*\n", "\n\n".join(topics[name] for name in sorted(topics))):
         for sentence in re.split(r"(?<=[.:;])\s+", " ".join(paragraph.split())):
             words = re.findall(r"[a-z]+(?:'[a-z]+)?|[0-9]+|[^\sa-z0-9]", sentence.lower())
             if 3 <= len(words) < BUCKETS[-1]:
-                found.append(words)
-    return found
+                kept.append(words)
+    return kept
 
 
 def encode(texts: list[list[str]]) -> tuple[list[list[int]], list[list[int]], int]:

@@ -71,8 +71,8 @@ def in_pytorch(modules: mx.mod.SequentialModule, body: torch.nn.Module, data: mx
             x, y = batch.data[0].torch(), batch.label[0].torch()
             x = torch.relu(torch.nn.functional.conv2d(x, args["conv_weight"], args["conv_bias"]))
             x = torch.nn.functional.max_pool2d(x, 2).flatten(1) @ args["into_weight"].T + args["into_bias"]
-            found = (body(x) @ args["scores_weight"].T + args["scores_bias"]).argmax(1)
-            right += int((found == y)[: len(y) - batch.pad].sum())
+            classes = (body(x) @ args["scores_weight"].T + args["scores_bias"]).argmax(1)
+            right += int((classes == y)[: len(y) - batch.pad].sum())
     return right / data.num_data
 
 

@@ -55,11 +55,11 @@ def network() -> mx.sym.Symbol:
 
 def read(scores: np.ndarray) -> list[list[int]]:
     """Return the decoded classes of each strip for scores (columns, N, 11)."""
-    found = []
+    decoded = []
     for row in scores.argmax(2).T:
         changes = row[np.insert(row[1:] != row[:-1], 0, True)]
-        found.append(changes[changes != NONE].tolist())
-    return found
+        decoded.append(changes[changes != NONE].tolist())
+    return decoded
 
 
 def distance(one: list[int], two: list[int]) -> int:

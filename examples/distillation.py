@@ -90,13 +90,17 @@ def main() -> int:
     distilled = trained(by_teacher(small()), images[few], said, epochs)
     alone = trained(by_labels(small()), images[few], digits[few], epochs)
 
-    found = [
+    accuracies = [
         float((run(net, module, images[test]).argmax(1) == digits[test]).mean())
         for net, module in ((large(), teacher), (small(), distilled), (small(), alone))
     ]
-    print(f"accuracy: large {found[0]:.3f}, small and distilled {found[1]:.3f}, by labels {found[2]:.3f}")
-    print(f"accuracy of the small network on images not trained on: {found[1]:.3f}, target at least {target}")
-    return 0 if found[1] >= target and found[1] > found[2] else 1
+    print(
+        f"accuracy: large {accuracies[0]:.3f}, small and distilled {accuracies[1]:.3f}, by labels {accuracies[2]:.3f}"
+    )
+    print(
+        f"accuracy of the small network on images not trained on: {accuracies[1]:.3f}, target at least {target}"
+    )
+    return 0 if accuracies[1] >= target and accuracies[1] > accuracies[2] else 1
 
 
 if __name__ == "__main__":

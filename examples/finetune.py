@@ -90,19 +90,21 @@ def main() -> int:
     base, fresh = mx.mod.Module(network()), mx.mod.Module(network())
     fit(base, mx.io.NDArrayIter(images, labels, 32, shuffle=True), 5)
     images = other_camera(images)[:, :, :, ::-1]
-    chosen = np.concatenate([np.flatnonzero(labels == each)[:5] for each in range(10)])
+    chosen = np.concatenate([np.flatnonzero(labels == digit)[:5] for digit in range(10)])
     rest = np.setdiff1d(np.arange(len(labels)), chosen)
     few = mx.io.NDArrayIter(images[chosen], labels[chosen], 10, shuffle=True)
     test = mx.io.NDArrayIter(images[rest], labels[rest], 64)
     tuned = fine_tuned(base, few, epochs)
     fit(fresh, few, 2 * epochs)
-    before, found, compared = (dict(each.score(test, "acc"))["accuracy"] for each in (base, tuned, fresh))
+    before, accuracy, compared = (
+        dict(module.score(test, "acc"))["accuracy"] for module in (base, tuned, fresh)
+    )
     target = 0.72
     print(f"accuracy {before:.3f} before, {compared:.3f} of the new network")
     if args.picture:
         draw(args.picture, digits()[0], images)
-    print(f"accuracy on images of the other camera: {found:.3f}, target at least {target}")
-    return 0 if found >= target and found > compared else 1
+    print(f"accuracy on images of the other camera: {accuracy:.3f}, target at least {target}")
+    return 0 if accuracy >= target and accuracy > compared else 1
 
 
 if __name__ == "__main__":

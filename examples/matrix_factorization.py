@@ -26,8 +26,8 @@ def ratings(users: int, films: int, count: int) -> tuple[np.ndarray, np.ndarray,
     rng = np.random.RandomState(0)
     tastes, kinds = (rng.normal(size=(rows, RANK)) / RANK**0.25 for rows in (users, films))
     user, film = rng.randint(0, users, count), rng.randint(0, films, count)
-    given = (tastes[user] * kinds[film]).sum(1) + NOISE * rng.normal(size=count)
-    return user.astype("float32"), film.astype("float32"), given.astype("float32")
+    scores = (tastes[user] * kinds[film]).sum(1) + NOISE * rng.normal(size=count)
+    return user.astype("float32"), film.astype("float32"), scores.astype("float32")
 
 
 def network(users: int, films: int) -> mx.sym.Symbol:

@@ -31,8 +31,8 @@ FRONT, BACK = DEVICES
 def words() -> tuple[list[list[int]], list[list[int]], int]:
     """Return training and validation words as numbers of letters, and the number of letters."""
     text = " ".join(topics[name] for name in sorted(topics)).lower()
-    found = [f"{word} " for word in sorted(set(re.findall(r"[a-z]{3,15}", text)))]
-    numbers, vocabulary = mx.rnn.encode_sentences(found, invalid_label=PADDING, start_label=1)
+    spelled = [f"{word} " for word in sorted(set(re.findall(r"[a-z]{3,15}", text)))]
+    numbers, vocabulary = mx.rnn.encode_sentences(spelled, invalid_label=PADDING, start_label=1)
     return [w for i, w in enumerate(numbers) if i % 5], numbers[::5], len(vocabulary)
 
 
@@ -105,8 +105,8 @@ def train_on(
 
 def difference(one: mx.mod.BucketingModule, two: mx.mod.BucketingModule) -> float:
     """Return the largest difference between the parameters of two modules."""
-    found, others = (module.get_params()[0] for module in (one, two))
-    return max(float(np.abs(found[name].asnumpy() - others[name].asnumpy()).max()) for name in found)
+    params, others = (module.get_params()[0] for module in (one, two))
+    return max(float(np.abs(params[name].asnumpy() - others[name].asnumpy()).max()) for name in params)
 
 
 def main() -> int:

@@ -39,10 +39,12 @@ def network() -> mx.sym.Symbol:
 
 def metrics() -> mx.metric.CompositeEvalMetric:
     """Return an accuracy for each task."""
-    found = mx.metric.CompositeEvalMetric()
+    composite = mx.metric.CompositeEvalMetric()
     for name in QUESTIONS:
-        found.add(mx.metric.Accuracy(name=name, output_names=[f"{name}_answer_output"], label_names=[name]))
-    return found
+        composite.add(
+            mx.metric.Accuracy(name=name, output_names=[f"{name}_answer_output"], label_names=[name])
+        )
+    return composite
 
 
 def main() -> int:
@@ -71,9 +73,9 @@ def main() -> int:
         optimizer_params={"learning_rate": 0.005},
         initializer=mx.init.Xavier(),
     )
-    found = dict(module.score(test, metrics()))
-    print(", ".join(f"{name} {value:.3f}" for name, value in found.items()))
-    worse = min(found.values())
+    scores = dict(module.score(test, metrics()))
+    print(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
+    worse = min(scores.values())
     print(f"accuracy of the worse answer on images not trained on: {worse:.3f}, target at least {target}")
     return 0 if worse >= target else 1
 

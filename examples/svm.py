@@ -47,7 +47,7 @@ def main() -> int:
     images = (data / 16).astype("float32")
     order = np.random.RandomState(0).permutation(len(images))
     train, test = order[:1200], order[1200:]
-    found = {}
+    accuracies = {}
     for kind in ("softmax", "svm L2", "svm L1"):
         mx.random.seed(0)
         module = mx.mod.Module(network(kind))
@@ -57,9 +57,9 @@ def main() -> int:
             optimizer_params={"learning_rate": 0.1, "momentum": 0.9},
             initializer=mx.init.Xavier(),
         )
-        [(_, found[kind])] = module.score(mx.io.NDArrayIter(images[test], digits[test], 32), "acc")
-    print(", ".join(f"{kind} {accuracy:.3f}" for kind, accuracy in found.items()))
-    worse = min(found["svm L2"], found["svm L1"])
+        [(_, accuracies[kind])] = module.score(mx.io.NDArrayIter(images[test], digits[test], 32), "acc")
+    print(", ".join(f"{kind} {accuracy:.3f}" for kind, accuracy in accuracies.items()))
+    worse = min(accuracies["svm L2"], accuracies["svm L1"])
     print(f"accuracy of the worse margin on images not trained on: {worse:.3f}, target at least {target}")
     return 0 if worse >= target else 1
 

@@ -42,8 +42,8 @@ def docstrings(modules: int) -> Iterator[str]:
 
 def paragraphs(texts: Iterable[str], count: int) -> list[list[str]]:
     """Return paragraphs of twelve words or more, truncated after forty, as lists of lower-case words."""
-    found = (re.findall("[a-z]+", part.lower())[:LENGTH] for text in texts for part in text.split("\n\n"))
-    long = [words for words in found if len(words) >= 12]
+    split = (re.findall("[a-z]+", part.lower())[:LENGTH] for text in texts for part in text.split("\n\n"))
+    long = [words for words in split if len(words) >= 12]
     return random.sample(long, min(count, len(long)))
 
 

@@ -47,11 +47,11 @@ def networks() -> tuple[mx.sym.Symbol, mx.sym.Symbol]:
 def triplets(labels: np.ndarray, count: int) -> np.ndarray:
     """Return positions of images, (count, 3): two of one class, one of another."""
     rng = np.random.RandomState(0)
-    places = [np.flatnonzero(labels == each) for each in np.unique(labels)]
+    positions = [np.flatnonzero(labels == each) for each in np.unique(labels)]
     drawn = []
     for _ in range(count):
-        one, two = rng.choice(len(places), 2, replace=False)
-        drawn.append([*rng.choice(places[one], 2, replace=False), rng.choice(places[two])])
+        one, two = rng.choice(len(positions), 2, replace=False)
+        drawn.append([*rng.choice(positions[one], 2, replace=False), rng.choice(positions[two])])
     return np.array(drawn)
 
 
@@ -104,16 +104,16 @@ def main() -> int:
     served.set_params(*module.get_params())
     vectors = served.predict(mx.io.NDArrayIter(images[~seen], batch_size=BATCH)).asnumpy()
     asked = triplets(labels[~seen], 2000)
-    found, raw = (right(each, asked) for each in (vectors, images[~seen].reshape(-1, 64)))
+    share, raw = (right(each, asked) for each in (vectors, images[~seen].reshape(-1, 64)))
     is_new = labels[~seen] >= 8
     new = right(vectors[is_new], triplets(labels[~seen][is_new], 1000))
     print(f"right of 8 and 9 alone {new:.3f}; of all digits, by distances of pixels {raw:.3f}")
     if args.picture:
         draw(args.picture, vectors, labels[~seen])
     print(
-        f"unseen triplets whose anchor is nearer to the one of its kind: {found:.3f}, target at least {target}"
+        f"unseen triplets whose anchor is nearer to the one of its kind: {share:.3f}, target at least {target}"
     )
-    return 0 if found >= target and found > raw else 1
+    return 0 if share >= target and share > raw else 1
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ PHRASES = {
     r"\bstand(?:s|ing)? (?:behind|before|at|in|beside|there|here|together)\b": "is, is in, comes before",
     r"\bstand(?:s|ing)? (?:for|as|on)\b": "means, represents, is on",
     r"\bstood\b": "was, was in",
-    r"behind": "after, following",
+    r"\bbehind\b": "after, following",
     r"\banew\b": "again",
     r"in vain\b": "without effect",
     r"by (?:itself|themselves)\b": "alone, on its own, automatically",
@@ -57,8 +57,30 @@ PHRASES = {
     r'"""(?:how (?:many|much|often|long)|whether|where|which) ': "a noun first: Number of, True if, Path of",
 }
 
-TO_DO = set(PHRASES)
-"""Phrases that still occur."""
+TO_DO = (
+    "dpmodule/_object_state.py",
+    "dpmodule/callback/",
+    "dpmodule/checkpoint/",
+    "dpmodule/cli/",
+    "dpmodule/contrib/",
+    "dpmodule/fluid/",
+    "dpmodule/gluon/",
+    "dpmodule/hogwild/",
+    "dpmodule/image/",
+    "dpmodule/interop/",
+    "dpmodule/io/",
+    "dpmodule/kvstore/",
+    "dpmodule/lr_scheduler.py",
+    "dpmodule/model.py",
+    "dpmodule/module/",
+    "dpmodule/native/",
+    "dpmodule/operator/",
+    "dpmodule/params.py",
+    "dpmodule/recordio/",
+    "dpmodule/streams/",
+    "docs/moving/",
+)
+"""Files and folders in which phrases still occur."""
 
 
 def sources():
@@ -105,8 +127,8 @@ def found():
 
 @pytest.mark.parametrize("phrase", PHRASES)
 def test_a_phrase_does_not_return(found, phrase):
-    if phrase not in TO_DO:
-        assert not found[phrase], f"write: {PHRASES[phrase]}\n" + "\n".join(found[phrase])
+    wrong = [line for line in found[phrase] if not line.startswith(TO_DO)]
+    assert not wrong, f"write: {PHRASES[phrase]}\n" + "\n".join(wrong)
 
 
 def test_phrases_may_wrap():

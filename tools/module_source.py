@@ -39,7 +39,7 @@ class Module:
         self.late: dict[str, str] = {}
         self.imports: list[str] = []
         self.shown: set[str] = set()
-        self._handed_on: set[str] = set()
+        self._reexported: set[str] = set()
         self.is_public = False
         self._values: dict[str, ast.expr] = {}
         nodes = list(ast.walk(self.tree))
@@ -60,7 +60,7 @@ class Module:
                     self.names.setdefault(alias.asname or first, alias.name if alias.asname else first)
             elif isinstance(node, ast.ImportFrom):
                 home = self._absolute("." * node.level + (node.module or ""))
-                self._handed_on.update(alias.name for alias in node.names if alias.name == alias.asname)
+                self._reexported.update(alias.name for alias in node.names if alias.name == alias.asname)
                 for alias in node.names:
                     self.imports.append(f"{home}.{alias.name}")
                     self.names.setdefault(alias.asname or alias.name, f"{home}.{alias.name}")
@@ -81,7 +81,7 @@ class Module:
             if any(
                 isinstance(each, ast.Attribute) and each.attr == "public_names" for each in ast.walk(shown)
             ):
-                self.shown |= self._handed_on
+                self.shown |= self._reexported
 
     def _read_call(self, call: ast.Call) -> None:
         """Record the effect of a call on the module, or its import by name."""

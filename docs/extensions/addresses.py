@@ -40,13 +40,13 @@ def read(file: Path) -> dict[str, list[str]]:
 
 def on_site(folder: Path) -> dict[str, list[str]]:
     """Return the anchors of each page of a built site, without redirecting pages."""
-    found = {}
+    anchors_of = {}
     for file in sorted(folder.rglob("*.html")):
         page, text = file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8")
         if not GENERATED.match(page) and not REDIRECT.search(text):
             anchors = [] if page in CHANGING else HEADING.findall(text)
-            found[page] = [anchor for anchor in anchors if not NUMBERED.fullmatch(anchor)]
-    return found
+            anchors_of[page] = [anchor for anchor in anchors if not NUMBERED.fullmatch(anchor)]
+    return anchors_of
 
 
 def missing(folder: Path, known: Mapping[str, list[str]]) -> Iterator[str]:
@@ -62,19 +62,19 @@ def missing(folder: Path, known: Mapping[str, list[str]]) -> Iterator[str]:
         if text:
             # the page contains a moved anchor as '"#anchor": "target"'
             yield from (
-                f"{page}#{each}"
-                for each in anchors
-                if f'id="{each}"' not in text and f'"#{each}"' not in text
+                f"{page}#{anchor}"
+                for anchor in anchors
+                if f'id="{anchor}"' not in text and f'"#{anchor}"' not in text
             )
 
 
-def text_of(known: Mapping[str, list[str]], found: Mapping[str, list[str]]) -> str:
+def text_of(known: Mapping[str, list[str]], on_site: Mapping[str, list[str]]) -> str:
     """Return the text of the file with the addresses of a site added; published addresses remain."""
     lines = [
         "# Pages and the anchors of their headings that have been out; written by docs/extensions/addresses.py"
     ]
-    for page in sorted({*known, *found}):
-        anchors = dict.fromkeys([*known.get(page, []), *found.get(page, [])])
+    for page in sorted({*known, *on_site}):
+        anchors = dict.fromkeys([*known.get(page, []), *on_site.get(page, [])])
         lines.append(" ".join([page, *anchors]))
     return "\n".join(lines) + "\n"
 

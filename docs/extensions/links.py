@@ -72,11 +72,11 @@ def spelled_out(name: str) -> str:
 def by_last_part(env: BuildEnvironment) -> dict[str, list[str]]:
     """Return the full names of all objects by their last part, computed once per build."""
     if not hasattr(env, "dpmodule_names"):
-        found = defaultdict(list)
+        names_of = defaultdict(list)
         for name, entry in env.domains.python_domain.objects.items():
             if not entry.aliased:
-                found[name.rpartition(".")[2]].append(name)
-        env.dpmodule_names = found
+                names_of[name.rpartition(".")[2]].append(name)
+        env.dpmodule_names = names_of
     return env.dpmodule_names
 
 
@@ -131,19 +131,19 @@ class Links(SphinxPostTransform):
         for node in list(self.document.findall(pending_xref)):
             if node.get("refdomain") in ("", "py") and node["reftype"] in KINDS:
                 module, owner = node.get("py:module") or "", node.get("py:class") or ""
-                found = self.found(node["reftarget"], node[0], module, owner)
-                if found is not None or is_text(node):
-                    node.replace_self(found or node[0])
+                link = self.link_to(node["reftarget"], node[0], module, owner)
+                if link is not None or is_text(node):
+                    node.replace_self(link or node[0])
         foreign = FOREIGN_PAGES.fullmatch(self.env.docname)
         for node in list(self.document.findall(nodes.literal)):
             word = node.astext().removesuffix("()")
             if NAME.fullmatch(word) and not hasattr(builtins, word) and isinstance(node.parent, LINK_PARENTS):
                 ours = "." in word or (word[0].isupper() and not foreign)
-                found = self.found(word, node) if ours else None
-                if found is not None:
-                    node.replace_self(found)
+                link = self.link_to(word, node) if ours else None
+                if link is not None:
+                    node.replace_self(link)
 
-    def found(self, name: str, content: nodes.Node, module: str = "", owner: str = "") -> nodes.Node | None:
+    def link_to(self, name: str, content: nodes.Node, module: str = "", owner: str = "") -> nodes.Node | None:
         """Return a link to the object that a name refers to, or None."""
         full = find(self.env, name, module, owner)
         if full is None:

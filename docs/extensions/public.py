@@ -42,9 +42,11 @@ def is_operator(value: object) -> bool:
 
 def public_names(module: ModuleType) -> dict[str, Any]:
     """Return the public names of a module in the reference, and their values."""
-    found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    values = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     return {
-        name: value for name, value in found.items() if not inspect.ismodule(value) and not is_operator(value)
+        name: value
+        for name, value in values.items()
+        if not inspect.ismodule(value) and not is_operator(value)
     }
 
 
@@ -58,19 +60,19 @@ def listed_modules() -> tuple[str, ...]:
 @cache
 def shown_in() -> dict[int, list[str]]:
     """Return the listed modules that show an object, by its id; only callable objects are identified by id."""
-    found: dict[int, list[str]] = {}
+    modules_of: dict[int, list[str]] = {}
     for name in listed_modules():
         for value in public_names(importlib.import_module(name)).values():
             if callable(value):
-                found.setdefault(id(value), []).append(name)
-    return found
+                modules_of.setdefault(id(value), []).append(name)
+    return modules_of
 
 
 def home_of(value: object, module: str) -> str:
     """Return the listed module with the entry of a value that `module` shows: the nearest to its source."""
-    made = f"{getattr(value, '__module__', '')}."
+    source = f"{getattr(value, '__module__', '')}."
     shown = shown_in().get(id(value), [module])
-    return max(shown, key=lambda name: len(name) if made.startswith(f"{name}.") else 0)
+    return max(shown, key=lambda name: len(name) if source.startswith(f"{name}.") else 0)
 
 
 def first_name(value: object, names: dict[str, Any]) -> str:

@@ -32,16 +32,16 @@ def read(file: Path) -> dict[str, str]:
     Raises:
         ValueError: a line is not such a pair, or an old address is repeated; names file and line.
     """
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         words = re.split(r"(?:^|\s)#", line)[0].split()
-        if words and (len(words) != 2 or words[0] in found):
+        if words and (len(words) != 2 or words[0] in addresses):
             raise ValueError(
                 f"{file}:{number}: expected an old and a new page, each old one once; got {line!r}"
             )
         if words:
-            found[words[0]] = words[1]
-    return found
+            addresses[words[0]] = words[1]
+    return addresses
 
 
 def moved_anchors(addresses: dict[str, str], page: str) -> dict[str, str]:

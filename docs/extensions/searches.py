@@ -69,10 +69,13 @@ def check(app: Sphinx, failure: Exception | None) -> None:
     text = file.read_text(encoding="utf-8")
     index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
     for query, page in read(Path(app.srcdir) / "searches.txt").items():
-        found = first(index, query)
-        if found != page:
+        first_page = first(index, query)
+        if first_page != page:
             logging.getLogger(__name__).warning(
-                "a search for %r finds %s first, not %s: give that page the index entry", query, found, page
+                "a search for %r finds %s first, not %s: give that page the index entry",
+                query,
+                first_page,
+                page,
             )
 
 

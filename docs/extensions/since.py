@@ -40,8 +40,8 @@ def by_name() -> dict[str, str]:
 
 def since(name: str) -> str:
     """Return the version of a name; "" for a private name, and for a member that was added with its class."""
-    found = by_name().get(name, "")
-    return "" if found == by_name().get(name.rpartition(".")[0]) else found
+    version = by_name().get(name, "")
+    return "" if version == by_name().get(name.rpartition(".")[0]) else version
 
 
 def add(app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:

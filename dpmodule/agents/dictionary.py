@@ -247,29 +247,17 @@ class DictionaryAgent(Agent):
 
     @staticmethod
     def re_tokenize(text: str) -> list[str]:
-        """Return the words and the punctuation marks of a text.
-
-        Args:
-            text: the text.
-        """
+        """Return the words and the punctuation marks of a text."""
         return _WORDS.findall(text)
 
     @staticmethod
     def split_tokenize(text: str) -> list[str]:
-        """Return the parts of a text between whitespace, with ``. , ; : ! ?`` as separate tokens.
-
-        Args:
-            text: the text.
-        """
+        """Return the parts of a text between whitespace, with ``. , ; : ! ?`` as separate tokens."""
         return _PUNCTUATION.sub(r" \1 ", text).split()
 
     @staticmethod
     def space_tokenize(text: str) -> list[str]:
-        """Return the parts of a text between single spaces.
-
-        Args:
-            text: the text.
-        """
+        """Return the parts of a text between single spaces."""
         return text.split(" ")
 
     def _tokenizer(self) -> Callable[[str], list[str]]:
@@ -299,7 +287,6 @@ class DictionaryAgent(Agent):
         """Return the indices of the tokens of a text; unknown tokens are dropped if there is no unknown token.
 
         Args:
-            text: the text.
             vec_type: type of the result: `list`, `tuple`, `set` or `numpy.ndarray`.
 
         Raises:

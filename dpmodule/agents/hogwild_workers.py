@@ -198,7 +198,7 @@ class _ThreadWorkers:
         return WorkerStuck(f"worker {worker} {thread.name!r} (a thread) {how}; its Python stack:\n{stack}")
 
     def close(self) -> bool:
-        """Wait for workers that have been asked to end; return True if they have ended."""
+        """Wait for the workers to end; return True if they have."""
         deadline = time.monotonic() + _GRACE_S
         for thread in self._threads:
             if thread.ident is not None:

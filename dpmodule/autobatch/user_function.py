@@ -1,4 +1,4 @@
-"""Operations made of user code, the common base of `Cell` (symbols) and `Wrapped` (torch code).
+"""Operations of user code, the common base of `Cell` (symbols) and `Wrapped` (torch code).
 
 A `UserFunction` is one operation of the graph. All its calls with operands of equal shapes form one batch: `run` passes
 the rows of all calls to `compute`, and `grad` backpropagates through torch's autograd. Its parameters are operands,
@@ -100,7 +100,7 @@ class _History(NamedTuple):
 
 
 class UserFunction:
-    """An operation made of user code.
+    """An operation of user code.
 
     Subclasses define `shapes`, `compute` and `_own_mode`.
 

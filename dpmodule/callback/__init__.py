@@ -1,7 +1,7 @@
-"""What `fit` calls after each batch, each epoch or each evaluation.
+"""Callbacks that `fit` calls after each batch, each epoch or each evaluation.
 
 Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, arg_params, aux_params)``; a `Callback`
-is told of all these. Lines are written to Python's root logger at level INFO, as MXNet does.
+is called at all these points. Lines are written to Python's root logger at level INFO, as MXNet does.
 """
 
 from .._core import lazy

@@ -1,4 +1,4 @@
-"""`Callback` and `BatchEndParam`: what is told to whoever listens to `fit`."""
+"""`Callback` and `BatchEndParam`: the interface between `fit` and its callbacks."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | Callable[..., Any]] | None"
-"""What is told how training goes: one, several, or none."""
+"""One callback, several callbacks, or None."""
 
 
 class BatchEndParam(NamedTuple):
-    """What a batch callback gets.
+    """Argument of a batch callback.
 
     Attributes:
         epoch: number of the epoch, from 0.
         nbatch: number of the batch in the epoch, from 0.
-        eval_metric: the EvalMetric being kept, or None.
-        locals: local variables of the loop that calls.
+        eval_metric: the EvalMetric of the epoch, or None.
+        locals: local variables of the calling loop.
 
     Source: MXNet 1.9.1 `model.BatchEndParam`.
     """
@@ -28,11 +28,11 @@ class BatchEndParam(NamedTuple):
 
 
 class RunLike(Protocol):
-    """A call of `fit`, as those see it who are told of it: a `TrainingRun`."""
+    """The public interface of a run of `fit` for callbacks; `TrainingRun` implements it."""
 
     @property
     def module(self) -> Any:
-        """What is trained."""
+        """The module that is trained."""
 
     @property
     def epoch(self) -> int:
@@ -40,15 +40,15 @@ class RunLike(Protocol):
 
     @property
     def nbatch(self) -> int:
-        """How many of its batches have been trained on."""
+        """Number of batches of this epoch so far."""
 
     @property
     def num_batches(self) -> int:
-        """How many batches have been trained on in all epochs."""
+        """Number of batches of all epochs so far."""
 
     @property
     def num_updates(self) -> int:
-        """How often the parameters have been updated."""
+        """Number of updates of the parameters so far."""
 
     @property
     def metric(self) -> Any:
@@ -56,23 +56,23 @@ class RunLike(Protocol):
 
     @property
     def history(self) -> Any:
-        """What was measured, a `History`."""
+        """The `History` of measured metrics."""
 
     def check_measured(self, name: str) -> None:
-        """Refuse the name of a metric that no epoch will measure."""
+        """Raise ArgumentError for the name of a metric that no epoch will measure."""
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
-        """Return what the run needs to go on."""
+        """Return the state to resume the run from."""
 
     def stop(self, why: str) -> None:
-        """End training when the batch, or what follows the epoch, is over."""
+        """Stop training after the current batch, or after the steps that follow the epoch."""
 
 
 class Callback:
-    """What `fit` tells where it stands; a base for classes that override some of this.
+    """Base class of callbacks; a subclass overrides some of the methods.
 
-    Each method is given the run, whose public attributes say what is trained (`module`), where it stands (`epoch`,
-    `nbatch`, `num_batches`), and what was measured (`metric`, `history`); `run.stop(why)` ends it.
+    Each method takes the run, with the public attributes `module`, `epoch`, `nbatch`, `num_batches`, `metric` and
+    `history`; `run.stop(why)` stops it.
 
     Example:
         >>> class Names(mx.callback.Callback):
@@ -81,45 +81,44 @@ class Callback:
     """
 
     saves_runs = False
-    """Whether this is a `Checkpoint`, which `fit` asks when to save."""
+    """True for a `Checkpoint`, which decides when `fit` saves."""
 
     def on_fit_begin(self, run: RunLike) -> None:
-        """Hear that training begins; what was saved with a run is loaded afterwards.
+        """Called when training begins, before the state of a resumed run is loaded.
 
         Args:
-            run: the training, with `module`, `history` and the counts of batches and updates.
+            run: the run, with `module`, `history` and the counts of batches and updates.
         """
 
     def on_batch_end(self, run: RunLike) -> bool | None:
-        """Hear that a batch has been trained on; True ends training.
+        """Called after a batch; return True to stop training.
 
         Args:
-            run: the training, with `module`, `history` and the counts of batches and updates; `run.nbatch` is
-                that of this epoch.
+            run: the run, with `module`, `history` and the counts of batches and updates.
         """
 
     def on_epoch_end(self, run: RunLike) -> bool | None:
-        """Hear that an epoch is over and evaluated; True ends training.
+        """Called after an epoch and its evaluation; return True to stop training.
 
         Args:
-            run: the training; the last row of `run.history` is that of this epoch.
+            run: the run; the last row of `run.history` has the metrics of this epoch.
         """
 
     def has_ended(self) -> bool:
-        """Say, of a run that goes on, whether this had ended it already; then nothing more is trained."""
+        """Return True if this callback had already stopped a resumed run, which then does not train."""
         return False
 
     def on_fit_end(self, run: RunLike) -> None:
-        """Hear that training is over, but for errors.
+        """Called at the end of training, unless it ends with an error.
 
         Args:
-            run: the training, with `module`, `history` and the counts of batches and updates.
+            run: the run, with `module`, `history` and the counts of batches and updates.
         """
 
 
 def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
-    """Return callbacks as a list: none, one, or several."""
+    """Return callbacks as a list."""
     if callbacks is None:
         return []
-    found: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
-    return found
+    listed: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+    return listed

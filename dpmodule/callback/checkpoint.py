@@ -1,4 +1,4 @@
-"""`Checkpoint`: save a run so that it can be resumed exactly, and keep only some of what was saved."""
+"""`Checkpoint`: save a run so that it can be resumed exactly, and keep only some of the files."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class RetentionPolicy:
-    """Says which of the epochs that have been saved are to be removed, and removes their files.
+    """Chooses the saved epochs to keep, and removes the files of the others.
 
     Args:
-        keep_last: how many of the last ones to keep; None keeps all.
-        keep_best: how many of those with the best values of `metric` to keep besides.
+        keep_last: number of last epochs to keep; None keeps all.
+        keep_best: number of epochs with the best values of `metric` to keep in addition.
         metric: name of a metric in the history of `fit`, such as "validation-accuracy".
-        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
+        mode: "max" if larger is better, "min" if smaller is better, "auto" decides by the name.
 
     Attributes:
-        values: the metric of each epoch, by the number of its files.
+        values: the metric of each epoch, by the number in its file names.
     """
 
     def __init__(
@@ -47,21 +47,21 @@ class RetentionPolicy:
         self.values: dict[int, float] = {}
 
     def check(self, run: RunLike) -> None:
-        """Look, before a run begins, whether the metric will be measured."""
+        """Raise ArgumentError if the run will not measure the metric."""
         if self._metric is not None:
             run.check_measured(self._metric)
 
     def note(self, run: RunLike) -> None:
-        """Keep the metric of an epoch that is to be saved."""
+        """Record the metric of an epoch that will be saved."""
         if self._metric is not None:
             self.values[run.epoch + 1] = run.history[self._metric][-1]
 
     def tidy(self, prefix: str, saved: Sequence[int], now: int) -> None:
-        """Remove the files of the epochs that are not to be kept.
+        """Remove the files of the epochs that are not kept.
 
         Args:
-            saved: the epochs that are there, in ascending order.
-            now: the one that was saved last; later ones are another training's, and stay.
+            saved: the saved epochs, in ascending order.
+            now: the epoch that was saved last; later ones belong to another run and are kept.
         """
         if self._last is None and self._best is None:
             return
@@ -76,7 +76,7 @@ class RetentionPolicy:
 
 
 def _remove(prefix: str, epoch: int) -> None:
-    # the run's state goes first: without it nobody takes the rest for a set to go on from
+    # the state of the run goes first: without it the other files are not taken for a resumable set
     for path in (
         files.run_file(prefix, epoch),
         files.states_file(prefix, epoch),
@@ -87,11 +87,11 @@ def _remove(prefix: str, epoch: int) -> None:
 
 
 class RetainingSaver(Callback):
-    """What `do_checkpoint` and `module_checkpoint` return if only some epochs' files are to be kept.
+    """Epoch callback of `do_checkpoint` and `module_checkpoint` that keeps the files of some epochs only.
 
     Args:
-        save: saves an epoch, as an epoch callback of MXNet's kind.
-        period: number of epochs between two that are saved.
+        save: an epoch callback of MXNet that saves.
+        period: number of epochs between two saves.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RetainingSaver(Callback):
         arg_params: Mapping[str, NDArray] | None = None,
         aux_params: Mapping[str, NDArray] | None = None,
     ) -> None:
-        """Save an epoch, and remove what is not to be kept; a loop of one's own calls it so.
+        """Save an epoch, and remove the epochs that are not kept; for training loops other than `fit`.
 
         Args:
             epoch: number of the epoch, from 0.
@@ -132,37 +132,37 @@ class RetainingSaver(Callback):
             self(run.epoch, run.module.symbol, *run.module.get_params())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved with a run."""
+        """Return the state that is saved with a run."""
         return {"values": dict(self._rules.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore the result of `state_dict`."""
         self._rules.values = dict(state["values"])
 
 
 class Checkpoint(Callback):
-    """Save what `fit` needs to go on exactly: after epochs, after so many batches, and when it is broken off.
+    """Save the complete state of a run of `fit`: after epochs, after a number of batches, and when it is interrupted.
 
-    After an epoch these files switch together, within an epoch the same with "last" in place of the number::
+    After an epoch these files are replaced together; within an epoch "last" takes the place of the number::
 
         prefix-symbol.json, prefix-0003.params, prefix-0003.states    as MXNet reads them
         prefix-0003.run                                               everything else, see `run_format`
 
-    Give it as ``fit(checkpoint=...)``; ``fit(resume="auto")`` goes on from the newest state.
+    Pass it as ``fit(checkpoint=...)``; ``fit(resume="auto")`` resumes the newest state.
 
     Args:
         prefix: path and first part of the file names; the folder must exist.
-        every_n_epochs: how many epochs lie between two sets of files.
-        every_n_batches: how many batches lie between two sets within an epoch; None: there are none.
-        keep_last: how many of the last epochs' sets to keep; None keeps all.
-        keep_best: how many of the sets with the best values of `metric` to keep besides.
+        every_n_epochs: number of epochs between two saves.
+        every_n_batches: number of batches between two saves within an epoch; None: save only after epochs.
+        keep_last: number of last epochs to keep; None keeps all.
+        keep_best: number of epochs with the best values of `metric` to keep in addition.
         metric: name of a metric in the history of `fit`, such as "validation-accuracy".
-        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
+        mode: "max" if larger is better, "min" if smaller is better, "auto" decides by the name.
         save_on_interrupt: whether to save when Ctrl-C or SIGTERM ends training.
 
     Raises:
-        ArgumentError: a number below 1, an unknown mode, or `keep_best` without `metric`; in `fit`: nothing of that
-            name is measured, as far as possible before the first batch.
+        ArgumentError: a number is below 1, the mode is unknown, or `keep_best` is given without `metric`; in `fit`: the
+            metric is not measured, if possible before the first batch.
 
     Example:
         >>> every = mx.callback.Checkpoint("net", every_n_batches=100, keep_last=2)
@@ -196,57 +196,57 @@ class Checkpoint(Callback):
         self._rules.check(run)
 
     def wants_epoch(self, epoch: int) -> bool:
-        """Say whether an epoch is to be saved.
+        """Return True if an epoch is to be saved.
 
         Args:
-            epoch: its number, counted from 0.
+            epoch: number of the epoch, from 0.
         """
         return (epoch + 1) % self.every_n_epochs == 0
 
     def wants_batch(self, nbatch: int) -> bool:
-        """Say whether to save after so many batches of an epoch.
+        """Return True to save after a batch of an epoch.
 
         Args:
-            nbatch: how many batches of the epoch are done.
+            nbatch: number of batches of the epoch that are done.
         """
         return self.every_n_batches is not None and nbatch % self.every_n_batches == 0
 
     def note(self, run: RunLike) -> None:
-        """Keep the metric of an epoch that is to be saved.
+        """Record the metric of an epoch that will be saved.
 
         Args:
-            run: the training whose last epoch it is.
+            run: the run after this epoch.
 
         Raises:
-            ArgumentError: nothing of that name is measured.
+            ArgumentError: the metric is not measured.
         """
         self._rules.note(run)
 
     def tidy(self, now: int) -> None:
-        """Remove the sets of epochs that are not to be kept; `now` is the number of the last one.
+        """Remove the files of epochs that are not kept.
 
         Args:
-            now: number of the last epoch, counted from 1 as in names of files.
+            now: number of the last epoch, from 1 as in file names.
         """
         self._rules.tidy(self.prefix, self.epochs(), now)
 
     def epochs(self) -> list[int]:
-        """Return the epochs that have been saved with the state of a run, in ascending order."""
+        """Return the epochs that are saved with the state of a run, in ascending order."""
         pattern = re.compile(re.escape(os.path.basename(self.prefix)) + r"-(\d{4,})\.run")
-        found = (
+        matches = (
             pattern.fullmatch(os.path.basename(path))
             for path in glob.glob(f"{glob.escape(self.prefix)}-*.run")
         )
-        return sorted(int(match[1]) for match in found if match)
+        return sorted(int(match[1]) for match in matches if match)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved with a run."""
+        """Return the state that is saved with a run."""
         return {"values": dict(self._rules.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned.
+        """Restore a state.
 
         Args:
-            state: what `state_dict` of another one returned, which may have been in another process.
+            state: result of `state_dict`, possibly of another process.
         """
         self._rules.values = dict(state["values"])

@@ -1,4 +1,4 @@
-"""`EarlyStopping`: end training when a metric gets no better."""
+"""`EarlyStopping`: stop training when a metric no longer improves."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class BestValue:
     """Keeps the best value of a metric.
 
     Args:
-        mode: "max" if larger is better, "min" if smaller is; "auto" tells by the name: losses, errors, entropies and
-            perplexities are to get smaller.
-        min_delta: by how much a value has to be better than the best one.
+        mode: "max" if larger is better, "min" if smaller is better; "auto" decides by the name: smaller is better for
+            losses, errors, entropies and perplexities.
+        min_delta: smallest difference that counts as an improvement.
 
     Attributes:
         value: the best value so far; NaN before there is one.
@@ -41,13 +41,13 @@ class BestValue:
         )
 
     def rank(self, value: float) -> float:
-        """Return a number that is smaller the better a value is."""
+        """Return a sort key of a value: smaller is better."""
         if math.isnan(value):
             return math.inf
         return value if self._smaller else -value
 
     def update(self, value: float) -> bool:
-        """Take a value, and say whether it is the best so far."""
+        """Record a value, and return True if it is the best so far."""
         if math.isnan(value):
             return False
         better = (
@@ -60,21 +60,21 @@ class BestValue:
 
 
 class EarlyStopping(Callback):
-    """End training after so many epochs in which a metric got no better.
+    """Stop training when a metric has not improved for a number of epochs.
 
     Args:
         metric: its name in the history of `fit`, such as "validation-accuracy" or "train-cross-entropy".
-        patience: how many epochs without a better value are let pass.
-        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
-        min_delta: by how much a value has to be better than the best one.
-        restore_best: give the module the parameters of the best epoch when training is over.
+        patience: number of epochs without improvement that are tolerated.
+        mode: "max" if larger is better, "min" if smaller is better, "auto" decides by the name.
+        min_delta: smallest difference that counts as an improvement.
+        restore_best: set the module's parameters to those of the best epoch at the end of training.
 
     Attributes:
         best_epoch: number of the epoch with the best value; None before there is one.
 
     Raises:
-        ArgumentError: `patience` is below 0, an unknown mode, or a negative `min_delta`; in `fit`: nothing of that name
-            is measured, as far as possible before the first batch.
+        ArgumentError: `patience` is below 0, the mode is unknown, or `min_delta` is negative; in `fit`: the metric is
+            not measured, if possible before the first batch.
 
     Example:
         >>> stopping = mx.callback.EarlyStopping("validation-accuracy", patience=3, restore_best=True)
@@ -127,7 +127,7 @@ class EarlyStopping(Callback):
             self._params = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved with a run; with `restore_best` these are the best parameters, too."""
+        """Return the state that is saved with a run, including the best parameters with `restore_best`."""
         return {
             "best": self._best.value,
             "best_epoch": self.best_epoch,
@@ -136,10 +136,10 @@ class EarlyStopping(Callback):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned.
+        """Restore a state.
 
         Args:
-            state: what `state_dict` of another one returned, which may have been in another process.
+            state: result of `state_dict`, possibly of another process.
         """
         self._best.value, self.best_epoch, self._waited = state["best"], state["best_epoch"], state["waited"]
         self._params = state["params"] if self._restore else None

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class EMA(Callback):
-    """Keep an exponential moving average of the parameters, which often predicts better than the last ones.
+    """Keep an exponential moving average of the parameters, which often predicts better than the last parameters.
 
-    After every update ``average = decay * average + (1 - decay) * parameters``, from the parameters of the first update
-    on. Auxiliary states are not averaged: they are those of the last batch.
+    After every update ``average = decay * average + (1 - decay) * parameters``, starting with the parameters of the
+    first update. Auxiliary states are not averaged.
 
     Args:
         decay: share of the old average that stays, from 0 to below 1.
-        every_n_batches: how many batches lie between two steps of the average; batches without an update, as with
-            `accumulate`, make none.
-        use: give the module the average when training is over.
+        every_n_batches: number of batches between two steps of the average; batches without an update, as with
+            `accumulate`, are skipped.
+        use: set the module's parameters to the average at the end of training.
 
     Raises:
         ArgumentError: `decay` or `every_n_batches` is out of range.
@@ -63,7 +63,7 @@ class EMA(Callback):
 
     @property
     def arg_params(self) -> dict[str, NDArray]:
-        """The averages by name of their parameter; empty before the first update."""
+        """The averages by the name of the parameter; empty before the first update."""
         return {name: NDArray(value.clone(), cpu()) for name, value in self._averages.items()}
 
     def on_fit_end(self, run: RunLike) -> None:
@@ -72,14 +72,14 @@ class EMA(Callback):
             run.module.set_params({**params, **self.arg_params}, states)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved with a run."""
+        """Return the state that is saved with a run."""
         return {"averages": self.arg_params, "updates": self._updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned.
+        """Restore a state.
 
         Args:
-            state: what `state_dict` of another one returned, which may have been in another process.
+            state: result of `state_dict`, possibly of another process.
         """
         self._averages = {name: array.raw.clone() for name, array in state["averages"].items()}
         self._updates = state["updates"]

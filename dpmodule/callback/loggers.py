@@ -1,4 +1,4 @@
-"""Callbacks that record how training goes: event files of TensorBoard, a CSV file, a curve in a notebook."""
+"""Callbacks that record metrics: event files of TensorBoard, a CSV file, a curve in a notebook."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 def make_writer(logdir: str | os.PathLike[str]) -> Any:
-    """Return a writer of event files."""
+    """Return a TensorBoard writer."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingPackageError(
-            "event files are written by tensorboard, which is not installed; install it with: "
+            "event files need the package tensorboard, which is not installed; install it with: "
             "pip install 'dpmodule[tensorboard]'"
         ) from error
     return SummaryWriter(os.fspath(logdir))
 
 
 class TensorBoard(Callback):
-    """Write what `fit` measures as scalars for TensorBoard; a step is a batch.
+    """Write the metrics of `fit` as scalars for TensorBoard; a step is a batch.
 
     Raises:
         MissingPackageError: the package tensorboard is not installed.
@@ -42,7 +42,7 @@ class TensorBoard(Callback):
         self._written = 0
 
     def on_epoch_end(self, run: RunLike) -> None:
-        before = run.num_batches - run.nbatch  # batches of former epochs: new rows are of this one
+        before = run.num_batches - run.nbatch  # batches of previous epochs: new rows belong to this epoch
         for row in run.history.rows[self._written :]:
             for name, value in row.items():
                 if name not in ("epoch", "batch", "time_s"):
@@ -55,23 +55,23 @@ class TensorBoard(Callback):
         self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved with a run."""
+        """Return the state that is saved with a run."""
         return {"written": self._written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on behind the rows that were written.
+        """Restore a state; rows that are already written are skipped.
 
         Args:
-            state: what `state_dict` of another one returned, which may have been in another process.
+            state: result of `state_dict`, possibly of another process.
         """
         self._written = state["written"]
 
 
 class LogMetricsCallback:
-    """Write metrics as scalars for TensorBoard: a batch callback, or one at the end of an evaluation.
+    """Batch callback or evaluation callback that writes metrics as scalars for TensorBoard.
 
     Args:
-        prefix: what the metrics' names begin with.
+        prefix: prefix of the metrics' names.
 
     Raises:
         MissingPackageError: the package tensorboard is not installed.
@@ -96,13 +96,13 @@ class LogMetricsCallback:
 
 
 class CSVLogger(Callback):
-    """Write what `fit` measures to a CSV file, a row for each epoch and for each evaluation within one.
+    """Write the metrics of `fit` to a CSV file, with a row for each epoch and for each evaluation within one.
 
-    The file is whole after every epoch; a metric that comes later adds a column. Columns are "epoch", "batch", "time_s"
-    (seconds since the epoch began) and the metrics' names; what a row lacks is left empty.
+    The file is complete after every epoch; new metrics add columns. The columns are "epoch", "batch", "time_s" (seconds
+    since the epoch began) and the metrics' names; missing values are empty.
 
     Args:
-        path: the file; an older one is replaced.
+        path: path of the file; an existing file is replaced.
 
     Example:
         >>> logger = mx.callback.CSVLogger("run.csv")
@@ -126,10 +126,10 @@ class CSVLogger(Callback):
 
 
 class LiveCurve(Callback):
-    """Draw the metrics of `fit` in a notebook, anew after each epoch; elsewhere nothing is drawn.
+    """Plot the metrics of `fit` in a notebook, updated after each epoch; does nothing outside of notebooks.
 
     Args:
-        metrics: names of metrics; all if none is named.
+        metrics: names of metrics; default: all.
 
     Raises:
         MissingPackageError: in `fit`: Matplotlib is not installed.
@@ -148,26 +148,26 @@ class LiveCurve(Callback):
         display = _notebook_display()
         if display is None:
             return
-        figure = run.history.plot(*self._metrics, ax=_axes()).figure
+        figure = run.history.plot(*self._metrics, ax=figure_axes("LiveCurve")).figure
         if self._shown is None:
             self._shown = display(figure, display_id=True)
         else:
             self._shown.update(figure)
 
 
-def _axes() -> Any:
-    """Return axes of a figure that pyplot does not know, which would show it once more after the cell."""
+def figure_axes(what: str) -> Any:
+    """Return axes of a figure outside of pyplot, which in a notebook would show it a second time."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackageError(
-            "LiveCurve draws by Matplotlib, which is not installed; install it with: pip install matplotlib"
+            f"{what} needs Matplotlib, which is not installed; install it with: pip install matplotlib"
         ) from error
     return Figure().add_subplot()
 
 
 def _notebook_display() -> Any:
-    """Return what shows an object in a notebook; None outside of one."""
+    """Return the display function of a notebook; None outside of notebooks."""
     try:
         from IPython.core.getipython import get_ipython
         from IPython.display import display

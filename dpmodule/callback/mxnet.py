@@ -1,4 +1,4 @@
-"""MXNet's callbacks: functions that `fit` calls after each batch, each epoch or each evaluation.
+"""MXNet's callbacks, which `fit` calls after each batch, each epoch or each evaluation.
 
 Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, arg_params, aux_params)``.
 Lines are written to Python's root logger at level INFO, as MXNet does.
@@ -30,7 +30,7 @@ class Savable(Protocol):
 
     @property
     def save_checkpoint(self) -> Callable[..., Any]:
-        """Called with a prefix, the number of an epoch, and whether to write the optimizer's states."""
+        """Function of a prefix, the number of an epoch, and whether to write the optimizer's states."""
 
 
 def _is_due(epoch: int, period: int) -> bool:
@@ -54,8 +54,8 @@ def module_checkpoint(
     Args:
         prefix: start of the file names, such as "run/net".
         period: number of epochs between two checkpoints; less than 1 counts as 1.
-        save_optimizer_states: whether to save what training needs to go on.
-        format: "params", or "safetensors" for modules whose `save_checkpoint` takes that.
+        save_optimizer_states: whether to save the optimizer's states to continue training.
+        format: "params", or "safetensors" for modules whose `save_checkpoint` supports it.
         keep_last: as for `do_checkpoint`.
         keep_best: as for `do_checkpoint`.
         metric: as for `do_checkpoint`.
@@ -92,15 +92,15 @@ def do_checkpoint(
         prefix: start of the file names: ``<prefix>-symbol.json`` and ``<prefix>-0001.params``.
         period: number of epochs between two checkpoints; less than 1 counts as 1.
         format: "params", or "safetensors": ``<prefix>-0001.safetensors`` holds both.
-        keep_last: how many of the last epochs' files to keep; None keeps all.
-        keep_best: how many of those with the best values of `metric` to keep besides; only `fit` tells them, once the
-            epoch has been evaluated, so the callback then saves after all others.
+        keep_last: number of last epochs whose files are kept; None keeps all.
+        keep_best: number of epochs with the best values of `metric` to keep in addition; this needs `fit`, which calls
+            the callback after the evaluation of the epoch.
         metric: name of a metric in the history of `fit`, such as "validation-accuracy".
-        mode: "max" if larger is better, "min" if smaller is, "auto" tells by the name.
+        mode: "max" if larger is better, "min" if smaller is better, "auto" decides by the name.
 
     Raises:
-        ArgumentError: a number to keep is below 1, the mode is unknown, or `keep_best` comes without `metric`; in
-            `fit`: nothing of that name is measured.
+        ArgumentError: a number to keep is below 1, the mode is unknown, or `keep_best` is given without `metric`; in
+            `fit`: the metric is not measured.
 
     Source: MXNet 1.9.1 `callback.do_checkpoint`, which keeps all files.
     """
@@ -122,7 +122,7 @@ def _with_retention(
     period: int,
     keep: tuple[int | None, int | None, str | None, str],
 ) -> EpochCallback:
-    """Return an epoch callback that saves, and removes what is not to be kept, if that was asked for."""
+    """Return an epoch callback that saves, and removes old epochs if the arguments ask for it."""
     if keep == (None, None, None, "auto"):
         return save
     from .checkpoint import RetainingSaver
@@ -135,7 +135,7 @@ def log_train_metric(period: int, auto_reset: bool = False) -> BatchCallback:
 
     Args:
         period: number of batches between two lines.
-        auto_reset: whether to begin the metric's local sums anew after each line.
+        auto_reset: whether to reset the metric's local sums after each line.
 
     Raises:
         ArgumentError: `period` is below 1.
@@ -160,8 +160,7 @@ class Speedometer:
     Args:
         batch_size: number of examples in a batch.
         frequent: number of batches between two lines.
-        auto_reset: whether each line shows the metric of its own batches only, rather than of the epoch so
-            far.
+        auto_reset: whether each line shows the metric of its own batches, rather than of the epoch so far.
 
     Raises:
         ArgumentError: `frequent` is below 1.
@@ -184,7 +183,7 @@ class Speedometer:
         self.last_count = 0
 
     def __call__(self, param: BatchEndParam) -> None:
-        """Count a batch, and write a line if it is time."""
+        """Count a batch, and log a line every `frequent` batches."""
         count = param.nbatch
         if count < self.last_count:
             self.init = False
@@ -231,10 +230,10 @@ class ProgressBar:
         self.total = total
 
     def __call__(self, param: BatchEndParam) -> None:
-        """Write the bar.
+        """Log the bar.
 
         Args:
-            param: where training stands; its `nbatch` counts as the number of batches done.
+            param: state of training; its `nbatch` is the number of batches done.
         """
         done = param.nbatch / float(self.total)
         filled = round(self.bar_len * done)
@@ -249,7 +248,7 @@ class LogValidationMetricsCallback:
     """
 
     def __call__(self, param: BatchEndParam) -> None:
-        """Write one line per metric."""
+        """Log one line per metric."""
         if param.eval_metric is None:
             return
         for name, value in param.eval_metric.get_name_value():
@@ -259,17 +258,17 @@ class LogValidationMetricsCallback:
 class TqdmBar(Closing):
     """Show a tqdm progress bar per epoch, with the metric and the speed; in notebooks a graphical one.
 
-    Use it as a batch callback. `fit` opens a bar at the beginning of an epoch; in other loops the first batch opens it,
-    which then does not count in the speed. A bar closes with the last batch of its epoch, known from `total` or from
-    ``locals["end_of_batch"]`` (`fit` sets it), when the next epoch begins, or by `close`, which doubles as an
-    epoch callback; the object is a context manager too.
+    Use it as a batch callback. `fit` opens a bar at the beginning of an epoch; in other loops the first batch opens it
+    and is not included in the speed. A bar closes after the last batch of its epoch, known from `total` or from
+    ``locals["end_of_batch"]`` (set by `fit`), when the next epoch begins, or by `close`, which can also be an epoch
+    callback; the object is also a context manager.
 
     Args:
-        total: number of batches in an epoch; None shows a count without an end.
-        batch_size: number of examples in a batch, for the speed in samples per second; None asks
-            ``locals["train_data"]``, and shows batches per second only if that does not know either.
-        desc: text before the bar; ``{epoch}`` in it becomes the number of the epoch.
-        every: number of batches between two readings of the metric, which may have to wait for a device.
+        total: number of batches in an epoch; None shows a count only.
+        batch_size: number of examples in a batch, for the speed in samples per second; None: that of
+            ``locals["train_data"]``; if it has none, the bar shows batches per second only.
+        desc: text before the bar; ``{epoch}`` is replaced by the number of the epoch.
+        every: number of batches between two readings of the metric, which may wait for a device.
         options: further arguments for ``tqdm``, such as ``file``, ``leave``, ``disable`` or ``mininterval``.
 
     Raises:
@@ -303,7 +302,7 @@ class TqdmBar(Closing):
         done = param.nbatch + 1
         if self._bar is None or param.epoch != self._epoch or param.nbatch < self._bar.n:
             self._open(param.epoch, done)
-        is_last = _local(param, "end_of_batch")  # `fit` knows, and `total` may be an estimate
+        is_last = _local(param, "end_of_batch")  # set by `fit`, while `total` may be an estimate
         last = done == self.total if is_last is None else is_last
         if last or param.nbatch % self.every == 0:
             self._bar.set_postfix(self._postfix(param), refresh=False)
@@ -322,8 +321,8 @@ class TqdmBar(Closing):
 
     def _open(self, epoch: int, done: int) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # notebooks without ipywidgets show the bar as text
-            from tqdm.auto import tqdm  # slow to import, and asks whether this is a notebook
+            warnings.simplefilter("ignore")  # without ipywidgets, notebooks show the bar as text
+            from tqdm.auto import tqdm  # slow to import; detects notebooks
 
         self.close()
         self._epoch = epoch

@@ -1,1 +1,1 @@
-"""The command line: ``dpmodule fit | predict | check | explain | summary | info``. Parsing and printing only."""
+"""The ``dpmodule`` command: parsing of options, and printing."""

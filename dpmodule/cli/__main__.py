@@ -1,7 +1,7 @@
-"""The ``dpmodule`` command: picks the subcommand and turns errors into one line and an exit code.
+"""The ``dpmodule`` command: runs a subcommand and turns errors into one line and an exit code.
 
-Exit codes: 0 done, 1 a ``--target`` was missed, a ``--tolerance`` exceeded or a model of a folder is unusable, 2 an
-error, 130 interrupted, 143 ended by SIGTERM.
+Exit codes: 0 success, 1 a ``--target`` was missed, a ``--tolerance`` exceeded or a model of a folder is unusable, 2
+an error, 130 interrupted, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import agents, convert, fit_predict, inspect, options, train_agent, train
 from .option_types import CommandParser, join_negative_values
 
 _LARGE_VALUE = 10**5
-"""Number from which on a value counts among the reasons why memory is short."""
+"""Option values from here on are reported as likely causes of running out of memory."""
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "fit": fit_predict.fit,
@@ -37,7 +37,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "summary": inspect.summary,
     "info": inspect.info,
 }
-"""What runs a command, by its name."""
+"""Function of each command."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     try:
         args = parser.parse_args(words, argparse.Namespace(words=words))
-    except SystemExit as stop:  # argparse has printed what there is to say
+    except SystemExit as stop:  # argparse has printed the message
         return int(stop.code or 0)
     if args.run is None:
         parser.print_help()
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dpmodule: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (MXNetError, OSError, MemoryError, RuntimeError) as error:
@@ -89,34 +89,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not is_memory and not isinstance(error, (MXNetError, OSError)):
             raise
         text = f"not enough memory{_large_values(words)}: {error}" if is_memory else _with_options(str(error))
-        line = printable(" ".join(text.splitlines()))  # names in files may steer a terminal
+        line = printable(" ".join(text.splitlines()))  # names in files may contain terminal control sequences
         print(f"dpmodule: error: {line}", file=sys.stderr)
         return 2
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Say whether an error comes from an allocation that failed, in Python, NumPy or torch."""
+    """Return True for a failed allocation of Python, NumPy or torch."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
 
 
 def _with_options(text: str) -> str:
-    """Return the text of an error with the options in place of the arguments that they stand for."""
+    """Return the text of an error with command-line options in place of arguments."""
     for argument, option in options.table()["in place of arguments"].items():
         text = text.replace(argument, option)
     return text
 
 
 def _large_values(words: Sequence[str]) -> str:
-    """Name the options that ask for large numbers, the likely reason."""
-    found, option = [], ""
+    """Return a text that names the options with large numbers, the likely cause."""
+    large, option = [], ""
     for word in words:
         name, _, value = word.partition("=") if word.startswith("-") else (option, "", word)
         option = name
         if any(int(number) >= _LARGE_VALUE for number in re.findall(r"\d{1,15}", value)):
-            found.append(f"{option} {value}".strip())
-    return f", with {' and '.join(found)}; expected smaller numbers" if found else ""
+            large.append(f"{option} {value}".strip())
+    return f", with {' and '.join(large)}; try smaller numbers" if large else ""
 
 
 if __name__ == "__main__":

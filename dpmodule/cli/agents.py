@@ -1,4 +1,4 @@
-"""``dpmodule eval-agent``, ``display-data`` and ``interactive``, and what they share with ``train-agent``."""
+"""``dpmodule eval-agent``, ``display-data`` and ``interactive``, and functions shared with ``train-agent``."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Options = dict[str, Any]
 
 COMMANDS = ("train-agent", "eval-agent", "display-data", "interactive")
 COMMAND_OPTIONS = own_options(*COMMANDS)
-"""Options of the commands themselves, which no agent gets, or saves."""
+"""Options of the commands, which are not passed to agents or saved."""
 
 
 def run(command: Callable[[ParlaiParser, Sequence[str], Command], int], args: argparse.Namespace) -> int:
-    """Run a command whose flags depend on the agent and the task that it names; return the exit code.
+    """Run a command whose flags depend on its agent and task; return the exit code.
 
     Args:
-        command: called with its parser, the words behind its name, and the whole command.
+        command: function of the parser, the words after the name of the command, and the whole command.
     """
     name = args.words[0]
     has_tasks, has_models = name != "interactive", name != "display-data"
@@ -55,46 +55,46 @@ def run(command: Callable[[ParlaiParser, Sequence[str], Command], int], args: ar
 
 
 def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    """Print a warning, such as of the number of lines that were left out, in a line."""
+    """Print a warning as one line."""
     print(f"note: {message}", file=sys.stderr)
 
 
 def seed_all(opt: Mapping[str, Any]) -> None:
-    """Seed everything that tasks and agents draw with."""
+    """Seed all random generators of tasks and agents."""
     number = int(opt.get("seed") or 0)
     python_random.seed(number)
     random.seed(number)
 
 
 def create(opt: Mapping[str, Any], is_saved: bool = False) -> Any:
-    """Return the agent that options name, as it was saved if it has been; it gets none of the commands' own options."""
+    """Return the agent of the options, loaded if it was saved, without the options of the commands."""
     kept = {name: value for name, value in opt.items() if name not in COMMAND_OPTIONS}
-    given = opt.get("override") or {}
-    kept["override"] = {name: value for name, value in given.items() if name not in COMMAND_OPTIONS}
+    override = opt.get("override") or {}
+    kept["override"] = {name: value for name, value in override.items() if name not in COMMAND_OPTIONS}
     return create_agent(kept, requireModelExists=is_saved)
 
 
 def load(opt: Options) -> Any:
-    """Return the agent of a command that trains none."""
+    """Return the saved or named agent of a command that does not train."""
     if not opt.get("model") and not opt.get("model_file"):
-        raise ArgumentError("there is no agent; name one by --model, or what has been saved by --model-file")
+        raise ArgumentError("no agent is given; name one with --model, or a saved one with --model-file")
     return create(opt, bool(opt.get("model_file")))
 
 
 def saved_files(path: str) -> list[str]:
-    """Return the files of a saved agent that are there."""
+    """Return the existing files of a saved agent."""
     extra = (options_file(path), dictionary_file(path))
     return [*checkpoint.files(path), *filter(os.path.exists, extra)]
 
 
 def remove(path: str) -> None:
     """Remove the files of a saved agent."""
-    for each in saved_files(path):
-        os.unlink(each)
+    for file in saved_files(path):
+        os.unlink(file)
 
 
 def check_same_agent(opt: Options, command: Command) -> None:
-    """Make sure that what is saved as the model file is an agent of the class that is going to be trained."""
+    """Raise ArgumentError if the model file is an agent of another class than the one to train."""
     path = options_file(opt["model_file"])
     if not os.path.isfile(path) or not opt.get("model"):
         return
@@ -105,16 +105,16 @@ def check_same_agent(opt: Options, command: Command) -> None:
         saved_class = None
     if saved_class is not agent_class(opt["model"])[0]:
         raise ArgumentError(
-            f"--model-file is {opt['model_file']!r}, where another agent is saved, {saved!r}. Another --model-file "
-            f"keeps it; this removes it and trains: {command.changed(add=['--overwrite'])}"
+            f"--model-file is {opt['model_file']!r}, where another agent is saved: {saved!r}. Choose another "
+            f"--model-file, or remove the saved agent: {command.changed(add=['--overwrite'])}"
         )
 
 
 def progress(total: int | None, what: str, quiet: bool = False) -> Any:
-    """Return a progress bar over examples, which shows nothing where nobody sees it.
+    """Return a progress bar over examples, hidden when stderr is not a terminal.
 
     Args:
-        total: how many there are; None: nobody knows.
+        total: number of examples; None: unknown.
     """
     from tqdm import tqdm
 
@@ -123,35 +123,35 @@ def progress(total: int | None, what: str, quiet: bool = False) -> Any:
 
 
 def step(world: Any, bar: Any) -> None:
-    """Parley once, and move a progress bar on."""
+    """Parley once, and update a progress bar."""
     before = world.get_total_exs()
     world.parley()
     bar.update(world.get_total_exs() - before)
 
 
 def evaluate(world: Any, what: str, quiet: bool = False) -> Mapping[str, Any]:
-    """Go through all examples of a world once, and return its report; the world is then at its beginning again."""
+    """Return the report of one pass over all examples of a world; the world is reset afterwards."""
     with progress(world.num_examples(), what, quiet) as bar:
         while not world.epoch_done():
             step(world, bar)
-    found: Mapping[str, Any] = world.report()
+    report: Mapping[str, Any] = world.report()
     world.reset()
-    return found
+    return report
 
 
 def format_report(report: Mapping[str, Any]) -> str:
-    """Return a report as text: its numbers, those of each task behind it."""
+    """Return a report as text: its numbers, followed by those of each task."""
     numbers = [
         f"{name}={value:,}" if isinstance(value, int) else f"{name}={value:.4g}"
         for name, value in report.items()
         if isinstance(value, (int, float))
     ]
-    tasks = [f"{name}: {format_report(each)}" for name, each in report.get("tasks", {}).items()]
+    tasks = [f"{name}: {format_report(task)}" for name, task in report.get("tasks", {}).items()]
     return "; ".join([", ".join(numbers), *tasks])
 
 
 def evaluate_agent(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
-    """Print how well an agent answers a task."""
+    """Print the metrics of an agent on a task."""
     parser.set_defaults(datatype="valid")
     opt = parser.parse_args(words, print_args=False)
     seed_all(opt)
@@ -181,15 +181,15 @@ def display_data(parser: ParlaiParser, words: Sequence[str], command: Command) -
 
 
 def interactive(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
-    """Answer what is typed."""
+    """Answer typed lines."""
     opt = parser.parse_args(words, print_args=False)
     seed_all(opt)
     agent = load(opt)
-    asked = {"label_candidates": _lines(opt["offered"])} if opt["offered"] else {}
+    fields = {"label_candidates": _lines(opt["offered"])} if opt["offered"] else {}
     try:
         for line in _typed_lines():
             if line:
-                agent.observe({"id": "you", "text": line, "episode_done": opt["single_turn"], **asked})
+                agent.observe({"id": "you", "text": line, "episode_done": opt["single_turn"], **fields})
                 print(f"[{agent.getID()}]: {agent.act().get('text', '')}", flush=True)
             else:
                 agent.reset()
@@ -204,16 +204,16 @@ def _lines(path: str) -> list[str]:
     """Return the lines of a file that are not empty."""
     try:
         with open(path, encoding="utf-8", opener=regular_file) as file:
-            found = [line.strip() for line in file if line.strip()]
+            lines = [line.strip() for line in file if line.strip()]
     except UnicodeDecodeError as error:
-        raise ArgumentError(f"--candidates is {path!r}, expected a text in UTF-8: {error}") from error
-    if not found:
+        raise ArgumentError(f"--candidates is {path!r}, expected a UTF-8 text file: {error}") from error
+    if not lines:
         raise ArgumentError(f"--candidates is {path!r}, which has no lines")
-    return found
+    return lines
 
 
 def _typed_lines() -> Iterator[str]:
-    """Yield what is typed, with a prompt if somebody sees it."""
+    """Yield typed lines, with a prompt in a terminal."""
     prompt = "you: " if sys.stdin.isatty() else ""
     with suppress(EOFError):
         while True:

@@ -20,48 +20,48 @@ from .. import base
 from ..base import ArgumentError, FileFormatError
 
 _MAX_BYTES = 2**20
-"""Bytes: what is read takes up to a thousand times as much memory."""
+"""Largest program in bytes; parsing takes up to a thousand times as much memory."""
 
 
 def check_program(path: str) -> int:
-    """Read the imports and attribute names of a program, and print every line that needs work, and what.
+    """Print every line of a program that needs work, and what to do, from its imports and attribute names.
 
     Returns:
-        The exit status: 0 if nothing needs work, 1 if something does.
+        The exit code: 0 if nothing needs work, else 1.
     """
     names = _ProgramNames(_parse_program(path))
     if not names.systems:
-        raise ArgumentError(f"{path}: imports none of mxnet, dynet, paddle, parlai and dpmodule")
-    found = sorted(set(names.problems()))
-    for line, text in found:
+        raise ArgumentError(f"{path}: the program does not import mxnet, dynet, paddle, parlai or dpmodule")
+    problems = sorted(set(names.problems()))
+    for line, text in problems:
         print(f"{path}:{line}: {text}")
-    lines = len({line for line, _ in found})
+    lines = len({line for line, _ in problems})
     print(
         f"{path}: {lines} {'line needs' if lines == 1 else 'lines need'} work"
         if lines
         else f"{path}: nothing needs work"
     )
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 def _parse_program(path: str) -> ast.Module:
     if not os.path.isfile(path):
-        raise ArgumentError(f"{path}: expected a file of Python, this is a device or a pipe")
+        raise ArgumentError(f"{path}: expected a Python file, got a device or a pipe")
     size = os.path.getsize(path)
     if size > _MAX_BYTES:
         raise ArgumentError(f"{path}: {size:,} bytes, expected a program of at most {_MAX_BYTES:,}")
     try:
         with tokenize.open(path) as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the program's strings look like is not the question
+            warnings.simplefilter("ignore")  # warnings about the program's strings are not needed
             return ast.parse(file.read(), path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        place = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
-        why = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
-        raise FileFormatError(f"{path}: this is no Python 3: {place}{why}") from None
+        location = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        reason = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
+        raise FileFormatError(f"{path}: not valid Python 3: {location}{reason}") from None
 
 
 class _ProgramNames:
-    """What the names of a program stand for, and which of them need work."""
+    """The meanings of the names of a program, and the names that need work."""
 
     def __init__(self, program: ast.Module) -> None:
         self._nodes = list(ast.walk(program))
@@ -78,11 +78,11 @@ class _ProgramNames:
                     self._paths.setdefault(node.targets[0].id, path)
 
     def problems(self) -> Iterator[tuple[int, str]]:
-        """Yield the number of each line that needs work, and what to do."""
+        """Yield each line number that needs work, with what to do."""
         for statement in self._imports:
             yield from ((statement.lineno, text) for text in _import_problems(statement))
         members, inside = members_of(self.systems), set()
-        for node in self._nodes:  # what stands outside comes before its parts
+        for node in self._nodes:  # outer attributes come before their parts
             if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inside:
                 continue
             path, line = self._path(node), node.end_lineno or node.lineno
@@ -95,7 +95,7 @@ class _ProgramNames:
                 inside.add(id(node))
 
     def _path(self, node: ast.AST) -> str:
-        """Return the dotted path that a name, or attributes of one, stand for; "" if that is not known."""
+        """Return the dotted path of a name or attribute; "" if it is unknown."""
         parts = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -106,7 +106,7 @@ class _ProgramNames:
 
 
 def _imported_paths(node: ast.Import | ast.ImportFrom) -> list[tuple[str, ast.alias]]:
-    """Return the dotted path of everything that a statement imports; relative ones are nobody's but the program's."""
+    """Return the dotted path of everything that a statement imports, without relative imports."""
     if isinstance(node, ast.Import):
         return [(each.name, each) for each in node.names]
     if node.level or not node.module:
@@ -115,26 +115,24 @@ def _imported_paths(node: ast.Import | ast.ImportFrom) -> list[tuple[str, ast.al
 
 
 def _bound_names(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """Return the names that a statement makes, and the dotted paths they stand for."""
-    found = {}
+    """Return the names that a statement binds, and their dotted paths."""
+    names = {}
     for path, each in _imported_paths(node):
         if each.name != "*" and system_of(path):
             is_top = isinstance(node, ast.Import) and each.asname is None
             name = each.name.partition(".")[0] if is_top else each.asname or each.name
-            found[name] = name if is_top else path
-    return found
+            names[name] = name if is_top else path
+    return names
 
 
 def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Yield what to do about an import: what to write, or why something of it is not here."""
+    """Yield what to do about an import: the new import, or why a name is missing."""
     for path, each in _imported_paths(node):
         if not system_of(path):
             continue
         place = find_target(path)
         if place.path is None:
-            if not path.startswith(
-                ("mxnet.gluon", "dpmodule.gluon")
-            ):  # may be imported; to use it is the error
+            if not path.startswith(("mxnet.gluon", "dpmodule.gluon")):  # may be imported, but not used
                 yield f"{path}: {place.advice}"
             elif path.startswith("mxnet."):
                 yield f"import of {path}: write dpmodule{path.removeprefix('mxnet')}"
@@ -162,72 +160,75 @@ _OLD_PACKAGES = {
     "dpmodule.agents": "parlai.core",
     "dpmodule": "mxnet",
 }
-"""What a path of this package was called, the longest first."""
+"""Packages of other systems by our package, the longest path first."""
 
 _PACKAGE_OF = {"_dynet": "dynet", "dynet_config": "dynet", "dynet_viz": "dynet"}
-"""Modules of a system that stand beside its package."""
+"""Systems of further top-level modules."""
 
 
 @dataclass(frozen=True)
 class NameTarget:
-    """Where a name of an old program is found here."""
+    """The counterpart of a name of an old program."""
 
     path: str | None
-    """The path here, with the package; None where there is nothing."""
+    """The path in this package; None if there is no counterpart."""
     advice: str = ""
-    """What to do instead; empty if there is nothing to do but to write the new path."""
+    """What to do instead; empty if the new path is enough."""
     is_module: bool = False
 
 
 @cache
 def moving_table() -> Mapping[str, Any]:
-    """Return what ``moving.json`` holds.
+    """Return the content of ``moving.json``.
 
-    "moved" has where modules went to, "absent" why a name was left out, "instead" what to use for one that is not here,
-    all by the old path; "members" has what to do about members of objects, by system and name.
+    By old path: "moved" has the new module, "absent" the reason why a name was left out, "instead" its replacement;
+    "members" has advice on members of objects, by system and name.
     """
-    found: Mapping[str, Any] = json.loads(Path(__file__).with_name("moving.json").read_text(encoding="utf-8"))
-    return found
+    table: Mapping[str, Any] = json.loads(Path(__file__).with_name("moving.json").read_text(encoding="utf-8"))
+    return table
 
 
 def system_of(path: str) -> str:
-    """Return the system that a dotted path belongs to, "" if it is none of these."""
+    """Return the system of a dotted path, "" if it is unknown."""
     top = path.partition(".")[0]
     tops = {name.partition(".")[0] for name in (*moving_table()["moved"], *moving_table()["instead"])}
     return _PACKAGE_OF.get(top, top) if top in tops else ""
 
 
 def members_of(systems: set[str]) -> dict[str, str]:
-    """Return what to do about members of objects, by name, for programs of some systems."""
-    found = moving_table()["members"]
+    """Return the advice on members of objects, by name, for programs of some systems."""
+    members = moving_table()["members"]
     return {
-        name: text for system in sorted(systems) if system in found for name, text in found[system].items()
+        name: text
+        for system in sorted(systems)
+        if system in members
+        for name, text in members[system].items()
     }
 
 
 def longest_prefix(path: str, among: Mapping[str, str]) -> str:
-    """Return the longest beginning of a dotted path, by whole words, that is among some, "" if none is."""
+    """Return the longest prefix of a dotted path, by whole words, that is in `among`, "" if there is none."""
     while path and path not in among:
         path = path.rpartition(".")[0]
     return path
 
 
 def advice(path: str) -> str:
-    """Say what to do about an old name that is not here: why it was left out, and what to use instead."""
+    """Return why an old name was left out, and what to use instead."""
     why, instead = (
         longest_prefix(path, moving_table()["absent"]),
         longest_prefix(path, moving_table()["instead"]),
     )
-    found = [f"left out: {moving_table()['absent'][why]}"] if why else []
-    return "; ".join(found + ([moving_table()["instead"][instead]] if instead else []))
+    reasons = [f"left out: {moving_table()['absent'][why]}"] if why else []
+    return "; ".join(reasons + ([moving_table()["instead"][instead]] if instead else []))
 
 
 @cache
 def find_target(path: str) -> NameTarget:
-    """Look up a dotted path of an old program, such as ``mxnet.nd.array``.
+    """Return the counterpart of a dotted path of an old program, such as ``mxnet.nd.array``.
 
-    Nothing but this package is imported. What stands behind a name that is neither a module nor a class is not looked
-    at, since only a running program knows what it is.
+    Only this package is imported. Members of names that are neither modules nor classes are not checked, since their
+    type is known only at run time.
     """
     start = longest_prefix(path, moving_table()["moved"])
     if not start:
@@ -237,17 +238,17 @@ def find_target(path: str) -> NameTarget:
     for name in path[len(start) :].split(".")[1:]:
         if not isinstance(owner, (ModuleType, type)):
             break
-        found = _member(owner, name)
-        if found is None:
+        member = _member(owner, name)
+        if member is None:
             return NameTarget(None, _missing_advice(path, owner, name))
-        owner, new = found[0], f"{new}.{name}"
-    if hasattr(owner, "__left_out_path__"):  # may be named, as all of Gluon, but not used
+        owner, new = member[0], f"{new}.{name}"
+    if hasattr(owner, "__left_out_path__"):  # may be named but not used, like all of Gluon
         return NameTarget(None, advice(f"mxnet.{owner.__left_out_path__}"))
     return NameTarget(new, is_module=isinstance(owner, ModuleType))
 
 
 def _member(owner: Any, name: str) -> tuple[Any] | None:
-    """Return a member of a module or class, which may be a module that has not been imported yet, or None."""
+    """Return a member of a module or class, importing submodules; None if there is none."""
     try:
         return (getattr(owner, name),)
     except (AttributeError, base.MXNetError):
@@ -261,14 +262,14 @@ def _member(owner: Any, name: str) -> tuple[Any] | None:
 
 
 def _missing_advice(path: str, owner: Any, name: str) -> str:
-    """Say what to do about a name that its module or class here does not have."""
+    """Return advice on a name that its module or class in this package lacks."""
     parts = [owner.__name__] if isinstance(owner, ModuleType) else [owner.__module__, owner.__qualname__]
     here = ".".join(parts)
     start = next((new for new in _OLD_PACKAGES if f"{here}.".startswith(f"{new}.")), "dpmodule")
     old = f"{_OLD_PACKAGES[start]}{here[len(start) :]}.{name}"
     if start != "dpmodule" and isinstance(
         owner, type
-    ):  # classes are named by the package that they are taken from
+    ):  # classes are listed under the package that exports them
         old = f"{_OLD_PACKAGES[start]}.{owner.__qualname__}.{name}"
     text = advice(old) or advice(path)
     if text:

@@ -25,7 +25,7 @@ _TOLERANCE = 1e-4
 
 
 def convert(args: argparse.Namespace) -> int:
-    """Convert a model, and compare what both compute."""
+    """Convert a model, and compare the outputs of both models."""
     place = find(args.input, args.epoch)
     asked = {name: shape for name, shape in args.shape if name is not None}
     model = read(place, args.symbol, args.params, asked)
@@ -34,10 +34,10 @@ def convert(args: argparse.Namespace) -> int:
         not target.is_prefix and os.path.realpath(target.path) == os.path.realpath(place.path)
     ):
         raise ArgumentError(
-            f"{args.output} is {args.input} itself; expected another place, or --to another kind"
+            f"{args.output} is the input {args.input}; choose another output, or another kind with --to"
         )
     if args.opset is not None and target.kind != "onnx":
-        raise ArgumentError(f"--opset {args.opset} goes with ONNX; the output is to be {target.kind}")
+        raise ArgumentError(f"--opset {args.opset} is for ONNX outputs, but the output is {target.kind}")
     shapes = _shapes(model, args)
     print(
         f"read: {args.input} ({place.kind}), {len(model.net.graph.nodes)} nodes, {_num_parameters(model):,} parameters"
@@ -50,7 +50,7 @@ def convert(args: argparse.Namespace) -> int:
 
 
 def _shapes(model: Model, args: argparse.Namespace) -> Shapes:
-    """Return the shape of every argument: as told by the user, else by the model's files, else a usual one."""
+    """Return the shape of every argument: from the user, else from the model's files, else a common one."""
     given = {**model.shapes, **given_shapes(model.net, args.shape, model.values, 1)}
     return find_shapes(model.net, given, model.values)
 
@@ -60,21 +60,22 @@ def _num_parameters(model: Model) -> int:
 
 
 def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolerance: float) -> int:
-    """Read what was written, run both on the same data, and print how far they are apart."""
+    """Read the written model, run both models on the same data, and print the largest difference."""
     known = {name: shapes[name] for name in model.inputs}
     converted = replace(model, place=target) if has_own_runtime(target) else read(target, shapes=known)
     known |= {name: shapes[name] for name in model.label_names if name in converted.net.list_arguments()}
     feed = random_inputs(model.net, shapes, model.inputs)
     first, expected = run_model(model, shapes, feed)
     second, outputs = run_model(converted, find_shapes(converted.net, known, converted.values), feed)
-    if target.kind in ("onnx", "pt2"):  # they cannot have outputs that are computed from labels
+    if target.kind in ("onnx", "pt2"):  # these kinds have no outputs that are computed from labels
         kept = model.predictions.list_outputs()
         expected = [array for name, array in zip(model.net.list_outputs(), expected) if name in kept]
-    found = compare(expected, outputs)
-    is_within = found.is_within(tolerance)
+    difference = compare(expected, outputs)
+    is_within = difference.is_within(tolerance)
     print(
-        f"largest difference: {found.largest:.3g} among {found.numbers:,} numbers up to {found.scale:.3g} "
-        f"({first} against {second}), {'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
+        f"largest difference: {difference.largest:.3g} among {difference.numbers:,} numbers up to "
+        f"{difference.scale:.3g} ({first} against {second}), "
+        f"{'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
     )
     return 0 if is_within else 1
 
@@ -83,27 +84,27 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 Outputs = list[np.ndarray[Any, Any]]
 
 _LOOKUPS = {"Embedding": (0, 1), "take": (1, 0), "one_hot": (0, None)}
-"""Operators that look something up: which input has the numbers, and which one has as many rows as they may count."""
+"""Operators that look up rows: position of the index input, and of the table."""
 
 _ONNX_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
 
 
 class Difference(NamedTuple):
-    """How far outputs are apart."""
+    """Difference between the outputs of two models."""
 
     largest: float
-    """The largest difference of two numbers; infinity where one is not finite and the other differs."""
+    """Largest absolute difference; infinity if one number is not finite and the other differs."""
     scale: float
-    """The largest number among the outputs, at least 1."""
+    """Largest absolute output, at least 1."""
     numbers: int
 
     def is_within(self, tolerance: float) -> bool:
-        """Say whether the outputs agree to a tolerance, relative to the largest number where that is above 1."""
+        """Return True if the difference is within a tolerance, relative to `scale`."""
         return self.largest <= tolerance * self.scale
 
 
 def random_inputs(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: list[str]) -> Arrays:
-    """Return random values of inputs: from -1 to 1, and small whole numbers for those that look something up.
+    """Return random values of inputs: from -1 to 1, or valid indices for inputs of look-ups.
 
     Args:
         shapes: shape of every argument.
@@ -125,7 +126,7 @@ def random_inputs(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: lis
 
 
 def has_own_runtime(place: ModelLocation) -> bool:
-    """Say whether what runs a file here is another library, which needs nothing but the file."""
+    """Return True if another library runs the file, and needs only the file."""
     return place.kind == "pt2" or (place.kind == "onnx" and _onnx_runtime() is not None)
 
 
@@ -137,7 +138,7 @@ def _onnx_runtime() -> Any:
 
 
 def run_model(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays) -> tuple[str, Outputs]:
-    """Run a model on inputs by what its kind is made for; return what that was, and the outputs.
+    """Run a model on inputs with the library of its kind; return the name of the library, and the outputs.
 
     Args:
         shapes: shape of every argument.
@@ -165,8 +166,8 @@ def _run_exported(model: Model, feed: Arrays) -> Outputs:
         names = model.inputs
     values = [torch.from_numpy(feed[name]).to(node.meta["val"].dtype) for name, node in zip(names, inputs)]
     with torch.no_grad():
-        found = program.module()(*values)
-    return [each.numpy() for each in (found if isinstance(found, (tuple, list)) else [found])]
+        outputs = program.module()(*values)
+    return [each.numpy() for each in (outputs if isinstance(outputs, (tuple, list)) else [outputs])]
 
 
 def _run_onnx(path: str, feed: Arrays) -> Outputs:
@@ -174,17 +175,17 @@ def _run_onnx(path: str, feed: Arrays) -> Outputs:
     wanted = {each.name: _ONNX_TYPES.get(each.type, each.type[7:-1]) for each in session.get_inputs()}
     missing = [name for name in wanted if name not in feed]
     if missing:
-        raise ArgumentError(f"{path} has inputs {', '.join(missing)} that the other side has not")
+        raise ArgumentError(f"{path} has inputs {', '.join(missing)}, which the other model lacks")
     outputs: Outputs = session.run(None, {name: feed[name].astype(kind) for name, kind in wanted.items()})
     return outputs
 
 
 def compare(one: Outputs, other: Outputs) -> Difference:
-    """Return how far the outputs of two models are apart."""
+    """Return the difference between the outputs of two models."""
     shapes = [[each.shape for each in side] for side in (one, other)]
     if shapes[0] != shapes[1]:
         raise ArgumentError(
-            f"the outputs have the shapes {shapes[0]} on one side and {shapes[1]} on the other"
+            f"the outputs of the two models have different shapes: {shapes[0]} and {shapes[1]}"
         )
     largest, scale = 0.0, 1.0
     for a, b in zip(one, other):
@@ -200,11 +201,11 @@ def compare(one: Outputs, other: Outputs) -> Difference:
 # im2rec
 
 _MAX_PRINTED = 10
-"""So many classes, and pictures that cannot be used, are printed by name."""
+"""Largest number of classes, and of unusable pictures, that are printed."""
 
 
 def im2rec(args: argparse.Namespace) -> int:
-    """Pack a folder of pictures; return 1 if some cannot be read."""
+    """Pack a folder of pictures into a record file; return 1 if some cannot be read."""
     prefixes = _output_prefixes(args)
     if not args.overwrite:
         _check_absent(prefixes)
@@ -215,7 +216,7 @@ def im2rec(args: argparse.Namespace) -> int:
     for prefix, rows in chosen.items():
         if not rows:
             raise ArgumentError(
-                f"--train-ratio {args.train_ratio:g} leaves no picture for {prefix}.rec; expected a smaller share"
+                f"--train-ratio {args.train_ratio:g} leaves no picture for {prefix}.rec; choose another ratio"
             )
     os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
     unusable = write_pictures(args.folder, chosen, Recoding(args.resize, args.quality), args.threads)
@@ -232,20 +233,20 @@ def _output_prefixes(args: argparse.Namespace) -> list[str]:
     """Return the prefixes to write."""
     if not os.path.basename(args.out):
         raise ArgumentError(
-            f"OUT is {args.out!r}, a folder; expected a path without ending, such as data/pictures"
+            f"OUT is {args.out!r}, a folder; expected a path without extension, such as data/pictures"
         )
     return [args.out] if args.train_ratio == 1 else [f"{args.out}_train", f"{args.out}_val"]
 
 
 def _check_absent(prefixes: Sequence[str]) -> None:
-    there = [
+    existing = [
         path
         for prefix in prefixes
         for path in (f"{prefix}.rec", f"{prefix}.idx", f"{prefix}.lst")
         if os.path.exists(path)
     ]
-    if there:
-        raise ArgumentError(f"{there[0]} is there already; take another OUT, or --overwrite")
+    if existing:
+        raise ArgumentError(f"{existing[0]} already exists; choose another OUT, or add --overwrite")
 
 
 def _print_classes(classes: Sequence[str], pictures: Sequence[Picture]) -> None:
@@ -260,6 +261,6 @@ def _print_classes(classes: Sequence[str], pictures: Sequence[Picture]) -> None:
 
 def _print_unusable(reasons: Sequence[str]) -> None:
     for reason in reasons[:_MAX_PRINTED]:
-        print(f"left out: {reason}", file=sys.stderr)
+        print(f"skipped: {reason}", file=sys.stderr)
     if len(reasons) > _MAX_PRINTED:
-        print(f"... {len(reasons)} pictures are left out", file=sys.stderr)
+        print(f"... {len(reasons)} pictures are skipped", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The samples that a command works on: read from .npz, CSV and LibSVM files, and parted for validation."""
+"""Samples of a command: read from .npz, CSV and LibSVM files, and split for validation."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _VALIDATION_WORDS = {
     **dict.fromkeys(("train", "training", "false"), "0"),
     **dict.fromkeys(("validation", "valid", "val", "test", "true"), "1"),
 }
-"""Words of a validation column, and the numbers that they stand for."""
+"""Words of a validation column and their numbers."""
 
 _EXPECTED_LABEL = (
-    "a class number, 0, 1, 2, ..., as this column holds labels (--label-column names another, or 'none')"
+    "a class number, 0, 1, 2, ..., since this is the label column (--label-column sets another, or 'none')"
 )
 _EXPECTED_MARK = (
-    "1 or 'validation' for samples kept apart and 0 or 'train' for the others (--validation-column)"
+    "1 or 'validation' for validation samples and 0 or 'train' for the others (--validation-column)"
 )
 
-_SPLIT_SEED = 0  # fixed, so that `fit` and `predict` mean the same samples by "validation"
+_SPLIT_SEED = 0  # fixed, so that `fit` and `predict` use the same validation samples
 VALIDATION_SHARE = 0.2
-"""Share of the samples that is kept for validation unless ``--validation`` gives another."""
+"""Default share of validation samples."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class Samples:
     x: Array
     y: Array | None
     name: str = "the samples"
-    """What messages call them: the file."""
+    """Their name in messages: the file."""
     validation: Array | None = None
-    """Whether a sample is for validation, (N,); None if the file does not tell."""
+    """Mask of validation samples, (N,); None if the file has none."""
     columns: tuple[str, ...] = ()
-    """Names of the columns, where the file has them."""
+    """Names of the columns, if the file has them."""
 
 
 def read(args: argparse.Namespace, width: int | None = None) -> Samples:
     """Return the samples named by the arguments of `add_options`.
 
     Args:
-        width: number of values in a sample, where that is known; read by formats that do not tell it.
+        width: number of values in a sample, if known, for formats that do not store it.
     """
     if args.data is None:
         return _digits(args)
@@ -67,7 +67,7 @@ def read(args: argparse.Namespace, width: int | None = None) -> Samples:
 
 
 def read_train_and_validation(args: argparse.Namespace, width: int | None = None) -> list[Samples]:
-    """Return the samples for training and, if there are some, those for validation."""
+    """Return the training samples and, if there are any, the validation samples."""
     if args.validation_data is not None:
         return _read_two_files(args, width)
     samples = _with_labels(read(args, width))
@@ -97,47 +97,47 @@ def _read_two_files(args: argparse.Namespace, width: int | None) -> list[Samples
 
 
 def split_samples(args: argparse.Namespace, samples: Samples) -> tuple[Samples, Samples]:
-    """Return (training, validation) samples: as a column marks them, or by a share of all."""
+    """Return (training, validation) samples: by a column, or by a share of all."""
     if samples.validation is not None:
         return _select(samples, ~samples.validation), _select(samples, samples.validation)
     return split(samples, VALIDATION_SHARE if args.validation is None else args.validation)
 
 
 def split(samples: Samples, share: float) -> tuple[Samples, Samples]:
-    """Return (training, validation) samples; which are which depends on their number and `share` only."""
+    """Return (training, validation) samples; the split depends only on their number and `share`."""
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(samples.x))
     cut = round(len(order) * share)
     return _select(samples, order[cut:]), _select(samples, order[:cut])
 
 
 def num_classes(parts: Sequence[Samples], given: int | None) -> int:
-    """Return how many classes labels stand for.
+    """Return the number of classes of labels.
 
     Args:
-        given: the number that the user gave, or None.
+        given: number from the user; None: not given.
     """
-    found = np.unique(np.concatenate([_with_labels(each).y for each in parts]))
-    name, last = " and ".join(dict.fromkeys(each.name for each in parts)), int(found[-1])
+    labels = np.unique(np.concatenate([_with_labels(part).y for part in parts]))
+    name, last = " and ".join(dict.fromkeys(part.name for part in parts)), int(labels[-1])
     if given is not None and last >= given:
         raise ArgumentError(
             f"--classes is {given}, but {name} has a label {last}; expected at least {last + 1}"
         )
-    if given is None and last != len(found) - 1:
+    if given is None and last != len(labels) - 1:
         raise ArgumentError(
-            f"{name}: the labels are {len(found)} different numbers, the smallest {int(found[0])} and the largest "
-            f"{last}; expected 0 to {len(found) - 1} for {len(found)} classes. Number them anew, or give --classes "
-            f"{last + 1} if some classes have no samples here; --label-column says which column holds labels"
+            f"{name}: the labels are {len(labels)} different numbers, the smallest {int(labels[0])} and the largest "
+            f"{last}; expected 0 to {len(labels) - 1} for {len(labels)} classes. Renumber them, or set --classes "
+            f"{last + 1} if some classes have no samples here; --label-column sets the column of labels"
         )
     return last + 1 if given is None else given
 
 
 def _read_files(args: argparse.Namespace, paths: Sequence[str], width: int | None) -> list[Samples]:
-    """Read files; those in LibSVM's format together, as their columns are counted alike."""
+    """Read files; LibSVM files are read together, so that they number columns in the same way."""
     kinds = [format_of(path) if args.format == "auto" else args.format for path in paths]
     sparse = [path for path, kind in zip(paths, kinds) if kind == "libsvm"]
     if args.index_base != "auto" and not sparse:
         raise ArgumentError(
-            f"--index-base {args.index_base} is for LibSVM files; {paths[0]} is none (see --format)"
+            f"--index-base {args.index_base} is for LibSVM files, and {paths[0]} is not one (see --format)"
         )
     dense = iter(_read_sparse_files(args, sparse, width) if sparse else ())
     return [
@@ -162,14 +162,14 @@ def _read_sparse_files(args: argparse.Namespace, paths: Sequence[str], width: in
         )
     wanted = math.prod(args.shape) if args.shape is not None else width
     base = None if args.index_base == "auto" else int(args.index_base)
-    found, first = read_sparse(paths, base, wanted)
+    samples, first = read_sparse(paths, base, wanted)
     if base is None:
         reason = "a column 0 is named" if first == 0 else "no column 0 is named"
         print(
-            f"{paths[0]}: {reason}, so columns count from {first} (--index-base says otherwise)",
+            f"{paths[0]}: {reason}, so columns count from {first} (--index-base sets the base)",
             file=sys.stderr,
         )
-    return found
+    return samples
 
 
 def _digits(args: argparse.Namespace) -> Samples:
@@ -180,7 +180,7 @@ def _digits(args: argparse.Namespace) -> Samples:
         from sklearn.datasets import load_digits
     except ImportError:
         raise MXNetError(
-            "the handwritten digits come with scikit-learn, which is not installed: "
+            "the handwritten digits need scikit-learn, which is not installed; run "
             "pip install 'dpmodule[demo]', or give --data"
         ) from None
     digits = load_digits()
@@ -188,9 +188,9 @@ def _digits(args: argparse.Namespace) -> Samples:
 
 
 def _prepare(args: argparse.Namespace, read: Samples, usual_scale: float = 1.0) -> Samples:
-    """Return samples that were read, scaled and in the shape that the options ask for."""
+    """Return samples after scaling and reshaping them as the options say."""
     if not len(read.x):
-        raise FileFormatError(f"{read.name}: there is no sample in it")
+        raise FileFormatError(f"{read.name}: the file has no samples")
     x = _scale(read.x, usual_scale if args.scale is None else args.scale)
     if args.shape is not None:
         x = _reshape(x, args.shape, read.name)
@@ -198,7 +198,7 @@ def _prepare(args: argparse.Namespace, read: Samples, usual_scale: float = 1.0) 
 
 
 def _scale(x: Array, scale: float) -> Array:
-    with np.errstate(over="ignore"):  # what becomes infinite is told when the network meets it
+    with np.errstate(over="ignore"):  # the network reports infinite values
         return x.astype(np.float32) * np.float32(scale)
 
 
@@ -226,7 +226,9 @@ def _empty_split_error(args: argparse.Namespace, samples: Samples, what: str) ->
         marked = "every sample" if what == "training" else "no sample"
         return f"--validation-column {args.validation_column} marks {marked} of {samples.name}; none is left for {what}"
     share = VALIDATION_SHARE if args.validation is None else args.validation
-    return f"--validation {share:g} of {len(samples.x)} samples leaves none for training; expected a smaller share"
+    return (
+        f"--validation {share:g} of {len(samples.x)} samples leaves none for training; choose a smaller share"
+    )
 
 
 def _reshape(x: Array, sample: tuple[int, ...], path: str) -> Array:
@@ -244,8 +246,8 @@ def _class_numbers(y: Array, count: int, path: str) -> Array:
     wrong = y[~((y >= 0) & (y == np.floor(y)) & np.isfinite(y))] if y.dtype.kind in "iufb" else y[:1]
     if len(wrong):
         raise ArgumentError(
-            f"{path}: the label {wrong[0]!s} is no class number; expected 0, 1, 2, ... "
-            "(--label-column says which column holds labels, or 'none')"
+            f"{path}: the label {wrong[0]!s} is not a class number; expected 0, 1, 2, ... "
+            "(--label-column sets the column of labels, or 'none')"
         )
     return y.astype(np.float32)
 
@@ -254,17 +256,17 @@ def _class_numbers(y: Array, count: int, path: str) -> Array:
 
 
 def format_of(path: str) -> str:
-    """Return the format that the ending of a name stands for; CSV for all others."""
+    """Return the format of a file extension; CSV for unknown extensions."""
     return _ENDINGS.get(os.path.splitext(path)[1].lower(), "csv")
 
 
 def read_npz(path: str, validation: str | None) -> Samples:
-    """Read the arrays x and, if there is one, y.
+    """Read the array x, and y if the file has it.
 
     Args:
-        held: name of the array that marks samples for validation, or None.
+        validation: name of the array that marks validation samples; None: there is none.
     """
-    try:  # in place of an archive an array may come, which cannot be entered: AttributeError in Python 3.10
+    try:  # the file may be an array instead of an archive: AttributeError in Python 3.10
         with open(path, "rb", opener=regular_file) as raw, np.load(raw, allow_pickle=False) as file:
             if "x" not in file:
                 raise FileFormatError(f"{path}: holds {', '.join(file) or 'nothing'}; expected x and y")
@@ -297,7 +299,7 @@ def read_npz(path: str, validation: str | None) -> Samples:
 
 
 def read_csv(path: str, label: str | None, validation: str | None) -> Samples:
-    """Read a table of numbers, with or without a line of names above.
+    """Read a table of numbers, with or without a header.
 
     Args:
         label: name or number of the label column, "none" if there is none; None: the last one other than `validation`.
@@ -308,7 +310,7 @@ def read_csv(path: str, label: str | None, validation: str | None) -> Samples:
     named = bool(rows) and not all(_is_number(words.get(cell.strip().lower(), cell)) for cell in rows[0][1])
     header = [name.strip() for name in rows.pop(0)[1]] if named else []
     if not rows:
-        raise FileFormatError(f"{path}: there is no sample in it")
+        raise FileFormatError(f"{path}: the file has no samples")
     width = len(header or rows[0][1])
     validation_column = (
         None if validation is None else _find_column(path, "--validation-column", validation, header, width)
@@ -328,7 +330,7 @@ def read_csv(path: str, label: str | None, validation: str | None) -> Samples:
 
 
 def _read_lines(path: str) -> list[tuple[int, list[str]]]:
-    """Return number and cells of every line that is not empty."""
+    """Return the number and the cells of every non-empty line."""
     rows = []
     refuse_device(path)
     with open(path, newline="", encoding="utf-8-sig") as file:
@@ -338,7 +340,7 @@ def _read_lines(path: str) -> list[tuple[int, list[str]]]:
                 if row:
                     rows.append((reader.line_num, row))  # noqa: PERF401 (the number changes with every row)
         except (csv.Error, UnicodeDecodeError) as error:
-            raise FileFormatError(f"{path}: no readable CSV file ({error})") from error
+            raise FileFormatError(f"{path}: not a readable CSV file ({error})") from error
     return rows
 
 
@@ -377,7 +379,7 @@ def _parse_numbers(
             wrong = next(i for i, cell in enumerate(row) if not _is_number(cell))
             name = f" {header[wrong]!r}" if header else ""
             raise FileFormatError(
-                f"{path}: line {line}, column {wrong}{name}: {row[wrong]!r} is no number; "
+                f"{path}: line {line}, column {wrong}{name}: {row[wrong]!r} is not a number; "
                 f"expected {meanings.get(wrong, 'a number')}"
             ) from None
     return table
@@ -390,10 +392,10 @@ def _find_label_column(
         return None
     if label is None:
         return max((i for i in range(width) if i != validation_column), default=None)
-    found = _find_column(path, "--label-column", label, header, width)
-    if found == validation_column:
+    column = _find_column(path, "--label-column", label, header, width)
+    if column == validation_column:
         raise ArgumentError(f"--label-column {label} and --validation-column are the same column of {path}")
-    return found
+    return column
 
 
 def _find_column(path: str, option: str, asked: str, header: Sequence[str], width: int) -> int:
@@ -406,7 +408,7 @@ def _find_column(path: str, option: str, asked: str, header: Sequence[str], widt
 
 
 def _validation_mask(path: str, column: str, values: Array, count: int) -> Array:
-    """Return which samples a column marks for validation."""
+    """Return the mask of validation samples of a column."""
     if values.shape != (count,) or values.dtype.kind not in "iufb":
         raise ArgumentError(
             f"--validation-column {column} of {path} is {values.dtype} of shape {values.shape}, "
@@ -421,11 +423,11 @@ def _validation_mask(path: str, column: str, values: Array, count: int) -> Array
 
 
 def read_sparse(paths: Sequence[str], base: int | None, width: int | None) -> tuple[list[Samples], int]:
-    """Read LibSVM files, whose columns are counted alike; query numbers (``qid:``) are left out.
+    """Read LibSVM files with the same numbering of columns; query numbers (``qid:``) are ignored.
 
     Args:
-        base: number of the first column, 0 or 1; None = 0 if a file names a column 0, or none at all, else 1.
-        width: how many columns there are; None = up to the last that a file names.
+        base: number of the first column, 0 or 1; None: 0 if a file has a column 0, or no columns, else 1.
+        width: number of columns; None: up to the last column in the files.
 
     Returns:
         The tables, dense, and the number of the first column.
@@ -441,7 +443,7 @@ def read_sparse(paths: Sequence[str], base: int | None, width: int | None) -> tu
         if end > wanted:
             raise FileFormatError(
                 f"{path}: names column {end + first - 1}, but a sample has {wanted} values: columns {first} to "
-                f"{wanted + first - 1}, counted from {first} (--index-base says otherwise)"
+                f"{wanted + first - 1}, counted from {first} (--index-base sets the base)"
             )
     return [_dense(path, rows, first, wanted) for path, rows in zip(paths, files, strict=True)], first
 
@@ -455,7 +457,7 @@ def _dense(path: str, rows: ParsedRows, first: int, width: int) -> Samples:
 
 
 def _check_memory(path: str, count: int, width: int) -> None:
-    """Refuse sparse samples whose dense form this machine cannot hold."""
+    """Raise FileFormatError if the dense form of sparse samples does not fit into memory."""
     needed = 4 * count * width
     try:
         there: float = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -464,5 +466,5 @@ def _check_memory(path: str, count: int, width: int) -> None:
     if needed > there:
         raise FileFormatError(
             f"{path}: {count} samples of {width} values take {needed / 2**30:.0f} GiB, more than this machine has; "
-            "train such data in a program, with mx.io.LibSVMIter"
+            "use mx.io.LibSVMIter in a program instead"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import io as _io
 import math
 import os
 import sys
@@ -15,9 +16,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from .. import callback, checkpoint, initializer, io, kvstore, lr_scheduler, optimizer, random, symbol
+from .._core import markup
+from .._files import write_atomically
 from ..base import ArgumentError, ShapeError
+from ..callback.base import RunLike
 from ..callback.checkpoint import Checkpoint
+from ..callback.loggers import figure_axes
 from ..module import Module
+from ..module.history import History
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from . import data, networks, options, saved_files
@@ -28,7 +34,7 @@ from .shapes import data_input, fit_samples, inferred, width
 
 
 def fit(args: argparse.Namespace) -> int:
-    """Look at everything that may be wrong, then train."""
+    """Check all options and data, then train."""
     _check_options(args)
     saved_files.check_prefix(args.prefix)
     store = kvstore.create(args.kvstore) if args.kvstore in kvstore.DIST else None
@@ -46,8 +52,7 @@ def fit(args: argparse.Namespace) -> int:
         share = data.VALIDATION_SHARE if args.validation is None else args.validation
         count = len(setup.parts[0].x)
         print(
-            f"note: --validation {share:g} of {count} samples is less than one: none are kept for validation, all are "
-            "trained on",
+            f"note: --validation {share:g} of {count} samples is less than one, so all samples are used for training",
             file=sys.stderr,
         )
     if loaded is None and not args.overwrite and is_first:
@@ -59,7 +64,7 @@ def fit(args: argparse.Namespace) -> int:
     kind = "training" if len(iterators) == 1 else "validation"
     saved_runs = SavedRuns(args.prefix)
     try:
-        _train(args, module, iterators[0], epoch, store)
+        _train(args, module, iterators, epoch, store)
         return _report(args, module, iterators[-1], kind, is_first)
     except BaseException:
         if is_first:
@@ -68,7 +73,7 @@ def fit(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Look at what options say together."""
+    """Check options that depend on each other."""
     if args.workload is not None and len(args.workload) != len(args.contexts):
         raise ArgumentError(
             f"--workload has {len(args.workload)} shares, expected {len(args.contexts)}: one for each of --contexts"
@@ -77,7 +82,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _module(args: argparse.Namespace, setup: FitSetup) -> Module:
-    """Return the module to train, with the parameters of the epoch to continue."""
+    """Return the module to train, with the parameters of ``--load-epoch``."""
     module = Module(
         setup.net,
         data_names=[setup.data_name],
@@ -103,38 +108,78 @@ def _iterator(setup: FitSetup, samples: Samples, batch_size: int, shuffle: bool)
 def _train(
     args: argparse.Namespace,
     module: Module,
-    batches: io.NDArrayIter,
+    iterators: Sequence[io.NDArrayIter],
     begin_epoch: int,
     store: kvstore.KVStoreBase | None,
 ) -> None:
-    """Train; of several processes, only the first saves."""
+    """Train; of several processes, only the first one prints and saves."""
+    batches = iterators[0]
     workers, is_first = (1, True) if store is None else (store.num_workers, store.rank == 0)
     num_batches = math.ceil(batches.num_data / batches.batch_size / workers)
-    with (
-        callback.TqdmBar(num_batches, batches.batch_size * workers)
-        if is_first
-        else contextlib.nullcontext() as bar
-    ):
-        module.fit(
-            batches,
-            eval_metric=["acc", "ce"],
-            optimizer=args.optimizer,
-            optimizer_params=_optimizer_params(args, num_batches, begin_epoch),
-            initializer=initializer.Xavier(factor_type="in", magnitude=2.0),
-            kvstore=args.kvstore if store is None else store,
-            shard=store is not None,
-            begin_epoch=begin_epoch,
-            num_epoch=args.epochs,
-            batch_end_callback=bar,
-            on_nonfinite=args.on_nonfinite,
-            check_labels=args.check_labels,
-            checkpoint=_Checkpoint(args),
-            resume="auto" if args.resume else None,
-        )
+    module.fit(
+        batches,
+        eval_data=iterators[1] if len(iterators) > 1 else None,
+        eval_metric=["acc", "ce"],
+        optimizer=args.optimizer,
+        optimizer_params=_optimizer_params(args, num_batches, begin_epoch),
+        initializer=initializer.Xavier(factor_type="in", magnitude=2.0),
+        kvstore=args.kvstore if store is None else store,
+        shard=store is not None,
+        begin_epoch=begin_epoch,
+        num_epoch=args.epochs,
+        callbacks=[_EpochReport(_curve_file(args))] if is_first else None,
+        on_nonfinite=args.on_nonfinite,
+        check_labels=args.check_labels,
+        checkpoint=_Checkpoint(args),
+        resume="auto" if args.resume else None,
+    )
+
+
+def _curve_file(args: argparse.Namespace) -> str | None:
+    return None if args.plot is None else f"{args.prefix}-curve.{args.plot}"
+
+
+class _EpochReport(callback.Callback):
+    """Prints a line after each epoch, and updates the training curve.
+
+    Args:
+        path: file of the curve, .svg or .png; None: there is none.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._ax = figure_axes("--plot png") if path is not None and path.endswith(".png") else None
+
+    def on_epoch_end(self, run: RunLike) -> None:
+        row = run.history.rows[-1]
+        print(f"epoch {run.epoch + 1}: {_format_row(row)}, {row['time_s']:.2f} s", flush=True)
+        if self._path is not None:
+            self._write_curve(self._path, run.history)
+
+    def _write_curve(self, path: str, history: History) -> None:
+        names = [name for name in history.names if name.endswith("-accuracy")]
+        if self._ax is None:
+            epochs = [row["epoch"] + 1 for row in history]
+            picture = markup.curve([(name, epochs, history[name]) for name in names], "accuracy by epoch")
+            write_atomically(path, picture.encode())
+            return
+        file = _io.BytesIO()
+        self._ax.clear()
+        history.plot(*names, ax=self._ax).figure.savefig(file, format="png")
+        write_atomically(path, file.getvalue())
+
+
+def _format_row(row: Mapping[str, Any]) -> str:
+    """Return the metrics of an epoch as text, those of training without a prefix."""
+    values = {name: value for name, value in row.items() if name not in ("epoch", "batch", "time_s")}
+    return ", ".join(
+        f"{name.removeprefix('train-').replace('validation-', 'validation ')}={value:.4f}"
+        for name, value in values.items()
+    )
 
 
 class _Checkpoint(Checkpoint):
-    """Saves as the options say, and after the last epoch."""
+    """A checkpoint with the options of the command, which also saves the last epoch."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         super().__init__(
@@ -158,12 +203,14 @@ def _optimizer_params(args: argparse.Namespace, num_batches: int, begin_epoch: i
 
 
 def _report(args: argparse.Namespace, module: Module, samples: io.DataIter, kind: str, is_first: bool) -> int:
-    """Print the final accuracy and what was written, in the first process; return the exit code."""
+    """Print the final accuracy and the written files in the first process; return the exit code."""
     accuracy = dict(module.score(samples, "acc"))["accuracy"]
     if not is_first:
         return 0
     print(f"final {kind} accuracy: {accuracy:.4f}")
     saved_files.print_written(args.prefix, args.epochs)
+    if (curve := _curve_file(args)) is not None and os.path.exists(curve):
+        print(f"written: {curve}")
     if args.target is not None and accuracy < args.target:
         print(f"the target of {args.target:.4f} was missed", file=sys.stderr)
         return 1
@@ -172,17 +219,17 @@ def _report(args: argparse.Namespace, module: Module, samples: io.DataIter, kind
 
 @dataclass(frozen=True)
 class FitSetup:
-    """A network, its parameters if it has been trained before, and samples in the shape that it takes."""
+    """A network, its parameters if it is already trained, and samples in the shape of its input."""
 
     net: Symbol
     values: Mapping[str, NDArray]
-    """Parameters and auxiliary states by name; empty to initialize them."""
+    """Parameters and auxiliary states by name; empty: they are initialized."""
     parts: Sequence[Samples]
-    """The samples for training and, if there are some, those for validation."""
+    """The training samples and, if there are any, the validation samples."""
     data_name: str
     label_name: str
     shapes: Mapping[str, tuple[int, ...]]
-    """Shapes of all arguments that are known."""
+    """Known shapes of arguments."""
 
 
 def first_epoch(args: argparse.Namespace) -> int:
@@ -198,33 +245,33 @@ def first_epoch(args: argparse.Namespace) -> int:
     epoch = int(args.load_epoch)
     if epoch >= args.epochs:
         raise ArgumentError(
-            f"--load-epoch {args.load_epoch} and --epochs {args.epochs} leave nothing to do: {epoch} epochs are done, "
-            "and --epochs is the number of the last one"
+            f"--load-epoch {args.load_epoch} and --epochs {args.epochs} leave nothing to do: {epoch} epochs are "
+            "done, and --epochs is the number of the last one"
         )
     return epoch
 
 
 def preload(module: Module, args: argparse.Namespace, values: Mapping[str, NDArray]) -> None:
-    """Give a module the parameters and the optimizer's states that ``--load-epoch`` goes on from.
+    """Load the parameters and the optimizer's states of ``--load-epoch`` into a module.
 
     Args:
-        values: parameters and auxiliary states by name; empty to initialize them.
+        values: parameters and auxiliary states by name; empty: they are initialized.
     """
     if not values:
         return
     states = checkpoint.states_file(args.prefix, args.load_epoch)
     exists = os.path.exists(states)
     if not exists:
-        print(f"note: there is no {states}, so the optimizer starts anew", file=sys.stderr)
+        print(f"note: {states} does not exist, so the optimizer starts with new states", file=sys.stderr)
     module.preload(*split_values(module.symbol, values)[:2], states if exists else None)
 
 
 def make_setup(args: argparse.Namespace, loaded: SavedNetwork | None, parts: Sequence[Samples]) -> FitSetup:
-    """Return the network that the options name, with samples that fit it.
+    """Return the network of the options, with samples that fit it.
 
     Args:
-        loaded: what ``--load-epoch`` has loaded, None without it.
-        parts: the samples for training and, if there are some, those for validation.
+        loaded: the network of ``--load-epoch``; None: the option is not given.
+        parts: the training samples and, if there are any, the validation samples.
     """
     values: Mapping[str, NDArray] = {}
     if loaded is None:
@@ -249,14 +296,14 @@ def _requested_network(args: argparse.Namespace, parts: Sequence[Samples]) -> Sy
 
 
 def _check_same_network(args: argparse.Namespace, loaded: SavedNetwork, parts: Sequence[Samples]) -> None:
-    """Complain if the options name another network than the one to go on with."""
+    """Raise ArgumentError if the options name another network than the loaded one."""
     if args.symbol is None and args.network is None:
         return
     if _requested_network(args, parts).tojson() != loaded.net.tojson():
         option = f"--symbol {args.symbol}" if args.symbol is not None else f"--network {args.network}"
         raise ArgumentError(
-            f"{option} is, with these samples, another network than {loaded.name}, with which --load-epoch goes on; "
-            "leave it out, or begin anew under another --prefix"
+            f"{option} gives another network for these samples than {loaded.name}, which --load-epoch continues; "
+            "remove the option, or start a new training under another --prefix"
         )
 
 
@@ -265,7 +312,7 @@ def _label_name(net: Symbol) -> str:
     if len(names) != 1:
         raise ArgumentError(
             f"the network has {len(names)} inputs for labels ({', '.join(names) or 'none'}), expected one, "
-            "whose name ends in 'label', as of a SoftmaxOutput"
+            "with a name that ends in 'label', as for a SoftmaxOutput"
         )
     return names[0]
 
@@ -273,18 +320,18 @@ def _label_name(net: Symbol) -> str:
 def _check_classes(
     args: argparse.Namespace, parts: Sequence[Samples], outputs: Sequence[tuple[int, ...] | None]
 ) -> None:
-    """Complain about labels for which the network has no output."""
+    """Raise ArgumentError for labels without an output of the network."""
     if len(outputs) != 1 or outputs[0] is None or len(outputs[0]) != 2:
         return
     count = outputs[0][1]
     if args.classes is not None and args.classes != count:
-        raise ArgumentError(f"--classes is {args.classes}, but the network tells {count} classes apart")
+        raise ArgumentError(f"--classes is {args.classes}, but the network has {count} classes")
     for samples in parts:
         largest = int(np.max(samples.y)) if samples.y is not None else 0
         if largest >= count > 0:
             raise ArgumentError(
-                f"{samples.name}: the largest label is {largest}, but the network tells {count} classes apart; "
-                f"expected labels from 0 to {count - 1} (--label-column says which column holds them)"
+                f"{samples.name}: the largest label is {largest}, but the network has {count} classes; "
+                f"expected labels from 0 to {count - 1} (--label-column sets the column of labels)"
             )
 
 
@@ -292,16 +339,16 @@ def _check_classes(
 
 
 def predict(args: argparse.Namespace) -> int:
-    """Run samples through a network, and write its scores as a CSV."""
+    """Run samples through a network, and write its outputs as CSV."""
     if args.output is not None:
         saved_files.check_output(args.output, "--output")
-    found = saved_files.find_network(args, default="model")
-    if not found.values:
+    network = saved_files.find_network(args, default="model")
+    if not network.values:
         raise ArgumentError(
-            f"{found.name} comes without parameters; expected PARAMS, their file, or a prefix with a saved epoch"
+            f"{network.name} has no parameters; expected PARAMS, their file, or a prefix with a saved epoch"
         )
-    samples = _prediction_samples(args, found)
-    scores = _scores(args, found, samples)
+    samples = _prediction_samples(args, network)
+    scores = _scores(args, network, samples)
     classes = scores.argmax(axis=1)
     with _output(args.output) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -313,33 +360,31 @@ def predict(args: argparse.Namespace) -> int:
     return 0
 
 
-def _prediction_samples(args: argparse.Namespace, found: SavedNetwork) -> data.Samples:
-    """Return the samples to predict, in the shape that the network takes."""
-    samples = data.read(args, width(found.net, found.values))
+def _prediction_samples(args: argparse.Namespace, network: SavedNetwork) -> data.Samples:
+    """Return the samples to predict, in the shape of the network's input."""
+    samples = data.read(args, width(network.net, network.values))
     if args.data is None or args.validation is not None or samples.validation is not None:
         samples = data.split_samples(args, samples)[1]
     if not len(samples.x):
         option, value = "--validation-column", args.validation_column
         if value is None:
             option, value = "--validation", args.validation
-        raise ArgumentError(
-            f"{option} {value} leaves nothing of {samples.name} to predict; expected some samples"
-        )
-    return fit_samples(samples, found.net, found.values, min(args.batch_size, len(samples.x)))
+        raise ArgumentError(f"{option} {value} leaves nothing of {samples.name} to predict")
+    return fit_samples(samples, network.net, network.values, min(args.batch_size, len(samples.x)))
 
 
-def _scores(args: argparse.Namespace, found: SavedNetwork, samples: data.Samples) -> np.ndarray[Any, Any]:
-    name = data_input(found.net, found.values)
+def _scores(args: argparse.Namespace, network: SavedNetwork, samples: data.Samples) -> np.ndarray[Any, Any]:
+    name = data_input(network.net, network.values)
     module = Module(
-        found.net, data_names=[name], label_names=networks.label_names(found.net), context=args.contexts
+        network.net, data_names=[name], label_names=networks.label_names(network.net), context=args.contexts
     )
     batches = io.NDArrayIter(samples.x, None, min(args.batch_size, len(samples.x)), data_name=name)
     module.bind(batches.provide_data, for_training=False)
-    module.set_params(*split_values(found.net, found.values)[:2])
+    module.set_params(*split_values(network.net, network.values)[:2])
     outputs = module.predict(batches, always_output_list=True)
     if len(outputs) != 1 or outputs[0].ndim != 2:
-        shown = ", ".join(f"{name} {o.shape}" for name, o in zip(found.net.list_outputs(), outputs))
-        raise ShapeError(f"{found.name} gives {shown}; expected one output of shape (samples, classes)")
+        shown = ", ".join(f"{name} {o.shape}" for name, o in zip(network.net.list_outputs(), outputs))
+        raise ShapeError(f"{network.name} gives {shown}; expected one output of shape (samples, classes)")
     return np.asarray(outputs[0].asnumpy())
 
 

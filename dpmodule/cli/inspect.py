@@ -1,4 +1,4 @@
-"""``dpmodule check``, ``explain``, ``summary`` and ``info``: look at networks, and at the installation."""
+"""``dpmodule check``, ``explain``, ``summary`` and ``info``: inspect networks and the installation."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from .shapes import find_shapes, given_shapes, input_lines, input_names, random_
 
 
 def check(args: argparse.Namespace) -> int:
-    """Try a network, all in a folder, or a program for another system."""
+    """Check a network, all networks of a folder, or a program for another system."""
     if args.program is not None:
         return _check_program(args)
     if args.net is not None and os.path.isdir(args.net) and not is_pretrained(args.net):
         return check_folder(args.net, args.shape)
-    found = saved_files.find_network(args)
-    net, values = found.net, found.values
+    network = saved_files.find_network(args)
+    net, values = network.net, network.values
     counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)
-    print(f"{found.title}: {len(net.graph.nodes)} nodes")
+    print(f"{network.title}: {len(net.graph.nodes)} nodes")
     print(
         "operators:", ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), "(none missing)"
     )
@@ -45,8 +45,8 @@ def check(args: argparse.Namespace) -> int:
     shapes = find_shapes(net, given, values)
     names = net.list_arguments() + net.list_auxiliary_states()
     inputs = [name for name in net.list_arguments() if name in input_names(net, values)]
-    print("\n".join(input_lines(net, inputs, shapes, given, values, found.is_built_in)))
-    if found.params_file is not None:
+    print("\n".join(input_lines(net, inputs, shapes, given, values, network.is_built_in)))
+    if network.params_file is not None:
         _compare_names(names, inputs, values)
     bound = random_batch(net, shapes, values)
     for name, output in zip(net.list_outputs(), bound.forward(is_train=False)):
@@ -57,7 +57,7 @@ def check(args: argparse.Namespace) -> int:
 def _check_program(args: argparse.Namespace) -> int:
     others = [args.net, args.params, args.prefix, args.symbol, args.params_option, args.epoch, *args.shape]
     if any(each is not None for each in others):
-        raise ArgumentError(f"--program {args.program} and a network are given, expected one of them")
+        raise ArgumentError(f"got both --program {args.program} and a network, expected one of them")
     return check_program(args.program)
 
 
@@ -90,13 +90,13 @@ _MAX_ERROR = 300
 
 
 def check_folder(folder: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> int:
-    """Load every model in a folder and those below, run a random batch, and print a line for each.
+    """Load every model in a folder and its subfolders, run a random batch, and print a line for each.
 
     Args:
-        asked: shapes of inputs that the user gave; they go to the models that have these inputs.
+        asked: shapes of inputs from the user, for the models that have these inputs.
 
     Returns:
-        The exit status: 1 if there is one that cannot be used.
+        The exit code: 1 if a model cannot be used.
     """
     failed = total = 0
     for path in _model_paths(folder):
@@ -109,25 +109,25 @@ def check_folder(folder: str, requested_shapes: list[tuple[str | None, tuple[int
             line = f"error {path}: {text if len(text) <= _MAX_ERROR else text[:_MAX_ERROR] + ' ...'}"
         print(printable(line), flush=True)
     if not total:
-        raise ArgumentError(f"{folder}: there is no model in this folder, nor in those below")
+        raise ArgumentError(f"{folder}: no model in this folder or its subfolders")
     print(f"{total - failed} of {total} models can be used")
     return 1 if failed else 0
 
 
 def _model_paths(folder: str) -> Iterator[str]:
-    """Yield what looks like a model, in the order of names: files, folders of `save_pretrained`, prefixes."""
-    for place, folders, files in os.walk(folder):
+    """Yield the paths of likely models in sorted order: files, folders of `save_pretrained`, prefixes."""
+    for path, folders, files in os.walk(folder):
         folders.sort()
-        if is_pretrained(place):
+        if is_pretrained(path):
             folders.clear()
-            yield place
+            yield path
             continue
         graphs = {name.removesuffix("-symbol.json") for name in files if name.endswith("-symbol.json")}
-        yield from (os.path.join(place, name) for name in sorted(files) if _is_model(place, name, graphs))
+        yield from (os.path.join(path, name) for name in sorted(files) if _is_model(path, name, graphs))
 
 
 def _is_model(folder: str, name: str, graphs: set[str]) -> bool:
-    """Say whether a file is to be tried: one with a graph, or one of torch beside a graph."""
+    """Return True for a file with a graph, or a torch file with a graph next to it."""
     path, (stem, ending) = os.path.join(folder, name), os.path.splitext(name)
     if ending == ".json":
         return name.endswith("-symbol.json") or _is_graph(path)
@@ -137,7 +137,7 @@ def _is_model(folder: str, name: str, graphs: set[str]) -> bool:
 
 
 def _is_graph(path: str) -> bool:
-    """Say whether a JSON file holds a graph; a pipe or a device counts, so that it is told."""
+    """Return True for a JSON file with a graph, and for pipes and devices, so that they are reported."""
     try:
         with open(path, "rb", opener=regular_file) as file:
             return _GRAPH.match(file.read(99)) is not None
@@ -146,7 +146,7 @@ def _is_graph(path: str) -> bool:
 
 
 def _has_graph(path: str) -> bool:
-    """Say whether a safetensors file holds a graph; one that is damaged counts, so that it is told."""
+    """Return True for a safetensors file with a graph, and for a damaged one, so that it is reported."""
     try:
         return checkpoint.SYMBOL in safetensors.read_metadata(path)
     except MXNetError:
@@ -154,7 +154,7 @@ def _has_graph(path: str) -> bool:
 
 
 def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> str:
-    """Run a model; return what is to be said about it."""
+    """Run a model, and return its description."""
     place = find(path)
     model = _without_params(place) if place.is_graph else read(place)
     fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
@@ -177,19 +177,19 @@ def _without_params(place: ModelLocation) -> Model:
 
 
 _QUIET_LEVEL = "6"
-"""Level of torch's profiler at which it does not tell that it starts and stops."""
+"""Log level at which torch's profiler does not report that it starts and stops."""
 
 
 def explain(args: argparse.Namespace) -> int:
     """Print a network's plan."""
-    found = saved_files.find_network(args)
-    net, values = found.net, found.values
+    network = saved_files.find_network(args)
+    net, values = network.net, network.values
     given = given_shapes(net, args.shape, values, 1)
     shapes = find_shapes(net, given, values, guess=bool(values))
     inputs = input_names(net, values) | set(given)
     parameters = [name for name in net.list_arguments() if name not in inputs]
     shown = [name for name in net.list_arguments() if name in inputs]
-    print("\n".join(input_lines(net, shown, shapes, given, values, found.is_built_in)))
+    print("\n".join(input_lines(net, shown, shapes, given, values, network.is_built_in)))
     wanted = {name: "write" if args.train and name in parameters else "null" for name in net.list_arguments()}
     if args.measure_memory:
         os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET_LEVEL)
@@ -204,16 +204,16 @@ def explain(args: argparse.Namespace) -> int:
 
 def summary(args: argparse.Namespace) -> int:
     """Print a network's layers."""
-    found = saved_files.find_network(args, default="lenet")
-    net, values = found.net, found.values
+    network = saved_files.find_network(args, default="lenet")
+    net, values = network.net, network.values
     given = given_shapes(net, args.shape, values, args.batch_size)
     shapes = find_shapes(net, given, values, args.batch_size, guess=bool(values))
     labels = networks.label_names(net)
     data = [name for name in net.list_arguments() if name in input_names(net, values) and name not in labels]
     module = Module(net, data_names=data, label_names=labels)
     module.bind([(name, shapes[name]) for name in data])
-    print(found.title)
-    print("\n".join(input_lines(net, data, shapes, given, values, found.is_built_in)))
+    print(network.title)
+    print("\n".join(input_lines(net, data, shapes, given, values, network.is_built_in)))
     print(module.summary())
     return 0
 
@@ -241,7 +241,7 @@ def _native() -> str:
         return f"not active: {native.error}"
     file = Path(native.core.__file__ or "")
     package = Path(native.__file__).parents[1]
-    return "active" if file.parent == package else f"active, that of the installed package: {file}"
+    return "active" if file.parent == package else f"active, from the installed package: {file}"
 
 
 def version() -> str:
@@ -249,7 +249,7 @@ def version() -> str:
     try:
         return metadata.version("dpmodule")
     except metadata.PackageNotFoundError:
-        return "not installed, run from its source"
+        return "not installed, run from the source"
 
 
 def _gpus() -> str:

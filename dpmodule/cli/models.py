@@ -1,4 +1,4 @@
-"""Models of every kind: what a file or folder is, as its content tells; models read, and written as another kind."""
+"""Models of all kinds: identifying files by their content, reading models, and writing them as another kind."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ KINDS = {
     "folder": "what Module.save_pretrained writes",
     "onnx": "an ONNX file",
     "pt2": "what torch.export.save writes",
-    "pt": "a state dictionary of torch, its graph beside it in NAME-symbol.json",
+    "pt": "a state dictionary of torch, with its graph in NAME-symbol.json",
 }
-"""Kinds of models, and what they are."""
+"""Kinds of models and their descriptions."""
 
 _EPOCH = re.compile(r"(?P<prefix>.+)-(?P<epoch>\d{4,}|last)\.(params|safetensors)", re.DOTALL)
 _SYMBOL = "-symbol.json"
@@ -49,34 +49,34 @@ _ENDINGS = {
 
 
 class ModelLocation(NamedTuple):
-    """Where a model is."""
+    """Location and kind of a model."""
 
     kind: str
     path: str
     """A file, a folder, or a prefix."""
     epoch: int | str | None = None
-    """Which epoch of a prefix."""
+    """Epoch of a prefix."""
     is_prefix: bool = False
     is_graph: bool = False
-    """Whether it is the file of a graph alone."""
+    """True for the file of a graph without parameters."""
 
 
 def is_pretrained(folder: str) -> bool:
-    """Say whether a folder holds one model, as `Module.save_pretrained` writes it."""
+    """Return True for a folder that `Module.save_pretrained` wrote."""
     return {CONFIG_FILE, SYMBOL_FILE} <= set(os.listdir(folder))
 
 
 def find(path: str, epoch: int | str | None = None) -> ModelLocation:
-    """Return what is at a path.
+    """Return the location and kind of the model at a path.
 
     Args:
-        epoch: which epoch of the prefix; None = the last one.
+        epoch: epoch of a prefix; None: the last one.
     """
     if os.path.isdir(path):
         if is_pretrained(path):
             return ModelLocation("folder", path.rstrip(os.sep) or os.sep)
         raise FileFormatError(
-            f"{path}: a folder without {CONFIG_FILE} and {SYMBOL_FILE}, so no model that save_pretrained wrote"
+            f"{path}: a folder without {CONFIG_FILE} and {SYMBOL_FILE}, expected one that save_pretrained wrote"
         )
     finish_commit(path)
     if os.path.exists(path):
@@ -85,14 +85,10 @@ def find(path: str, epoch: int | str | None = None) -> ModelLocation:
     if epoch is None and saved:
         epoch = saved[-1]
     if not checkpoint.files(path):
-        raise ArgumentError(
-            f"{path}: there is no such file or folder, and nothing is saved under this prefix"
-        )
+        raise ArgumentError(f"{path}: no such file, folder or saved prefix")
     if epoch is None or not (files := checkpoint.params_files(path, epoch)):
         shown = ", ".join(map(str, saved)) or "none"
-        raise ArgumentError(
-            f"{path}: epoch {epoch} has no parameters; saved under this prefix are the epochs: {shown}"
-        )
+        raise ArgumentError(f"{path}: epoch {epoch} has no parameters; the saved epochs are: {shown}")
     return ModelLocation(
         "mxnet" if files[0].endswith(".params") else "safetensors", path, epoch, is_prefix=True
     )
@@ -118,9 +114,7 @@ def _identify_file(path: str) -> ModelLocation:
         ".onnx"
     ):  # an ONNX file begins with the number of its version
         return ModelLocation("onnx", path)
-    raise FileFormatError(
-        f"{path}: no model; {likely_kind(head) or 'its content is of no kind that is known here'}"
-    )
+    raise FileFormatError(f"{path}: not a model; {likely_kind(head) or 'its content is of an unknown kind'}")
 
 
 def _identify_symbol(path: str) -> ModelLocation:
@@ -134,39 +128,39 @@ def _identify_symbol(path: str) -> ModelLocation:
 
 
 def _identify_archive(path: str) -> str:
-    """Tell torch's archives apart."""
+    """Return the kind of a torch archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise FileFormatError(f"{path}: a zip archive that is damaged ({error})") from None
+        raise FileFormatError(f"{path}: a damaged zip archive ({error})") from None
     if any(name.endswith(("models/model.json", "serialized_exported_program.json")) for name in names):
         return "pt2"
     if any(name.endswith("/data.pkl") for name in names):
         return "pt"
-    raise FileFormatError(f"{path}: a zip archive, but none that torch wrote")
+    raise FileFormatError(f"{path}: a zip archive that torch did not write")
 
 
 def wanted(path: str, kind: str | None, epoch: int | str) -> ModelLocation:
-    """Return what is to be written at a path.
+    """Return the location and kind of an output.
 
     Args:
-        path: where; its ending tells the kind. A folder that is there, or a name that ends in a slash, is a folder, a
-            name without one of the endings a prefix.
-        kind: one of `KINDS`, None = as the path tells.
+        path: path of the output; its extension gives the kind. An existing folder or a name that ends in a slash is a
+            folder; a name without a known extension is a prefix.
+        kind: one of `KINDS`; None: from the path.
     """
     match = _EPOCH.fullmatch(path)
     ending = os.path.splitext(path)[1].lower()
     is_folder = path.endswith(os.sep) or os.path.isdir(path)
-    found = kind or ("folder" if is_folder else _ENDINGS.get(ending, "mxnet"))
-    if is_folder != (found == "folder") and (is_folder or os.path.exists(path)):
-        there = "is a folder" if is_folder else "is a file"
-        raise ArgumentError(f"{path} {there}, and the output is to be {found}: {KINDS[found]}")
-    if found in ("mxnet", "safetensors") and match is not None:
-        return ModelLocation(found, match["prefix"], _epoch(match["epoch"]), is_prefix=True)
-    if found == "mxnet" or (found == "safetensors" and not ending):
-        return ModelLocation(found, path.removesuffix(_SYMBOL).removesuffix(".params"), epoch, is_prefix=True)
-    return ModelLocation(found, path.rstrip(os.sep) if found == "folder" else path)
+    kind = kind or ("folder" if is_folder else _ENDINGS.get(ending, "mxnet"))
+    if is_folder != (kind == "folder") and (is_folder or os.path.exists(path)):
+        actual = "a folder" if is_folder else "a file"
+        raise ArgumentError(f"{path} is {actual}, but the output kind is {kind}: {KINDS[kind]}")
+    if kind in ("mxnet", "safetensors") and match is not None:
+        return ModelLocation(kind, match["prefix"], _epoch(match["epoch"]), is_prefix=True)
+    if kind == "mxnet" or (kind == "safetensors" and not ending):
+        return ModelLocation(kind, path.removesuffix(_SYMBOL).removesuffix(".params"), epoch, is_prefix=True)
+    return ModelLocation(kind, path.rstrip(os.sep) if kind == "folder" else path)
 
 
 def _epoch(text: str) -> int | str:
@@ -176,7 +170,7 @@ def _epoch(text: str) -> int | str:
 # reading and writing
 
 _USUAL_SIZES = (8, 1, 16, 32, 64, 224)
-"""Sizes that are tried for axes other than the first where an ONNX file leaves them open."""
+"""Sizes to try for open axes of an ONNX file other than the first."""
 
 Params = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
@@ -191,7 +185,7 @@ class Model:
     arg_params: Params
     aux_params: Params
     shapes: Shapes = field(default_factory=dict)
-    """Shapes of inputs, as far as the files tell."""
+    """Shapes of inputs, as far as the files have them."""
 
     @property
     def values(self) -> dict[str, NDArray]:
@@ -206,20 +200,20 @@ class Model:
 
     @property
     def inputs(self) -> list[str]:
-        """What predictions are computed from: data, and labels that are read by more than losses."""
+        """Inputs of predictions: data, and labels that are read by more than losses."""
         net = self.predictions
         labels = label_inputs(net) | {*self.label_names} - {*net.list_arguments()}
         return [name for name in self.net.list_arguments() if name not in {*labels, *self.values}]
 
     @property
     def predictions(self) -> Symbol:
-        """The graph without the outputs that are computed from labels, if there are others."""
+        """The graph without outputs that are computed from labels, unless all are."""
         kept = prediction_graph(self.net.graph)
         return self.net if len(kept.heads) == len(self.net.graph.heads) else Symbol(kept.heads)
 
     @property
     def label_names(self) -> list[str]:
-        """Inputs that are labels, by their place or by their name."""
+        """Inputs that are labels, by their use or their name."""
         labels = {*networks.label_names(self.net), *label_inputs(self.net)} - set(self.arg_params)
         return [name for name in self.net.list_arguments() if name in labels]
 
@@ -227,16 +221,16 @@ class Model:
 def read(
     place: ModelLocation, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
 ) -> Model:
-    """Return the model at a place.
+    """Read a model.
 
     Args:
-        graph: file of its graph, if that lies elsewhere.
-        params: file of its parameters, if they lie elsewhere.
-        shapes: shapes of inputs that the user gave; a program of torch is translated for them.
+        graph: file of its graph, if it is another one.
+        params: file of its parameters, if it is another one.
+        shapes: shapes of inputs from the user.
     """
     if place.kind == "folder":
-        found = interop.load_pretrained(place.path)
-        return Model(place, found.symbol, found.arg_params, found.aux_params, dict(found.data_shapes))
+        saved = interop.load_pretrained(place.path)
+        return Model(place, saved.symbol, saved.arg_params, saved.aux_params, dict(saved.data_shapes))
     if place.kind == "onnx":
         return _read_onnx(place, shapes or {})
     if place.kind == "pt2":
@@ -247,25 +241,25 @@ def read(
 
 
 def _read_pair(place: ModelLocation, graph: str | None, params: str | None) -> Model:
-    """Return the model of a graph and parameters that lie in files of any names."""
+    """Return the model of a graph file and a parameter file."""
     net = _graph(place, graph)
     if params is None and place.is_prefix:
         arg_params, aux_params = checkpoint.load_params(place.path, place.epoch or 0)
         values = {**arg_params, **aux_params}
     elif params is None and place.is_graph:
-        raise ArgumentError(f"{place.path} is a graph; which file holds its parameters? --params FILE")
+        raise ArgumentError(f"{place.path} is a graph without parameters; give their file with --params FILE")
     else:
         values = read_values(place.path if params is None else params)
     arg_params, aux_params, extra = split_values(net, values)
     if extra:
         raise FileFormatError(
-            f"{params or place.path}: holds {', '.join(sorted(extra))}, which the graph has not"
+            f"{params or place.path}: has {', '.join(sorted(extra))}, which the graph does not have"
         )
     return Model(place, net, arg_params, aux_params)
 
 
 def split_values(net: Symbol, values: Params) -> tuple[checkpoint.Params, checkpoint.Params, list[str]]:
-    """Return the parameters and the auxiliary states of a network, of both by name, and the other names."""
+    """Return the parameters and the auxiliary states of a network by name, and unknown names."""
     return checkpoint.split_params(values, lambda: (net.list_arguments(), net.list_auxiliary_states()))
 
 
@@ -283,22 +277,22 @@ def _graph(place: ModelLocation, graph: str | None) -> Symbol:
                 return symbol.load_json(text)
             except FileFormatError as error:
                 raise FileFormatError(f"{place.path}: the text {checkpoint.SYMBOL!r}: {error}") from error
-    beside = f"{os.path.splitext(place.path)[0]}-symbol.json"
-    if not os.path.exists(beside):
+    symbol_file = f"{os.path.splitext(place.path)[0]}-symbol.json"
+    if not os.path.exists(symbol_file):
         raise ArgumentError(
-            f"{place.path} holds parameters; which file holds the graph? There is no {beside}: --symbol FILE"
+            f"{place.path} has only parameters, and {symbol_file} does not exist; give the graph with --symbol FILE"
         )
-    return symbol.load(beside)
+    return symbol.load(symbol_file)
 
 
 def read_values(path: str) -> dict[str, NDArray]:
     """Return the arrays of a file by name, without ``arg:`` and ``aux:``."""
     if find(path).kind == "pt":
         return interop.load_torch_state(path)
-    found = ndarray.load(path)
-    if not isinstance(found, dict):
-        raise FileFormatError(f"{path}: holds a list of arrays without names, expected those of a checkpoint")
-    return {key.removeprefix("arg:").removeprefix("aux:"): array for key, array in found.items()}
+    arrays = ndarray.load(path)
+    if not isinstance(arrays, dict):
+        raise FileFormatError(f"{path}: has arrays without names, expected those of a checkpoint")
+    return {key.removeprefix("arg:").removeprefix("aux:"): array for key, array in arrays.items()}
 
 
 def _onnx() -> Any:
@@ -317,26 +311,28 @@ def _read_onnx(place: ModelLocation, shapes: Shapes) -> Model:
 def _fill_open_sizes(
     net: Symbol, values: Params, declared: Mapping[str, Sequence[int]], shapes: Shapes
 ) -> Shapes:
-    """Return shapes of inputs with sizes in place of those that a file leaves open (0): the first that fit."""
+    """Return shapes of inputs with open sizes (0) replaced by the first common size that fits."""
     for size in _USUAL_SIZES:
-        found = {
+        filled = {
             name: tuple(each or (size if axis else 1) for axis, each in enumerate(shape))
             for name, shape in declared.items()
             if shape
         }
         try:
-            find_shapes(net, {**found, **shapes}, values, guess=False)
+            find_shapes(net, {**filled, **shapes}, values, guess=False)
         except MXNetError:
             continue
-        return found
+        return filled
     return {name: tuple(shape) for name, shape in declared.items() if shape and all(shape)}
 
 
 def _read_exported(place: ModelLocation) -> Model:
-    """Return the model of a program that `torch.export.save` wrote."""
+    """Return the model of a file of `torch.export.save`."""
     program = exported(place.path)
     if program.example_inputs is None:
-        raise FileFormatError(f"{place.path}: has no example inputs; save it with those it was exported with")
+        raise FileFormatError(
+            f"{place.path}: has no example inputs; save it with the inputs it was exported with"
+        )
     examples, named = program.example_inputs
     module: Any = program.module()
     translate: Any = symbol.from_torch
@@ -347,7 +343,7 @@ def _read_exported(place: ModelLocation) -> Model:
 
 
 def _dynamic_axes(program: Any) -> dict[str, dict[int, str]]:
-    """Return which axes of a program's inputs may have any size, and what the sizes are called."""
+    """Return the dynamic axes of a program's inputs, with the names of their sizes."""
     inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
     sizes = {
         node.name: {
@@ -359,12 +355,12 @@ def _dynamic_axes(program: Any) -> dict[str, dict[int, str]]:
 
 
 def exported(path: str) -> Any:
-    """Return the program in a file that `torch.export.save` wrote."""
+    """Return the program in a file of `torch.export.save`."""
     try:
         return torch.export.load(path)
-    except Exception as error:  # torch has many kinds for what may be wrong
+    except Exception as error:  # torch raises many exception types
         lines = str(error).splitlines() or [type(error).__name__]
-        raise FileFormatError(f"{path}: no program that torch.export.save wrote: {lines[0]}") from error
+        raise FileFormatError(f"{path}: not a file of torch.export.save: {lines[0]}") from error
 
 
 def write(model: Model, place: ModelLocation, shapes: Shapes, opset: int | None) -> list[str]:
@@ -372,7 +368,7 @@ def write(model: Model, place: ModelLocation, shapes: Shapes, opset: int | None)
 
     Args:
         shapes: shape of every input.
-        opset: version of ONNX's operators; None = the exporter's choice.
+        opset: version of ONNX's operators; None: that of the exporter.
     """
     os.makedirs(os.path.dirname(place.path) or ".", exist_ok=True)
     if place.kind == "folder":
@@ -407,10 +403,10 @@ def _write_checkpoint(model: Model, place: ModelLocation) -> list[str]:
 
 def _write_state(model: Model, path: str) -> list[str]:
     tensors = {name: array.tensor.detach().clone() for name, array in model.values.items()}
-    beside = f"{os.path.splitext(path)[0]}-symbol.json"
+    symbol_file = f"{os.path.splitext(path)[0]}-symbol.json"
     write_atomically(path, lambda file: torch.save(tensors, file))
-    model.net.save(beside)
-    return [path, beside]
+    model.net.save(symbol_file)
+    return [path, symbol_file]
 
 
 def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> str:
@@ -423,7 +419,7 @@ def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> s
     try:
         written: str = write(model.net, model.values, sizes, types, path, dynamic=open_batch, **more)
     except ArgumentError as error:
-        try:  # a network may fix its batch
+        try:  # the network may have a fixed batch size
             written = write(model.net, model.values, sizes, types, path, dynamic=False, **more)
         except ArgumentError:
             raise error from None
@@ -431,33 +427,33 @@ def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> s
 
 
 def _input_type(model: Model, name: str) -> str:
-    """Return the element type of an input: what the graph declares, else that of the parameters."""
+    """Return the element type of an input: as declared, else that of the parameters."""
     known = {key: value.dtype for key, value in model.arg_params.items()}
     try:
-        found = dict(zip(model.net.list_arguments(), model.net.infer_type_partial(**known)[0] or ()))
+        types = dict(zip(model.net.list_arguments(), model.net.infer_type_partial(**known)[0] or ()))
     except MXNetError:
-        found = {}
-    return dtype_name(found.get(name))
+        types = {}
+    return dtype_name(types.get(name))
 
 
 def _write_exported(model: Model, path: str, shapes: Shapes) -> str:
     gone = set(model.net.list_outputs()) - set(model.predictions.list_outputs())
     if gone:
-        logging.warning("left out, as computed from labels: %s", ", ".join(sorted(gone)))
+        logging.warning("outputs that are computed from labels are dropped: %s", ", ".join(sorted(gone)))
     program = _program(model, shapes)
     write_atomically(path, lambda file: torch.export.save(program, file))
     return path
 
 
 def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
-    """Return a model as a program of torch, for batches of any size where the network allows it."""
+    """Return a model as a torch program, for any batch size if the network allows it."""
     net: Any = model.predictions
     module = net.to_torch(model.arg_params, model.aux_params).eval()
     types = {name: getattr(torch, _input_type(model, name)) for name in model.inputs}
     batch = max(shapes[name][0] for name in model.inputs)
     grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.inputs}
     failures = []
-    for sizes, is_open in ((grown, True), (shapes, False)):  # a size of 1 would stay fixed
+    for sizes, is_open in ((grown, True), (shapes, False)):  # torch.export specializes a size of 1
         examples = tuple(torch.zeros(sizes[name], dtype=types[name]) for name in model.inputs)
         try:
             return torch.export.export(
@@ -465,7 +461,7 @@ def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
             )
         except MXNetError:
             raise
-        except Exception as error:  # torch has many kinds for what may be wrong
+        except Exception as error:  # torch raises many exception types
             failures.append(error)
     why = (str(failures[-1]).splitlines() or [type(failures[-1]).__name__])[0]
     raise ArgumentError(f"torch.export cannot record this network: {why}") from failures[-1]

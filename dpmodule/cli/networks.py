@@ -1,6 +1,6 @@
-"""The networks that ``fit --network`` and ``train-files --net`` name.
+"""Built-in networks of ``fit --network`` and ``train-files --net``.
 
-Those of ``fit`` are an MLP, a small LeNet and a small ResNet, for images from 4x4; those of ``train-files`` are built
+``fit`` has an MLP, a small LeNet and a small ResNet, for images from 4x4; the networks of ``train-files`` are built
 over the slots of a feed.
 """
 
@@ -16,7 +16,7 @@ from ..name import NameManager
 from ..symbol import Symbol
 
 TABLE_ROWS = 100_000
-"""Rows of a table of embeddings unless ``--rows`` gives others."""
+"""Default number of rows of an embedding table."""
 
 Sample = tuple[int, ...]
 """Shape of one sample, without the axis of the batch."""
@@ -26,7 +26,7 @@ def mlp(num_classes: int, sample: Sample | None = None, hidden: tuple[int, ...] 
     """Return a multilayer perceptron.
 
     Shape:
-        data: (N, ...), every axis but the first taken as features.
+        data: (N, ...), where all axes but the first are features.
         softmax_label: (N,)
         returns: (N, num_classes), probabilities.
     """
@@ -40,7 +40,7 @@ def mlp(num_classes: int, sample: Sample | None = None, hidden: tuple[int, ...] 
 def lenet(
     num_classes: int, sample: Sample | None = None, filters: tuple[int, ...] = (16, 32), hidden: int = 64
 ) -> Symbol:
-    """Return a network on LeNet's plan, with 3x3 filters so that 8x8 images are enough.
+    """Return a network similar to LeNet, with 3x3 filters for images as small as 8x8.
 
     Shape:
         data: (N, C, H, W), H and W from 4.
@@ -61,14 +61,14 @@ def lenet(
 def resnet(
     num_classes: int, sample: Sample | None = None, widths: tuple[int, ...] = (16, 32), blocks: int = 1
 ) -> Symbol:
-    """Return a residual network: per entry of `widths` a stage of `blocks` blocks, each at half the size.
+    """Return a residual network with a stage of `blocks` blocks for each of `widths`; each stage halves the size.
 
     Shape:
         data: (N, C, H, W)
         softmax_label: (N,)
         returns: (N, num_classes), probabilities.
 
-    Source: He et al., "Deep residual learning for image recognition", 2015 (the plan for CIFAR-10).
+    Source: He et al., "Deep residual learning for image recognition", 2015 (for CIFAR-10).
     """
     net = _convolution(_data(sample), widths[0], 1, "stem")
     net = sym.Activation(net, act_type="relu", name="stem_relu")
@@ -84,22 +84,22 @@ NETWORKS: dict[str, Callable[[int, Sample | None], Symbol]] = {"mlp": mlp, "lene
 
 
 def build(name: str, sample: Sample, num_classes: int) -> Symbol:
-    """Return the network `name` for samples of shape `sample`, which its file will tell."""
+    """Return the network `name` for samples of shape `sample`, which its file stores."""
     if name != "mlp" and (len(sample) != 3 or min(sample[1:]) < 4):
         raise ShapeError(
             f"--network {name} takes images of shape (channels, height, width) from 4x4, "
-            f"a sample is {sample}; give --shape, or use --network mlp"
+            f"but a sample has shape {sample}; set --shape, or use --network mlp"
         )
     return NETWORKS[name](num_classes, sample)
 
 
 def label_names(net: Symbol) -> list[str]:
-    """Return the arguments of a network that are labels, by MXNet's custom of naming them."""
+    """Return the arguments of a network whose names end in "label", as MXNet names labels."""
     return [name for name in net.list_arguments() if name.endswith("label")]
 
 
 def _data(sample: Sample | None) -> Symbol:
-    """Return the input; its declared shape leaves the batch open and is only read where no other is given."""
+    """Return the input variable; its declared shape has an open batch size."""
     return sym.Variable("data") if sample is None else sym.Variable("data", shape=(0, *sample))
 
 
@@ -128,7 +128,7 @@ def _residual(net: Symbol, width: int, stride: int, project: bool, name: str) ->
     body = sym.Activation(body, act_type="relu", name=f"{name}_a_relu")
     body = _convolution(body, width, 1, f"{name}_b")
     skip = _convolution(net, width, stride, f"{name}_skip", size=1) if project else net
-    both = sym.elemwise_add(body, skip, name=f"{name}_sum")  # a name of its own: `+` would count them
+    both = sym.elemwise_add(body, skip, name=f"{name}_sum")  # explicit name: `+` would number them
     body = sym.Activation(both, act_type="relu", name=f"{name}_relu")
     return body
 
@@ -138,13 +138,13 @@ def _residual(net: Symbol, width: int, stride: int, project: bool, name: str) ->
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """How large a network is.
+    """Sizes of a network.
 
     Args:
         rows: rows of the tables of slots that are not in `rows_of`.
         hidden: units of the hidden layers.
-        dropout: share of a hidden layer's units that is dropped.
-        values: how many numbers a line has for each slot of floats, by its name.
+        dropout: dropout rate of hidden layers.
+        values: number of values per line for each float slot, by name.
     """
 
     rows: int
@@ -158,7 +158,7 @@ class NetworkSizes:
 
 @dataclass(frozen=True)
 class FeedVariables:
-    """The variables that a feed gives.
+    """Input variables from a feed.
 
     Args:
         floats: (N, values of a line) each.
@@ -175,8 +175,8 @@ class NetworkKind:
     """A kind of network.
 
     Args:
-        width: width of its embeddings unless another is asked for; 0: it has none.
-        hidden: its hidden layers unless others are asked for; empty: it has none.
+        width: default width of embeddings; 0: it has none.
+        hidden: default hidden layers; empty: it has none.
     """
 
     make: Callable[[FeedVariables, NetworkSizes], Symbol]
@@ -186,43 +186,41 @@ class NetworkKind:
 
 
 def find_label(feed: DataFeedDesc, name: str | None) -> str:
-    """Return the slot that is the label.
+    """Return the label slot.
 
     Args:
-        name: its name; None: the only slot that is used and whose name ends in "label".
+        name: its name; None: the only used slot whose name ends in "label".
     """
     names: list[str] = [slot.name for slot in feed.used_slots]
     if name is None:
-        found = [each for each in names if each.endswith("label")]
-        if len(found) != 1:
+        labels = [slot_name for slot_name in names if slot_name.endswith("label")]
+        if len(labels) != 1:
             raise ArgumentError(
-                f"which slot is the label? Of those that are used ({', '.join(names) or 'none: is_used is false'}), "
-                f"{len(found)} have a name that ends in 'label', expected one, or --label SLOT"
+                f"which slot is the label? {len(labels)} of the used slots have a name that ends in 'label'; set "
+                f"--label SLOT to one of {', '.join(names) or 'none: is_used is false'}"
             )
-        return found[0]
+        return labels[0]
     if name not in names:
         raise ArgumentError(
-            f"--label is {name!r}, expected one of the slots that are used: {', '.join(names) or 'none'}"
+            f"--label is {name!r}, expected one of the used slots: {', '.join(names) or 'none'}"
             f"{did_you_mean(name, names)}"
         )
     return name
 
 
 def build_over_files(name: str, feed: DataFeedDesc, label: str, sizes: NetworkSizes) -> Symbol:
-    """Return a network over all slots of a feed that are used.
+    """Return a network over all used slots of a feed.
 
     Shape:
-        slots of type uint64: ragged, the numbers of rows of tables.
+        slots of type uint64: ragged, row indices of tables.
         slots of type float: (N, values of a line).
         label: (N,) or (N, 1)
         returns: (N, classes), probabilities, of `bow`; (N, 1), probabilities of class 1, of the others.
     """
     slots = [slot for slot in feed.used_slots if slot.name != label]
     if not slots:
-        raise ArgumentError(
-            f"no slot besides the label {label!r} is used: expected is_used: true of one or more"
-        )
-    with NameManager():  # the same names of nodes whatever was made before
+        raise ArgumentError(f"no slot except the label {label!r} is used; set is_used: true for one or more")
+    with NameManager():  # node names do not depend on earlier networks
         ids = {slot.name: sym.Variable(slot.name, stype="ragged") for slot in slots if slot.type == "uint64"}
         floats = [
             sym.Variable(slot.name, shape=(0, sizes.values[slot.name]))
@@ -233,7 +231,7 @@ def build_over_files(name: str, feed: DataFeedDesc, label: str, sizes: NetworkSi
 
 
 def _bow(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
-    """Return a bag of words: the sum of the rows of each slot's table, hidden layers, a softmax."""
+    """Return a bag-of-words network: sums of embeddings of each slot, hidden layers, softmax."""
     pooled = [sym.Activation(each, act_type="tanh") for each in _pooled(inputs, "table", sizes.width, sizes)]
     net: Symbol = _hidden_layers(_concatenate([*pooled, *inputs.floats]), sizes, "tanh")
     net = sym.FullyConnected(net, num_hidden=sizes.classes, name="scores")
@@ -242,12 +240,12 @@ def _bow(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
 
 
 def _logistic(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
-    """Return a logistic regression: every id has one weight."""
+    """Return a logistic regression with one weight for each id."""
     return _probability(_with_bias(_linear(inputs, sizes)), inputs.label)
 
 
 def _wide_deep(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
-    """Return a logistic regression beside a perceptron over embeddings.
+    """Return the sum of a logistic regression and a perceptron over embeddings.
 
     Source: Cheng et al., "Wide & deep learning for recommender systems", 2016.
     """
@@ -258,7 +256,7 @@ def _wide_deep(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
 
 
 def _fm(inputs: FeedVariables, sizes: NetworkSizes) -> Symbol:
-    """Return a factorization machine over all ids of a line; floats count in its linear part.
+    """Return a factorization machine over all ids of a line; floats are in its linear part.
 
     Source: Rendle, "Factorization machines", 2010: 0.5 ((sum v)^2 - sum v^2) is the sum over all pairs.
     """
@@ -280,7 +278,7 @@ FILE_NETWORKS: Mapping[str, NetworkKind] = {
 
 
 def _lookup(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -> list[Symbol]:
-    """Return, for each slot of ids, the rows of a table of its own."""
+    """Return the embeddings of each id slot, from its own table."""
     return [
         sym.Embedding(
             data,
@@ -298,7 +296,7 @@ def _pooled(inputs: FeedVariables, kind: str, width: int, sizes: NetworkSizes) -
 
 
 def _linear(inputs: FeedVariables, sizes: NetworkSizes) -> list[Symbol]:
-    """Return what is added up in a linear model, (N, 1) each."""
+    """Return the terms of a linear model, (N, 1) each."""
     parts = _pooled(inputs, "linear", 1, sizes)
     if inputs.floats:
         parts.append(
@@ -317,12 +315,12 @@ def _hidden_layers(net: Symbol, sizes: NetworkSizes, activation: str) -> Symbol:
 
 
 def _with_bias(parts: Sequence[Symbol]) -> list[Symbol]:
-    """Return what is added up and a bias: that of a layer over zeros, since a parameter has no axis of the batch."""
+    """Return terms and a bias: the bias of a layer over zeros, since a parameter has no batch axis."""
     return [*parts, sym.FullyConnected(0.0 * parts[0], num_hidden=1, name="intercept")]
 
 
 def _probability(parts: Sequence[Symbol], label: Symbol) -> Symbol:
-    """Return the probability of class 1 of what is added up."""
+    """Return the probability of class 1 from the sum of terms."""
     net: Symbol = sym.LogisticRegressionOutput(_sum(parts), label, name="p")
     return net
 

@@ -1,7 +1,6 @@
 """The parser of the command line, and the types of its options.
 
-A type reads the text of one argument; what it refuses becomes an error that names the option, the text and what was
-expected.
+A type converts the text of one argument, or raises an error that names the option, the text and the expected value.
 """
 
 from __future__ import annotations
@@ -26,52 +25,52 @@ _WHOLE = re.compile(r"-?[0-9]{1,12}")
 _NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan).*", re.IGNORECASE)
 _MAX_INT = 2**31 - 1
 _MAX_NUMBER = 1e6
-"""Largest rate, decay or factor that is taken; beyond lies nothing but overflow."""
+"""Largest allowed rate, decay or factor; larger numbers would overflow."""
 PASSES = [each.name for each in passes.PASSES]
 
 T = TypeVar("T")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that takes whole names of options only and says in one line what is wrong.
+    """A parser without abbreviated option names, with errors in one line.
 
     Args:
-        passes_on: whether it leaves all words to its command, as `rest`.
+        keep_rest: whether to store all words as `rest` for the command, without parsing them.
     """
 
     def __init__(self, keep_rest: bool = False, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
-        self._passes_on = keep_rest
+        self._keep_rest = keep_rest
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return a namespace, and the words that are not known."""
-        if not self._passes_on:
+        """Return a namespace and the unknown words."""
+        if not self._keep_rest:
             result, unknown = super().parse_known_args(args, namespace)
             if unknown:
                 names = [word.partition("=")[0] for word in unknown if word.startswith("--")]
                 hint = did_you_mean(names[0], self._option_string_actions, *names[1:]) if names else ""
                 self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
             return result, unknown
-        found, _ = super().parse_known_args([], namespace)
-        found.rest = list(args)
-        return found, []
+        result, _ = super().parse_known_args([], namespace)
+        result.rest = list(args)
+        return result, []
 
     def error(self, message: str) -> Any:
-        """Print what is wrong, with the choices that may have been meant, and exit with 2."""
+        """Print an error with similar choices, and exit with 2."""
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             message += did_you_mean(match[1], re.findall(r"[\w.-]+", match[2]))
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def join_negative_values(words: Sequence[str]) -> list[str]:
-    """Return the words with negative numbers joined to their options: argparse takes "-1e3" for another option."""
-    found: list[str] = []
+    """Return the words with negative numbers joined to their options, since argparse reads "-1e3" as an option."""
+    joined: list[str] = []
     for word in words:
-        if found and found[-1].startswith("--") and "=" not in found[-1] and _NEGATIVE.fullmatch(word):
-            found[-1] += f"={word}"
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and _NEGATIVE.fullmatch(word):
+            joined[-1] += f"={word}"
         else:
-            found.append(word)
-    return found
+            joined.append(word)
+    return joined
 
 
 def _type_error(text: str, expected: str) -> argparse.ArgumentTypeError:
@@ -79,7 +78,7 @@ def _type_error(text: str, expected: str) -> argparse.ArgumentTypeError:
 
 
 def _parse_all(read: Callable[[str], T], parts: Sequence[str], text: str, expected: str) -> list[T]:
-    """Read the parts of a text; refuse the whole text where one is wrong."""
+    """Convert the parts of a text; an error names the whole text."""
     try:
         return [read(part) for part in parts]
     except argparse.ArgumentTypeError:
@@ -87,18 +86,18 @@ def _parse_all(read: Callable[[str], T], parts: Sequence[str], text: str, expect
 
 
 def nonempty(text: str) -> str:
-    """Read any text that is not empty."""
+    """Convert any text that is not empty."""
     if not text.strip():
         raise _type_error(text, "a name")
     return text
 
 
 def integer(low: int, high: int = _MAX_INT) -> Callable[[str], int]:
-    """Return what reads whole numbers from `low` to `high`."""
+    """Return a type for integers from `low` to `high`."""
 
     def read(text: str) -> int:
         if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-            raise _type_error(text, f"a whole number from {low} to {high}")
+            raise _type_error(text, f"an integer from {low} to {high}")
         return int(text)
 
     return read
@@ -115,7 +114,7 @@ thread_count = integer(1, 256)
 
 
 def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
-    """Return what reads numbers that `fits` takes and that are not absurdly large."""
+    """Return a type for numbers that satisfy `fits` and are not absurdly large."""
 
     def read(text: str) -> float:
         try:
@@ -138,11 +137,11 @@ fraction = finite("a number from 0 to 1", lambda number: 0 <= number <= 1)
 ratio = finite("a number above 0, at most 1", lambda number: 0 < number <= 1)
 tolerance = finite("a number from 0", lambda number: number >= 0)
 timeout = finite("a number of seconds above 0", lambda number: number > 0)
-interval = finite("seconds from 0 on", lambda number: number >= 0)
+interval = finite("a number of seconds from 0", lambda number: number >= 0)
 
 
 def epoch(text: str) -> int | str:
-    """Read the number of an epoch, or "last" for what was saved within one."""
+    """Convert the number of an epoch, or "last" for a state saved within an epoch."""
     if text == LAST:
         return text
     try:
@@ -152,33 +151,33 @@ def epoch(text: str) -> int | str:
 
 
 def contexts(text: str) -> list[Context]:
-    """Read devices such as "cpu(0),cpu(1)"; "cpu" alone is "cpu(0)"."""
-    found = [_CONTEXT.fullmatch(part) for part in text.split(",")]
-    if not all(found):
+    """Convert devices such as "cpu(0),cpu(1)"; "cpu" means "cpu(0)"."""
+    matches = [_CONTEXT.fullmatch(part) for part in text.split(",")]
+    if not all(matches):
         raise _type_error(text, "devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
-    devices = [Context(match[1], int(match[2] or match[3] or 0)) for match in found if match]
+    devices = [Context(match[1], int(match[2] or match[3] or 0)) for match in matches if match]
     try:
-        return [each.check() for each in devices]
+        return [device.check() for device in devices]
     except MXNetError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
 
 
 def device(text: str) -> Context:
-    """Read one device."""
-    found = contexts(text)
-    if len(found) != 1:
+    """Convert one device."""
+    devices = contexts(text)
+    if len(devices) != 1:
         raise _type_error(text, "one device")
-    return found[0]
+    return devices[0]
 
 
 def workload(text: str) -> list[float]:
-    """Read shares of a batch per device, such as "1,3"."""
+    """Convert shares of a batch per device, such as "1,3"."""
     expected = "positive numbers such as '1,3', one for each device"
     return _parse_all(finite(expected, lambda number: number > 0), text.split(","), text, expected)
 
 
 def shape(text: str) -> tuple[int, ...]:
-    """Read the shape of one sample, such as "1,8,8"."""
+    """Convert the shape of one sample, such as "1,8,8"."""
     parts = [part.strip() for part in text.strip().removeprefix("(").removesuffix(")").split(",")]
     if len(parts) > 1 and not parts[-1]:  # as Python writes (64,)
         parts.pop()
@@ -187,9 +186,9 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
-    """Read an input's name and its whole shape, such as "data=1,3,224,224", or the shape of one sample alone.
+    """Convert the name and the shape of an input, such as "data=1,3,224,224", or the shape of one sample.
 
-    A colon may stand in place of the equals sign.
+    A colon is allowed in place of the equals sign.
     """
     name, equals, sizes = text.rpartition("=" if "=" in text else ":")
     expected = "a name and a shape such as 'data=1,3,224,224', or the shape of one sample such as '3,224,224'"
@@ -199,7 +198,7 @@ def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
 
 
 def table_rows(text: str) -> tuple[str | None, int]:
-    """Read rows of tables, such as "90000", or those of one slot, such as "words=90000"."""
+    """Convert the number of rows of tables, such as "90000", or of one slot, such as "words=90000"."""
     name, equals, count = text.rpartition("=")
     expected = "a slot and a number of rows such as 'words=90000', or a number for all slots"
     if bool(name) != bool(equals):
@@ -208,7 +207,7 @@ def table_rows(text: str) -> tuple[str | None, int]:
 
 
 def hidden(text: str) -> tuple[int, ...]:
-    """Read units of hidden layers, such as "128,96"; "none" is no layer."""
+    """Convert units of hidden layers, such as "128,96"; "none" means no layers."""
     if text.lower() == "none":
         return ()
     parts = [part.strip() for part in text.split(",")]
@@ -216,16 +215,16 @@ def hidden(text: str) -> tuple[int, ...]:
 
 
 def input_file(text: str) -> str:
-    """Read the name of a file that is there."""
+    """Convert the name of an existing file."""
     if os.path.isdir(text):
-        raise _type_error(text, "a file; this is a folder")
+        raise _type_error(text, "a file, not a folder")
     if not os.path.exists(text):
-        raise _type_error(text, "a file; there is none of this name")
+        raise _type_error(text, "an existing file")
     return text
 
 
 def pass_names(text: str) -> list[str]:
-    """Read names of passes, separated by commas."""
+    """Convert names of passes, separated by commas."""
     names = [name.strip() for name in text.split(",")]
     if not set(names) <= set(PASSES):
         raise _type_error(text, f"some of {', '.join(PASSES)}")
@@ -233,7 +232,7 @@ def pass_names(text: str) -> list[str]:
 
 
 def metric_names(text: str) -> list[str]:
-    """Read names of metrics, such as "auc,acc"."""
+    """Convert names of metrics, such as "auc,acc"."""
     names = [name.strip() for name in text.split(",")]
     try:
         metric.create(list(names))
@@ -243,21 +242,21 @@ def metric_names(text: str) -> list[str]:
 
 
 def optimizer_name(text: str) -> str:
-    """Read the name of an optimizer that wants no arguments beyond those of all."""
+    """Convert the name of an optimizer without required arguments."""
     names = sorted(name for name in optimizers.offered() if not _required_arguments(optimizers.find(name)))
     if text.lower() not in names:
         raise _type_error(text, f"one of {', '.join(names)}")
     return text.lower()
 
 
-def _required_arguments(kind: Any) -> list[str]:
-    """Return the arguments of a class that have no default."""
-    every = inspect.signature(kind).parameters.values()
-    return [one.name for one in every if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+def _required_arguments(cls: Any) -> list[str]:
+    """Return the arguments of a class without defaults."""
+    parameters = inspect.signature(cls).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
 def store(text: str) -> str | None:
-    """Read the name of a kvstore; "none" is None."""
+    """Convert the name of a kvstore; "none" means None."""
     name = text.lower()
     if name == "none":
         return None

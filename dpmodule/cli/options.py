@@ -1,11 +1,11 @@
-"""The options of all commands: ``options.json`` has a row for each, from which the parsers are built here.
+"""Options of all commands, built from the rows of ``options.json``.
 
-A row has the option's names and what its value is called in the help, such as "-ne --num-examples COUNT"; its type: a
-function of `option_types`, a list of choices, "flag" (given or not) or "switch" (--name or --no-name); its default and
-its help, to which the default is added where the text does not tell it. In place of rows stands the name of "shared"
-ones; of the rows of a list, one may be given. Words in braces are filled in from `_placeholders`.
+A row has the names of an option and the name of its value in the help, such as "-ne --num-examples COUNT"; its type: a
+function of `option_types`, a list of choices, "flag" (given or not) or "switch" (--name or --no-name); its default; and
+its help, to which the default is appended if the text does not have it. The name of "shared" rows is replaced by them;
+the rows of a nested list exclude each other. Words in braces are replaced by `_placeholders`.
 
-Under "in place of arguments" stands what errors of the library tell to write, and what to write on the command line.
+"in place of arguments" translates advice in errors of the library to command-line options.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEFAULT_RATES: Mapping[str, Mapping[str, float]] = {
     "fit": {"sgd": 0.1, "nag": 0.1, "adam": 0.003},
     "train-files": {"sgd": 0.1, "nag": 0.1, "adagrad": 0.01, "adam": 0.003},
 }
-"""Learning rates by command and optimizer, for those that have not the optimizer's own."""
+"""Learning rates by command and optimizer that differ from the optimizer's default."""
 _CHOICES = {
     "{formats}": ["auto", *FORMATS],
     "{networks}": sorted(networks.NETWORKS),
@@ -40,7 +40,7 @@ _CHOICES = {
 
 @cache
 def table() -> Any:
-    """Return what ``options.json`` holds."""
+    """Return the content of ``options.json``."""
     text = Path(__file__).with_name("options.json").read_text(encoding="utf-8")
     for name, value in _placeholders().items():
         text = text.replace(f"{{{name}}}", value)
@@ -48,7 +48,7 @@ def table() -> Any:
 
 
 def _placeholders() -> dict[str, str]:
-    """Return what the texts of the table leave open."""
+    """Return the replacements of words in braces."""
     widths = {name: kind.width for name, kind in networks.FILE_NETWORKS.items()}
     hidden = {name: ",".join(map(str, kind.hidden)) for name, kind in networks.FILE_NETWORKS.items()}
     return {
@@ -79,13 +79,13 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
         group: Any = parser.add_argument_group(title) if title else parser
         for row in _rows(rows):
             target = group if isinstance(row, dict) else group.add_mutually_exclusive_group()
-            for each in [row] if isinstance(row, dict) else _rows(row):
-                names, arguments = _arguments(**each)
+            for option in [row] if isinstance(row, dict) else _rows(row):
+                names, arguments = _arguments(**option)
                 target.add_argument(*names, **arguments)
 
 
 def own_options(*commands: str) -> frozenset[str]:
-    """Return the names that the values of the options of some commands have."""
+    """Return the attribute names of the options of some commands."""
     groups = [rows for command in commands for rows in table()["commands"][command]["groups"].values()]
     rows = [row for group in groups for row in _rows(group)]
     return frozenset(
@@ -94,13 +94,13 @@ def own_options(*commands: str) -> frozenset[str]:
 
 
 def _rows(listed: Sequence[Any]) -> Iterator[Any]:
-    """Yield rows, with those that are shared in place of their name."""
-    for each in listed:
-        yield from table()["shared"][each] if isinstance(each, str) else [each]
+    """Yield rows, with shared rows in place of their name."""
+    for row in listed:
+        yield from table()["shared"][row] if isinstance(row, str) else [row]
 
 
 def _split_name(name: str) -> tuple[list[str], list[str]]:
-    """Return the names of an option, or the one of an argument, and what its value is called."""
+    """Return the names of an option or argument, and the name of its value."""
     words = name.split()
     count = sum(word.startswith("-") for word in words) or 1
     return words[:count], words[count:]
@@ -113,32 +113,30 @@ def _arguments(
     names, value = _split_name(name)
     if default is not None and "(default" not in help:
         help += f" (default: {f'{default:g}' if isinstance(default, float) else default})"
-    found = {"help": help, "default": default, **more}
+    arguments = {"help": help, "default": default, **more}
     if value:
-        found["metavar"] = value[0]
+        arguments["metavar"] = value[0]
     if type == "flag":
-        found.update(action="store_true", default=False)
+        arguments.update(action="store_true", default=False)
     elif type == "switch":
-        found.update(action=argparse.BooleanOptionalAction)
+        arguments.update(action=argparse.BooleanOptionalAction)
     elif isinstance(type, list) or type in _CHOICES:
-        found["choices"] = _CHOICES.get(str(type), type)
+        arguments["choices"] = _CHOICES.get(str(type), type)
     elif type is not None:
-        found["type"] = getattr(option_types, type)
-    return names, found
+        arguments["type"] = getattr(option_types, type)
+    return names, arguments
 
 
 def check_optimizer(args: argparse.Namespace) -> None:
-    """Check that the optimizer takes what is given for it."""
+    """Check that the optimizer supports the given options."""
     takes = inspect.signature(Optimizer.opt_registry[args.optimizer]).parameters
     if args.momentum is not None and "momentum" not in takes:
-        raise ArgumentError(
-            f"--momentum {args.momentum:g} does not go with --optimizer {args.optimizer}, which has none"
-        )
+        raise ArgumentError(f"--momentum {args.momentum:g} is not supported by --optimizer {args.optimizer}")
 
 
 def optimizer_params(args: argparse.Namespace, command: str) -> dict[str, Any]:
-    """Return the arguments of a command's optimizer that do not depend on data."""
+    """Return the arguments of a command's optimizer, except those that depend on data."""
     momentum = _DEFAULT_MOMENTUM.get(args.optimizer) if args.momentum is None else args.momentum
     rate = _DEFAULT_RATES[command].get(args.optimizer) if args.lr is None else args.lr
-    found = {"wd": args.wd, "momentum": momentum, "learning_rate": rate}
-    return {name: value for name, value in found.items() if value is not None}
+    params = {"wd": args.wd, "momentum": momentum, "learning_rate": rate}
+    return {name: value for name, value in params.items() if value is not None}

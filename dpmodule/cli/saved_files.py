@@ -23,33 +23,33 @@ from .models import find as find_model
 from .models import read, read_values
 
 _SAMPLE = (1, 8, 8)
-"""Shape of a sample for the networks that come along, where nothing else is asked for: that of the digits."""
+"""Default sample shape of the built-in networks: that of the digits."""
 
 
 @dataclass(frozen=True)
 class SavedNetwork:
-    """A network and, as far as they are known, its parameters."""
+    """A network and, if known, its parameters."""
 
     net: Symbol
     name: str
-    """What messages call it: the file of the graph, or the name of one that comes along."""
+    """Its name in messages: the file of the graph, or the name of a built-in network."""
     values: Mapping[str, NDArray] = field(default_factory=dict)
-    """Parameters and auxiliary states by name; empty if there are none."""
+    """Parameters and auxiliary states by name; may be empty."""
     params_file: str | None = None
     is_built_in: bool = False
-    """Whether it is one of those that come along, and no file."""
+    """True for a built-in network, False for a file."""
 
     @property
     def title(self) -> str:
-        """What it is, and where its parameters come from."""
+        """Its name, and the file of its parameters."""
         return self.name if self.params_file is None else f"{self.name}, parameters from {self.params_file}"
 
 
 def find_network(args: argparse.Namespace, default: str | None = None) -> SavedNetwork:
-    """Return the network that the arguments of `add_arguments` name.
+    """Return the network of a command's arguments.
 
     Args:
-        default: what NET is if nothing is named; None = that is an error.
+        default: default of NET; None: a network is required.
     """
     given = {
         "NET": args.net,
@@ -60,31 +60,33 @@ def find_network(args: argparse.Namespace, default: str | None = None) -> SavedN
     named = {option: name for option, name in given.items() if name is not None}
     if len(named) > 1:
         shown = " and ".join(f"{option} {name}" for option, name in named.items())
-        raise ArgumentError(f"{shown} are given, expected one network")
+        raise ArgumentError(f"got {shown}, expected one network")
     if args.params is not None and args.params_option is not None:
-        raise ArgumentError(f"PARAMS {args.params} and --params {args.params_option} are given, expected one")
+        raise ArgumentError(f"got both PARAMS {args.params} and --params {args.params_option}, expected one")
     params = args.params or args.params_option
     option, name = next(iter(named.items()), ("NET", default))
     if name is None:
-        raise ArgumentError("which network? Expected NET: the prefix of a saved one, or its -symbol.json")
+        raise ArgumentError(
+            "no network is given; expected NET, the prefix of a saved network or its -symbol.json"
+        )
     if option == "--network" or (option == "NET" and "network" in args and name in networks.NETWORKS):
         return _built_in(args, name, params, may_be_saved="NET" in named)
     if vars(args).get("classes") is not None:
-        raise ArgumentError(f"--classes {args.classes} goes with --network; {name} is a saved network")
+        raise ArgumentError(f"--classes {args.classes} is for built-in networks; {name} is a saved network")
     if args.prefix is None and (os.path.isfile(name) or os.path.isdir(name)):
         if args.epoch is not None:
             what = "file" if os.path.isfile(name) else "folder"
             raise ArgumentError(
-                f"--epoch {args.epoch} goes with a prefix; {name} is a {what}, give its parameters' file"
+                f"--epoch {args.epoch} is for a prefix; {name} is a {what}, so give the file of its parameters"
             )
         return _load_path(name, params)
     if params is not None and args.epoch is not None:
-        raise ArgumentError(f"--epoch {args.epoch} and the parameters {params} are given, expected one")
+        raise ArgumentError(f"got both --epoch {args.epoch} and the parameters {params}, expected one")
     return load_network(name, args.epoch, params, option="--epoch")
 
 
 def _load_path(path: str, params: str | None) -> SavedNetwork:
-    """Return the network of a graph's file, or one that has its parameters with it: a folder, or a safetensors file."""
+    """Return the network of a graph file, a folder, or a safetensors file with parameters."""
     if os.path.isfile(path):
         with open(path, "rb") as file:
             is_graph = not looks_like(file.read(9))
@@ -92,9 +94,9 @@ def _load_path(path: str, params: str | None) -> SavedNetwork:
             return SavedNetwork(
                 symbol.load(path), path, {} if params is None else read_values(params), params
             )
-    found = read(find_model(path))
+    model = read(find_model(path))
     return SavedNetwork(
-        found.net, path, found.values if params is None else read_values(params), params or path
+        model.net, path, model.values if params is None else read_values(params), params or path
     )
 
 
@@ -102,11 +104,11 @@ def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_sa
     for option, value in (("--epoch", args.epoch), ("--params", params)):
         if value is not None:
             raise ArgumentError(
-                f"{option} {value} goes with a saved network; {name} comes along, without parameters"
+                f"{option} {value} is for saved networks; {name} is a built-in network without parameters"
             )
     if may_be_saved and checkpoint.files(name):
         raise ArgumentError(
-            f"{name} is a network that comes along, and there is {checkpoint.symbol_file(name)}; "
+            f"{name} is a built-in network, and {checkpoint.symbol_file(name)} exists; "
             f"expected --network {name} or --prefix {name}"
         )
     samples = [shape if of is None else shape[1:] for of, shape in args.shape if of in (None, "data")]
@@ -121,20 +123,20 @@ def load_network(
     """Return the network saved under a prefix.
 
     Args:
-        epoch: which epoch, or `checkpoint.LAST`; None = the last one, without parameters if there is none.
-        params: file of the parameters, if they are not the prefix's.
+        epoch: the epoch, or `checkpoint.LAST`; None: the last one, without parameters if there is none.
+        params: file of the parameters, in place of those of the prefix.
     """
     path = checkpoint.symbol_file(prefix)
     if not checkpoint.files(prefix):
         raise ArgumentError(
-            f"nothing is saved under the prefix {prefix!r}: there is no {path}; `fit --prefix` makes one"
+            f"nothing is saved under the prefix {prefix!r}: {path} does not exist; `fit --prefix` creates it"
         )
     saved = checkpoint.epochs(prefix)
     if params is None and epoch is None:
         if not saved and checkpoint.params_files(prefix, checkpoint.LAST):
             raise ArgumentError(
-                f"under the prefix {prefix!r} is only what was saved within an epoch; "
-                f"{option} {checkpoint.LAST} takes that"
+                f"under the prefix {prefix!r} only a state within an epoch is saved; "
+                f"{option} {checkpoint.LAST} loads it"
             )
         epoch = saved[-1] if saved else None
     if params is not None or epoch is None:
@@ -143,9 +145,7 @@ def load_network(
     files = checkpoint.params_files(prefix, epoch)
     if not files:
         epochs = ", ".join(map(str, saved)) or "none"
-        raise ArgumentError(
-            f"{option} is {epoch}; saved under the prefix {prefix!r} are the epochs: {epochs}"
-        )
+        raise ArgumentError(f"{option} is {epoch}; the saved epochs of the prefix {prefix!r} are: {epochs}")
     net, arg_params, aux_params = checkpoint.load_checkpoint(prefix, epoch)
     values = {**arg_params, **aux_params}
     return SavedNetwork(net, path if os.path.exists(path) else files[-1], values, files[-1])
@@ -154,11 +154,11 @@ def load_network(
 # files that a command writes
 
 _LONGEST_ENDING = "-last.params.01234567.commit"
-"""About what is added to a prefix, in the name of a temporary file."""
+"""A longest suffix of a prefix, in the name of a temporary file."""
 
 
 def check_output(path: str, option: str) -> None:
-    """Make sure that a file can be written later; touches nothing."""
+    """Raise ArgumentError if a file cannot be written later; does not create it."""
     if os.path.isdir(path) or not os.path.basename(path):
         raise ArgumentError(f"{option} is {path!r}, a folder; expected a file")
     if os.path.exists(path):
@@ -169,68 +169,66 @@ def check_output(path: str, option: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Make sure that files with this prefix can be written later; touches nothing."""
+    """Raise ArgumentError if files with this prefix cannot be written later; does not create them."""
     if os.path.basename(prefix) in ("", ".", ".."):
-        raise ArgumentError(
-            f"--prefix is {prefix!r}, expected a folder, if any, and the first part of file names, such as runs/digits"
-        )
+        raise ArgumentError(f"--prefix is {prefix!r}, expected a prefix of file names, such as runs/digits")
     _check_folder("--prefix", prefix, prefix + _LONGEST_ENDING)
 
 
 def make_folder(path: str) -> None:
-    """Make the folder of a file, and those above it, where they are missing."""
+    """Create the folder of a file and its missing parents."""
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
 
 
 def check_same_network(
     prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]], command: Command
 ) -> None:
-    """Make sure that what is saved under a prefix is of the same network.
+    """Raise ArgumentError if another network is saved under a prefix.
 
     Args:
-        shapes: the shapes of its parameters, among others.
+        shapes: shapes of arguments, including its parameters.
     """
     if not checkpoint.files(prefix):
         return
     reason = _difference(prefix, net, shapes)
     if reason is not None:
         raise ArgumentError(
-            f"under the prefix {prefix!r} {reason}. Another --prefix keeps its files; this removes them and trains: "
+            f"under the prefix {prefix!r} {reason}. Choose another --prefix, or remove the saved files: "
             f"{command.changed(add=['--overwrite'])}"
         )
 
 
 def remove(prefix: str) -> None:
-    """Remove everything that is saved under a prefix."""
+    """Remove all files that are saved under a prefix."""
     for path in checkpoint.files(prefix):
         os.unlink(path)
 
 
 def prepare_prefix(prefix: str, overwrite: bool, resume: bool) -> None:
-    """Make room for the files of a training that begins."""
+    """Prepare the prefix of a new training."""
     make_folder(prefix)
     interrupted = checkpoint.run_file(prefix, checkpoint.LAST)
     if overwrite:
         remove(prefix)
     elif os.path.exists(interrupted) and not resume:
-        print(f"note: {interrupted} is left of an earlier run; --resume continues that", file=sys.stderr)
+        print(f"note: {interrupted} belongs to an interrupted run; --resume continues it", file=sys.stderr)
 
 
 def print_written(prefix: str, epoch: int) -> None:
-    """Say what a training has written, and which file of an earlier one other commands would take instead."""
+    """Print the written files, and a note if an earlier training has later epochs."""
     written = checkpoint.params_file(prefix, epoch)
     print(f"written: {checkpoint.symbol_file(prefix)}, {written} and its .states")
-    later = [each for each in checkpoint.epochs(prefix) if each > epoch]
+    later = [other for other in checkpoint.epochs(prefix) if other > epoch]
     if later:
         print(
-            f"note: an earlier training left epoch {later[-1]} under this prefix, and `dpmodule predict` takes the "
-            f"last one unless it is told --epoch {epoch}; --overwrite removes what is there",
+            f"note: an earlier training saved epoch {later[-1]} under this prefix, which `dpmodule predict` uses "
+            f"unless --epoch {epoch} is given; --overwrite removes earlier files",
             file=sys.stderr,
         )
 
 
-def _check_folder(option: str, given: str, path: str) -> None:
-    """Refuse a path whose folder, or the nearest one above it that exists, takes no new file of this name."""
+def _check_folder(option: str, value: str, path: str) -> None:
+    """Raise ArgumentError if a file cannot be created in its folder, or in the nearest existing parent."""
     folder = os.path.dirname(path) or "."
     try:
         while not os.path.lexists(folder):
@@ -238,43 +236,43 @@ def _check_folder(option: str, given: str, path: str) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
         with suppress(FileNotFoundError):
-            os.lstat(os.path.join(folder, os.path.basename(path)))  # complains about a name that is too long
+            os.lstat(os.path.join(folder, os.path.basename(path)))  # raises for a name that is too long
     except (OSError, ValueError) as error:
-        raise _not_writable(option, given, error) from error
+        raise _not_writable(option, value, error) from error
 
 
 def _difference(prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """Say how the network saved under a prefix differs from this one; None if it is the same."""
+    """Return how the network saved under a prefix differs from this one; None if it is the same."""
     epoch = None if checkpoint.epochs(prefix) else checkpoint.LAST
     has_params = epoch is None or bool(checkpoint.params_files(prefix, epoch))
     try:
         other = load_network(prefix, epoch if has_params else None)
     except (MXNetError, OSError) as error:
-        return f"are files that hold no network ({error})"
+        return f"the files do not have a readable network ({error})"
     for name, value in other.values.items():
         if name in shapes and tuple(value.shape) != shapes[name]:
-            return f"another network is saved: its {name} is {tuple(value.shape)}, this one's {shapes[name]}"
+            return f"another network is saved: its {name} has shape {tuple(value.shape)}, expected {shapes[name]}"
     if other.net.tojson() != net.tojson():
-        return f"another network is saved: {other.name} describes other operators or attributes"
+        return f"another network is saved: {other.name} has other operators or attributes"
     return None
 
 
 def _not_writable(option: str, path: str, error: Exception) -> ArgumentError:
     reason = getattr(error, "strerror", None) or error
-    return ArgumentError(f"{option} is {path!r}, where nothing can be written: {reason}")
+    return ArgumentError(f"{option} is {path!r}, which cannot be written: {reason}")
 
 
 @dataclass(frozen=True)
 class Command:
-    """The words behind the program's name."""
+    """The words of a command line after the program's name."""
 
     words: Sequence[str]
 
     def changed(self, remove: Mapping[str, int] | None = None, add: Sequence[str] = ()) -> str:
-        """Return a line for the shell with some options changed.
+        """Return a shell command with some options changed.
 
         Args:
-            remove: options to leave out, and how many values each has.
+            remove: options to remove, with their numbers of values.
         """
         kept: list[str] = []
         words = iter(self.words)
@@ -289,7 +287,7 @@ class Command:
 
 
 def _program() -> list[str]:
-    """Return the words by which this program was started, "dpmodule" where that is not known."""
+    """Return the words that started this program, "dpmodule" if they are unknown."""
     path = sys.argv[0]
     folder, name = os.path.split(path)
     if name == "__main__.py" and os.path.basename(folder) == "dpmodule":  # python -m dpmodule
@@ -299,14 +297,14 @@ def _program() -> list[str]:
 
 
 class SavedRuns:
-    """Tells which states of a run have been saved since it was made."""
+    """Finds the states of a run that have been saved since its creation."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._before = self._times()
 
     def newest(self) -> str | None:
-        """Return the file that was saved last, None if none has been saved."""
+        """Return the file that was saved last, None if there is none."""
         new = {path: time for path, time in self._times().items() if self._before.get(path) != time}
         return max(new, key=lambda path: new[path], default=None)
 
@@ -321,15 +319,15 @@ def print_resume_command(
     option: Sequence[str] = ("--resume",),
     without: Mapping[str, int] | None = None,
 ) -> None:
-    """Print what has been saved, and the command that resumes from it, or that begins again.
+    """Print the saved file and the command that resumes from it, or the command to start again.
 
     Args:
-        saved: a file, None: nothing has been saved.
-        without: further options that the new command leaves out, and how many values each has.
+        saved: the saved file; None: nothing has been saved.
+        without: further options to remove from the command, with their numbers of values.
     """
     if saved is None:
         print("interrupted before anything was saved", file=sys.stderr)
-        print(f"to begin again: {command.changed()}", file=sys.stderr)
+        print(f"to start again: {command.changed()}", file=sys.stderr)
         return
     remove = {
         "--load-epoch": 1,

@@ -1,4 +1,4 @@
-"""Shapes and values of a network's inputs: as its files tell, as the user says, usual ones, random ones."""
+"""Shapes and values of a network's inputs: from its files, from the user, common ones, and random values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .data import Samples
 Shapes = dict[str, tuple[int, ...]]
 
 _COMMON_SIZES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 512)
-"""Heights and widths of images that published networks take, in the order in which they are tried."""
+"""Heights and widths of images of published networks, in the order of trials."""
 _OTHER_SIZES = tuple(side for side in range(4, 301) if side not in _COMMON_SIZES)
 
 
@@ -29,7 +29,7 @@ def label_inputs(net: Symbol) -> set[str]:
 
 
 def _inputs_of_kind(kind: str, net: Symbol) -> set[str]:
-    """Return the variables that operators declare to be of a kind: LABEL, PARAM."""
+    """Return the variables that operators use as LABEL or PARAM."""
     return {
         child.name
         for node in net.graph.nodes
@@ -40,7 +40,7 @@ def _inputs_of_kind(kind: str, net: Symbol) -> set[str]:
 
 
 def input_names(net: Symbol, values: Mapping[str, NDArray]) -> set[str]:
-    """Return the arguments that are data or labels: those without values, or by name and place without a file."""
+    """Return the arguments that are data or labels: those without values, or by name if there are no values."""
     arguments = net.list_arguments()
     if values:
         return {name for name in arguments if name not in values}
@@ -48,13 +48,13 @@ def input_names(net: Symbol, values: Mapping[str, NDArray]) -> set[str]:
 
 
 def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
-    """Return the argument that takes the samples."""
+    """Return the argument for the samples."""
     labels = {name for name in net.list_arguments() if name.endswith("label")}
     names = [n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - labels]
     if len(names) != 1:
         raise ArgumentError(
-            f"the network has {len(names)} inputs without values ({', '.join(names) or 'none'}), expected one, "
-            "for the samples; are its parameters complete?"
+            f"the network has {len(names)} inputs without values ({', '.join(names) or 'none'}), expected one "
+            "for the samples; check that its parameters are complete"
         )
     return names[0]
 
@@ -65,17 +65,17 @@ def given_shapes(
     values: Mapping[str, NDArray],
     batch: int,
 ) -> Shapes:
-    """Return the shapes that ``--shape`` gave, by name; that of one sample alone goes to the data."""
-    found = {
+    """Return the shapes of ``--shape`` by name; a sample shape without a name is that of the data."""
+    shapes = {
         data_input(net, values) if name is None else name: (batch, *shape) if name is None else shape
         for name, shape in requested
     }
-    unknown = sorted(set(found) - set(net.list_arguments()))
+    unknown = sorted(set(shapes) - set(net.list_arguments()))
     if unknown:
         raise ArgumentError(
             f"--shape names {', '.join(unknown)}, expected some of {', '.join(net.list_arguments())}"
         )
-    return found
+    return shapes
 
 
 def find_shapes(
@@ -88,33 +88,33 @@ def find_shapes(
     """Return the shape of every argument and auxiliary state.
 
     Args:
-        given: shapes that the user gave.
-        values: parameters, whose shapes hold.
-        batch: number of samples where nothing tells it.
-        guess: whether to try usual shapes for an input that neither the network nor the parameters determine.
+        given: shapes from the user.
+        values: parameters by name.
+        batch: number of samples if it is not known.
+        guess: whether to try common shapes for an input that network and parameters do not determine.
     """
     known = {**_shapes_of(net, values), **given}
     inputs = [
         n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - set(given)
     ]
     try:
-        found = _infer_all(net, {**_declared(net, known, inputs, batch), **known})
+        result = _infer_all(net, {**_declared(net, known, inputs, batch), **known})
     except ShapeError as error:
         if given and values:
             shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
             raise ArgumentError(f"{shown} does not fit the parameters: {error}") from error
         raise
     data = [name for name in inputs if not name.endswith("label")] or inputs
-    if found is None and guess and (len(data) == 1 or (data and not values)):
-        found = _guess(net, known, values, data[0], batch)
-    if found is None:
+    if result is None and guess and (len(data) == 1 or (data and not values)):
+        result = _guess(net, known, values, data[0], batch)
+    if result is None:
         others = {*inferred(net, values, known)[0], *_inputs_of_kind(PARAM, net)}
         names = [name for name in net.list_arguments() if name not in others]
         labels = label_inputs(net)
         names = [name for name in names if name not in labels] or names or inputs
         wanted = " ".join(f"--shape {name}=..." for name in names)
-        raise ArgumentError(f"the shapes of the inputs do not follow from the network; give them: {wanted}")
-    return found
+        raise ArgumentError(f"the shapes of the inputs cannot be inferred; set them: {wanted}")
+    return result
 
 
 def input_lines(
@@ -125,13 +125,13 @@ def input_lines(
     values: Mapping[str, NDArray],
     is_built_in: bool,
 ) -> list[str]:
-    """Return a line for each input: its shape, and where that comes from if not from the command line.
+    """Return a line for each input: its shape, and its source if it is not the command line.
 
     Args:
         shapes: shape of every argument.
-        given: shapes that the user gave.
+        given: shapes from the user.
         values: parameters by name.
-        comes_along: whether it is a network of ours, so that no file tells shapes.
+        comes_along: whether it is a built-in network, whose shapes are not from a file.
     """
     saved = {} if is_built_in else _declared(net, _shapes_of(net, values), names, 1)
     origins = {
@@ -143,7 +143,7 @@ def input_lines(
 
 
 def sample_shape(net: Symbol, values: Mapping[str, NDArray]) -> tuple[int, ...] | None:
-    """Return the shape of one sample as network and parameters tell it, usual sizes tried; None if they do not."""
+    """Return the shape of one sample, inferred or found by trying common sizes; None if it is unknown."""
     try:
         return find_shapes(net, {}, values)[data_input(net, values)][1:]
     except MXNetError:
@@ -159,15 +159,15 @@ def width(net: Symbol, values: Mapping[str, NDArray]) -> int | None:
 def inferred(
     net: Symbol, values: Mapping[str, NDArray], given: Mapping[str, tuple[int, ...]]
 ) -> tuple[Shapes, list[tuple[int, ...] | None]]:
-    """Return the shapes of arguments and auxiliary states, as far as they follow from some, and the outputs'."""
+    """Return the shapes of arguments and auxiliary states, as far as they can be inferred, and of the outputs."""
     args, outputs, aux = net.infer_shape_partial(**{**_shapes_of(net, values), **given})
     names = net.list_arguments() + net.list_auxiliary_states()
-    found = dict(zip(names, (*(args or ()), *(aux or ()))))
-    return {name: tuple(s) for name, s in found.items() if s and 0 not in s}, list(outputs or ())
+    known = dict(zip(names, (*(args or ()), *(aux or ()))))
+    return {name: tuple(s) for name, s in known.items() if s and 0 not in s}, list(outputs or ())
 
 
 def fit_samples(samples: Samples, net: Symbol, values: Mapping[str, NDArray], batch: int) -> Samples:
-    """Return samples in the shape that a network takes: as they are, or rows of numbers as images."""
+    """Return samples in the shape of the network's input: unchanged, or rows of numbers as images."""
     name, shape = data_input(net, values), samples.x.shape[1:]
     try:
         inferred(net, values, {name: (batch, *shape)})
@@ -184,7 +184,7 @@ def fit_samples(samples: Samples, net: Symbol, values: Mapping[str, NDArray], ba
         raise ShapeError(f"{samples.name}: a sample has the shape {shape}, but the network takes {wanted}")
     hint = ""
     if len(shape) == 1:
-        hint = "; in a CSV, --label-column names the column that is none of them, or 'none'"
+        hint = "; in a CSV, --label-column sets the label column, or 'none'"
     raise ShapeError(
         f"{samples.name}: a sample has {math.prod(shape)} values, but the network takes "
         f"{math.prod(wanted)}{hint}"
@@ -196,12 +196,12 @@ def _shapes_of(net: Symbol, values: Mapping[str, NDArray]) -> Shapes:
 
 
 def _declared(net: Symbol, known: Mapping[str, tuple[int, ...]], inputs: Sequence[str], batch: int) -> Shapes:
-    """Return shapes of inputs of which all but the number of samples is known."""
-    found = dict(zip(net.list_arguments(), net.infer_shape_partial(**known)[0] or ()))
+    """Return the shapes of inputs that are known except for the number of samples."""
+    inferred_shapes = dict(zip(net.list_arguments(), net.infer_shape_partial(**known)[0] or ()))
     return {
         name: (batch, *shape[1:])
         for name in inputs
-        if (shape := found[name]) and shape[0] == 0 and all(size for size in shape[1:])
+        if (shape := inferred_shapes[name]) and shape[0] == 0 and all(size for size in shape[1:])
     }
 
 
@@ -210,16 +210,16 @@ def _guess(
 ) -> Shapes | None:
     for sample in _candidate_shapes(net, values):
         try:
-            found = _infer_all(net, {**known, name: (batch, *sample)})
+            result = _infer_all(net, {**known, name: (batch, *sample)})
         except MXNetError:
             continue
-        if found is not None:
-            return found
+        if result is not None:
+            return result
     return None
 
 
 def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[int, ...]]:
-    """Yield shapes that a sample may have: images, rows of numbers."""
+    """Yield likely sample shapes: images, rows of numbers."""
     first = next(
         (values[c.name].shape for node in net.graph.nodes if node.op is not None for c, _ in node.inputs
          if c.name in values and values[c.name].ndim > 1),
@@ -236,9 +236,9 @@ def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tu
 
 
 def _infer_all(net: Symbol, known: Mapping[str, tuple[int, ...]]) -> Shapes | None:
-    """Return all shapes, or None if some stay unknown."""
-    found, _ = inferred(net, {}, known)
-    return found if len(found) == len({*net.list_arguments(), *net.list_auxiliary_states()}) else None
+    """Return all shapes, None if some are unknown."""
+    shapes, _ = inferred(net, {}, known)
+    return shapes if len(shapes) == len({*net.list_arguments(), *net.list_auxiliary_states()}) else None
 
 
 def random_batch(
@@ -252,8 +252,8 @@ def random_batch(
 
     Args:
         shapes: shape of every argument.
-        values: parameters by name; those that are not in it are random.
-        ctx: where it runs; None = on the CPU.
+        values: parameters by name; others are random.
+        ctx: its device; None: the CPU.
     """
     given: dict[str, Any] = {name: shapes[name] for name in net.list_arguments()}
     bound = net.simple_bind(ctx or context.cpu(), grad_req=grad_req, **given)

@@ -29,37 +29,37 @@ from .agents import Options
 from .saved_files import Command, print_resume_command
 
 _SMALLER_IS_BETTER = ("loss", "ppl", "mean_rank")
-"""Metrics that are better when they are smaller."""
+"""Metrics for which smaller is better."""
 
 Report = Mapping[str, Any]
 
 
 def train_agent(parser: ParlaiParser, words: Sequence[str], command: Command) -> int:
-    """Look at what may be wrong, then train; return the exit code."""
+    """Check the options, then train; return the exit code."""
     opt = parser.parse_args(words, print_args=False)
     _check(opt, command)
     saved = AgentCheckpoint(opt)
     done = 0 if saved.state is None else saved.state["parleys"]
-    agents.seed_all({**opt, "seed": int(opt.get("seed") or 0) + done})  # not what was drawn before
+    agents.seed_all(
+        {**opt, "seed": int(opt.get("seed") or 0) + done}
+    )  # resumed runs draw other numbers than before
     agent = _agent(opt, saved.agent)
     with _world({**opt, **saved.world_options()}, agent) as world:
         saved.load_counts(world)
         training = _AgentTraining(opt, agent, world, command, saved)
         training.run()
         return training.exit_code()
-    raise KeyboardInterrupt  # at which the world has ended quietly
+    raise KeyboardInterrupt  # the world has suppressed it
 
 
 def _check(opt: Options, command: Command) -> None:
-    """Refuse what cannot be trained or saved, before anything is loaded."""
+    """Raise ArgumentError for options that cannot be trained or saved, before loading anything."""
     if not opt["task"]:
         raise ArgumentError("--task is not given; expected one such as reverse")
     if not is_training(opt["datatype"]):
-        raise ArgumentError(
-            f"--datatype is {opt['datatype']!r}; to train it has to be train or train:ordered"
-        )
+        raise ArgumentError(f"--datatype is {opt['datatype']!r}; training needs train or train:ordered")
     if not opt["model"] and not opt["model_file"] and not opt["init_model"]:
-        raise ArgumentError("there is no agent; name one by --model, or what has been saved by --model-file")
+        raise ArgumentError("no agent is given; name one with --model, or a saved one with --model-file")
     path = opt["model_file"]
     if path is None:
         return
@@ -71,7 +71,7 @@ def _check(opt: Options, command: Command) -> None:
 
 
 def _agent(opt: Options, saved: str | None) -> Any:
-    """Return the agent that is going to be trained: as it was `saved`, if it was."""
+    """Return the agent to train, loaded from `saved` if given."""
     begin = saved or opt["init_model"]
     if begin is None:
         return agents.create(opt)
@@ -85,7 +85,7 @@ def _world(opt: Options, agent: Any) -> Any:
     try:
         if not getattr(teacher, "training", True):
             raise ArgumentError(
-                f"--task is {opt['task']!r}, which asks for the split {teacher.datatype!r}, where nothing is learned"
+                f"--task is {opt['task']!r}, the split {teacher.datatype!r}; agents learn only from train"
             )
         if world.epoch_done():
             raise ArgumentError(f"--task is {opt['task']!r}, which has no examples to train on")
@@ -96,7 +96,7 @@ def _world(opt: Options, agent: Any) -> Any:
 
 
 class _AgentTraining:
-    """Epochs of an agent in its world."""
+    """Training loop of an agent."""
 
     def __init__(
         self, opt: Options, agent: Any, world: Any, command: Command, saved: AgentCheckpoint
@@ -118,7 +118,7 @@ class _AgentTraining:
         self._is_within_parley = False
 
     def run(self) -> None:
-        """Train, and save what has been reached if it is interrupted."""
+        """Train; if interrupted, save the progress."""
         if self._opt["validation_every"]:
             self._open_validation()
         self._saved.load_states(self._agent, self._world)
@@ -131,7 +131,7 @@ class _AgentTraining:
         self._end()
 
     def _open_validation(self) -> None:
-        """Make the world for validation; what has been saved before tells what is to be beaten."""
+        """Create the validation world; a saved agent gives the score to beat."""
         opt = self._opt
         task = opt["evaltask"] or opt["task"]
         self._valid = create_task({**opt, "task": task, "datatype": "valid", "numthreads": 1}, self._agent)
@@ -169,7 +169,7 @@ class _AgentTraining:
                 self._saved.save(self._agent, world, self._best, epoch)
 
     def _epoch(self, until: float, interrupt: DeferredInterrupt) -> None:
-        """Train until there have been so many epochs."""
+        """Train until a number of epochs is reached."""
         world = self._world
         with agents.progress(world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]) as bar:
             while world.get_total_epochs() < until:
@@ -178,18 +178,20 @@ class _AgentTraining:
                 self._is_within_parley = False
                 if interrupt.requested:
                     raise KeyboardInterrupt
-                if self._saved.is_due() and world.get_total_epochs() < until:  # else after the validation
+                if (
+                    self._saved.is_due() and world.get_total_epochs() < until
+                ):  # otherwise it is saved after the validation
                     self._saved.save(self._agent, world, self._best, self._finished)
 
     def _validate(self, when: str, save: bool) -> None:
-        """Validate, and keep the agent if it is better than it was."""
+        """Validate, and save the agent if it is the best so far."""
         report = agents.evaluate(self._valid, "validation", self._opt["quiet"])
-        report = {**report, "accuracy": report.get("accuracy", 0.0)}  # none if every reply lacks a text
+        report = {**report, "accuracy": report.get("accuracy", 0.0)}  # missing if no reply has a text
         if self._metric not in report:
             names = ", ".join(name for name, value in report.items() if isinstance(value, (int, float)))
             raise ArgumentError(f"--validation-metric is {self._metric!r}, expected one of {names}")
         value = float(report[self._metric])
-        # of two that are as good by the metric, the one with the smaller loss
+        # the loss breaks ties
         score = (-value if self._metric in _SMALLER_IS_BETTER else value, -float(report.get("loss", 0.0)))
         is_best = self._best is None or score > self._best[0]
         if is_best:
@@ -203,9 +205,9 @@ class _AgentTraining:
             self._agent.save(path)
 
     def _save_interrupted(self) -> None:
-        """Save the training, or the agent alone where it cannot be resumed exactly, and print the command for it."""
+        """Save the training, or only the agent if it cannot be resumed exactly, and print the command to resume."""
         if not self._opt["model_file"]:
-            print("without --model-file nothing is saved", file=sys.stderr)
+            print("nothing is saved, since --model-file is not given", file=sys.stderr)
             return
         try:
             if self._saved.is_possible and not self._is_within_parley:
@@ -213,16 +215,16 @@ class _AgentTraining:
                 print_resume_command(path, self._command)
             else:
                 self._save_agent()
-        except StateError:  # no batch has come yet
+        except StateError:  # before the first batch
             print_resume_command(None, self._command)
         except ArgumentError as error:
             print(f"note: {error}", file=sys.stderr)
             self._save_agent()
-        except Exception as error:  # what ended the training may have broken the agent
+        except Exception as error:  # the failure may also affect the agent
             print(f"the agent could not be saved: {error}", file=sys.stderr)
 
     def _save_agent(self) -> None:
-        """Save the agent alone, to begin another training with, for the epochs that are left."""
+        """Save only the agent, and print the command that trains it for the remaining epochs."""
         done = self._epochs_done()
         path = f"{self._opt['model_file']}.checkpoint-0"
         self._agent.save(path)
@@ -231,20 +233,20 @@ class _AgentTraining:
         print_resume_command(path, self._command, words, {"-eps": 1, "--num-epochs": 1})
 
     def _epochs_done(self) -> float:
-        """Return how many epochs there have been, when nothing is on its way any more."""
+        """Wait for the workers, and return the number of epochs so far."""
         self._world.report()
         return float(self._world.get_total_epochs())
 
     def _end(self) -> None:
-        """Tell what was written, and remove the checkpoints."""
+        """Print the written files, and remove the checkpoints."""
         path = self._opt["model_file"]
         if path is None:
             return
         self._saved.remove()
-        print(f"written: {', '.join(agents.saved_files(path)) or 'nothing, this agent has nothing to save'}")
+        print(f"written: {', '.join(agents.saved_files(path)) or 'nothing, since this agent has no files'}")
 
     def exit_code(self) -> int:
-        """Print what has been reached, and return the exit code."""
+        """Print the final accuracy, and return the exit code."""
         report = self._last if self._best is None else self._best[1]
         kind = "training" if self._best is None else "best validation"
         accuracy, target = float(report.get("accuracy", 0.0)), self._opt["target"]
@@ -279,12 +281,13 @@ _VERSION = 1
 
 
 class AgentCheckpoint:
-    """A training's checkpoint: two saved agents in turn, and the file ``MODEL_FILE.trainstats``, which names the last.
+    """Checkpoint of a training: two agent files in turn, and ``MODEL_FILE.trainstats``, which names the last one.
 
-    That file switches in one step, when the agent it names is whole; so a kill at any moment leaves a whole checkpoint.
+    That file is replaced atomically when the agent is complete, so a process killed at any time leaves a valid
+    checkpoint.
 
     Attributes:
-        state: what there is to go on from; None: a training begins.
+        state: the state to resume; None: a new training.
     """
 
     def __init__(self, opt: Options) -> None:
@@ -301,7 +304,7 @@ class AgentCheckpoint:
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is a place to save at, and episodes have numbers, as far as the options tell."""
+        """True if there is a model file, and the options number episodes."""
         opt = self._opt
         has_numbers = "stream" not in opt["datatype"].split(":") and opt.get("max_batch_tokens") is None
         return bool(opt["model_file"]) and has_numbers
@@ -309,17 +312,15 @@ class AgentCheckpoint:
     def _check(self) -> None:
         opt = self._opt
         if not opt["model_file"]:
-            raise ArgumentError(
-                "--save-every-n-secs and --resume need a --model-file, beside which they save"
-            )
+            raise ArgumentError("--save-every-n-secs and --resume need a --model-file to save to")
         if not self.is_possible:
             raise ArgumentError(
-                "--save-every-n-secs and --resume go with episodes that have numbers: not with --datatype "
-                "train:stream, and not with --max-batch-tokens"
+                "--save-every-n-secs and --resume need numbered episodes; they do not work with --datatype "
+                "train:stream or --max-batch-tokens"
             )
         if opt["init_model"] and opt["resume"]:
             raise ArgumentError(
-                "--init-model begins a training, and --resume goes on with one; give one of them"
+                "--init-model starts a training, and --resume continues one; give only one of them"
             )
 
     @property
@@ -331,7 +332,7 @@ class AgentCheckpoint:
             return None
         state = run_format.read(self._path)
         if not state.keys() >= _FIELDS or state["version"] != _VERSION:
-            raise FileFormatError(f"{self._path}: not what train-agent of this version saves")
+            raise FileFormatError(f"{self._path}: not a checkpoint of this version of train-agent")
         wrong = [
             f"--{name} was {state[name]!r}, is {self._opt.get(name)!r}"
             for name in _FIXED_OPTIONS
@@ -339,44 +340,44 @@ class AgentCheckpoint:
         ]
         if wrong:
             raise ArgumentError(
-                f"--resume: the training under {self._path} was another one: {'; '.join(wrong)}"
+                f"--resume: {self._path} belongs to a training with other options: {'; '.join(wrong)}"
             )
         return state
 
     # beginning
 
     def world_options(self) -> dict[str, Any]:
-        """Return the options by which teachers note their places, and go on from those that were saved."""
+        """Return the options that make teachers record their positions, and resume at saved ones."""
         if not self.is_possible:
             return {}
         return {"positions": {} if self.state is None else self.state["positions"]}
 
     @property
     def agent(self) -> str | None:
-        """Path of the saved agent to go on with, None if a training begins."""
+        """Path of the saved agent to resume, None for a new training."""
         if self.state is None:
             return None
         return os.path.join(os.path.dirname(self._path), self.state["agent"])
 
     def load_counts(self, world: Any) -> None:
-        """Let a world have parleyed as often as the one that was saved."""
+        """Restore the counts of a world."""
         if self.state is None:
             return
         if _size(world) != self.state["size"]:
             raise ArgumentError(
-                f"--resume: the task had {self.state['size']} examples and episodes, and has {_size(world)} now; "
-                "--overwrite begins anew"
+                f"--resume: the task had {self.state['size']} examples and episodes, but has {_size(world)} now; "
+                "--overwrite starts a new training"
             )
         world.total_parleys, world._ended_epochs = self.state["parleys"], self.state["ended"]
 
     def load_states(self, agent: Any, world: Any) -> None:
-        """Give an agent its optimizer's states, its copies their dialogues, and all random generators their states."""
+        """Restore the optimizer's states, the dialogues of copies, and the states of random generators."""
         if self.state is None:
             return
         if self.state["optimizer"] is not None:
             agent.network.preload_states(self.state["optimizer"].tobytes())
-        for each, state in zip(_stateful_agents(world), self.state["copies"]):
-            each.load_state_dict(state)
+        for copy, state in zip(_stateful_agents(world), self.state["copies"]):
+            copy.load_state_dict(state)
         generators_here = random_generators({"agent": agent, "world": world})
         for path in generators_here.keys() & self.state["own_generators"].keys():
             set_state(generators_here[path], self.state["own_generators"][path])
@@ -385,18 +386,18 @@ class AgentCheckpoint:
     # saving
 
     def is_due(self) -> bool:
-        """Say whether so many seconds are over."""
+        """Return True if it is time to save."""
         return self._every_s > 0 and time.monotonic() >= self._next
 
     def save(self, agent: Any, world: Any, best: Any, finished: int) -> str:
-        """Save, when nothing is on its way in the workers any more, and return the file.
+        """Wait for the workers, save, and return the file.
 
         Args:
-            best: score and report of the best validation so far, None if there was none.
+            best: score and report of the best validation so far, None if there is none.
         """
         if self.state is None:
-            self.remove()  # of another training, whose agent would be written over
-        world.report()  # waits for what is on its way
+            self.remove()  # of another training, whose agent would be overwritten
+        world.report()  # waits for the workers
         positions = _teacher_positions(world)
         last = "1" if self.state is not None and self.state["agent"].endswith("0") else "0"
         path = f"{self._opt['model_file']}.checkpoint-{last}"
@@ -414,9 +415,9 @@ class AgentCheckpoint:
             "positions": positions,
             "best": best,
             "optimizer": None if states is None else np.frombuffer(states, np.uint8).copy(),
-            "copies": [each.state_dict() for each in _stateful_agents(world)],
+            "copies": [copy.state_dict() for copy in _stateful_agents(world)],
             "generators": generators.state_dict(),
-            "own_generators": {path: state_of(each) for path, each in own.items()},
+            "own_generators": {path: state_of(generator) for path, generator in own.items()},
             **{name: self._opt.get(name) for name in _FIXED_OPTIONS},
         }
         file = io.BytesIO()
@@ -426,13 +427,13 @@ class AgentCheckpoint:
         return self._path
 
     def remove(self) -> None:
-        """Remove what was saved, when the training is over."""
+        """Remove the checkpoint at the end of the training."""
         if self.is_possible and os.path.exists(self._path):
             os.unlink(self._path)
             for number in "01":
                 path = f"{self._opt['model_file']}.checkpoint-{number}"
                 agents.remove(path)
-                if os.path.isfile(path):  # some agents save there, and nowhere else
+                if os.path.isfile(path):  # some agents save only this file
                     os.unlink(path)
 
 
@@ -441,29 +442,29 @@ def _size(world: Any) -> list[int]:
 
 
 def _teacher_positions(world: Any) -> Mapping[str, Any]:
-    """Return where the teachers of a world stand, by their names."""
+    """Return the positions of the teachers of a world, by name."""
     plain = getattr(world, "world", world)
     worlds = plain.worlds if isinstance(plain, MultiWorld) else [plain]
-    found = {}
-    for each in worlds:
-        teacher = each.get_agents()[0]
-        place = teacher.positions_dict() if isinstance(teacher, FixedDialogTeacher) else None
-        if place is None:
+    positions = {}
+    for part in worlds:
+        teacher = part.get_agents()[0]
+        position = teacher.positions_dict() if isinstance(teacher, FixedDialogTeacher) else None
+        if position is None:
             raise ArgumentError(
                 f"--save-every-n-secs: the teacher {type(teacher).__name__} of {teacher.getID()!r} does not number its "
                 "episodes, as a FixedDialogTeacher does"
             )
-        found[teacher.getID()] = place
-    return found
+        positions[teacher.getID()] = position
+    return positions
 
 
 def _stateful_agents(world: Any) -> list[Any]:
-    """Return the agents of a world and of its copies that say what was said in their episodes, each once."""
-    found = {id(each): each for each in _all_agents(world) if hasattr(each, "load_state_dict")}
-    return list(found.values())
+    """Return the agents of a world and of its copies that have a state, each once."""
+    stateful = {id(agent): agent for agent in _all_agents(world) if hasattr(agent, "load_state_dict")}
+    return list(stateful.values())
 
 
 def _all_agents(world: Any) -> Iterator[Any]:
     yield from world.get_agents()
-    for each in getattr(world, "worlds", ()):
-        yield from _all_agents(each)
+    for copy in getattr(world, "worlds", ()):
+        yield from _all_agents(copy)

@@ -27,7 +27,7 @@ _STORAGE = "__storage_type__"
 
 
 def train_files(args: argparse.Namespace) -> int:
-    """Look at everything that may be wrong, then train."""
+    """Check all options and data, then train."""
     options.check_optimizer(args)
     saved_files.check_prefix(args.prefix)
     random.seed(args.seed)
@@ -47,19 +47,19 @@ def train_files(args: argparse.Namespace) -> int:
             training.run(epoch, command, last is not None)
     except BoundsError as error:
         if "row of the table" in str(error):
-            raise BoundsError(f"{error}; --rows SLOT=COUNT makes the tables of a slot larger") from error
+            raise BoundsError(f"{error}; --rows SLOT=COUNT sets the number of rows") from error
         if loaded is None and args.symbol is None:
-            raise BoundsError(f"{error}; --classes COUNT makes a network of more classes") from error
+            raise BoundsError(f"{error}; --classes COUNT sets the number of classes") from error
         raise
     saved_files.print_written(args.prefix, args.epochs)
     return 0
 
 
 class _FileTraining:
-    """Epochs over files.
+    """Training loop over files.
 
     Args:
-        loaded: what to go on from, None to begin anew.
+        loaded: the network to continue; None: a new training.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class _FileTraining:
         self._optimizer_params = options.optimizer_params(args, "train-files")
 
     def run(self, begin_epoch: int, command: Command, resumes: bool) -> None:
-        """Train, and save what has been reached if it is interrupted.
+        """Train; if interrupted, save the progress.
 
         Args:
             begin_epoch: number of the first epoch.
-            resumes: whether a part of the first epoch has been trained, as a snapshot tells.
+            resumes: whether the first epoch continues from a snapshot.
         """
         args = self._args
         every = args.save_every or args.epochs
@@ -105,7 +105,7 @@ class _FileTraining:
                 self._module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
 
     def print_engine(self) -> None:
-        """Print which engine is going to train, and why."""
+        """Print the engine of the training, and the reason for its choice."""
         if self._args.quiet:
             return
         if self._args.mode != "auto":
@@ -121,7 +121,7 @@ class _FileTraining:
         print(f"engine: {choice}")
 
     def _epoch(self, epoch: int, resume: str | None) -> None:
-        """Train on all lines once, or on those that are left, and print what came of it."""
+        """Train on all lines once, or on the remaining lines, and print the metrics."""
         args = self._args
         results = self._executor.run_from_files(
             self._module,
@@ -141,20 +141,20 @@ class _FileTraining:
         )
         if not results.examples and resume is None:
             raise ArgumentError(NO_LINE)
-        found = [_format_values(results.metric)]
+        values = [_format_values(results.metric)]
         if self._data.validation:
-            found.append(f"validation {_format_values(self._validate())}")
+            values.append(f"validation {_format_values(self._validate())}")
         rate = results.examples / max(results.seconds, 1e-9)
-        found.append(f"{results.examples:,} lines in {results.seconds:.2f} s ({rate:,.0f} a second)")
+        values.append(f"{results.examples:,} lines in {results.seconds:.2f} s ({rate:,.0f} a second)")
         if results.skipped:
-            found.append(f"{results.skipped:,} bad lines skipped")
+            values.append(f"{results.skipped:,} bad lines skipped")
         if not args.quiet or epoch + 1 == args.epochs:
-            print(f"epoch {epoch + 1}: {', '.join(found)}", flush=True)
+            print(f"epoch {epoch + 1}: {', '.join(values)}", flush=True)
 
     def _validate(self) -> list[tuple[str, Any]]:
-        """Return the metric over the files for validation."""
+        """Return the metrics of the validation files."""
         args, data = self._args, self._data
-        found = metric.create(self._metric)
+        metrics = metric.create(self._metric)
         outputs = self._module.symbol.list_outputs()
         batches = self._executor.infer_from_files(
             self._module,
@@ -166,16 +166,16 @@ class _FileTraining:
             on_bad_line=args.on_bad_line,
         )
         for _, _, (label, output) in batches:
-            found.update([label], [output])
-        return found.get_name_value()
+            metrics.update([label], [output])
+        return metrics.get_name_value()
 
     def _updates(self) -> int:
-        """Return how many updates there have been."""
+        """Return the number of updates so far."""
         own = self._module.optimizer
         return 0 if own is None else own.num_update
 
     def _save_interrupted(self, epoch: int, before: int, command: Command) -> None:
-        """Save a snapshot, or the last whole epoch if nothing has been trained since, and print how to resume."""
+        """Save a snapshot, or the last complete epoch if there was no update since, and print how to resume."""
         prefix, saved = self._args.prefix, checkpoint.params_file(self._args.prefix, epoch)
         if not self._updates() or not self._is_finite():
             print_resume_command(None, command)
@@ -191,30 +191,30 @@ class _FileTraining:
             print(f"the parameters could not be saved: {error}", file=sys.stderr)
 
     def _is_finite(self) -> bool:
-        """Say whether there is neither NaN nor infinity in the parameters."""
+        """Return True if all parameters are finite."""
         return all(
             bool(array.raw.isfinite().all()) for each in self._module.get_params() for array in each.values()
         )
 
 
 def _workers(args: argparse.Namespace, data: FileData) -> int:
-    """Return how many workers there can be, and say so if these are fewer than were asked for."""
+    """Return the possible number of workers, and print a note if it is reduced."""
     most = args.workers if args.split_files else len(data.files)
     if args.mode == "serial":
         most = 1
     if args.workers <= most:
         return int(args.workers)
     reason = (
-        "--mode serial has one"
+        "since --mode serial has one worker"
         if args.mode == "serial"
-        else "as many as there are files; --split-files cuts files"
+        else "the number of files; --split-files splits files"
     )
     print(f"note: --workers {args.workers} is reduced to {most}, {reason}", file=sys.stderr)
     return most
 
 
 def _default_metric(net: Symbol, data: FileData) -> str:
-    """Return "auc" for networks that tell two classes apart, else "acc"."""
+    """Return "auc" for networks with two classes, else "acc"."""
     lines, ragged = data.feed.batch_size, variable("ragged", stype="ragged").attr(_STORAGE)
     attributes = net.attr_dict()
     inputs = [name for name in net.list_arguments() if attributes.get(name, {}).get(_STORAGE) == ragged]
@@ -227,12 +227,12 @@ def _format_values(values: list[tuple[str, Any]]) -> str:
 
 
 _DEFAULT_NET = "bow"
-NO_LINE = "--files: in none of the files is a line to train on"
+NO_LINE = "--files: the files have no lines to train on"
 
 
 @dataclass(frozen=True)
 class FileData:
-    """What lines look like, and where they are."""
+    """Description of the lines, and their files."""
 
     feed: DataFeedDesc
     label: str
@@ -241,9 +241,11 @@ class FileData:
 
 
 def read_feed(args: argparse.Namespace) -> FileData:
-    """Return what the options say of data."""
+    """Return the data of the options."""
     if args.feed is None or not args.files:
-        raise ArgumentError("which files? Expected --feed FILE, their description, and --files PATTERN")
+        raise ArgumentError(
+            "no files are given; expected --feed FILE, their description, and --files PATTERN"
+        )
     feed = DataFeedDesc(args.feed, allow_pipe_command=args.allow_pipe_command)
     if args.batch_size is not None:
         feed.set_batch_size(args.batch_size)
@@ -258,24 +260,22 @@ def read_feed(args: argparse.Namespace) -> FileData:
 
 def _expand_patterns(patterns: Sequence[str], option: str) -> list[str]:
     """Return the files that patterns name, each once."""
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for pattern in patterns:
         is_pattern = glob.has_magic(pattern)
         paths = sorted(glob.glob(pattern, recursive=True)) if is_pattern else [pattern]
         if not paths:
             raise ArgumentError(
-                f"{option} {pattern!r} names no file, expected a path or a pattern such as 'part-*'"
+                f"{option} {pattern!r} matches no file, expected a path or a pattern such as 'part-*'"
             )
-        found.update(dict.fromkeys(paths))
-    return check_files(list(found)) if found else []
+        files.update(dict.fromkeys(paths))
+    return check_files(list(files)) if files else []
 
 
 def _float_widths(data: FileData, on_bad_line: str) -> dict[str, int]:
-    """Return how many numbers the first line has for each slot of floats."""
+    """Return the number of values of each float slot in the first line."""
     floats = [slot.name for slot in data.feed.used_slots if slot.type == "float"]
-    one = DataFeedDesc(
-        data.feed.desc(), allow_pipe_command=True
-    )  # which the user has allowed, or there is none
+    one = DataFeedDesc(data.feed.desc(), allow_pipe_command=True)  # already allowed by the user, or absent
     one.set_batch_size(1)
     one.set_dense_slots(floats)
     first = first_batch(one, map(FileRange, data.files), on_bad_line)
@@ -285,17 +285,17 @@ def _float_widths(data: FileData, on_bad_line: str) -> dict[str, int]:
 
 
 def choose_network(args: argparse.Namespace, data: FileData, loaded: SavedNetwork | None) -> Symbol:
-    """Return the network that the options name.
+    """Return the network of the options.
 
     Args:
-        loaded: what ``--load-epoch`` has loaded, None without it.
+        loaded: the network of ``--load-epoch``; None: the option is not given.
     """
     if loaded is not None and args.net is None and args.symbol is None and not _given_sizes(args):
         return _check_label(loaded.net, data, loaded.name)
     if args.symbol is not None:
         for option in _given_sizes(args):
             raise ArgumentError(
-                f"--{option} {_option_text(args, option)} does not go with --symbol, a network that has its sizes"
+                f"--{option} {_option_text(args, option)} is not supported with --symbol, whose network has fixed sizes"
             )
         net = _check_label(symbol.load(args.symbol), data, args.symbol)
     else:
@@ -303,8 +303,8 @@ def choose_network(args: argparse.Namespace, data: FileData, loaded: SavedNetwor
     if loaded is not None and net.tojson() != loaded.net.tojson():
         option = f"--symbol {args.symbol}" if args.symbol is not None else f"--net {args.net or _DEFAULT_NET}"
         raise ArgumentError(
-            f"{option} is, with these slots and sizes, another network than {loaded.name}, with which --load-epoch "
-            "goes on; leave it out, or begin anew under another --prefix"
+            f"{option} gives another network for these slots and sizes than {loaded.name}, which --load-epoch "
+            "continues; remove the option, or start a new training under another --prefix"
         )
     return net
 
@@ -321,9 +321,7 @@ def network_of(args: argparse.Namespace, data: FileData) -> Symbol:
     }
     for option, takes in has.items():
         if getattr(args, option) is not None and not takes:
-            raise ArgumentError(
-                f"--{option} {_option_text(args, option)} does not go with --net {name}, which has none to choose"
-            )
+            raise ArgumentError(f"--{option} {_option_text(args, option)} is not supported by --net {name}")
     sizes = NetworkSizes(
         *_table_rows(args, data),
         network_kind.width if args.width is None else args.width,
@@ -336,7 +334,7 @@ def network_of(args: argparse.Namespace, data: FileData) -> Symbol:
 
 
 def _table_rows(args: argparse.Namespace, data: FileData) -> tuple[int, dict[str, int]]:
-    """Return the rows of all tables, and those of some slots."""
+    """Return the default number of rows of tables, and that of individual slots."""
     ids = [slot.name for slot in data.feed.used_slots if slot.type == "uint64" and slot.name != data.label]
     rows, rows_of = networks.TABLE_ROWS, {}
     for name, count in args.rows:
@@ -346,16 +344,16 @@ def _table_rows(args: argparse.Namespace, data: FileData) -> tuple[int, dict[str
             rows_of[name] = count
         else:
             raise ArgumentError(
-                f"--rows {name}={count}: {name!r} is no slot of ids that is used; these are "
+                f"--rows {name}={count}: {name!r} is not a used id slot; these are "
                 f"{', '.join(ids) or 'none'}{did_you_mean(name, ids)}"
             )
     return rows, rows_of
 
 
 def _given_sizes(args: argparse.Namespace) -> list[str]:
-    """Return the options of sizes that are given."""
-    every = ("rows", "width", "hidden", "dropout", "classes")
-    return [option for option in every if getattr(args, option) not in (None, [])]
+    """Return the names of the size options that are given."""
+    options = ("rows", "width", "hidden", "dropout", "classes")
+    return [option for option in options if getattr(args, option) not in (None, [])]
 
 
 def _option_text(args: argparse.Namespace, option: str) -> str:
@@ -367,7 +365,7 @@ def _option_text(args: argparse.Namespace, option: str) -> str:
 
 
 def _check_label(net: Symbol, data: FileData, name: str) -> Symbol:
-    """Return a network that is to be fed."""
+    """Return a network after checking that it has the label of the feed."""
     if data.label not in net.list_arguments():
         variables = [each for each in net.list_arguments() if each not in net.graph.parameters]
         raise ArgumentError(

@@ -1,7 +1,7 @@
-"""A thin face in the manner of Paddle's `fluid`: ``import dpmodule.fluid as fluid``.
+"""An interface similar to Paddle's `fluid`: ``import dpmodule.fluid as fluid``.
 
-Layers write symbols into a `Program`, which is a symbol's heads, an optimizer and a `ParamStore`; `Executor` runs it by
-the Modules and the `mx.AsyncExecutor` that all the others use. docs/fluid.md says what is there and what differs.
+Layers add symbols to a `Program`, which has the heads of a symbol, an optimizer and a `ParamStore`; `Executor` runs it
+with Modules and `mx.AsyncExecutor`. docs/fluid.md describes the interface and its differences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Executor` and `AsyncExecutor`: what runs programs, on one batch or on files."""
+"""`Executor` and `AsyncExecutor`: run programs on batches or files."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from .variable import Data, Variable
 
 
 class CPUPlace:
-    """The CPU, the only place that programs of this package run at."""
+    """The CPU, the only place to run programs."""
 
     def __repr__(self) -> str:
         return "CPUPlace"
 
 
 def context_of(place: Any) -> Context:
-    """Return the context of a place; that of the CPU without one."""
+    """Return the context of a place, by default the CPU."""
     is_cpu = place is None or isinstance(place, CPUPlace)
     if not is_cpu and not (isinstance(place, Context) and place.device_type == "cpu"):
         raise DeviceError(
-            f"place is {place!r}, expected CPUPlace(); on GPUs run the program's symbol in a Module"
+            f"place is {place!r}, expected CPUPlace(); to use a GPU, run the program's symbol in a Module"
         )
     return cpu()
 
 
 class ProgramRunner:
-    """The modules that run one program: one that trains it, and those that have its fetches among their outputs."""
+    """The modules of a program: one that trains it, and others with fetches among their outputs."""
 
     def __init__(self) -> None:
         self._trainer: tuple[Symbol, Module] | None = None
@@ -53,13 +53,13 @@ class ProgramRunner:
         """Return the module that trains the program, with its optimizer.
 
         Args:
-            descs: descriptions of what is fed, should it not be bound yet.
+            descs: descriptions of the feed, to bind the module.
         """
         symbol, before = program.symbol, self._trainer
         if before is not None and before[0] is symbol:
             return before[1]
         check_initialized(program, symbol)
-        module = Module(symbol, [each.name for each in descs], None)
+        module = Module(symbol, [desc.name for desc in descs], None)
         if before is not None:
             module.bind(list(descs), None, shared_module=before[1])
         else:
@@ -73,22 +73,22 @@ class ProgramRunner:
         return module
 
     def _install(self, program: Program, module: Module, reinitialize: bool = False) -> None:
-        """Give a module the program's optimizer."""
+        """Install the program's optimizer in a module."""
         optimizer = program.optimizer
         if optimizer is None:
-            raise StateError("the program has no optimizer; call minimize() of one")
-        optimizer.rescale_grad = 1.0 / module.group.num_samples  # else the module warns of another one
+            raise StateError("the program has no optimizer; call minimize() of an optimizer")
+        optimizer.rescale_grad = 1.0 / module.group.num_samples  # otherwise the module warns of another value
         module.init_optimizer(None, optimizer, force_init=reinitialize)
         optimizer.rescale_grad = 1.0
 
     def module(self, program: Program, heads: Symbol, key: Any, descs: Sequence[DataDesc]) -> Module:
-        """Return a module that has certain outputs, and trains if the program has an optimizer."""
+        """Return a module with given outputs, which trains if the program has an optimizer."""
         trainer = None if program.optimizer is None else self.trainer(program, descs)
         known = self._inference.get(key)
         if known is not None:
             return known[1]
         check_initialized(program, heads)
-        module = Module(heads, [each.name for each in descs], None)
+        module = Module(heads, [desc.name for desc in descs], None)
         if trainer is None:
             module.bind(list(descs), None, for_training=False, store=program.store)
         else:
@@ -97,29 +97,29 @@ class ProgramRunner:
         return module
 
     def heads(self, key: Any) -> Symbol | None:
-        """Return the outputs that a module was made for, None if there is none."""
+        """Return the outputs of a cached module, None if there is none."""
         known = self._inference.get(key)
         return None if known is None else known[0]
 
     def states(self) -> bytes | None:
-        """Return the optimizer's states and counts, None before it has trained."""
+        """Return the optimizer's states and counts, None before training."""
         if self._trainer is None:
             return None
         return self._trainer[1].updates.active_updater().get_states(dump_optimizer=True)
 
     def load_states(self, states: bytes) -> None:
-        """Take the optimizer's states and counts, at once or when there is an optimizer."""
-        found, saved = load_states(states)
+        """Load the optimizer's states and counts, now or when there is an optimizer."""
+        loaded, saved = load_states(states)
         if self._trainer is None:
             self._states = states
             return
         updater = self._trainer[1].updates.active_updater()
-        updater.set_states(dump_states(found, None))
+        updater.set_states(dump_states(loaded, None))
         if saved is not None:
             updater.optimizer.take_counts(saved, list(updater.states))
 
     def restart(self, program: Program) -> None:
-        """Begin the optimizer's states and counts anew."""
+        """Reset the optimizer's states and counts."""
         self._states = None
         program.restart_training()
         if self._trainer is None:
@@ -129,38 +129,38 @@ class ProgramRunner:
 
 
 def runner_of(program: Program) -> ProgramRunner:
-    """Return what runs a program."""
+    """Return the runner of a program."""
     runner: ProgramRunner = program.scope.runners.setdefault(program, ProgramRunner())
     return runner
 
 
 def check_initialized(program: Program, symbol: Symbol) -> None:
-    """Refuse to run before the parameters have values."""
+    """Raise StateError if parameters have no values."""
     filled = program.store.filled
     empty = [name for name in symbol.list_arguments() if not program.var(name).is_data and name not in filled]
     if empty:
         raise StateError(
-            f"{', '.join(empty)}: parameters without values; run the startup program first, as in "
+            f"{', '.join(empty)}: these parameters have no values; run the startup program first, as in "
             "executor.run(fluid.default_startup_program()), or load them"
         )
 
 
 def data_descs(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> list[DataDesc]:
-    """Return descriptions of what is fed.
+    """Return descriptions of a feed.
 
     Args:
-        shapes: of a batch, by name.
+        shapes: shapes of a batch by name.
     """
-    found = []
+    descs = []
     for name, shape in shapes.items():
         variable = program.var(name)
         stype = "ragged" if variable.lod_level else "default"
-        found.append(DataDesc(name, shape, variable.dtype, stype=stype))
-    return found
+        descs.append(DataDesc(name, shape, variable.dtype, stype=stype))
+    return descs
 
 
 def initialize(program: Program) -> None:
-    """Give the parameters of a startup program their first values, and let their optimizers begin anew."""
+    """Initialize the parameters of a startup program, and reset their optimizers."""
     if program.random_seed:
         random.seed(program.random_seed)
     scope = program.startup_scope
@@ -192,7 +192,7 @@ def _as_list(fetch: Any) -> list[Any]:
 
 
 def _fetch_variable(program: Program, given: Any) -> Variable:
-    """Return what a fetch means."""
+    """Return the variable of a fetch."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(given, (str, Variable)) or name is None:
         raise ArgumentError(f"fetch: {given!r} is neither a variable of fluid nor a name")
@@ -207,7 +207,7 @@ class AsyncExecutor(Closing):
         timeout_s: as for `mx.AsyncExecutor`, in seconds.
 
     Raises:
-        DeviceError: it is another place.
+        DeviceError: the place is not the CPU.
     """
 
     def __init__(self, place: Any = None, timeout_s: float = 60.0) -> None:
@@ -226,28 +226,28 @@ class AsyncExecutor(Closing):
         """Train a program on files; see `mx.AsyncExecutor.run_from_files`.
 
         Args:
-            program: the program; None: the present one.
-            data_feed: description of the files' lines.
-            thread_num: how many workers.
-            fetch: variables or names, or one alone, whose averages are returned.
-            debug: whether time is taken by stage.
+            program: the program; None: the current one.
+            data_feed: description of the lines of the files.
+            thread_num: number of workers.
+            fetch: one or several variables or names to average.
+            debug: whether to measure the time of each stage.
             more: further arguments of `mx.AsyncExecutor.run_from_files`.
 
         Returns:
-            the averages, in the order of `fetch`.
+            The averages, in the order of `fetch`.
 
         Raises:
-            ArgumentError: an argument is none that there is.
+            ArgumentError: an argument is not valid.
             StateError: the startup program has not been run, or the program has no optimizer.
         """
         owner = _program("run_from_files", program)
         if not isinstance(data_feed, DataFeedDesc):
             raise ArgumentError(f"run_from_files: data_feed is {data_feed!r}, expected a DataFeedDesc")
         size = data_feed.batch_size
-        shapes = {each.name: (size, *each.fed_shape[1:]) for each in owner.data_of(owner.symbol)}
+        shapes = {data.name: (size, *data.fed_shape[1:]) for data in owner.data_of(owner.symbol)}
         module = runner_of(owner).trainer(owner, data_descs(owner, shapes))
-        found = [_fetch_variable(owner, each).name for each in _as_list(fetch)]
-        return self._executor.run_from_files(module, data_feed, filelist, thread_num, found, debug, **more)
+        names = [_fetch_variable(owner, item).name for item in _as_list(fetch)]
+        return self._executor.run_from_files(module, data_feed, filelist, thread_num, names, debug, **more)
 
     run = run_from_files
 
@@ -256,13 +256,13 @@ class AsyncExecutor(Closing):
 
 
 class Executor(Closing):
-    """Runs programs: a startup program, a batch, or files.
+    """Runs startup programs, and programs on batches or files.
 
     Args:
         place: `CPUPlace()`.
 
     Raises:
-        DeviceError: it is another place.
+        DeviceError: the place is not the CPU.
     """
 
     def __init__(self, place: Any = None) -> None:
@@ -283,26 +283,26 @@ class Executor(Closing):
         """Initialize a startup program's parameters, or run a program on a batch and train it if it has an optimizer.
 
         Args:
-            program: the program; None: the present one.
-            feed: arrays by name; of sequences a ragged array, see `create_lod_tensor`, or a list of lists.
-            fetch_list: variables or names whose values are returned; also ``name@GRAD``, the gradient of a parameter.
-            scope: accepted as None.
-            return_numpy: whether values are returned as NumPy arrays.
-            use_program_cache: accepted; what was made for a program is always used again.
+            program: the program; None: the current one.
+            feed: arrays by name; sequences are ragged arrays, see `create_lod_tensor`, or lists of lists.
+            fetch_list: variables or names to return; ``name@GRAD`` is the gradient of a parameter.
+            scope: must be None.
+            return_numpy: whether to return NumPy arrays.
+            use_program_cache: ignored; modules of programs are always cached.
 
         Returns:
-            the values, in the order of `fetch_list`; parameters as they are after the step.
+            The values in the order of `fetch_list`; parameters have their values after the step.
 
         Raises:
-            ArgumentError: an argument is none that there is, or is missing.
-            BoundsError: a number that is looked up is no row of its table.
-            DTypeError: a fetch holds sequences, and NumPy arrays are asked for.
-            ShapeError: what is fed has another shape than was declared.
+            ArgumentError: an argument is not valid or is missing.
+            BoundsError: an index is not a row of its table.
+            DTypeError: a fetch is ragged, and `return_numpy` is True.
+            ShapeError: the shape of a feed differs from the declared one.
             StateError: the startup program has not been run.
         """
         owner = _program("run", program)
         if scope is not None:
-            raise ArgumentError("run: scope is given; parameters belong to the startup program here")
+            raise ArgumentError("run: scope is not supported; parameters belong to the startup program")
         if owner.initial_values:
             initialize(owner)
         if not owner.list_vars():
@@ -310,13 +310,13 @@ class Executor(Closing):
         return self._run_batch(owner, feed, _as_list(fetch_list), return_numpy)
 
     def _run_batch(self, program: Program, feed: Any, fetch_list: list[Any], as_numpy: bool) -> list[Any]:
-        gradients = [each for each in fetch_list if isinstance(each, str) and each.endswith(_GRADIENT)]
-        wanted = [_fetch_variable(program, each) for each in fetch_list if each not in gradients]
-        outputs = [each for each in wanted if each.is_computed]
+        gradients = [fetch for fetch in fetch_list if isinstance(fetch, str) and fetch.endswith(_GRADIENT)]
+        variables = [_fetch_variable(program, fetch) for fetch in fetch_list if fetch not in gradients]
+        outputs = [variable for variable in variables if variable.is_computed]
         key = (
             id(program.symbol) if program.optimizer or not outputs else None,
             program.is_test,
-            *(each.name for each in outputs),
+            *(output.name for output in outputs),
         )
         runner = runner_of(program)
         heads = runner.heads(key)
@@ -330,16 +330,16 @@ class Executor(Closing):
         check_indices(heads, values)
         descs = data_descs(program, {name: value.shape for name, value in values.items()})
         module = runner.module(program, heads, key, descs)
-        batch = DataBatch([values[each.name] for each in descs], [])
+        batch = DataBatch([values[desc.name] for desc in descs], [])
         if program.optimizer is None:
             module.forward(batch, not program.is_test)
         else:
             module.forward_backward(batch)
             module.update()
         arrays = module.get_outputs()[-len(outputs) :] if outputs else []
-        found = dict(zip((each.name for each in outputs), arrays))
-        whole = [self._value(program, each, found, feed, module) for each in fetch_list]
-        return [_as_numpy(*each) for each in zip(fetch_list, whole)] if as_numpy else whole
+        computed = dict(zip((output.name for output in outputs), arrays))
+        results = [self._value(program, fetch, computed, feed, module) for fetch in fetch_list]
+        return [_as_numpy(*pair) for pair in zip(fetch_list, results)] if as_numpy else results
 
     def _value(self, program: Program, fetch: Any, outputs: dict[str, Any], feed: Any, module: Any) -> Any:
         """Return the value of one fetch."""
@@ -369,15 +369,12 @@ class Executor(Closing):
         """Train a program on files; see `AsyncExecutor.run_from_files`.
 
         Args:
-            program: what to train; it, and all other arguments, may be others in the next call.
-            data_feed: description of the lines. A slot feeds the variable of its name as that is declared:
-                ragged, or dense, (N, values a line); one value a line feeds (N,) where the graph wants that,
-                else (N, 1).
+            program: the program; None: the current one.
+            data_feed: description of the lines of the files.
             filelist: paths.
-            thread_num: how many workers; no more than there are files, unless `split_files` is set.
-            fetch: names of outputs or slots, or symbols, or one of these alone: what is averaged. Each has
-                one number a line, or is one number.
-            debug: whether the result has each worker's seconds by stage.
+            thread_num: number of workers.
+            fetch: one or several variables or names to average.
+            debug: whether to measure the time of each stage.
             **more: further arguments of `AsyncExecutor.run_from_files`.
         """
         if self._files is None:
@@ -391,7 +388,7 @@ class Executor(Closing):
 
 
 def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:
-    """Return what a module has to compute: in training the program's heads, and the fetches behind them."""
+    """Return the outputs of a module: in training the program's heads, followed by the fetches."""
     if program.optimizer is None:
         return Group([each.symbol for each in outputs]) if outputs else program.symbol
     kept = [block_gradient(each.symbol, name=f"fetch{i}_{each.name}") for i, each in enumerate(outputs)]
@@ -404,6 +401,6 @@ def _as_numpy(fetch: Any, value: Any) -> Any:
         if is_sparse(value):
             name = fetch if isinstance(fetch, str) else fetch.name
             raise DTypeError(
-                f"fetch: {name!r} holds sequences, which are no NumPy array; give return_numpy=False"
+                f"fetch: {name!r} holds sequences, which are not a NumPy array; set return_numpy=False"
             )
     return value.asnumpy()

@@ -1,4 +1,4 @@
-"""What is fed: arrays, sequences of their own lengths, and rows of both."""
+"""Feeds: arrays, sequences of different lengths, and rows of both."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def create_lod_tensor(
     """Return sequences as a ragged array, whose values have the axes of `data`.
 
     Args:
-        data: all elements one after the other, (T, ...); or a list of sequences.
-        recursive_seq_lens: [lengths of the sequences].
+        data: concatenated elements, (T, ...), or a list of sequences.
+        recursive_seq_lens: a list with the list of lengths.
 
     Raises:
         ArgumentError: there are several levels of lengths.
-        ShapeError: the lengths do not add up to the number of elements.
+        ShapeError: the sum of the lengths is not the number of elements.
     """
     if len(recursive_seq_lens) != 1:
         raise ArgumentError(
@@ -41,63 +41,63 @@ def create_lod_tensor(
     values = np.asarray(data.asnumpy() if isinstance(data, NDArray) else data)
     if sum(lengths) != len(values):
         raise ShapeError(
-            f"create_lod_tensor: lengths add up to {sum(lengths)}, but there are {len(values)} elements"
+            f"create_lod_tensor: the sum of lengths is {sum(lengths)}, but there are {len(values)} elements"
         )
     return ragged_array(values, [0, *accumulate(lengths)], dtype=values.dtype)
 
 
 def feed_arrays(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str, Any]:
-    """Return what is fed as arrays of the declared shapes and types.
+    """Return a feed as arrays of the declared shapes and types.
 
     Args:
-        feed: by name; also what the program has no use for, if it is declared there.
+        feed: values by name; may include declared data that is not used.
     """
     given = {} if feed is None else feed
     if not isinstance(given, Mapping):
         raise ArgumentError(f"feed is of type {type(given).__name__}, expected a dict from names to arrays")
-    known = [each.name for each in program.list_vars() if each.is_data]
+    known = [variable.name for variable in program.list_vars() if variable.is_data]
     for name in given:
         if name not in known:
             raise ArgumentError(
                 f"feed: the program declares no data {name!r}{did_you_mean(str(name), known)}"
             )
-    missing = [each.name for each in wanted if each.name not in given]
+    missing = [data.name for data in wanted if data.name not in given]
     if missing:
-        raise ArgumentError(f"feed: {', '.join(missing)} is missing, which what is run depends on")
-    found = {each.name: _array(each, given[each.name]) for each in wanted}
-    sizes = {name: value.shape[0] for name, value in found.items()}
+        raise ArgumentError(f"feed: {', '.join(missing)} is missing, but the program needs it")
+    arrays = {data.name: _array(data, given[data.name]) for data in wanted}
+    sizes = {name: value.shape[0] for name, value in arrays.items()}
     if len(set(sizes.values())) > 1:
         raise ShapeError(f"feed: batches have different sizes: {sizes}")
     if 0 in sizes.values():
-        raise ShapeError(f"feed: the batch of {', '.join(sizes)} is empty, expected one line or more")
-    return found
+        raise ShapeError(f"feed: the batch of {', '.join(sizes)} is empty, expected at least one line")
+    return arrays
 
 
 def _array(variable: Variable, value: Any) -> Any:
-    """Return one value in the type of its variable."""
+    """Return a value with the type of its variable."""
     try:
         if variable.lod_level:
             return _sequences(variable, value)
         raw = value.asnumpy() if isinstance(value, NDArray) else value
-        found = _cast(np.asarray(raw), variable)
+        converted = _cast(np.asarray(raw), variable)
     except (TypeError, ValueError) as error:
-        raise DTypeError(f"feed: {variable.name!r} is no array of {variable.dtype}: {error}") from error
+        raise DTypeError(f"feed: {variable.name!r} is not an array of {variable.dtype}: {error}") from error
     inner = variable.shape[1:]
-    if found.ndim != len(variable.shape) or found.shape[1:] != inner:
-        raise ShapeError(f"feed: {variable.name!r} has shape {found.shape}, expected {('N', *inner)}")
-    return array(found, dtype=variable.dtype)
+    if converted.ndim != len(variable.shape) or converted.shape[1:] != inner:
+        raise ShapeError(f"feed: {variable.name!r} has shape {converted.shape}, expected {('N', *inner)}")
+    return array(converted, dtype=variable.dtype)
 
 
 def _cast(array: Any, variable: Variable) -> Any:
-    """Return an array in the type of a variable."""
-    found = array.astype(variable.dtype, copy=False)
-    if found.dtype.kind in "iu" and array.dtype.kind == "f" and not np.array_equal(found, array):
+    """Return an array with the type of a variable."""
+    converted = array.astype(variable.dtype, copy=False)
+    if converted.dtype.kind in "iu" and array.dtype.kind == "f" and not np.array_equal(converted, array):
         raise ValueError("it has fractions")
-    return found
+    return converted
 
 
 def _sequences(variable: Variable, value: Any) -> RaggedNDArray:
-    """Return sequences given as a ragged array, or as a list of them."""
+    """Return sequences, from a ragged array or a list, as a ragged array."""
     if not isinstance(value, RaggedNDArray):
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise TypeError("expected create_lod_tensor(...), or a list of sequences")
@@ -114,7 +114,7 @@ def _sequences(variable: Variable, value: Any) -> RaggedNDArray:
 
 
 def as_bound_shape(data: Data, value: Any) -> Any:
-    """Return a value in the shape that modules are bound to; shares memory.
+    """Return a value with the shape of the bound input; shares memory.
 
     Args:
         value: an array of the declared shape.
@@ -126,7 +126,7 @@ def as_bound_shape(data: Data, value: Any) -> Any:
 
 
 def check_indices(symbol: Symbol, values: Mapping[str, Any]) -> None:
-    """Refuse numbers that are not rows of the tables that are looked up, and labels that are not classes."""
+    """Raise BoundsError for indices that are not rows of their table, and labels that are not classes."""
     for node in symbol.graph.nodes:
         if node.op is None or node.op.name != "Embedding" or node.inputs[0][0].name not in values:
             continue
@@ -139,17 +139,17 @@ def check_indices(symbol: Symbol, values: Mapping[str, Any]) -> None:
                 f"feed: {name!r} has the value {int(wrong[0])}, but the table {table!r} has {rows} rows"
             )
     shapes = {name: value.shape for name, value in values.items()}
-    found = find_invalid_label(NetworkInputs(symbol, shapes, values))
-    if found is not None:
-        raise BoundsError(f"feed: {found.describe(f'row {found.row} of the batch')}")
+    wrong_label = find_invalid_label(NetworkInputs(symbol, shapes, values))
+    if wrong_label is not None:
+        raise BoundsError(f"feed: {wrong_label.describe(f'row {wrong_label.row} of the batch')}")
 
 
 class DataFeeder:
-    """Makes what `Executor.run` is fed of rows.
+    """Converts rows to a feed of `Executor.run`.
 
     Args:
-        feed_list: variables, or their names, in the order of a row.
-        program: whose names they are; None: the present one.
+        feed_list: variables or their names in the order of a row.
+        program: program of the names; None: the current one.
     """
 
     def __init__(self, feed_list: Sequence[Any], place: Any = None, program: Program | None = None) -> None:
@@ -163,16 +163,16 @@ class DataFeeder:
             iterable: rows, each with a value for every variable.
 
         Raises:
-            ArgumentError: a row has more or fewer values.
+            ArgumentError: a row has another number of values.
         """
         rows = [tuple(row) for row in iterable]
         count = len(self._variables)
         if any(len(row) != count for row in rows):
-            raise ArgumentError(f"DataFeeder: a row has not {count} values, as feed_list has")
-        found: dict[str, Any] = {}
+            raise ArgumentError(f"DataFeeder: a row does not have {count} values, the length of feed_list")
+        feed: dict[str, Any] = {}
         for variable, column in zip(self._variables, zip(*rows)):
             if variable.lod_level:
-                found[variable.name] = _sequences(variable, column)
+                feed[variable.name] = _sequences(variable, column)
             else:
-                found[variable.name] = np.asarray(column).reshape(len(rows), *variable.shape[1:])
-        return found
+                feed[variable.name] = np.asarray(column).reshape(len(rows), *variable.shape[1:])
+        return feed

@@ -1,4 +1,4 @@
-"""First values of parameters, under Paddle's names; initializers of `mx.init` are taken in the same places."""
+"""Initializers with Paddle's names; those of `mx.init` are also accepted."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ lazy.publish(__name__, __all__)
 
 
 def Constant(value: float = 0.0) -> Initializer:
-    """Return what fills with a number."""
+    """Return an initializer with a constant."""
     return FillConstant(value)
 
 
 def NumpyArrayInitializer(value: Any) -> Initializer:
-    """Return what fills with an array of the parameter's shape.
+    """Return an initializer with the values of an array.
 
     Args:
         value: the array, of the parameter's shape.
@@ -46,29 +46,29 @@ def NumpyArrayInitializer(value: Any) -> Initializer:
 
 
 def Xavier(uniform: bool = True) -> Initializer:
-    """Return what draws by the mean of a parameter's inputs and outputs; the default of weights.
+    """Return Xavier's initializer, scaled by the mean of inputs and outputs; the default of weights.
 
     Args:
-        uniform: whether numbers are drawn evenly from an interval; else from a normal distribution.
+        uniform: whether the distribution is uniform; otherwise it is normal.
     """
     return XavierByShape("uniform" if uniform else "gaussian", "avg", 3)
 
 
 def MSRA(uniform: bool = True) -> Initializer:
-    """Return what draws by the number of a parameter's inputs, for layers before a rectifier.
+    """Return the MSRA initializer, scaled by the number of inputs, for layers before a rectifier.
 
     Args:
-        uniform: whether numbers are drawn evenly from an interval; else from a normal distribution.
+        uniform: whether the distribution is uniform; otherwise it is normal.
     """
     return XavierByShape("uniform", "in", 6) if uniform else MSRAPrelu("in", 0.0)
 
 
 @register
 class FluidUniform(Initializer):
-    """Draw evenly between two numbers.
+    """Draw from a uniform distribution.
 
     Raises:
-        ArgumentError: `low` lies above `high`.
+        ArgumentError: `low` is above `high`.
     """
 
     def __init__(self, low: float = -1.0, high: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""Save and load: networks for prediction, and parameters to go on training with."""
+"""Saving and loading networks for prediction, and parameters to continue training."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ def save_inference_model(
     model_filename: None = None,
     params_filename: None = None,
 ) -> list[str]:
-    """Save what some targets depend on: ``model-symbol.json`` and ``model-0000.params`` in a folder.
+    """Save the network of some targets: ``model-symbol.json`` and ``model-0000.params`` in a folder.
 
     Args:
-        dirname: the folder, made if need be.
-        feeded_var_names: names of the data that the targets depend on, in the order that loading tells.
+        dirname: the folder, created if needed.
+        feeded_var_names: names of the data that the targets depend on, in the order that loading returns.
         target_vars: variables or names.
-        executor: accepted; the parameters are the program's.
-        main_program: the program; None: the present one.
-        model_filename: accepted as None.
-        params_filename: accepted as None.
+        executor: ignored.
+        main_program: the program; None: the current one.
+        model_filename: must be None.
+        params_filename: must be None.
 
     Returns:
-        the names of the targets.
+        The names of the targets.
 
     Raises:
-        ArgumentError: the targets depend on other data, or an argument is none that there is.
+        ArgumentError: the targets depend on other data, or an argument is not valid.
         StateError: parameters have no values yet.
         FileError: a file cannot be written.
 
@@ -95,7 +95,7 @@ def save_inference_model(
     if not targets or not all(isinstance(each, Variable) for each in targets):
         raise ArgumentError(f"{call}: target_vars is {target_vars!r}, expected variables of fluid")
     if not all(each.is_computed for each in targets):
-        raise ArgumentError(f"{call}: a target is data or a parameter, which nothing computes")
+        raise ArgumentError(f"{call}: a target is data or a parameter, expected computed variables")
     symbol = copy(Group([each.symbol for each in targets]))
     needed = [each.name for each in program.data_of(symbol)]
     if sorted(feeds) != sorted(needed):
@@ -116,21 +116,21 @@ def save_inference_model(
 def _check_filenames(call: str, *names: Any) -> None:
     if any(name is not None for name in names):
         raise ArgumentError(
-            f"{call}: the files are always called model-symbol.json and model-0000.params; give no file names"
+            f"{call}: file names are not supported; the files are always model-symbol.json and model-0000.params"
         )
 
 
 def load_inference_model(
     dirname: Any, executor: Any = None, model_filename: None = None, params_filename: None = None
 ) -> list[Any]:
-    """Load what `save_inference_model` saved, with parameters of its own.
+    """Load a network of `save_inference_model` into a new program with its own parameters.
 
     Args:
-        model_filename: accepted as None.
-        params_filename: accepted as None.
+        model_filename: must be None.
+        params_filename: must be None.
 
     Returns:
-        [program, names of what is fed, variables of the targets]
+        A list of the program, the names of its data, and the variables of the targets.
 
     Raises:
         FileError: a file is missing.
@@ -154,7 +154,7 @@ def load_inference_model(
             number = own.get(_FEED, str(len(order)))
             if not number.isdecimal() or int(number) in order:
                 raise FileFormatError(
-                    f"input {name!r} has {_FEED}={number!r}, expected its place among the inputs"
+                    f"input {name!r} has {_FEED}={number!r}, expected its index among the inputs"
                 )
             order[int(number)] = name
     program.store.load(values, {})
@@ -163,9 +163,9 @@ def load_inference_model(
 
 
 def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: Any) -> Data:
-    """Return the variable of an input as its attributes say."""
+    """Return the variable of an input from its attributes."""
     level = int(attributes.get("__storage_type__") == _RAGGED)
-    variable_shape(symbol.entries[0][0])  # tells what is not a shape
+    variable_shape(symbol.entries[0][0])  # raises for an invalid shape
     shape = declared_shape(attributes)
     if not shape:
         raise FileFormatError(
@@ -184,7 +184,9 @@ def _saved(program: Program) -> dict[str, Any]:
     names = [each.name for each in program.all_parameters()]
     empty = [name for name in names if name not in program.store.filled]
     if empty:
-        raise StateError(f"{', '.join(empty)}: parameters without values; run the startup program first")
+        raise StateError(
+            f"{', '.join(empty)}: these parameters have no values; run the startup program first"
+        )
     return {name: program.store.array(name, 0) for name in names}
 
 
@@ -192,9 +194,9 @@ def save_params(executor: Any, dirname: Any, main_program: Any = None, filename:
     """Save a program's parameters: ``params-0000.params`` in a folder.
 
     Args:
-        dirname: the folder, made if need be.
-        main_program: the program; None: the present one.
-        filename: first part of the file names, in place of "params".
+        dirname: the folder, created if needed.
+        main_program: the program; None: the current one.
+        filename: prefix of the file names, in place of "params".
 
     Raises:
         StateError: parameters have no values yet.
@@ -212,14 +214,14 @@ def save_params(executor: Any, dirname: Any, main_program: Any = None, filename:
 def save_persistables(
     executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None
 ) -> None:
-    """Save a program's parameters and its optimizer's states, to go on training with.
+    """Save a program's parameters and its optimizer's states, to continue training.
 
-    The files are ``persistables-0000.params`` and, once it has trained, ``persistables-0000.states``.
+    The files are ``persistables-0000.params`` and, after training, ``persistables-0000.states``.
 
     Args:
-        dirname: the folder, made if need be.
-        main_program: the program; None: the present one.
-        filename: first part of the file names, in place of "persistables".
+        dirname: the folder, created if needed.
+        main_program: the program; None: the current one.
+        filename: prefix of the file names, in place of "persistables".
 
     Raises:
         StateError: parameters have no values yet.
@@ -246,15 +248,15 @@ def _load(call: str, dirname: Any, main_program: Any, filename: str) -> tuple[Pr
 
 
 def load_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
-    """Load what `save_params` saved.
+    """Load parameters of `save_params`.
 
     Args:
-        main_program: the program; None: the present one.
-        filename: first part of the file names, in place of "params".
+        main_program: the program; None: the current one.
+        filename: prefix of the file names, in place of "params".
 
     Raises:
         ArgumentError: the file lacks a parameter of the program.
-        ShapeError: one has another shape.
+        ShapeError: a parameter has another shape.
         FileError: the file is missing.
     """
     _load("load_params", dirname, main_program, filename or "params")
@@ -263,15 +265,15 @@ def load_params(executor: Any, dirname: Any, main_program: Any = None, filename:
 def load_persistables(
     executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None
 ) -> None:
-    """Load what `save_persistables` saved: parameters, and the optimizer's states if there are any.
+    """Load parameters and, if saved, the optimizer's states of `save_persistables`.
 
     Args:
-        main_program: the program, `minimize` called as before; None: the present one.
-        filename: first part of the file names, in place of "persistables".
+        main_program: the program, after the same call of `minimize`; None: the current one.
+        filename: prefix of the file names, in place of "persistables".
 
     Raises:
         ArgumentError: the file lacks a parameter of the program.
-        ShapeError: one has another shape.
+        ShapeError: a parameter has another shape.
         FileError: the file is missing.
     """
     program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")

@@ -1,6 +1,6 @@
-"""Optimizers under Paddle's names and arguments, which are MXNet's; `minimize` gives one to a program.
+"""Optimizers with Paddle's names and arguments; `minimize` sets the optimizer of a program.
 
-Formulas are MXNet's: docs/fluid.md lists where they differ from Paddle's.
+The formulas are those of MXNet; docs/fluid.md lists the differences from Paddle.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ __all__ = [
 lazy.publish(__name__, __all__)
 
 _TINY = 1e-8
-"""Stands for 0 where MXNet would divide 0 by 0."""
+"""Replaces 0 where MXNet would divide 0 by 0."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """What `minimize` entered for one parameter.
+    """Update of a parameter, from `minimize`.
 
     Args:
         type: name of the rule, such as "adagrad".
-        parameter: which one is trained.
+        parameter: the trained parameter.
     """
 
     type: str
@@ -52,16 +52,16 @@ class Update:
 
 
 class Optimizer:
-    """How a program is trained; made by the functions below.
+    """Optimizer of a program; created by the functions below.
 
     Args:
         kind: name of MXNet's optimizer.
         learning_rate: a number, or a schedule of `mx.lr_scheduler`.
-        regularization: weight decay of all parameters that have none of their own.
+        regularization: weight decay of parameters without their own.
         arguments: further arguments of MXNet's optimizer.
 
     Raises:
-        ArgumentError: the rate is no number above 0 and no schedule, or `regularization` no `L2Decay`.
+        ArgumentError: the rate is not a number from 0 or a schedule, or `regularization` is not an `L2Decay`.
     """
 
     def __init__(
@@ -95,41 +95,43 @@ class Optimizer:
         parameter_list: Sequence[Any] | None = None,
         no_grad_set: Collection[Any] | None = None,
     ) -> tuple[list[Update], list[tuple[Parameter, str]]]:
-        """Let a program train for a loss.
+        """Set a program to minimize a loss.
 
         Args:
-            loss: a variable of one number, such as `layers.mean` returns.
-            startup_program: accepted; states begin as zeros with the first batch.
-            parameter_list: what is trained, variables or names; None: all that the loss depends on.
-            no_grad_set: what is not.
+            loss: a scalar variable, such as the result of `layers.mean`.
+            startup_program: ignored; states are zeros before the first batch.
+            parameter_list: variables or names to train; None: all that the loss depends on.
+            no_grad_set: variables or names not to train.
 
         Returns:
-            (an `Update` for each parameter, pairs of a parameter and the name under which its gradient is fetched)
+            A list with an `Update` for each parameter, and a list of pairs of a parameter and the name of its gradient.
 
         Raises:
-            ArgumentError: the loss is no variable of one number, or depends on no parameter that is trained.
-            StateError: the program has an optimizer.
+            ArgumentError: the loss is not a scalar, or does not depend on a trained parameter.
+            StateError: the program already has an optimizer.
         """
         if not isinstance(loss, Variable) or loss.shape not in ((1,), ()):
             raise ArgumentError(
-                f"minimize: loss is {loss!r}, expected a variable of one number, as layers.mean returns"
+                f"minimize: loss is {loss!r}, expected a scalar variable, such as the result of layers.mean"
             )
         program = loss.program
         names = set(loss.symbol.list_arguments())
-        reached = [each for each in program.all_parameters() if each.name in names]
+        reached = [parameter for parameter in program.all_parameters() if parameter.name in names]
         trained = [
-            each for each in reached if each.trainable and _is_chosen(each, parameter_list, no_grad_set)
+            parameter
+            for parameter in reached
+            if parameter.trainable and _is_chosen(parameter, parameter_list, no_grad_set)
         ]
         if not trained:
-            raise ArgumentError(f"minimize: {loss.name!r} depends on no parameter that is to be trained")
+            raise ArgumentError(f"minimize: {loss.name!r} does not depend on a parameter to train")
         program.train_for(loss, self._optimizer_factory(reached, trained))
-        updates = [Update(self.kind, each) for each in trained]
-        return updates, [(each, f"{each.name}@GRAD") for each in trained]
+        updates = [Update(self.kind, parameter) for parameter in trained]
+        return updates, [(parameter, f"{parameter.name}@GRAD") for parameter in trained]
 
     def _optimizer_factory(
         self, reached: Sequence[Parameter], trained: Sequence[Parameter]
     ) -> Callable[[], opt.Optimizer]:
-        """Return a function that makes MXNet's optimizer, with nothing counted yet."""
+        """Return a function that creates MXNet's optimizer with zero counts."""
         chosen = {each.name for each in trained}
         rates = {each.name: each.attr.learning_rate if each.name in chosen else 0.0 for each in reached}
         decays = {
@@ -139,10 +141,10 @@ class Optimizer:
 
         def make() -> opt.Optimizer:
             decay = 1.0 if any(decays.values()) else 0.0
-            made = opt.create(self.kind, wd=decay, rescale_grad=1.0, **self._arguments)
-            made.set_lr_mult(rates)
-            made.set_wd_mult(decays)
-            return made
+            optimizer = opt.create(self.kind, wd=decay, rescale_grad=1.0, **self._arguments)
+            optimizer.set_lr_mult(rates)
+            optimizer.set_wd_mult(decays)
+            return optimizer
 
         return make
 
@@ -166,11 +168,11 @@ def Momentum(
     regularization: Any = None,
     name: str | None = None,
 ) -> Optimizer:
-    """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v`` under a steady rate.
+    """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v`` for a constant rate.
 
     Args:
-        momentum: share of the last step that is repeated.
-        use_nesterov: whether it is Nesterov's momentum.
+        momentum: momentum factor.
+        use_nesterov: whether to use Nesterov's momentum.
     """
     return Optimizer("nag" if use_nesterov else "sgd", learning_rate, regularization, {"momentum": momentum})
 
@@ -184,14 +186,14 @@ def Adagrad(
 ) -> Optimizer:
     """Return AdaGrad: ``h += g ** 2``, ``w -= lr * (g / sqrt(h + epsilon ** 2) + decay * w)``.
 
-    Paddle divides by ``sqrt(h) + epsilon``. The square of its epsilon below the root gives the same step where h is
-    far from that square, and else one up to 1.41 times as large.
+    Paddle divides by ``sqrt(h) + epsilon``. With the square of epsilon below the root, the step is the same if h is far
+    from that square, and otherwise up to 1.41 times as large.
 
     Args:
-        initial_accumulator_value: accepted as 0.
+        initial_accumulator_value: must be 0.
 
     Raises:
-        ArgumentError: `initial_accumulator_value` is another one.
+        ArgumentError: `initial_accumulator_value` is not 0.
     """
     if initial_accumulator_value != 0:
         raise ArgumentError(
@@ -212,9 +214,9 @@ def Adam(
     """Return Adam.
 
     Args:
-        beta1: how slowly the mean forgets.
-        beta2: how slowly the mean square forgets.
-        lazy_mode: whether a sparse gradient updates its own rows and their means only.
+        beta1: decay rate of the mean.
+        beta2: decay rate of the mean square.
+        lazy_mode: whether a sparse gradient updates only its rows and their means.
     """
     given = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "lazy_update": lazy_mode}
     return Optimizer("adam", learning_rate, regularization, given)
@@ -231,17 +233,15 @@ def Ftrl(
     """Return FTRL-proximal.
 
     Args:
-        lr_power: accepted as -0.5.
+        lr_power: must be -0.5.
 
     Raises:
-        ArgumentError: `lr_power` is not -0.5, or both `l2` and `regularization` are given: here they are one thing.
+        ArgumentError: `lr_power` is not -0.5, or both `l2` and `regularization` are given, which are the same here.
     """
     if lr_power != -0.5:
         raise ArgumentError(f"Ftrl: lr_power is {lr_power!r}, expected -0.5")
     if l2 and regularization is not None:
-        raise ArgumentError(
-            "Ftrl: l2 and regularization are given, and both are the weight decay here; give one"
-        )
+        raise ArgumentError("Ftrl: l2 and regularization both set the weight decay; give only one")
     decay = L2Decay(2.0 * l2) if l2 else regularization
     return Optimizer("ftrl", learning_rate, decay, {"lamda1": l1, "beta": _TINY})
 
@@ -258,15 +258,15 @@ def RMSProp(
     """Return RMSProp, plain or centered.
 
     Args:
-        rho: how slowly the means forget.
-        momentum: share of the last step that is repeated; only when centered.
-        centered: whether the mean's square is taken off.
+        rho: decay rate of the means.
+        momentum: momentum factor; only with `centered`.
+        centered: whether to subtract the square of the mean.
 
     Raises:
-        ArgumentError: there is a momentum without `centered`, which MXNet's plain form has none of.
+        ArgumentError: `momentum` is given without `centered`, which MXNet does not support.
     """
     if momentum and not centered:
-        raise ArgumentError(f"RMSProp: momentum is {momentum!r}, expected 0, or centered=True beside it")
+        raise ArgumentError(f"RMSProp: momentum is {momentum!r}, expected 0, or centered=True")
     given: dict[str, Any] = {"gamma1": rho, "epsilon": epsilon, "centered": centered}
     return Optimizer(
         "rmsprop", learning_rate, regularization, given | ({"gamma2": momentum} if centered else {})

@@ -1,4 +1,4 @@
-"""`Program`: a symbol's heads with named variables, an optimizer and a store; and which program layers write to."""
+"""`Program`: heads of a symbol with named variables, an optimizer and a store; the current programs of layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .variable import Data, ParamAttr, Parameter, Shape, Variable
 
 
 class UniqueNames:
-    """Counts names by their first part."""
+    """Generator of unique names by prefix."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -35,7 +35,7 @@ class UniqueNames:
 
 
 class Scope:
-    """What programs share that were made under one startup program."""
+    """Parameters and names shared by the programs of a startup program."""
 
     def __init__(self) -> None:
         self.store = ParamStore([cpu()])
@@ -48,7 +48,7 @@ V = TypeVar("V", bound=Variable)
 
 @dataclass(frozen=True)
 class ParameterInit:
-    """How a parameter begins.
+    """Initialization of a parameter.
 
     Args:
         shape: its shape.
@@ -60,7 +60,7 @@ class ParameterInit:
 
 
 class TrainingSetup:
-    """How a program is trained."""
+    """Loss and optimizer of a program."""
 
     def __init__(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
         self.loss = loss
@@ -68,19 +68,19 @@ class TrainingSetup:
         self.optimizer = make()
 
     def restart(self) -> None:
-        """Make the optimizer anew, when parameters are initialized again."""
+        """Recreate the optimizer, when parameters are initialized again."""
         self.optimizer = self._make()
 
 
 class Program:
-    """A network that layers have written: its variables by name, and how it is trained.
+    """A network of layers: its variables by name, its loss and its optimizer.
 
-    It meets `hogwild`'s Protocol of programs, so that `mx.AsyncExecutor` takes it.
+    It implements the protocol of programs of `mx.AsyncExecutor`.
 
     Attributes:
-        first_values: of a startup program: how parameters begin, by name.
-        is_test: whether it runs as in prediction: without dropout.
-        random_seed: of a startup program: from which parameters are drawn; 0: as `mx.random.seed` says.
+        initial_values: of a startup program: initialization of parameters by name.
+        is_test: whether it runs in prediction mode, without dropout.
+        random_seed: of a startup program: seed of parameters; 0: that of `mx.random.seed`.
     """
 
     def __init__(self) -> None:
@@ -97,50 +97,51 @@ class Program:
         trained = "" if self.optimizer is None else f", trained by {type(self.optimizer).__name__}"
         return f"<Program of {len(self._variables)} variables, {len(self.initial_values)} to initialize{trained}>"
 
-    # how it is trained
+    # training
 
     @property
     def optimizer(self) -> Optimizer | None:
-        """How gradients become new parameters; None before `minimize` of a fluid optimizer."""
+        """The optimizer; None before `minimize` of a fluid optimizer."""
         return None if self._training is None else self._training.optimizer
 
     @property
     def loss(self) -> Variable | None:
-        """What is minimized; None before `minimize`."""
+        """The loss; None before `minimize`."""
         return None if self._training is None else self._training.loss
 
     def train_for(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
-        """Minimize a loss from now on.
+        """Set the loss and the optimizer.
 
         Args:
-            make: called when the program runs for the first time; returns what follows the gradients.
+            loss: the loss to minimize.
+            make: function that returns the optimizer.
 
         Raises:
-            StateError: the program has an optimizer.
+            StateError: the program already has an optimizer.
         """
         if self._training is not None:
             raise StateError(
-                "minimize: the program has an optimizer; add losses up, or write another program"
+                "minimize: the program already has an optimizer; add the losses, or create another program"
             )
         self._training = TrainingSetup(loss, make)
 
     def restart_training(self) -> None:
-        """Make the optimizer anew, if there is one."""
+        """Recreate the optimizer, if there is one."""
         if self._training is not None:
             self._training.restart()
 
-    # what runs
+    # heads and parameters
 
     @property
     def scope(self) -> Scope:
-        """Where its parameters are: the scope of its startup program, of the present one if that is not decided yet."""
+        """Scope of its parameters: that of its startup program, by default of the current one."""
         if self._scope is None:
             self._scope = default_startup_program().startup_scope
         return self._scope
 
     @property
     def startup_scope(self) -> Scope:
-        """The scope of the parameters that it initializes, as a startup program."""
+        """As a startup program: scope of the parameters that it initializes."""
         if self._startup_scope is None:
             self._startup_scope = Scope()
         return self._startup_scope
@@ -152,10 +153,10 @@ class Program:
 
     @property
     def symbol(self) -> Symbol:
-        """The loss, if there is one, and every variable that no other is computed from.
+        """The loss, if there is one, and every variable that is not an input of others.
 
         Raises:
-            StateError: there are no layers.
+            StateError: the program has no layers.
         """
         key = (len(self._variables), self.loss)
         if self._heads is None or self._heads[0] != key:
@@ -166,7 +167,7 @@ class Program:
         computed = [each for each in self._variables.values() if each.is_computed]
         if not computed:
             raise StateError(
-                f"{self!r} has no layers to run; a startup program is run by Executor.run(program)"
+                f"{self!r} has no layers to run; run a startup program with Executor.run(program)"
             )
         used = {child for each in computed for node in each.symbol.graph.nodes for child in node.inputs}
         ends = [each for each in computed if each.symbol.entries[0] not in used and each is not self.loss]
@@ -187,34 +188,32 @@ class Program:
     # variables
 
     def join(self, startup: Program) -> None:
-        """Keep parameters where a startup program's are, unless that is decided.
+        """Use the scope of a startup program.
 
         Args:
-            startup: the program whose scope holds the parameters.
+            startup: program whose scope holds the parameters.
 
         Raises:
-            StateError: it is decided otherwise.
+            StateError: the program already uses another scope.
         """
         if self._scope is None:
             self._scope = startup.startup_scope
         elif self._scope is not startup.startup_scope:
             raise StateError(
-                "the program has parameters of another startup program; give program_guard that one"
+                "the program has parameters of another startup program; pass that one to program_guard"
             )
 
     def add(self, variable: V) -> V:
-        """Enter a variable under its name and return it.
+        """Add a variable, and return it.
 
         Args:
-            variable: what to enter.
+            variable: a new value of this program.
 
         Raises:
-            ArgumentError: there is one of this name.
+            ArgumentError: the name is in use.
         """
         if variable.name in self._variables:
-            raise ArgumentError(
-                f"the program has a variable {variable.name!r} already; give this one another name"
-            )
+            raise ArgumentError(f"the program already has a variable {variable.name!r}; choose another name")
         self._variables[variable.name] = variable
         return variable
 
@@ -227,10 +226,10 @@ class Program:
         lod_level: int = 0,
         name: str | None = None,
     ) -> Variable:
-        """Enter what is computed from other variables.
+        """Add a variable that is computed from other variables.
 
         Args:
-            make: returns its symbol, whose node has the name given.
+            make: function from a name to its symbol.
             shape: its shape, if known.
             dtype: its element type, if known.
             lod_level: 1 if it is ragged.
@@ -240,10 +239,10 @@ class Program:
         return self.add(Variable(self, make(name), name, shape, dtype, lod_level))
 
     def unique(self, hint: str) -> str:
-        """Return the next free name of a kind.
+        """Return the next free name with a prefix.
 
         Args:
-            hint: the kind, such as ``"fc"``; a number is put behind it.
+            hint: the prefix, such as ``"fc"``; a number is appended.
         """
         names = self.scope.names
         while True:
@@ -254,14 +253,14 @@ class Program:
     def create_parameter(
         self, startup: Program, name: str, shape: Shape, dtype: str, attr: ParamAttr, initializer: Initializer
     ) -> Parameter:
-        """Return a parameter, made unless it exists.
+        """Return a parameter, which is created unless it exists.
 
         Args:
-            startup: what initializes it.
+            startup: the program that initializes it.
             name: its name, if `attr` has none.
             shape: length of each axis.
-            attr: what the layer was told about it.
-            initializer: its first values, if `attr` has none.
+            attr: its attributes from the layer.
+            initializer: its initializer, if `attr` has none.
 
         Raises:
             ShapeError: it exists with another shape.
@@ -272,12 +271,10 @@ class Program:
         first = startup.initial_values.get(name)
         for other in (known, first):
             if other is not None and other.shape != shape:
-                raise ShapeError(f"parameter {name!r} has shape {other.shape}, this layer needs {shape}")
+                raise ShapeError(f"parameter {name!r} has shape {other.shape}, but this layer needs {shape}")
         if known is not None:
             if not isinstance(known, Parameter):
-                raise ArgumentError(
-                    f"param_attr: {name!r} is a variable that is computed or fed, no parameter"
-                )
+                raise ArgumentError(f"param_attr: {name!r} is a computed variable or data, not a parameter")
             return known
         chosen = attr.initializer or initializer
         if first is None:
@@ -289,7 +286,7 @@ class Program:
         """Return a variable by name, None if there is none.
 
         Args:
-            name: as the layer or `fluid.layers.data` named it.
+            name: name of a layer's result, or of `fluid.layers.data`.
         """
         return self._variables.get(name)
 
@@ -297,10 +294,10 @@ class Program:
         """Return a variable by name.
 
         Args:
-            name: as the layer or `fluid.layers.data` named it.
+            name: name of a layer's result, or of `fluid.layers.data`.
 
         Raises:
-            ArgumentError: there is none.
+            ArgumentError: the name is unknown.
         """
         if name not in self._variables:
             raise ArgumentError(f"the program has no variable {name!r}{did_you_mean(name, self._variables)}")
@@ -319,10 +316,10 @@ class Program:
         return self
 
     def clone(self, for_test: bool = False) -> Program:
-        """Return a program of the same variables and parameters.
+        """Return a program with the same variables and parameters.
 
         Args:
-            for_test: without loss and optimizer, and without dropout.
+            for_test: whether to drop loss and optimizer, and to disable dropout.
         """
         other = Program()
         other._scope = self.scope
@@ -335,7 +332,7 @@ class Program:
 
 
 class _CurrentPrograms(threading.local):
-    """Which programs layers of a thread write to."""
+    """The current programs of a thread."""
 
     def __init__(self) -> None:
         self.main, self.startup = _MAIN, _STARTUP
@@ -346,7 +343,7 @@ _current = _CurrentPrograms()
 
 
 def default_main_program() -> Program:
-    """Return the program that layers write to."""
+    """Return the program that layers are added to."""
     return _current.main
 
 
@@ -357,14 +354,14 @@ def default_startup_program() -> Program:
 
 @contextmanager
 def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
-    """Let layers inside a ``with`` statement write to other programs.
+    """Set the current programs inside a ``with`` statement.
 
     Args:
-        main_program: what layers write to.
-        startup_program: what initializes their parameters; None: the present one.
+        main_program: program that layers are added to.
+        startup_program: program that initializes their parameters; None: the current one.
 
     Raises:
-        ArgumentError: one is no program.
+        ArgumentError: an argument is not a program.
     """
     for name, given in (("main_program", main_program), ("startup_program", startup_program)):
         if not isinstance(given, Program) and (given is not None or name == "main_program"):

@@ -1,4 +1,4 @@
-"""Names that no other variable has: counted with the startup program, or afresh inside `guard`."""
+"""Unique names of variables, counted by the startup program, or separately inside `guard`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ lazy.publish(__name__, __all__)
 
 
 def generate(key: str) -> str:
-    """Return the next name of a kind, such as ``fc_0``.
+    """Return the next name with a prefix, such as ``fc_0``.
 
     Args:
-        key: the kind, such as ``"fc"``.
+        key: the prefix, such as ``"fc"``.
     """
     return default_startup_program().startup_scope.names.generate(key)
 
 
 @contextmanager
 def guard() -> Iterator[None]:
-    """Count names afresh inside a ``with`` statement.
+    """Restart the numbers of names inside a ``with`` statement.
 
-    A network written a second time, into another program under the same startup program, gets the same names so, and
-    with them the same parameters.
+    A network that is built again in another program of the same startup program gets the same names, and therefore the
+    same parameters.
     """
     scope = default_startup_program().startup_scope
     before, scope.names = scope.names, UniqueNames()

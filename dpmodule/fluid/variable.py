@@ -1,4 +1,4 @@
-"""`Variable`: a symbol with a name, a shape, an element type and a level of sequences; parameters and `ParamAttr`."""
+"""`Variable`: a symbol with a name, a shape, an element type and a sequence level; `Parameter` and `ParamAttr`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..symbol.symbol import call
 
 
 class L2Decay:
-    """Add a multiple of the parameter to its gradient.
+    """Weight decay: adds a multiple of the parameter to its gradient.
 
     Raises:
-        ArgumentError: it is negative.
+        ArgumentError: the coefficient is negative.
     """
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
@@ -36,11 +36,11 @@ L2DecayRegularizer = L2Decay
 
 @dataclass(frozen=True)
 class ParamAttr:
-    """What a layer is told about one of its parameters.
+    """Attributes of a parameter of a layer.
 
     Args:
-        name: layers that give the same name share the parameter; None: it gets a name of its own.
-        initializer: its first values; None: as the layer says.
+        name: its name, which layers can share; None: a new name.
+        initializer: its initializer; None: the default of the layer.
         learning_rate: factor of the optimizer's rate.
         regularizer: its weight decay, in place of the optimizer's.
         trainable: whether it is trained.
@@ -69,14 +69,13 @@ class ParamAttr:
 
     @classmethod
     def of(cls, given: Any) -> ParamAttr:
-        """Return what a layer's argument stands for: None, a name, an initializer, or a `ParamAttr` itself.
+        """Return the attributes of a layer's argument.
 
         Args:
-            given: a name, an initializer, a regularizer, or a `ParamAttr`; None and True stand for the
-                defaults.
+            given: a name, an initializer, a regularizer, or a `ParamAttr`; None and True mean the defaults.
 
         Raises:
-            ArgumentError: it is something else.
+            ArgumentError: the argument is not valid.
         """
         if given is None or given is True:
             return cls()
@@ -97,7 +96,7 @@ Shape = tuple[int, ...]
 def _arithmetic(
     operation: str, with_number: str, turned: bool = False
 ) -> Callable[[Variable, Any], Variable]:
-    """Return a method that joins two variables, or a variable and a number."""
+    """Return an arithmetic method for two variables, or a variable and a number."""
 
     def method(self: Variable, other: Any) -> Variable:
         if isinstance(other, Variable):
@@ -120,14 +119,14 @@ def _arithmetic(
 
 
 class Variable:
-    """A value of a program: a symbol and what is known about it.
+    """A value of a program: a symbol with a name, a shape and a type.
 
     Args:
         symbol: the symbol, with one output.
-        name: its name, under which it is fetched.
-        shape: -1 for the axis of the batch; None: what the graph says.
-        dtype: element type; None: what the graph says.
-        lod_level: 1 if each line has a sequence of its own length, else 0.
+        name: its name, also for fetching.
+        shape: its shape, with -1 for the batch axis; None: inferred.
+        dtype: its element type; None: inferred.
+        lod_level: 1 for sequences of different lengths, else 0.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ class Variable:
 
     @property
     def shape(self) -> Shape:
-        """The shape, with -1 for the axis of the batch, and for what is not known."""
+        """The shape, with -1 for the batch axis and for unknown sizes."""
         if self._shape is None:
             self._shape = inferred_shape(self.symbol)
         return self._shape
@@ -157,18 +156,18 @@ class Variable:
     def dtype(self) -> str:
         """Name of the element type."""
         if self._dtype is None:
-            found = self.symbol.infer_type_partial()[1][0]
-            self._dtype = "float32" if found is None else dtype_name(found)
+            inferred = self.symbol.infer_type_partial()[1][0]
+            self._dtype = "float32" if inferred is None else dtype_name(inferred)
         return self._dtype
 
     @property
     def is_data(self) -> bool:
-        """Whether it is fed."""
+        """True if it is fed."""
         return isinstance(self, Data)
 
     @property
     def is_computed(self) -> bool:
-        """Whether a layer computes it."""
+        """True if a layer computes it."""
         return not isinstance(self, (Data, Parameter))
 
     def derive(
@@ -180,17 +179,17 @@ class Variable:
         lod_level: int = 0,
         name: str | None = None,
     ) -> Variable:
-        """Enter what is computed from this variable into its program; see `Program.derive`.
+        """Add a variable that is computed from this one to its program; see `Program.derive`.
 
         Args:
-            make: returns its symbol, whose node has the name given.
+            make: function from a name to its symbol.
             shape: its shape, if known.
             dtype: its element type, if known.
             lod_level: 1 if it is ragged.
             name: its name; None: one made from `hint`.
         """
-        found: Variable = self.program.derive(hint, make, shape, dtype, lod_level, name)
-        return found
+        derived: Variable = self.program.derive(hint, make, shape, dtype, lod_level, name)
+        return derived
 
     def __repr__(self) -> str:
         lod = f", lod_level={self.lod_level}" if self.lod_level else ""
@@ -208,12 +207,11 @@ class Variable:
 class Data(Variable):
     """A variable that is fed.
 
-    Sequences of shape (-1, 1) are fed as single values, which look-ups take as they are; to all other layers they have
-    their last axis.
+    Sequences of shape (-1, 1) are fed without their last axis, which embeddings do not need; all other layers see it.
 
     Args:
-        shape: -1 for the axis of the batch.
-        lod_level: 1 if each line has a sequence of its own length, else 0.
+        shape: its shape, with -1 for the batch axis.
+        lod_level: 1 for sequences of different lengths, else 0.
     """
 
     def __init__(
@@ -230,9 +228,9 @@ class Parameter(Variable):
     """A variable that is trained.
 
     Args:
-        name: under which scope and program know it.
+        name: its name in scope and program.
         shape: length of each axis.
-        attr: what the layer was told about it.
+        attr: its attributes from the layer.
     """
 
     def __init__(
@@ -243,19 +241,19 @@ class Parameter(Variable):
 
     @property
     def trainable(self) -> bool:
-        """Whether it is trained."""
+        """True if it is trained."""
         return self.attr.trainable
 
 
 def declared_shape(attributes: Mapping[str, str]) -> Shape:
-    """Return the shape that a symbol's variable was declared with, () without one."""
+    """Return the declared shape of a variable, () if there is none."""
     shape: Shape = shape_type.parse(attributes.get("__shape__", "()"))
     return shape
 
 
 def inferred_shape(symbol: Symbol) -> Shape:
-    """Return the shape of a symbol, -1 for axes that follow the batch: those that differ between two batch sizes."""
-    found = []
+    """Return the shape of a symbol, with -1 for axes that differ between two batch sizes."""
+    shapes = []
     for size in (2, 3):
         given = {}
         for name, attributes in symbol.attr_dict().items():
@@ -264,5 +262,5 @@ def inferred_shape(symbol: Symbol) -> Shape:
                 given[name] = (size, *shape[1:])
         names = set(symbol.list_arguments())
         known = {name: shape for name, shape in given.items() if name in names and all(shape)}
-        found.append(symbol.infer_shape_partial(**known)[1][0])
-    return tuple(a if a == b and a else -1 for a, b in zip(*found))
+        shapes.append(symbol.infer_shape_partial(**known)[1][0])
+    return tuple(a if a == b and a else -1 for a, b in zip(*shapes))

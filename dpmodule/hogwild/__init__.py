@@ -1,4 +1,4 @@
-"""Hogwild training straight from files: descriptions of feeds, files to batches, and what runs them."""
+"""Hogwild training straight from files: descriptions of feeds, batches from files, and executors."""
 
 from __future__ import annotations
 

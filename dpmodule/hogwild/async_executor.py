@@ -38,24 +38,24 @@ _logger = logging.getLogger(__name__)
 
 
 class AsyncExecutor(Closing):
-    r"""Trains programs from files with several workers, which all write to the same parameters without locks.
+    r"""Trains programs from files with several workers that update the same parameters without locks.
 
-    A *program* is a `Module`, which is bound here from the feed; a `Symbol`, whose parameters the executor keeps, by
-    name, in one store for all symbols; or anything with the attributes `symbol`, `store` and `optimizer`. Workers are
-    started by the first call that needs them, and kept for the following ones; leave the executor's context, or call
-    `close`, to end them.
+    A *program* is a `Module`, which the executor binds from the feed; a `Symbol`, whose parameters the executor keeps
+    by name in one store for all symbols; or an object with the attributes `symbol`, `store` and `optimizer`. The first
+    call that needs workers starts them, and later calls reuse them; `close`, or the end of a ``with`` statement, ends
+    them.
 
     Args:
-        timeout_s: how long a worker may go without finishing a batch before it counts as stuck, in seconds.
-        start_method: how worker processes are started, as in `streams.Supervisor`; None: forked from a process that
-            has imported torch and nothing else ("forkserver"), where the system has that, else "spawn".
+        timeout_s: longest time of a batch before a worker counts as stuck, in seconds.
+        start_method: start method of worker processes, as in `streams.Supervisor`; None: "forkserver", with only torch
+            imported, if the system supports it, else "spawn".
 
     Attributes:
         context: the device.
-        timeout_s: as given.
+        timeout_s: the timeout in seconds.
 
     Raises:
-        ArgumentError: another device than the CPU, a time that is none, or an unknown way to start processes.
+        ArgumentError: the device is not the CPU, the timeout is not valid, or the start method is unknown.
 
     Example:
         >>> with open("part-0", "w") as file:
@@ -70,7 +70,7 @@ class AsyncExecutor(Closing):
         >>> result[0], result.examples, result.batches
         (0.5, 100, 10)
 
-    Source: the description of Paddle's AsyncExecutor; `docs/differences/systems.md` says where this departs from it.
+    Source: the description of Paddle's AsyncExecutor; `docs/differences/systems.md` lists the differences.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class AsyncExecutor(Closing):
         self.context = cpu() if context is None else Context(context)
         if self.context.device_type != "cpu":
             raise ArgumentError(
-                f"AsyncExecutor: context is {self.context}, and its workers train on the CPU: mx.cpu()"
+                f"AsyncExecutor: context is {self.context}, but workers train on the CPU; give mx.cpu()"
             )
         check_seconds("timeout_s", timeout_s)
         self.timeout_s = float(timeout_s)
@@ -119,61 +119,60 @@ class AsyncExecutor(Closing):
     ) -> Results:
         """Train on every line of some files once.
 
-        Every worker has a reader, with a bounded queue of batches, that takes files from a common counter; its batches
-        run on over its files, so that only its last may be short. A short batch's gradient is divided by the full batch
-        size too, as in `fit`.
+        Every worker has a reader with a bounded queue of batches, which takes files from a shared counter. Batches span
+        files, so that only the last batch of a worker may be short. Its gradient is also divided by the full batch
+        size, as in `fit`.
 
         Args:
-            program: what to train; it, and all other arguments, may be others in the next call.
-            data_feed: description of the lines. A slot feeds the variable of its name as that is declared: ragged, or
-                dense, (N, values a line); one value a line feeds (N,) where the graph wants that, else (N, 1).
+            program: the program to train.
+            data_feed: description of the lines. A slot feeds the variable of its name as declared: ragged, or dense,
+                (N, values per line); slots with one value feed (N,) if the graph needs that, else (N, 1).
             filelist: paths.
-            thread_num: how many workers; no more than there are files, unless `split_files` is set.
-            fetch: names of outputs or slots, or symbols, or one of these alone: what is averaged. Each has one number a
-                line, or is one number.
+            thread_num: number of workers; at most the number of files, unless `split_files` is set.
+            fetch: values to average: one or several names of outputs or slots, or symbols. Each has one number per
+                line, or is a scalar.
             debug: whether the result has each worker's seconds by stage.
             mode: "native" (threads of C++), "process" (processes over shared parameters), "serial" (the calling
                 thread) or "auto"; see `explain`.
-            initializer: gives parameters their first values, as in `fit`; counts at a program's first run, like the
-                four arguments that follow.
-            optimizer: name or `Optimizer`; "sgd" unless given.
-            optimizer_params: its arguments; rescale_grad is 1 / batch size unless given.
+            initializer: initializer of parameters, as in `fit`; used in a program's first run, like the next four
+                arguments.
+            optimizer: name or `Optimizer`; default "sgd".
+            optimizer_params: its arguments; default of rescale_grad: 1 / batch size.
             eval_metric: name, list of names, or `EvalMetric`.
-            callback: called with a `Progress` while the workers work, in the calling thread.
-            callback_s: how often, in seconds.
-            progress: whether a progress bar is shown.
-            split_files: cut files by bytes, so that one file keeps several workers busy.
-            on_bad_line: "error", or "skip" to pass over lines that are not as described, and count them.
-            check_labels: what to do about labels in the first batch that are not classes of the network, such as 10
-                beside ten scores: "raise" before anything is trained, "warn", or "ignore". Of pipes, and where the
-                feed has a `pipe_command`, each worker looks at its own first batch, except those of the native engine.
-            resume: prefix of a snapshot of a run over the same files: its parameters, optimizer states and random
-                numbers are taken, and the lines trained on that it was not; None: all lines are.
-            average_every_n_batches: with several processes, as torchrun starts them: average parameters over them
-                whenever this one has trained on so many batches. They deal the files among them if all have given
-                the same, else each trains on its own. Either this or the next argument has all of them take part.
-            average_every_s: likewise whenever so many seconds are over.
+            callback: called with a `Progress` in the calling thread while the workers run.
+            callback_s: seconds between two calls.
+            progress: whether to show a progress bar.
+            split_files: split files by bytes, so that several workers share a file.
+            on_bad_line: "error", or "skip" to skip and count lines that do not match the description.
+            check_labels: action on labels in the first batch that are not classes of the network, such as 10 for ten
+                scores: "raise" before training, "warn", or "ignore". For pipes, and for feeds with a `pipe_command`,
+                each worker checks its own first batch, except in the native engine.
+            resume: prefix of a snapshot of a run over the same files: load its parameters, optimizer states and random
+                numbers, and train on the remaining lines; None: train on all lines.
+            average_every_n_batches: with several processes, started by torchrun: average their parameters whenever
+                this process has trained on this number of batches. Processes with the same files distribute them, else
+                each trains on its own files. With this or the next argument, all processes take part.
+            average_every_s: the same, after this number of seconds.
 
         Returns:
-            The mean of each fetch over all batches of all workers, a batch's value being the mean of its numbers; with
-            `examples`, `batches`, `seconds`, `skipped` (lines), `workers` (how many) and `metric`.
+            The mean of each fetch over all batches of all workers, where the value of a batch is the mean of its
+            numbers; with `examples`, `batches`, `seconds`, `skipped` (lines), `workers` (their number) and `metric`.
 
         Raises:
-            ArgumentError: an argument, a name, a slot does not fit; or the snapshot to resume is of another network,
-                optimizer, batch size or other files, or files have changed since: lists every difference.
-            FileError: a file is missing, or cannot be read; or there is no snapshot to resume.
-            ShapeError: a fetch has more than one number a line.
-            FileFormatError: a bad line; names file, line and slot.
-            BoundsError: a value is no row of the table that is looked up; or a label of the first batch is not a
-                class, and `check_labels` is "raise".
-            NonFiniteError: an output or a gradient is not finite; it has changed no parameter. It has the attributes
+            ArgumentError: an argument, a name or a slot is not valid; or the snapshot to resume has another network,
+                optimizer, batch size or other files, or files have changed: lists all differences.
+            FileError: a file is missing or cannot be read, or there is no snapshot to resume.
+            ShapeError: a fetch has more than one number per line.
+            FileFormatError: a line is malformed; the text names file, line and slot.
+            BoundsError: a value is not a row of its table, or a label of the first batch is not a class and
+                `check_labels` is "raise".
+            NonFiniteError: an output or a gradient is not finite; the parameters are unchanged. It has the attributes
                 `file` and `batch`.
-            WorkerDied: a worker process is gone, `index` says which, and `file` what it was working on; parameters are
-                usable.
-            WorkerStuck: a worker has not finished a batch within `timeout_s`, or could not be started.
-            KeyboardInterrupt: Ctrl-C, raised after the batches that were running; the executor stays usable.
-            LostWorkerError: another process is gone, or has not come to an average within 5 `timeout_s`.
-            StateError: the executor is closed, or runs already.
+            WorkerDied: a worker process has died, with the attributes `index` and `file`; the parameters stay usable.
+            WorkerStuck: a worker has not finished a batch within `timeout_s`, or did not start.
+            KeyboardInterrupt: Ctrl-C, raised after the running batches; the executor stays usable.
+            LostWorkerError: another process has ended, or has not reached an average within 5 * `timeout_s`.
+            StateError: the executor is closed or already running.
         """
         given = {name: value for name, value in locals().items() if name in RunArguments.__dataclass_fields__}
         args = RunArguments(**given).checked()
@@ -191,16 +190,16 @@ class AsyncExecutor(Closing):
         """Train on every line of a dataset once.
 
         Args:
-            program: as in `run_from_files`, like all that follow.
-            dataset: a `QueueDataset` with files, or an `InMemoryDataset` that has been loaded.
-            thread_num: how many workers.
-            fetch: what is averaged.
+            program: as in `run_from_files`.
+            dataset: a `QueueDataset` with files, or a loaded `InMemoryDataset`.
+            thread_num: number of workers.
+            fetch: values to average.
             debug: whether the result has each worker's seconds by stage.
-            keywords: those of `run_from_files`.
+            keywords: keyword arguments of `run_from_files`.
 
         Raises:
-            StateError: the dataset has no files, or has not been loaded.
-            MXNetError: as `run_from_files` does.
+            StateError: the dataset has no files or is not loaded.
+            MXNetError: as in `run_from_files`.
         """
         unknown = [name for name in keywords if name not in RunArguments.__dataclass_fields__]
         if unknown:
@@ -219,7 +218,7 @@ class AsyncExecutor(Closing):
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args)
         choice = self._engines.choose(prepared, args.mode, workers)
         if choice.mode == "serial" and workers > 1:
-            _logger.warning("mode 'serial' has one worker; thread_num %d is passed over", workers)
+            _logger.warning("mode 'serial' has one worker; thread_num %d is ignored", workers)
             workers = 1
         if choice.mode == "process":
             prepared.module.store.share_memory()
@@ -246,8 +245,8 @@ class AsyncExecutor(Closing):
                 )
                 stats = file_run.end(self._engines.run(choice.mode, prepared, job))
                 reporter.end(stats)
-                if args.resume is None and not any(each.examples or each.skipped for each in stats):
-                    _logger.warning("run_from_files: no file has a line, so nothing was trained")
+                if args.resume is None and not any(worker.examples or worker.skipped for worker in stats):
+                    _logger.warning("run_from_files: the files have no lines, so nothing was trained")
         finally:
             self._is_running = False
         return Results(prepared.fetches.names, stats, time.monotonic() - start, args.debug)
@@ -261,16 +260,16 @@ class AsyncExecutor(Closing):
         optimizer: Any = None,
         optimizer_params: Any = None,
     ) -> EngineChoice:
-        """Return which engine trains a program in mode "auto", and why; print it to read it. Changes nothing.
+        """Return the engine that mode "auto" chooses for a program, and the reason, as a printable `EngineChoice`.
 
         Args:
-            program: what is trained.
-            data_feed: description of its feed; None: as in its last run.
-            thread_num: how many workers it would have.
-            optimizer: as in `run_from_files`, with `data_feed` only.
+            program: a Module, a Symbol, or a program of `fluid`.
+            data_feed: description of its feed; None: that of its last run.
+            thread_num: number of workers.
+            optimizer: as in `run_from_files`, only with `data_feed`.
 
         Raises:
-            StateError: it has not been run, and no feed is given.
+            StateError: the program has not been run, and no feed is given.
         """
         prepared: BoundProgram | None
         if data_feed is None:
@@ -281,13 +280,13 @@ class AsyncExecutor(Closing):
                 if isinstance(program, (Module, Symbol))
                 else deepcopy(getattr(program, "optimizer", None))
             )
-            if own is not None:  # by what gradients are divided, the program has said
+            if own is not None:  # the program sets the divisor of gradients itself
                 own.rescale_grad = 1.0 / data_feed.batch_size
             args = RunArguments(optimizer=own or optimizer, optimizer_params=optimizer_params)
             symbol = getattr(program, "symbol", program)
             prepared = ProgramCache(self.context).prepare(symbol, data_feed, [], (), True, args)
         if prepared is None:
-            raise StateError("explain: the program has not been run yet; give its data_feed")
+            raise StateError("explain: the program has not been run yet; give data_feed")
         return self._engines.choose(prepared, "auto", check_workers(thread_num))
 
     # inference
@@ -303,25 +302,25 @@ class AsyncExecutor(Closing):
         mode: str = "auto",
         on_bad_line: str = "error",
     ) -> Iterator[Inferred]:
-        """Return an iterator over what a program says of the lines of some files; changes nothing.
+        """Return an iterator over a program's outputs for the lines of files.
 
-        Batches end with their files here. With several workers each takes every n-th file.
+        Batches do not span files. With several workers, each reads every n-th file.
 
         Args:
             program: as in `run_from_files`; it must have parameters.
-            data_feed: description of the lines, which have all slots, also those that only training needs.
+            data_feed: description of the lines, including slots that only training needs.
             filelist: paths.
-            thread_num: how many workers.
-            fetch: names of outputs or slots, or symbols, or one of these alone; of any shape.
-            mode: "process", "serial", or "auto": processes if there are several workers.
-            on_bad_line: as in `run_from_files`; lines passed over are not counted here.
+            thread_num: number of workers.
+            fetch: one or several names of outputs or slots, or symbols; of any shape.
+            mode: "process", "serial", or "auto": processes for several workers.
+            on_bad_line: as in `run_from_files`; skipped lines are not counted.
 
         Returns:
-            An iterator of (file, number of its first line, an array for each fetch), in the order of the files.
+            An iterator of (file, number of the first line, an array for each fetch), in the order of the files.
 
         Raises:
             StateError: the program has no parameters.
-            ArgumentError, FileError, FileFormatError, WorkerDied, WorkerStuck: as `run_from_files`.
+            ArgumentError, FileError, FileFormatError, WorkerDied, WorkerStuck: as in `run_from_files`.
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
         self._check_idle()
@@ -337,19 +336,19 @@ class AsyncExecutor(Closing):
         mode: str = "auto",
         on_bad_line: str = "error",
     ) -> Iterator[Inferred]:
-        """Return an iterator over what a program says of the lines of a dataset; as `infer_from_files`.
+        """Return an iterator over a program's outputs for the lines of a dataset; see `infer_from_files`.
 
         Args:
             program: as in `run_from_files`; it must have parameters.
             dataset: a `QueueDataset` or `InMemoryDataset`.
-            thread_num: how many workers.
-            fetch: names of outputs or slots, or symbols, or one of these alone; of any shape.
-            mode: "process", "serial", or "auto": processes if there are several workers.
-            on_bad_line: as in `run_from_files`; lines passed over are not counted here.
+            thread_num: number of workers.
+            fetch: one or several names of outputs or slots, or symbols; of any shape.
+            mode: "process", "serial", or "auto": processes for several workers.
+            on_bad_line: as in `run_from_files`; skipped lines are not counted.
 
         Raises:
-            StateError: the dataset has no files, or has not been loaded; or the program has no parameters.
-            MXNetError: as `infer_from_files` does.
+            StateError: the dataset has no files or is not loaded, or the program has no parameters.
+            MXNetError: as in `infer_from_files`.
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
         self._check_idle()
@@ -359,7 +358,9 @@ class AsyncExecutor(Closing):
         self, program: Any, reading: ReadPlan, workers: int, fetch: Any, args: RunArguments
     ) -> Iterator[Inferred]:
         if args.mode == "native":
-            raise ArgumentError("mode is 'native', which only trains; expected 'auto', 'process' or 'serial'")
+            raise ArgumentError(
+                "mode is 'native', which supports only training; expected 'auto', 'process' or 'serial'"
+            )
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, False, args)
         if args.mode == "serial" or (args.mode == "auto" and workers == 1):
             return self._engines.serial.infer(prepared, _make_job(prepared, reading.parts, 1, args))
@@ -368,13 +369,13 @@ class AsyncExecutor(Closing):
     # programs and their parameters
 
     def module(self, program: Any) -> Module:
-        """Return a Module over the parameters of a program that has been run.
+        """Return a Module over the parameters of a program.
 
         Args:
-            program: what was given to `run_from_files`: a Module, a Symbol, or a program of `fluid`.
+            program: a Module, a Symbol, or a program of `fluid` that has been run.
 
         Raises:
-            StateError: it has not.
+            StateError: it has not been run.
         """
         return self._programs.module(program)
 
@@ -382,7 +383,7 @@ class AsyncExecutor(Closing):
         """Return copies of a program's parameters and auxiliary states.
 
         Args:
-            program: what was given to `run_from_files`: a Module, a Symbol, or a program of `fluid`.
+            program: a Module, a Symbol, or a program of `fluid` that has been run.
 
         Raises:
             StateError: it has not been run.
@@ -390,25 +391,26 @@ class AsyncExecutor(Closing):
         return self.module(program).get_params()
 
     def snapshot(self, prefix: str, epoch: int = 0) -> None:
-        """Write the parameters of the program that runs, or ran last, as a checkpoint, while it runs.
+        """Save a checkpoint of the current or last run, possibly while it runs.
 
-        For a callback, or another thread. The workers wait between two batches while the parameters are copied, so that
-        no row is torn; but each has come as far as it has, and what is saved is a mixture of moments as in all Hogwild
-        training: no order of batches by one worker gives it. With it goes which files are done, and how many lines of
-        those under way: exactly the lines that these parameters have learned from, so that a run with `resume` trains
-        on the others. The files switch together.
+        Call it in a callback or another thread. The workers pause between two batches while the parameters are copied,
+        so that rows are consistent; since workers are at different points, no order of batches by one worker gives the
+        same parameters, as always in Hogwild training. The checkpoint also has the files that are done and the number
+        of lines done of the others, so that `resume` trains on exactly the remaining lines. The files are replaced
+        together.
 
         Args:
             prefix: path and first part of the names: ``prefix-symbol.json``, and ``prefix-0000`` with ``.params``,
-                ``.states`` (of the optimizer) and ``.run`` (places and random numbers).
+                ``.states`` (of the optimizer) and ``.run`` (progress and random numbers).
             epoch: the number in the name.
-        Of several processes the first that has asked writes the snapshot, at their next average: for all of them.
+
+        With several processes, the first one that requests a snapshot writes it for all, at the next average.
 
         Raises:
-            StateError: nothing has been run, or a batch does not end within `timeout_s`.
+            StateError: there was no run, or a batch does not end within `timeout_s`.
         """
         if self._file_run is None:
-            raise StateError("snapshot: nothing has been run yet")
+            raise StateError("snapshot: there was no run yet")
         self._file_run.snapshot(prefix, epoch, self._engines.paused)
 
     @staticmethod
@@ -421,7 +423,7 @@ class AsyncExecutor(Closing):
             prefix: as for `snapshot`.
 
         Raises:
-            FileFormatError: it is damaged, or the state of another kind of run.
+            FileFormatError: it is damaged, or belongs to another kind of run.
         """
         return last_snapshot(prefix)
 
@@ -429,9 +431,9 @@ class AsyncExecutor(Closing):
 
     def _check_idle(self) -> None:
         if self._closed:
-            raise StateError("the AsyncExecutor is closed; make a new one")
+            raise StateError("the AsyncExecutor is closed; create a new one")
         if self._is_running:
-            raise StateError("the AsyncExecutor is running; wait, or make another one for another program")
+            raise StateError("the AsyncExecutor is running; wait, or create another one for another program")
 
     def close(self) -> None:
         self._closed = True
@@ -439,10 +441,10 @@ class AsyncExecutor(Closing):
 
 
 def _dataset(filelist: Any, desc: Any) -> QueueDataset:
-    """Return files as a dataset."""
+    """Return a dataset of files."""
     if not isinstance(desc, DataFeedDesc):
         raise ArgumentError(
-            f"data_feed is {desc!r}, expected a DataFeedDesc, as DataFeedDesc('data.prototxt')"
+            f"data_feed is {desc!r}, expected a DataFeedDesc such as DataFeedDesc('data.prototxt')"
         )
     dataset = QueueDataset(desc)
     dataset.set_filelist(filelist)
@@ -452,17 +454,15 @@ def _dataset(filelist: Any, desc: Any) -> QueueDataset:
 def _read_plan(
     dataset: Any, thread_num: Any, split: bool = False, join_processes: int = 1
 ) -> tuple[ReadPlan, int]:
-    """Return what is read of a dataset, and by how many workers of each process."""
+    """Return the read plan of a dataset, and the number of workers of each process."""
     workers = check_workers(thread_num)
     if not isinstance(dataset, (QueueDataset, InMemoryDataset)):
         raise ArgumentError(f"dataset is {dataset!r}, expected a QueueDataset or an InMemoryDataset")
     reading = dataset.reading(workers * join_processes, split)
     count = max(1, len(reading.parts) // join_processes)
     if workers > count:
-        hint = "" if split or isinstance(dataset, InMemoryDataset) else "; split_files=True cuts files"
-        _logger.warning(
-            "thread_num is reduced from %d to %d, as many as there are files%s", workers, count, hint
-        )
+        hint = "" if split or isinstance(dataset, InMemoryDataset) else "; split_files=True splits files"
+        _logger.warning("thread_num is reduced from %d to %d, the number of files%s", workers, count, hint)
     return reading, min(workers, count)
 
 
@@ -474,11 +474,11 @@ def _make_job(
     lines_done: torch.Tensor | None = None,
     **more: Any,
 ) -> Job:
-    """Return what engines are told; `more` are fields of `Job` that only training has."""
+    """Return the job for an engine; `more` are fields of `Job` for training only."""
     seed = zlib.crc32(generators.generator(cpu()).get_state().numpy().tobytes())
     if (
         args.resume is not None and lines_done is not None
-    ):  # not once more the numbers with which the epoch began
+    ):  # other random numbers than at the beginning of the epoch
         seed = zlib.crc32(lines_done.numpy().tobytes(), seed)
     names, metric = prepared.fetches.names, args.metric()
     desc, train = prepared.feed.desc, prepared.train

@@ -1,4 +1,4 @@
-"""Files in MultiSlot format to batches: read by blocks, parsed many lines at once, batches cut as slices."""
+"""Batches from files in MultiSlot format: blocks are read, parsed as a whole, and sliced into batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Columns = dict[str, SlotValues]
 
 
 class _LineNumbers:
-    """How many lines of its file come before a part; counted when it is first asked for, since that reads them."""
+    """Number of lines of a file before a range; counted on first use, since that reads them."""
 
     def __init__(self, part: FileRange, begin: int) -> None:
         self._path, self._begin = part.path, begin
@@ -42,13 +42,13 @@ class FeedBatch:
     """Lines of one or several files, in order.
 
     Args:
-        slots: values and offsets of the used slots by name. They are parts of larger tensors: the values may be
-            written to, the offsets not.
-        num_lines: how many lines.
-        file: path of the file that the first of them is in.
-        line: its number among the lines of its part, from 1.
-        numbering: tells the lines before that part.
-        ends: for each part that it has lines of the part's number, and how many lines of it have been read with these.
+        slots: values and offsets of the used slots by name; views of larger tensors, whose offsets must not be
+            modified.
+        num_lines: number of lines.
+        file: path of the file of the first line.
+        line: number of the first line in its range, from 1.
+        line_numbers: counts the lines before that range.
+        ends: for each range with lines in the batch, its number and the number of its lines read so far.
     """
 
     slots: Columns
@@ -60,17 +60,17 @@ class FeedBatch:
 
     @property
     def first_line(self) -> int:
-        """Number of its first line in the file, from 1; for a part from the middle of a file, reads what is before."""
+        """Number of the first line in its file, from 1; for a range within a file this reads the preceding lines."""
         return self.line + self.line_numbers.before
 
 
 @dataclass(frozen=True)
 class ParsedBlock:
-    """Parsed lines of one part.
+    """Parsed lines of a file range.
 
     Args:
-        first_line: number of the block's first line in the part, from 1.
-        part: number of the part.
+        first_line: number of the block's first line in the range, from 1.
+        part: number of the range.
     """
 
     lines: MultiSlotLines
@@ -81,22 +81,22 @@ class ParsedBlock:
     part: int
 
     def number(self, row: int) -> int:
-        """Return the number in the part of a line that was read."""
+        """Return the number of a parsed line in its range."""
         passed = self.lines.passed
         skipped = int(torch.searchsorted(passed, row, right=True)) if passed.shape[0] else 0
         return self.first_line + row + skipped
 
     def batch(self, columns: Columns, first: int, count: int) -> FeedBatch:
-        """Return `columns`, which have `count` lines from `first` on, as a batch."""
+        """Return `columns` of `count` lines from line `first` as a batch."""
         ends = ((self.part, self.number(first + count - 1)),)
         return FeedBatch(columns, count, self.file, self.number(first), self.line_numbers, ends)
 
 
 class BlockReader:
-    """Reads parts of files by blocks and parses the lines of each.
+    """Reads file ranges in blocks and parses their lines.
 
     Attributes:
-        file: path of the file that is being read, None before the first.
+        file: path of the current file, None before the first one.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class BlockReader:
         self._source: ByteSource | None = None
 
     def blocks(self, part: FileRange) -> Iterator[ParsedBlock]:
-        """Return the blocks of a part that have lines; the text of each is there until the next is asked for."""
+        """Yield the blocks of a range that have lines; the text of each is valid until the next one."""
         self.file = part.path
         self._source = source = open_part(part, self._pipe_command)
         line_numbers = _LineNumbers(part, getattr(source, "begin", 0))
         memory, held, first_line, is_final = memoryview(bytearray(self._block_bytes)), 0, 1 + part.skip, False
         while not is_final:
-            if held == len(memory):  # one line is longer than the block
+            if held == len(memory):  # a line is longer than the block
                 longer = memoryview(bytearray(2 * held))
                 longer[:held] = memory
                 memory = longer
@@ -131,7 +131,7 @@ class BlockReader:
         self.close()
 
     def close(self) -> None:
-        """End a program that is running, and let go of the file."""
+        """End a running program, and close the file."""
         source, self._source = self._source, None
         if source is not None:
             source.close()
@@ -157,7 +157,7 @@ class BlockReader:
                 raise
             lines = parse(
                 first_line + line_numbers.before
-            )  # the same error, with the number that the line has
+            )  # raises the same error with the line number in the file
         self.skipped += lines.num_bad
         if lines.num_lines:
             self._slots = [with_width(slot, _width(slot, lines)) for slot in self._slots]
@@ -165,26 +165,26 @@ class BlockReader:
 
 
 class FileBatches(Closing):
-    r"""Batches of the lines of files, which run on over files, so that only the last may be short.
+    r"""Iterator over batches of lines, which span files, so that only the last batch may be short.
 
-    Iterate it once, and close it or use it as a context manager: a `pipe_command` that still runs is then ended.
+    Iterate it once, and close it or use it as a context manager, which ends a running `pipe_command`.
 
     Args:
-        desc: the slots, the size of batches and the program that files go through.
-        next_part: returns what to read next, None when nothing is left. It is called when a part has been read.
-        on_bad_line: "error" raises at a line that is not as described; "skip" passes over it and counts it.
-        widths: how many values a line has of dense slots, by name; else the first line that this reads tells.
-        block_bytes: how much is read and parsed at a time.
+        desc: the slots, the batch size and the program that reads each file.
+        next_part: returns the next file range, None if nothing is left; called after a range has been read.
+        on_bad_line: "error" raises at a malformed line; "skip" skips and counts it.
+        widths: number of values per line of dense slots, by name; default: from the first line.
+        block_bytes: number of bytes to read and parse at a time.
 
     Shape:
         values: (sum of the counts,), int64 or float32; (N, count) for a dense slot.
-        offsets: (N + 1,), int64, beginning with 0.
+        offsets: (N + 1,), int64, starting with 0.
 
     Raises:
-        ArgumentError: `on_bad_line` is neither; no slot is used.
-        FileError: while iterating: a file cannot be read, or the program of `pipe_command` fails; the text then has
-            its exit status and what it wrote to stderr.
-        FileFormatError: while iterating: a bad line; the text names file, line and slot.
+        ArgumentError: `on_bad_line` is not valid, or no slot is used.
+        FileError: during iteration: a file cannot be read, or the program of `pipe_command` fails; the text has its
+            exit status and its stderr.
+        FileFormatError: during iteration: a line is malformed; the text names file, line and slot.
 
     Example:
         >>> feed = mx.DataFeedDesc('multi_slot_desc { slots { name: "words" type: "uint64" is_used: true } }')
@@ -220,12 +220,12 @@ class FileBatches(Closing):
 
     @property
     def skipped(self) -> int:
-        """How many bad lines were passed over so far."""
+        """Number of malformed lines skipped so far."""
         return self._reader.skipped
 
     @property
     def file(self) -> str | None:
-        """Path of the file that is being read, None before the first."""
+        """Path of the current file, None before the first one."""
         return self._reader.file
 
     def __iter__(self) -> Generator[FeedBatch, None, None]:
@@ -242,27 +242,27 @@ class FileBatches(Closing):
 
 
 def first_batch(desc: DataFeedDesc, parts: Iterable[FileRange], on_bad_line: str) -> FeedBatch | None:
-    """Return the first batch of some parts, None if there is no line; reads little more than that.
+    """Return the first batch of file ranges, None if there are no lines; reads little more than that.
 
     Args:
-        parts: what is read, in order.
+        parts: the ranges in order.
     """
     rest = iter(parts)
     with (
         FileBatches(desc, lambda: next(rest, None), on_bad_line, block_bytes=_FIRST_BLOCK_BYTES) as source,
-        closing(iter(source)) as batches,  # what ends by itself would lose a Ctrl-C that comes meanwhile
+        closing(iter(source)) as batches,  # garbage collection would lose a Ctrl-C during closing
     ):
         return next(batches, None)
 
 
 def check_on_bad_line(call: str, on_bad_line: str) -> None:
-    """Check the argument of this name."""
+    """Check the argument `on_bad_line`."""
     if on_bad_line not in ("error", "skip"):
         raise ArgumentError(f"{call}: on_bad_line is {on_bad_line!r}, expected 'error' or 'skip'")
 
 
 def _fill(source: ByteSource, memory: memoryview, held: int) -> tuple[int, bool]:
-    """Read until the memory is full; return how many bytes it has, and whether nothing follows."""
+    """Read until the memory is full; return the number of bytes, and whether the source has ended."""
     while held < len(memory):
         count = source.readinto(memory[held:])
         if count == 0:
@@ -272,21 +272,21 @@ def _fill(source: ByteSource, memory: memoryview, held: int) -> tuple[int, bool]
 
 
 def _width(slot: Slot, lines: MultiSlotLines) -> int | None:
-    found = lines.slots.get(slot.name)
-    return None if found is None or not slot.is_dense else found.values.shape[1]
+    column = lines.slots.get(slot.name)
+    return None if column is None or not slot.is_dense else column.values.shape[1]
 
 
 def with_width(slot: Slot, width: int | None) -> Slot:
-    """Return a slot whose width is known, if it is dense and has none."""
+    """Return a slot with a width, if it is dense and has none."""
     is_new = slot.is_dense and slot.width is None and width is not None
     return replace(slot, width=width) if is_new else slot
 
 
 class _BatchAssembler:
-    """Cuts blocks into batches, and joins what is left of them.
+    """Slices blocks into batches, and joins the remaining lines.
 
-    With many slots of one value a line the tensors that a batch consists of take as long to make as the text to
-    parse. So each slot of a block is cut at once, and slots with as many values in every line share their offsets.
+    With many slots of one value, creating the tensors of batches takes as long as parsing. So each slot of a block is
+    split in one call, and slots with the same number of values in every line share their offsets.
     """
 
     def __init__(self, batch_size: int) -> None:
@@ -296,7 +296,7 @@ class _BatchAssembler:
         self._even = lru_cache(maxsize=_CACHED_OFFSETS)(_even_offsets)
 
     def cut(self, block: ParsedBlock) -> Iterator[FeedBatch]:
-        """Return the batches that are full now; the rest stays here."""
+        """Yield the full batches, and keep the remaining lines."""
         count, size, first = block.lines.num_lines, self._batch_size, 0
         if self._left:
             first = min(size - self._num_left, count)
@@ -311,7 +311,7 @@ class _BatchAssembler:
             self._keep(block, first, count)
 
     def rest(self) -> Iterator[FeedBatch]:
-        """Return the last batch, if lines are left."""
+        """Yield the last batch, if lines are left."""
         if self._left:
             yield self._join()
 
@@ -336,7 +336,7 @@ class _BatchAssembler:
             yield block.batch(dict(zip(names, slots)), first + i * size, size)
 
     def _split(self, column: SlotValues, first: int, full: int) -> Iterable[SlotValues]:
-        """Return the values of a slot for `full` batches, in few calls however many they are."""
+        """Return the values of a slot for `full` batches, in a constant number of calls."""
         size = self._batch_size
         end = first + full * size
         width = _even_width(column)
@@ -367,12 +367,12 @@ class _BatchAssembler:
 
 
 def _even_offsets(rows: int, width: int) -> torch.Tensor:
-    """Return the offsets of lines that have `width` values each."""
+    """Return the offsets of lines with `width` values each."""
     return torch.arange(0, rows * width + 1, width)
 
 
 def _even_width(column: SlotValues) -> int:
-    """Return how many values every line has, of a dense slot and where it is one; else 0."""
+    """Return the number of values per line if the slot is dense or it is always one; else 0."""
     shape = column.values.shape
     if len(shape) == 2:
         return int(shape[1])

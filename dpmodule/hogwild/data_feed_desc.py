@@ -1,4 +1,4 @@
-"""`DataFeedDesc`: the slots of a text file's lines, and how many lines make a batch."""
+"""`DataFeedDesc`: the slots of the lines of text files, and the batch size."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _SCHEMA = {
 
 
 class UnknownSlotError(ArgumentError, KeyError):
-    """A name that no slot has."""
+    """A name without a slot."""
 
-    __str__ = Exception.__str__  # KeyError's puts quotes around it
+    __str__ = Exception.__str__  # that of KeyError adds quotes
 
 
 class DataFeedDesc:
-    r"""Describe lines in MultiSlot format: which slots they have, which of them are used, and the size of batches.
+    r"""Description of lines in MultiSlot format: their slots, the used slots, and the batch size.
 
     The description is in the text format of protocol buffers, with the fields of Paddle's DataFeedDesc::
 
@@ -50,27 +50,27 @@ class DataFeedDesc:
             slots { name: "label" type: "uint64" is_dense: true  is_used: true }
         }
 
-    A slot's type is "uint64" or "float"; is_dense says that every line has as many values, is_used that they are
-    wanted; both are false where they are not given. ``shape: [2, 3]``, of a dense slot, says how many: 6; a dimension
-    that is not positive leaves it open. `batch_size` is 32 where it is not given.
+    The type of a slot is "uint64" or "float"; is_dense means that every line has the same number of values, is_used
+    that the values are used; both default to false. ``shape: [2, 3]`` of a dense slot means 6 values; with a dimension
+    that is not positive, the number is open. `batch_size` defaults to 32.
 
     Args:
-        description: a path, or the text itself, which is a string with a brace or a line's end in it.
-        allow_pipe_command: a `pipe_command` other than ``cat`` may be run: a program, named by the description, that
+        description: a path, or the text itself: a string with a brace or a newline.
+        allow_pipe_command: whether to allow a `pipe_command` other than ``cat``: a program in the description that
             reads each file and writes the lines. It runs as the user of this process, without a shell.
 
     Attributes:
-        name: which feed of Paddle it describes; "MultiSlotDataFeed" where it does not say.
-        batch_size: lines of a batch.
-        pipe_command: the program that files go through, "cat" for none.
+        name: name of the feed in Paddle; default "MultiSlotDataFeed".
+        batch_size: number of lines in a batch.
+        pipe_command: the program that reads each file, "cat" for none.
         slots: the slots in the order of a line, as `dpmodule.streams.Slot`.
-        shapes: what ``shape`` says, by the name of the slot.
+        shapes: values of ``shape`` by slot.
 
     Raises:
-        FileError: there is no such file, or it cannot be read.
-        FileFormatError: the text is no such description: an unknown field, two slots of one name, a batch size below
-            1; names line and column (from 1) of the wrong token.
-        ArgumentError: there is a `pipe_command`, and `allow_pipe_command` was not given.
+        FileError: the file does not exist or cannot be read.
+        FileFormatError: the description is not valid: an unknown field, two slots with one name, a batch size below 1;
+            the text names line and column (from 1) of the wrong token.
+        ArgumentError: there is a `pipe_command`, but `allow_pipe_command` is False.
 
     Example:
         >>> feed = DataFeedDesc('multi_slot_desc { slots { name: "words" type: "uint64" } }')
@@ -78,7 +78,7 @@ class DataFeedDesc:
         >>> feed.batch_size, feed.slots
         (32, [Slot(name='words', type='uint64', is_dense=False, is_used=True, width=None)])
 
-    Source: Paddle's DataFeedDesc, which raises ParseError for what is wrong, and takes batch sizes below 1.
+    Source: Paddle's DataFeedDesc, which raises ParseError for syntax errors, and accepts batch sizes below 1.
     """
 
     def __init__(self, description: Any, *, allow_pipe_command: bool = False) -> None:
@@ -95,12 +95,12 @@ class DataFeedDesc:
 
     @property
     def batch_size(self) -> int:
-        """Lines of a batch; see `set_batch_size`."""
+        """Number of lines in a batch; see `set_batch_size`."""
         return self._batch_size
 
     @property
     def pipe_command(self) -> str:
-        """The program that files go through, "cat" for none."""
+        """The program that reads each file, "cat" for none."""
         return self._pipe_command
 
     @property
@@ -110,17 +110,17 @@ class DataFeedDesc:
 
     @property
     def used_slots(self) -> list[Slot]:
-        """The slots whose values are wanted, in the order of a line."""
+        """The used slots in the order of a line."""
         return [slot for slot in self._slots.values() if slot.is_used]
 
     def set_batch_size(self, batch_size: int) -> None:
-        """Set how many lines make a batch.
+        """Set the batch size.
 
         Args:
-            batch_size: lines, from 1.
+            batch_size: number of lines, from 1.
 
         Raises:
-            ArgumentError: it is no integer from 1.
+            ArgumentError: it is not an integer from 1.
         """
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size < 2**31:
             raise ArgumentError(
@@ -129,39 +129,39 @@ class DataFeedDesc:
         self._batch_size = batch_size
 
     def set_dense_slots(self, dense_slots_name: Iterable[str]) -> None:
-        """Say of slots that every line has as many values of them; the others stay as they are.
+        """Mark slots as dense: every line has the same number of values; other slots do not change.
 
         Args:
-            dense_slots_name: names, as the description has them.
+            dense_slots_name: list of existing names.
 
         Raises:
-            ArgumentError: a string was given for the list of names.
-            UnknownSlotError: there is no slot of a name; then none is changed.
+            ArgumentError: the argument is a string, not a list of names.
+            UnknownSlotError: a name is unknown; then no slot changes.
         """
         for name in self._checked_names("set_dense_slots", dense_slots_name):
             self._change(name, is_dense=True)
 
     def set_use_slots(self, use_slots_name: Iterable[str]) -> None:
-        """Say of slots that their values are wanted; the others stay as they are.
+        """Mark slots as used; other slots do not change.
 
         Args:
-            use_slots_name: names, as the description has them.
+            use_slots_name: list of existing names.
 
         Raises:
-            ArgumentError: a string was given for the list of names.
-            UnknownSlotError: there is no slot of a name; then none is changed.
+            ArgumentError: the argument is a string, not a list of names.
+            UnknownSlotError: a name is unknown; then no slot changes.
         """
         for name in self._checked_names("set_use_slots", use_slots_name):
             self._change(name, is_used=True)
 
     def without_pipe_command(self) -> DataFeedDesc:
-        """Return a copy for files that have gone through the program."""
+        """Return a copy without `pipe_command`, for the output of the program."""
         other = copy.copy(self)
         other._slots, other.shapes, other._pipe_command = dict(self._slots), dict(self.shapes), "cat"
         return other
 
     def desc(self) -> str:
-        """Return the description as text, from which `DataFeedDesc` makes the same again."""
+        """Return the description as text, which `DataFeedDesc` can read."""
         lines = [f"name: {quoted(self.name)}", f"batch_size: {self.batch_size}", "multi_slot_desc {"]
         for slot in self._slots.values():
             lines += [
@@ -207,9 +207,7 @@ class DataFeedDesc:
     def _feed_name(self, message: ProtoMessage) -> str:
         given = message.one("name", _FEED_NAMES[0])
         if given.value not in _FEED_NAMES:
-            raise self._error(
-                given, f"the name {' or '.join(map(repr, _FEED_NAMES))}, the only feeds that there are here"
-            )
+            raise self._error(given, f"the name {' or '.join(map(repr, _FEED_NAMES))}, the supported feeds")
         return str(given.value)
 
     def _read_command(self, message: ProtoMessage, is_allowed: bool) -> str:
@@ -217,7 +215,7 @@ class DataFeedDesc:
         try:
             words = shlex.split(given.value)
         except ValueError as error:
-            raise self._error(given, f"a command in the words of a shell ({error})") from error
+            raise self._error(given, f"a command in shell syntax ({error})") from error
         if words in ([], ["cat"]):
             return "cat"
         if "\0" in given.value:
@@ -225,7 +223,7 @@ class DataFeedDesc:
         if not is_allowed:
             raise ArgumentError(
                 f"{self._source}: line {given.token.line}, column {given.token.column}: pipe_command is "
-                f"{given.value!r}, a program that every file would go through; if you trust the description, say "
+                f"{given.value!r}, a program that would read every file; if you trust the description, use "
                 "DataFeedDesc(..., allow_pipe_command=True)"
             )
         return str(given.value)
@@ -235,26 +233,26 @@ class DataFeedDesc:
         if owner is None or not owner.all("slots"):
             place = ParsedValue(None, message.end if owner is None else owner.end)
             raise self._error(
-                place, 'multi_slot_desc { slots { name: "..." type: "..." } } with one slot or more'
+                place, 'multi_slot_desc { slots { name: "..." type: "..." } } with one or more slots'
             )
-        found: dict[str, Slot] = {}
+        slots: dict[str, Slot] = {}
         for given in owner.all("slots"):
             name, type = given.value.one("name"), given.value.one("type")
             if not name.value:
                 raise self._error(name, "the name of the slot")
-            if name.value in found:
-                raise self._error(name, "another name, since a slot before has this one")
+            if name.value in slots:
+                raise self._error(name, "another name, since an earlier slot has this one")
             if type.value not in ("uint64", "float"):
                 raise self._error(type, f'the type "uint64" or "float" of slot {name.value!r}')
             flags = [given.value.one(flag, False).value for flag in ("is_dense", "is_used")]
             if given.value.all("shape"):
                 self.shapes[name.value] = tuple(size.value for size in given.value.all("shape"))
-            found[name.value] = self._slot(name.value, type.value, *flags)
-        return found
+            slots[name.value] = self._slot(name.value, type.value, *flags)
+        return slots
 
 
 def _read_description(description: Any) -> tuple[str, str]:
-    """Return the text of a description, and what errors call it."""
+    """Return the text of a description, and its name in errors."""
     if isinstance(description, str) and any(mark in description for mark in "{}\n"):
         return description, "DataFeedDesc text"
     if not isinstance(description, (str, os.PathLike)) or not os.fspath(description):

@@ -1,4 +1,4 @@
-"""The bytes of data files: plain ones and ranges of them, gzip, and what a program makes of them."""
+"""The bytes of data files: plain files and ranges of them, gzip files, and output of programs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _MIN_RANGE_BYTES = 4096
 _STDERR_BYTES = 2000
 
 _EXIT_TIMEOUT_S = 10.0
-"""How long a command may run on after it has closed its output, in seconds."""
+"""Longest time between the end of a command's output and its exit, in seconds."""
 
 
 @dataclass(frozen=True)
 class FileRange:
-    """A piece of a file: the lines that begin in a range of its bytes.
+    """Range of a file: the lines that begin in a range of its bytes.
 
     Args:
         begin: first byte.
-        end: byte behind the last; None for the end of the file.
-        skip: how many of its lines are passed over at the beginning, since they were read before.
-        number: which of the parts of a run it is.
+        end: end byte, exclusive; None: the end of the file.
+        skip: number of lines to skip at the beginning, since they were read before.
+        number: number of the range in a run.
     """
 
     path: str
@@ -45,36 +45,36 @@ class FileRange:
 
 
 class ByteSource(Protocol):
-    """Bytes from beginning to end."""
+    """A source of bytes."""
 
     def readinto(self, memory: memoryview) -> int:
-        """Fill the memory as far as there are bytes now; 0 at the end."""
+        """Read bytes into memory, and return their number; 0 at the end."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         ...
 
 
 def check_files(filelist: Any) -> list[str]:
-    """Return the paths of a list of files, all of which are there.
+    """Return the paths of a list of files, after checking that they are readable.
 
     Args:
-        filelist: paths of text files, in the order in which they are read.
+        filelist: paths of text files in reading order.
 
     Raises:
-        ArgumentError: the list is empty, one string, or has something else than paths in it.
-        FileError: a file is missing, is a folder, or may not be read.
+        ArgumentError: the list is empty, a string, or has items that are not paths.
+        FileError: a file is missing, is a folder, or is not readable.
     """
     if isinstance(filelist, (str, bytes, os.PathLike)) or not isinstance(filelist, Iterable):
         raise ArgumentError(f"filelist is {filelist!r}, expected a list of paths, such as [{filelist!r}]")
     paths = []
     for path in filelist:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-            raise ArgumentError(f"filelist has {path!r} in it, expected paths")
+            raise ArgumentError(f"filelist contains {path!r}, expected paths")
         paths.append(os.fsdecode(path))
     if not paths:
-        raise ArgumentError("filelist is empty, expected one path or more")
+        raise ArgumentError("filelist is empty, expected one or more paths")
     for path in paths:
         with file_errors(path):
             if os.path.isdir(path):
@@ -87,18 +87,18 @@ def check_files(filelist: Any) -> list[str]:
 
 
 def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> list[FileRange]:
-    """Cut files by bytes into parts that keep a number of workers equally busy.
+    """Split files by bytes into ranges that distribute the work evenly.
 
-    Files that can only be read from their beginning stay whole: those whose name ends with ``.gz``, and all that go
-    through a program. Parts are in the order of the files and of their bytes.
+    Files that can only be read from the beginning are not split: names with ``.gz``, and all files if a program reads
+    them. The ranges are in the order of the files and of their bytes.
 
     Args:
         files: paths.
-        workers: how many take parts in turn.
-        pipe_command: what files go through; "cat" for nothing.
+        workers: number of workers.
+        pipe_command: program that reads each file; "cat" for none.
 
     Raises:
-        FileError: a file cannot be looked at.
+        FileError: the size of a file cannot be read.
     """
     if pipe_command != "cat":
         return [FileRange(path) for path in files]
@@ -117,12 +117,12 @@ def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> li
 
 
 def open_part(part: FileRange, pipe_command: str = "cat") -> ByteSource:
-    """Open a part for reading."""
+    """Open a range for reading."""
     is_range = part.begin > 0 or part.end is not None
     if is_range and (pipe_command != "cat" or part.path.endswith(".gz")):
         raise ArgumentError(
             f"{part.path}: bytes {part.begin} to {part.end} cannot be read alone, since the file "
-            f"{'is compressed' if pipe_command == 'cat' else 'goes through a program'}; read it as a whole"
+            f"{'is compressed' if pipe_command == 'cat' else 'is read by a program'}; read the whole file"
         )
     source: ByteSource
     if pipe_command != "cat":
@@ -133,17 +133,17 @@ def open_part(part: FileRange, pipe_command: str = "cat") -> ByteSource:
 
 
 def count_lines(path: str, end: int) -> int:
-    """Return how many lines end before a byte of a file."""
-    found = 0
+    """Return the number of lines that end before a byte of a file."""
+    count = 0
     with file_errors(path), open(path, "rb") as file:
         while end > 0 and (block := file.read(min(end, _BLOCK_BYTES))):
-            found += block.count(b"\n")
+            count += block.count(b"\n")
             end -= len(block)
-    return found
+    return count
 
 
 class _LineSkipper:
-    """What comes behind the first lines of a source."""
+    """A source without its first lines."""
 
     def __init__(self, source: ByteSource, lines: int) -> None:
         self._source = source
@@ -166,10 +166,10 @@ class _LineSkipper:
         return count
 
     def _skip(self, block: bytearray, size: int) -> int:
-        """Return how many bytes of a block are lines to be passed over."""
-        found = block.count(b"\n", 0, size)
-        if found < self._left:
-            self._left -= found
+        """Return the number of bytes of a block that belong to skipped lines."""
+        count = block.count(b"\n", 0, size)
+        if count < self._left:
+            self._left -= count
             return size
         at = 0
         for _ in range(self._left):
@@ -182,7 +182,7 @@ class _LineSkipper:
 
 
 class _WholeFile:
-    """A file as it is; of gzip, of one member or several, what it holds."""
+    """A whole file; gzip files are decompressed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -207,7 +207,7 @@ class _LineRange:
             self._file = open(part.path, "rb")  # noqa: SIM115 - closed by `close`
             if part.begin > 0:
                 self._file.seek(part.begin - 1)
-                self._file.readline()  # the end of the line that begins before
+                self._file.readline()  # skip the rest of the previous line
             self.begin = self._at = self._file.tell()
         self._is_in_line = False
 
@@ -234,11 +234,11 @@ class _LineRange:
 
 
 class _CommandOutput:
-    """What a program writes that has the file as its standard input; it ends with the process that reads it."""
+    """Output of a program with the file as its standard input; it ends with the reading process."""
 
     def __init__(self, path: str, command: str) -> None:
         self._path, self._command = path, command
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`; a pipe could fill up
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`; a pipe could block
         with file_errors(path), open(path, "rb") as file:
             self._lifeline = Lifeline()
             try:
@@ -254,7 +254,7 @@ class _CommandOutput:
                 self._errors.close()
                 self._lifeline.close()
                 reason = getattr(error, "strerror", None) or str(error)
-                raise FileError(f"{path}: pipe_command {command!r} cannot be run: {reason}") from error
+                raise FileError(f"{path}: pipe_command {command!r} cannot be started: {reason}") from error
         self._lifeline.arm(self._process.pid)
 
     def readinto(self, memory: memoryview) -> int:
@@ -276,11 +276,11 @@ class _CommandOutput:
             return
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, self._errors.tell() - _STDERR_BYTES))
-        said = self._errors.read().decode(errors="backslashreplace").strip()
+        stderr = self._errors.read().decode(errors="backslashreplace").strip()
         ended = f"ended with exit status {status}" if status > 0 else f"was killed by signal {-status}"
         raise FileError(
             f"{self._path}: pipe_command {self._command!r} {ended}; "
-            + (f"it wrote to stderr: {said}" if said else "it wrote nothing to stderr")
+            + (f"it wrote to stderr: {stderr}" if stderr else "it wrote nothing to stderr")
         )
 
     def close(self) -> None:
@@ -295,13 +295,13 @@ class _CommandOutput:
 
 @contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Raise what the system refuses inside the block as FileError with the file's name."""
+    """Raise errors of the system in the block as FileError with the file's name."""
     try:
         yield
     except FileError:
         raise
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise FileFormatError(f"{path}: not a complete gzip file: {error}") from error
-    except (OSError, ValueError) as error:  # ValueError: a name with the character 0
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
         number, reason = getattr(error, "errno", None), getattr(error, "strerror", None)
         raise FileError(number or 0, reason or str(error), path) from error

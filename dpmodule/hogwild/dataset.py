@@ -1,4 +1,4 @@
-"""Datasets: a list of files with its description, read as it is asked for or held in memory."""
+"""Datasets: files with a description of their lines, read on demand or kept in memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BLOCK_BYTES = 1 << 20
 
 
 class ReadPlan(NamedTuple):
-    """What workers need to read a dataset.
+    """Description of what workers read.
 
     Args:
-        desc: describes the lines of the parts.
-        parts: pieces of files, to be taken in turn.
-        digest: of lines held in memory, returns a number by which they and their order are known again; None: of files.
+        desc: description of the lines.
+        parts: ranges of files, which workers take in turn.
+        digest: returns a checksum of lines in memory and of their order; None for files.
     """
 
     desc: DataFeedDesc
@@ -35,10 +35,10 @@ class ReadPlan(NamedTuple):
 
 
 class Dataset:
-    """A list of files and the description of their lines; what `QueueDataset` and `InMemoryDataset` have in common.
+    """Base class of datasets: a list of files and the description of their lines.
 
     Raises:
-        ArgumentError: `data_feed` is no `DataFeedDesc`.
+        ArgumentError: `data_feed` is not a `DataFeedDesc`.
     """
 
     def __init__(self, data_feed: DataFeedDesc) -> None:
@@ -56,40 +56,40 @@ class Dataset:
         """Set the files.
 
         Args:
-            filelist: paths of text files, in the order in which they are read.
+            filelist: paths of text files in reading order.
 
         Raises:
-            ArgumentError: the list is empty, one string, or has something else than paths in it.
+            ArgumentError: the list is empty, a string, or has items that are not paths.
             FileError: a file is missing.
         """
         self._files = check_files(filelist)
 
     def checked_files(self) -> list[str]:
-        """Return the paths of the files, which are there.
+        """Return the paths of the files, after checking that they exist.
 
         Raises:
-            StateError: there are none yet.
-            FileError: one is missing by now.
+            StateError: no files are set.
+            FileError: a file is missing.
         """
         if not self._files:
             raise StateError(f"{type(self).__name__} has no files yet; call set_filelist([...]) first")
         return check_files(self._files)
 
     def reading(self, workers: int, split_files: bool = False) -> ReadPlan:
-        """Return what workers need to read the lines.
+        """Return the plan for workers to read the lines.
 
         Args:
-            workers: how many there will be.
-            split_files: cut files by bytes, so that fewer files than workers keep all of them busy.
+            workers: number of workers.
+            split_files: split files by bytes, so that there is work for all workers.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is read")
+        raise NotImplementedError(f"{type(self).__name__} does not define reading")
 
 
 class QueueDataset(Dataset):
-    r"""Files that are read while they are trained on.
+    r"""Files that are read during training.
 
     Raises:
-        ArgumentError: `data_feed` is no `DataFeedDesc`.
+        ArgumentError: `data_feed` is not a `DataFeedDesc`.
 
     Example:
         >>> with open("part-0", "w") as file:
@@ -109,16 +109,16 @@ class QueueDataset(Dataset):
 
 
 class InMemoryDataset(Dataset):
-    r"""The lines of files, held in memory, so that they can be shuffled and are read only once from where they lie.
+    r"""Lines of files in memory, which can be shuffled; the files are read only once.
 
-    They are held as text, decompressed and past the `pipe_command`, in memory that has no name in any folder (on
-    systems without such memory: in a temporary file). Workers parse it anew each time, which costs less than training.
+    Lines are stored as text, after decompression and `pipe_command`, in anonymous memory (or in a temporary file, if
+    the system has none). Workers parse it in every epoch, which costs less than training.
 
     Attributes:
-        skipped: bad lines that `load_into_memory` passed over.
+        skipped: number of malformed lines that `load_into_memory` skipped.
 
     Raises:
-        ArgumentError: `data_feed` is no `DataFeedDesc`.
+        ArgumentError: `data_feed` is not a `DataFeedDesc`.
 
     Example:
         >>> with open("part-0", "w") as file:
@@ -142,16 +142,16 @@ class InMemoryDataset(Dataset):
         self.release_memory()
 
     def load_into_memory(self, on_bad_line: str = "error") -> None:
-        """Read the files, in their order, in place of what was loaded before.
+        """Read the files in order, replacing loaded lines.
 
         Args:
-            on_bad_line: "error" raises at a line that is not as described; "skip" leaves it out and counts it.
+            on_bad_line: "error" raises at a malformed line; "skip" skips and counts it.
 
         Raises:
-            StateError: there are no files yet.
-            ArgumentError: another `on_bad_line`.
+            StateError: no files are set.
+            ArgumentError: `on_bad_line` is not valid.
             FileError: a file cannot be read, or its program fails.
-            FileFormatError: a bad line; the text names file, line and slot.
+            FileFormatError: a line is malformed; the text names file, line and slot.
         """
         check_on_bad_line("load_into_memory", on_bad_line)
         files = self.checked_files()
@@ -168,13 +168,13 @@ class InMemoryDataset(Dataset):
         self._text, self.skipped = text, reader.skipped
 
     def local_shuffle(self, seed: int | None = None) -> None:
-        """Bring the lines into another order, all orders being equally likely.
+        """Shuffle the lines.
 
         Args:
-            seed: the same seed gives the same order of the same lines; None draws from NumPy's global generator.
+            seed: the same seed gives the same order of the same lines; None: NumPy's global generator.
 
         Raises:
-            StateError: nothing is loaded.
+            StateError: no lines are loaded.
         """
         text = self._loaded_lines("local_shuffle")
         order = (
@@ -185,11 +185,11 @@ class InMemoryDataset(Dataset):
         self._text = text.permuted(order)
 
     def release_memory(self) -> None:
-        """Forget the lines; the list of files stays."""
+        """Release the lines; the list of files is kept."""
         self._text = None
 
     def __len__(self) -> int:
-        """Return how many lines are loaded."""
+        """Return the number of loaded lines."""
         return 0 if self._text is None else len(self._text)
 
     def reading(self, workers: int, split_files: bool = True) -> ReadPlan:
@@ -199,12 +199,12 @@ class InMemoryDataset(Dataset):
 
     def _loaded_lines(self, call: str) -> _LineStore:
         if self._text is None:
-            raise StateError(f"InMemoryDataset.{call}: nothing is loaded; call load_into_memory() first")
+            raise StateError(f"InMemoryDataset.{call}: no lines are loaded; call load_into_memory() first")
         return self._text
 
 
 class _LineStore:
-    """Lines in a file that is only memory."""
+    """Lines in an anonymous memory file."""
 
     def __init__(self) -> None:
         if hasattr(os, "memfd_create"):
@@ -226,18 +226,18 @@ class _LineStore:
         return self._lines
 
     def digest(self) -> int:
-        """Return a number that other lines, or another order, would hardly have."""
-        found = 0
+        """Return a checksum of the lines and their order."""
+        checksum = 0
         with open(self.path, "rb") as file:
             while block := file.read(_BLOCK_BYTES):
-                found = zlib.crc32(block, found)
-        return found
+                checksum = zlib.crc32(block, checksum)
+        return checksum
 
     def permuted(self, order: np.ndarray[Any, Any]) -> _LineStore:
         """Return the lines in another order."""
-        found = _LineStore()
+        permuted = _LineStore()
         if not len(order):
-            return found
+            return permuted
         text = np.memmap(self.path, np.uint8, "r")
         ends = np.flatnonzero(text == 10) + 1
         begins = np.concatenate([[0], ends[:-1]])
@@ -245,18 +245,18 @@ class _LineStore:
         for at in range(0, len(order), _LINES_PER_WRITE):
             chosen = order[at : at + _LINES_PER_WRITE]
             ranges = zip(begins[chosen].tolist(), ends[chosen].tolist())
-            found.append(b"".join([memory[begin:end] for begin, end in ranges]), len(chosen))
-        return found
+            permuted.append(b"".join([memory[begin:end] for begin, end in ranges]), len(chosen))
+        return permuted
 
 
 def _parsed_text(block: ParsedBlock) -> bytes:
-    """Return the text of the lines of a block that were read, each with its end."""
+    """Return the text of the parsed lines of a block, each with a newline."""
     text = bytes(block.text)
     if not text.endswith(b"\n"):
         text += b"\n"
     passed = block.lines.passed
     if not passed.shape[0]:
         return text
-    gone = {line + i for i, line in enumerate(passed.tolist())}
+    skipped = {line + i for i, line in enumerate(passed.tolist())}
     lines = text.split(b"\n")[:-1]
-    return b"".join([line + b"\n" for i, line in enumerate(lines) if i not in gone])
+    return b"".join([line + b"\n" for i, line in enumerate(lines) if i not in skipped])

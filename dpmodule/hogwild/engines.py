@@ -1,4 +1,4 @@
-"""Which engine runs a program, and why: the one place that knows them all."""
+"""Choosing the engine of a program; the serial engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POLL_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """An engine, and why it is the one; reads as a sentence."""
+    """An engine and the reason for its choice; printable as a sentence."""
 
     mode: str
     why: str
@@ -37,11 +37,11 @@ class EngineChoice:
 
 
 class Engines:
-    """The engines of one executor: each runs jobs, pauses between two batches, and closes.
+    """The engines of an executor; each of them runs jobs, pauses between two batches, and closes.
 
     Args:
-        timeout_s: how long a worker may be without progress, in seconds.
-        start_method: how worker processes are started; None: as is fastest.
+        timeout_s: longest time without progress of a worker, in seconds.
+        start_method: start method of worker processes; None: the fastest one.
     """
 
     def __init__(self, timeout_s: float, start_method: str | None) -> None:
@@ -56,43 +56,43 @@ class Engines:
         self._current: NativeEngine | SerialEngine | ProcessEngine | None = None
 
     def choose(self, prepared: BoundProgram, mode: str, workers: int) -> EngineChoice:
-        """Return which engine trains a program."""
+        """Return the engine to train a program."""
         if mode in ("process", "serial"):
-            return EngineChoice(mode, "it was asked for")
+            return EngineChoice(mode, "set by mode")
         reason = self._native.why_not(prepared)
         if reason is None:
-            return EngineChoice("native", "the whole network is of kinds that the native engine has")
+            return EngineChoice("native", "the native engine supports the whole network")
         if mode == "native":
-            raise ArgumentError(f"mode is 'native', but {reason}; mode='auto' takes another engine")
+            raise ArgumentError(f"mode is 'native', but {reason}; mode='auto' chooses another engine")
         if workers == 1:
             return EngineChoice("serial", f"there is one worker, and {reason}")
         return EngineChoice("process", reason)
 
     def run(self, mode: str, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job with the engine of a mode."""
+        """Run a job with the engine of a mode."""
         self._current = self._engines[mode]
         try:
             return self._current.run(prepared, job)
         finally:
             self._current = None
-            if mode == "native":  # the others draw from this generator themselves
+            if mode == "native":  # the other engines draw from this generator themselves
                 torch.rand(1, generator=generators.generator(cpu()))
 
     def paused(self) -> AbstractContextManager[None]:
-        """Return a context in which no worker is within an update: all wait between two batches."""
+        """Return a context in which all workers wait between two batches."""
         return nullcontext() if self._current is None else self._current.paused()
 
     def close(self) -> None:
-        """End all workers; the next job has new ones."""
+        """End all workers; the next job starts new ones."""
         for engine in self._engines.values():
             engine.close()
 
 
 class _PauseGate:
-    """Open between two batches: whoever wants the parameters to rest goes through it then.
+    """Lets other threads pause training between two batches.
 
     Args:
-        timeout_s: how long to wait for a batch to end, in seconds.
+        timeout_s: longest time to wait for the end of a batch, in seconds.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -102,12 +102,12 @@ class _PauseGate:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Be within a batch."""
+        """Hold the gate during training."""
         with self._lock:
             yield
 
     def open(self) -> None:
-        """End a batch, let others through, and begin the next one."""
+        """Let waiting threads pass between two batches."""
         self._lock.release()
         try:
             while self._waiting:
@@ -117,11 +117,11 @@ class _PauseGate:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Be between two batches."""
+        """Hold training between two batches."""
         self._waiting += 1
         try:
             if not self._lock.acquire(timeout=self._timeout_s):
-                raise StateError(f"the batch that is running has not ended within {self._timeout_s:g} s")
+                raise StateError(f"the running batch has not ended within {self._timeout_s:g} s")
             try:
                 yield
             finally:
@@ -131,7 +131,7 @@ class _PauseGate:
 
 
 class _SerialMonitor:
-    """Looks on in the calling thread: reports now and then, and ends the run after a batch when Ctrl-C came."""
+    """Monitor in the calling thread: reports, averages, and stops the run after a batch on Ctrl-C."""
 
     def __init__(self, job: Job, interrupt: DeferredInterrupt, gate: _PauseGate) -> None:
         self._job = job
@@ -141,10 +141,10 @@ class _SerialMonitor:
         self._averaged = 0
 
     def on_file(self, file: str) -> None:
-        """Hear that the reader has opened its first file; nobody else needs to know."""
+        """Called when the reader opens its first file; does nothing."""
 
     def on_batch(self, stats: WorkerStats) -> bool:
-        """Report if it is time to, and say whether to go on."""
+        """Report and average if it is time; return True to continue."""
         self._gate.open()
         if self._job.report is not None and time.monotonic() >= self._next:
             self._job.report([stats])
@@ -159,10 +159,10 @@ class _SerialMonitor:
 
 
 class SerialEngine:
-    """Trains with one worker, in the calling thread; a second one reads files ahead.
+    """Trains with one worker in the calling thread; a second thread reads files ahead.
 
     Args:
-        timeout_s: how long `paused` waits for a batch to end, in seconds.
+        timeout_s: longest time that `paused` waits for the end of a batch, in seconds.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -172,7 +172,7 @@ class SerialEngine:
         self._thread: int | None = None
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job."""
+        """Run a job."""
         state = self._state_for(prepared)
         parts = iter(job.parts)
         self._thread = threading.get_ident()
@@ -184,7 +184,7 @@ class SerialEngine:
         return [stats]
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
-        """Yield what each batch of each part gives; see `worker.infer`."""
+        """Yield the outputs of each batch; see `worker.infer`."""
         state = self._state_for(prepared)
         for part in job.parts:
             yield from infer(state, job, part)
@@ -203,17 +203,17 @@ class SerialEngine:
         return state
 
     def close(self) -> None:
-        """Let go of the modules."""
+        """Release the modules."""
         self._states.clear()
 
 
 def _local_module(prepared: BoundProgram) -> Module:
-    """Return a module of this process over a program's store and optimizer, which has all fetches as outputs."""
+    """Return a local module over a program's store and optimizer, with all fetches as outputs."""
     host, feed = prepared.module, prepared.feed
     data, labels = [d.name for d in feed.data], [d.name for d in feed.labels]
     group = host.group
     module = Module(prepared.fetches.heads, data, labels, host.logger, cpu(), None, group.fixed_param_names)
-    # not by `shared_module`, which shares memory of inputs too, whose types may be others there
+    # not with `shared_module`, which also shares memory of inputs, whose types may differ
     module.bind(list(feed.data), list(feed.labels) or None, prepared.train, store=host.store)
     if prepared.train:
         module.borrow_optimizer(host)

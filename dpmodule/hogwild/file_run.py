@@ -1,4 +1,4 @@
-"""`FileRun`: one run over its files, from where it begins to its end, in this process and in others."""
+"""`FileRun`: a run over files in one or several processes, with resuming, averaging and snapshots."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ from .progress import FileProgress, load_parameters, pack_snapshot, save_snapsho
 _logger = logging.getLogger(__name__)
 
 _WAIT_FACTOR = 5
-"""How many times `timeout_s` the processes wait for each other, since whole rounds lie between their meetings."""
+"""Factor of `timeout_s` that processes wait for each other, since a whole round is between two averages."""
 
 
 def join_processes(args: RunArguments, timeout_s: float) -> Ranks | None:
-    """Return the processes that train together, None if there is one.
+    """Return the group of processes that train together, None for a single process.
 
     Args:
-        timeout_s: how long a worker may be without progress, in seconds.
+        timeout_s: longest time without progress of a worker, in seconds.
     """
     if args.averages:
         wait_s = _WAIT_FACTOR * timeout_s
         if (args.average_every_s or 0.0) >= wait_s:
             raise ArgumentError(
-                f"average_every_s is {args.average_every_s!r}, and processes wait {wait_s:g} s for each other; make "
-                f"AsyncExecutor(timeout_s=...) more than a fifth of the seconds between two averages"
+                f"average_every_s is {args.average_every_s!r}, but processes wait {wait_s:g} s for each other; set "
+                f"AsyncExecutor(timeout_s=...) to more than a fifth of the seconds between two averages"
             )
-        found = join("of AsyncExecutor", wait_s)
-        return found if found.size > 1 else None
+        ranks = join("of AsyncExecutor", wait_s)
+        return ranks if ranks.size > 1 else None
     if os.environ.get("RANK") == "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         _logger.warning(
-            "AsyncExecutor: each of the %s processes trains by itself, on all files; average_every_s=10 or "
-            "average_every_n_batches=1000 lets them train together",
+            "AsyncExecutor: each of the %s processes trains independently on all files; set average_every_s=10 or "
+            "average_every_n_batches=1000 to train together",
             os.environ["WORLD_SIZE"],
         )
     return None
 
 
 class FileRun:
-    """How one run over files goes: where it begins, its averages with other processes, its snapshots, its end.
+    """A run over files: its start, averages with other processes, snapshots, and its end.
 
-    Use it as a context manager: if it is left before the end, the other processes hear of it.
+    Use it as a context manager, which informs the other processes if the run fails.
 
     Args:
-        ranks: the processes that train together; None: this one is alone.
+        ranks: the processes that train together; None: a single process.
 
     Attributes:
-        parts: what this process trains on.
-        averager: averages with other processes; None: there are none, or the run has ended.
+        parts: file ranges of this process.
+        averager: averages with other processes; None for a single process, or after the end of the run.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FileRun:
     def _begin(self, args: RunArguments) -> None:
         ranks, progress = self._ranks, self._progress
         own = None if ranks is None else ranks.gather(progress.identity())
-        is_shared = own is None or all(each == own[0] for each in own)
+        is_shared = own is None or all(files == own[0] for files in own)
         if args.resume is not None:
             self._resume(args.resume, is_shared)
         self.parts = progress.rest()
@@ -97,7 +97,7 @@ class FileRun:
 
     @property
     def lines_done(self) -> torch.Tensor:
-        """How far each part of the run has come; see `FileProgress`."""
+        """Number of lines done in each file range; see `FileProgress`."""
         return self._progress.lines_done
 
     def _resume(self, prefix: Any, is_shared: bool) -> None:
@@ -105,35 +105,35 @@ class FileRun:
         states = snapshot.state["progress"]
         rank, size = (0, 1) if is_shared or self._ranks is None else (self._ranks.rank, self._ranks.size)
         if len(states) != size:
-            there, here = (
-                "each process had files of its own" if n > 1 else "all processes had the same files"
+            saved, current = (
+                "each process has its own files" if n > 1 else "all processes have the same files"
                 for n in (len(states), size)
             )
             raise ArgumentError(
-                f"resume: in the run under {os.fspath(prefix)!r} {there} ({len(states)}), here {here} ({size}); start "
-                "as many processes, with the same lists of files"
+                f"resume: in the run under {os.fspath(prefix)!r} {saved} ({len(states)}), here {current} ({size}); "
+                "start the same number of processes with the same lists of files"
             )
         self._progress.load_state_dict(states[rank])
         load_parameters(snapshot, self._module, self._ranks is None)
 
     def end(self, stats: Sequence[WorkerStats]) -> list[WorkerStats]:
-        """End the run, once the other processes are done; return what all their workers did."""
-        averager, ranks, found = self.averager, self._ranks, list(stats)
+        """Wait for the other processes, end the run, and return the stats of all workers."""
+        averager, ranks, all_stats = self.averager, self._ranks, list(stats)
         if averager is not None and ranks is not None:
             while averager.average(going=False):
                 pass
-            found = [each for every in ranks.gather(found) for each in every]
+            all_stats = [worker for workers in ranks.gather(all_stats) for worker in workers]
         self._progress.end()
         if averager is not None:
             self._states = averager.all_states()
             self.averager = None
-        return found
+        return all_stats
 
     def snapshot(self, prefix: Any, epoch: int, paused: Callable[[], AbstractContextManager[None]]) -> None:
-        """Write a snapshot; of several processes at their next average.
+        """Write a snapshot, with several processes at the next average.
 
         Args:
-            paused: returns a context in which no worker is within an update.
+            paused: returns a context manager that pauses all workers between two batches.
         """
         if self.averager is not None:
             self.averager.request_snapshot(prefix, epoch)
@@ -143,7 +143,7 @@ class FileRun:
                 self._states = [self._progress.state_dict()]
             if self._states is None:
                 raise StateError(
-                    "snapshot: the run of several processes was broken off; go on from its last snapshot"
+                    "snapshot: the run of several processes was interrupted; resume from its last snapshot"
                 )
             packed = pack_snapshot(self._module, self._desc, self._states)
         save_snapshot(prefix, epoch, self._module, packed)
@@ -172,17 +172,17 @@ SnapshotRequest = tuple[str, int]
 
 @dataclass(slots=True)
 class _RowTable:
-    """A parameter with row-sparse gradients, and its states of the optimizer: what travels by rows."""
+    """A parameter with row-sparse gradients and its optimizer states, which are averaged by rows."""
 
     arrays: list[torch.Tensor]
     before: list[torch.Tensor] = field(default_factory=list)
 
     def save_rows(self) -> None:
-        """Copy all arrays."""
+        """Save a copy of all arrays."""
         self.before = [array.clone() for array in self.arrays]
 
     def changed_rows(self) -> RowSparseNDArray:
-        """Return the rows that have changed since, with a 1 behind each, which counts processes when they are added."""
+        """Return the changed rows, each followed by a 1, whose sum counts the processes."""
         pairs = zip(self.arrays, self.before)
         lines_done = torch.stack([(now != then).any(1) for now, then in pairs]).any(0)
         rows = lines_done.nonzero().flatten()
@@ -192,29 +192,29 @@ class _RowTable:
         return RowSparseNDArray(values, rows, (len(lines_done), values.shape[1]), cpu())
 
     def load_means(self, sums: RowSparseNDArray) -> None:
-        """Take the means of rows that `changed_rows` of all processes add up to."""
+        """Set rows to their means, given the sums of `changed_rows` over all processes."""
         rows, values = sums.parts()
         means = values[:, :-1] / values[:, -1:]
         widths = [array.shape[1] for array in self.arrays]
-        for array, before, part in zip(self.arrays, self.before, torch.split_with_sizes(means, widths, 1)):
-            array[rows] = part.to(array.dtype)
+        for array, before, columns in zip(self.arrays, self.before, torch.split_with_sizes(means, widths, 1)):
+            array[rows] = columns.to(array.dtype)
             before[rows] = array[rows]
 
 
 class ParameterAverager:
-    """Averages what the processes of a run have learned, and writes its snapshots at such moments.
+    """Averages the parameters of the processes of a run, and writes snapshots at averages.
 
-    Each process trains by itself in between. An array that is updated as a whole becomes the mean over the processes
-    that have trained since the last average; a row of a table with row-sparse gradients the mean over those that have
-    changed it since: the others have nothing to say about it, and would only draw it back. States of the optimizer go
-    with their parameters. Of tables only rows that changed travel, as numbers and values.
+    Between two averages the processes train independently. A dense array becomes the mean over the processes that have
+    trained since the last average; a row of a table with row-sparse gradients becomes the mean over the processes that
+    have changed it, since the old rows of others would only pull it back. Optimizer states are averaged in the same
+    way. Only changed rows of tables are sent, as indices and values.
 
     Args:
-        progress: how far this process's part of the run has come.
+        progress: progress of this process.
         shared: whether the processes share the files.
         write: writes a snapshot, given its prefix and number and the progress of all processes.
-        batches: of all workers of this process after which it is time to average; 0: their number does not matter.
-        seconds: after which it is time to.
+        batches: number of batches of this process between two averages; 0: no limit.
+        seconds: seconds between two averages.
     """
 
     def __init__(
@@ -252,28 +252,31 @@ class ParameterAverager:
             if theirs != shapes:
                 raise ArgumentError(
                     f"AsyncExecutor: rank {rank} has another network or optimizer than rank {self._ranks.rank}; all "
-                    "processes have to train the same one"
+                    "processes must train the same one"
                 )
 
     def request_snapshot(self, prefix: str, epoch: int) -> None:
-        """Have a snapshot written at the next average."""
+        """Request a snapshot at the next average."""
         self._requests.append((prefix, epoch))
 
     @property
     def is_late(self) -> bool:
-        """Whether so many seconds are over since the last average."""
+        """True if it is time to average, by the number of seconds."""
         return time.monotonic() >= self._next
 
     def __call__(self) -> None:
-        """Average, because it is time to."""
+        """Average, and restart the timer."""
         self.average()
         self._next = time.monotonic() + self._seconds
 
     def average(self, going: bool = True) -> bool:
-        """Average with the other processes; while no worker is within a batch.
+        """Average with the other processes, while all workers pause between two batches.
+
+        Args:
+            going: whether this process still trains.
 
         Returns:
-            whether some process is.
+            True if some process still trains.
         """
         lines_done = self._progress.lines_done
         trained = float(not torch.equal(lines_done, self._before))
@@ -295,7 +298,7 @@ class ParameterAverager:
         return bool(flags["active"])
 
     def _save(self, requests: Sequence[SnapshotRequest]) -> None:
-        """Write the snapshots that were asked for; of several processes that asked, the first one does."""
+        """Write the requested snapshots, in the first process with a request."""
         states = self.all_states()
         first = next(rank for rank, asks in enumerate(self._ranks.gather(list(requests))) if asks)
         if first == self._ranks.rank:
@@ -303,7 +306,7 @@ class ParameterAverager:
                 self._write(request_snapshot, states)
 
     def all_states(self) -> list[dict[str, Any]]:
-        """Return how far each process has come; as one where they share the files."""
+        """Return the progress of each process, merged if they share the files."""
         states = self._ranks.gather(self._progress.state_dict())
         if not self._shared:
             return states
@@ -313,7 +316,7 @@ class ParameterAverager:
 
 
 def _averaged_arrays(module: Module) -> tuple[list[torch.Tensor], list[_RowTable]]:
-    """Return what is averaged as a whole, and what by rows."""
+    """Return the arrays that are averaged as a whole, and the tables that are averaged by rows."""
     store = module.store
     updater = module.updates.active_updater()
     dense: list[torch.Tensor] = [store.aux(name, 0).raw for name in store.aux_names()]

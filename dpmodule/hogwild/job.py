@@ -1,4 +1,4 @@
-"""What a run is asked for, what its workers do and tell of it, and what it returns."""
+"""Jobs of engines: arguments of a run, stats of its workers, its progress and its results."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _BAR_S = 0.5
 
 @dataclass(slots=True)
 class WorkerStats:
-    """What one worker has done so far in a run.
+    """Statistics of a worker in a run.
 
     Args:
-        worker: its number, from 0.
-        seconds: where its time went, in seconds by stage.
-        fetched: for every fetch the sum over its batches of the batch's mean.
-        metric: the worker's own metric, None if there is none.
-        file: the file that it works on; empty before the first.
+        worker: number of the worker, from 0.
+        seconds: time by stage, in seconds.
+        fetched: sum over batches of the batch mean, for every fetch.
+        metric: metric of the worker, None if there is none.
+        file: current file; empty before the first one.
     """
 
     worker: int
@@ -46,11 +46,11 @@ class WorkerStats:
 
 
 class Averaging(Protocol):
-    """Averages with other processes when called; `file_run.ParameterAverager` does.
+    """Callable that averages parameters with other processes; see `file_run.ParameterAverager`.
 
     Attributes:
-        batches: of all workers of this process after which it is time to; 0: their number does not matter.
-        is_late: whether it is time to because so many seconds are over.
+        batches: number of batches of this process between two averages; 0: no limit.
+        is_late: whether it is time to average, by the number of seconds.
     """
 
     batches: int
@@ -63,17 +63,17 @@ class Averaging(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run over some files, as every engine takes it.
+    """A run over files, as engines take it.
 
     Args:
-        desc: description of the feed; its slots are dense, and used, as the program wants them.
-        seed: of random numbers that are not the calling process's own.
-        metric: every worker gets a copy of its own; None: there is none.
-        report: called in the calling thread with the stats of all workers while they work; None: nobody asks.
-        report_s: how often, in seconds.
-        marks: how far the parts have been trained on, see `FileProgress`; None where nothing is trained.
-        averaging: with other processes; None: there are none.
-        check_labels: what each worker does about labels of its first batch that are not classes: "raise", "warn" or
+        desc: description of the feed, with slots dense and used as the program needs them.
+        seed: seed of random numbers of workers in other processes and of C++ threads.
+        metric: metric that every worker copies; None: there is none.
+        report: function of the stats of all workers, called in the calling thread during the run; None: none.
+        report_s: seconds between two reports.
+        lines_done: number of lines done of each range, see `FileProgress`; None without training.
+        averaging: averages with other processes; None for a single process.
+        check_labels: action of each worker on labels of its first batch that are not classes: "raise", "warn" or
             "ignore".
     """
 
@@ -93,8 +93,8 @@ class Job:
 
 
 def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:
-    """Return one metric over what all workers have seen; None if there is none."""
-    metrics_seen = [each.metric for each in stats if each.metric is not None]
+    """Return the merged metric of all workers; None if there is none."""
+    metrics_seen = [worker.metric for worker in stats if worker.metric is not None]
     for metric in metrics_seen[1:]:
         metrics_seen[0].merge(metric)
     return metrics_seen[0] if metrics_seen else None
@@ -102,7 +102,7 @@ def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:
 
 @dataclass(frozen=True, slots=True)
 class RunArguments:
-    """The keywords of `AsyncExecutor.run_from_files`; see there."""
+    """Keyword arguments of `AsyncExecutor.run_from_files`."""
 
     mode: str = "auto"
     initializer: Any = None
@@ -123,37 +123,33 @@ class RunArguments:
     average_every_s: float | None = None
 
     def checked(self) -> RunArguments:
-        """Return these arguments."""
+        """Return these arguments after checking them."""
         _check_choice("mode", self.mode, MODES)
         _check_choice("on_bad_line", self.on_bad_line, _ON_BAD_LINE)
         _check_choice("check_labels", self.check_labels, CHOICES)
         if self.callback is not None and not callable(self.callback):
-            raise ArgumentError(
-                f"callback is {self.callback!r}, expected a function of one argument, or None"
-            )
+            raise ArgumentError(f"callback is {self.callback!r}, expected a function of one argument or None")
         check_seconds("callback_s", self.callback_s)
         if self.resume is not None and not isinstance(self.resume, (str, os.PathLike)):
-            raise ArgumentError(f"resume is {self.resume!r}, expected the prefix of a snapshot, or None")
+            raise ArgumentError(f"resume is {self.resume!r}, expected the prefix of a snapshot or None")
         if self.average_every_s is not None:
             check_seconds("average_every_s", self.average_every_s)
         count: Any = self.average_every_n_batches
         if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
-            raise ArgumentError(
-                f"average_every_n_batches is {count!r}, expected an integer from 1 on, or None"
-            )
+            raise ArgumentError(f"average_every_n_batches is {count!r}, expected an integer from 1 or None")
         return self
 
     @property
     def averages(self) -> bool:
-        """Whether to average with other processes."""
+        """True if parameters are averaged with other processes."""
         return self.average_every_n_batches is not None or self.average_every_s is not None
 
     def with_optimizer(self, optimizer: Any) -> RunArguments:
-        """Return these arguments with a program's own optimizer."""
+        """Return these arguments with another optimizer."""
         return replace(self, optimizer=optimizer)
 
     def metric(self) -> Any:
-        """Return the metric that `eval_metric` names, None without one."""
+        """Return the metric of `eval_metric`; None if it is None."""
         return None if self.eval_metric is None else metrics.create(self.eval_metric)
 
 
@@ -163,40 +159,40 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def check_seconds(name: str, value: Any) -> None:
-    """Refuse what is no time above 0."""
+    """Raise ArgumentError unless the value is a number above 0."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not float(value) > 0 or math.isnan(float(value)):
         raise ArgumentError(f"{name} is {value!r}, expected a number of seconds above 0")
 
 
 def check_workers(value: Any) -> int:
-    """Return a number of workers."""
+    """Return a number of workers after checking it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ArgumentError(f"thread_num is {value!r}, expected an integer from 1 on")
+        raise ArgumentError(f"thread_num is {value!r}, expected an integer from 1")
     return int(value)
 
 
 class Results(Sequence[float]):
-    """The averages of what was fetched, in the order in which it was asked for, and what was counted.
+    """Averages of fetches in the order of `fetch`, and counts of a run.
 
     Attributes:
         metric: pairs of a name and a value; empty without `eval_metric`.
-        stages: for every worker its seconds by stage; empty unless `debug` was set.
+        stages: seconds by stage of each worker; empty without `debug`.
     """
 
     def __init__(
         self, names: Sequence[str], stats: Sequence[WorkerStats], seconds: float, debug: bool = False
     ) -> None:
         self.names = list(names)
-        self.examples = sum(each.examples for each in stats)
-        self.batches = sum(each.batches for each in stats)
-        self.skipped = sum(each.skipped for each in stats)
+        self.examples = sum(worker.examples for worker in stats)
+        self.batches = sum(worker.batches for worker in stats)
+        self.skipped = sum(worker.skipped for worker in stats)
         self.seconds = seconds
         self.workers = len(stats)
         metric = merged_metric(stats)
         self.metric: list[tuple[str, Any]] = [] if metric is None else metric.get_global_name_value()
         self.by_worker = list(stats)
-        self.stages = [dict(each.seconds) for each in stats] if debug else []
+        self.stages = [dict(worker.seconds) for worker in stats] if debug else []
         self._values = averages(stats, len(self.names))
 
     @overload
@@ -217,21 +213,21 @@ class Results(Sequence[float]):
     def __eq__(self, other: object) -> bool:
         return self._values == list(other) if isinstance(other, (Results, list, tuple)) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # as of a list
+    __hash__ = None  # type: ignore[assignment]  # like a list
 
     def __repr__(self) -> str:
         shown = [f"{name}={value:.6g}" for name, value in (*zip(self.names, self._values), *self.metric)]
         counted = f"{self.examples:,} examples in {self.batches:,} batches, {self.seconds:.3g} s"
-        lost = f", {self.skipped} bad lines skipped" if self.skipped else ""
-        return f"Results({', '.join([*shown, counted])}{lost})"
+        skipped = f", {self.skipped} bad lines skipped" if self.skipped else ""
+        return f"Results({', '.join([*shown, counted])}{skipped})"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a run has done so far, as its callback sees it.
+    """Progress of a run: the argument of its callback.
 
     Args:
-        workers: what every worker has done: examples, batches, fetches, metric, file.
+        workers: stats of every worker.
     """
 
     seconds: float
@@ -240,18 +236,18 @@ class Progress:
 
     @property
     def examples(self) -> int:
-        """Lines that have been read into batches so far."""
-        return sum(each.examples for each in self.workers)
+        """Number of lines in batches so far."""
+        return sum(worker.examples for worker in self.workers)
 
     @property
     def batches(self) -> int:
-        """Batches so far."""
-        return sum(each.batches for each in self.workers)
+        """Number of batches so far."""
+        return sum(worker.batches for worker in self.workers)
 
     @property
     def skipped(self) -> int:
-        """Bad lines that have been passed over."""
-        return sum(each.skipped for each in self.workers)
+        """Number of skipped lines."""
+        return sum(worker.skipped for worker in self.workers)
 
     @property
     def rate(self) -> float:
@@ -260,30 +256,30 @@ class Progress:
 
     @property
     def fetched(self) -> dict[str, float]:
-        """Averages so far, by name."""
+        """Averages of fetches so far, by name."""
         return dict(zip(self.names, averages(self.workers, len(self.names))))
 
     @property
     def metric(self) -> list[tuple[str, Any]]:
-        """The metric so far, over all workers: pairs of a name and a value."""
+        """Metric of all workers so far: pairs of a name and a value."""
         from copy import deepcopy
 
-        found = merged_metric([deepcopy(each) for each in self.workers])
-        return [] if found is None else found.get_global_name_value()
+        metric = merged_metric([deepcopy(worker) for worker in self.workers])
+        return [] if metric is None else metric.get_global_name_value()
 
 
 def averages(stats: Sequence[WorkerStats], count: int) -> list[float]:
-    """Return the mean over all batches of all workers of what each of them fetched; NaN without a batch."""
-    batches = sum(each.batches for each in stats)
-    sums = [sum(each.fetched[i] for each in stats if each.fetched) for i in range(count)]
+    """Return the mean of each fetch over all batches of all workers; NaN without a batch."""
+    batches = sum(worker.batches for worker in stats)
+    sums = [sum(worker.fetched[i] for worker in stats if worker.fetched) for i in range(count)]
     return [total / batches if batches else math.nan for total in sums]
 
 
 class Reporter:
-    """Shows how far the workers are.
+    """Reports progress to the callback and the progress bar.
 
     Args:
-        args: whether there are a callback and a bar, and how often the callback is called.
+        args: arguments with the callback, its interval, and `progress`.
     """
 
     def __init__(self, args: RunArguments, names: list[str]) -> None:
@@ -295,16 +291,16 @@ class Reporter:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody looks."""
+        """True if there is a callback or a bar."""
         return self._args.callback is not None or self._args.progress
 
     @property
     def every_s(self) -> float:
-        """How often to report, in seconds."""
+        """Seconds between two reports."""
         return min(self._args.callback_s, _BAR_S) if self._args.progress else self._args.callback_s
 
     def report(self, stats: list[WorkerStats]) -> None:
-        """Show what all workers have done so far."""
+        """Report the stats of all workers."""
         now = time.monotonic()
         progress = self._show(stats)
         if self._args.callback is not None and now >= self._next:
@@ -312,7 +308,7 @@ class Reporter:
             self._next = time.monotonic() + self._args.callback_s
 
     def end(self, stats: list[WorkerStats]) -> None:
-        """Show on the bar what all workers have done."""
+        """Show the final stats on the bar."""
         self._show(stats)
 
     def _show(self, stats: list[WorkerStats]) -> Progress:
@@ -325,7 +321,7 @@ class Reporter:
 
     def __enter__(self) -> Reporter:
         if self._args.progress:
-            from tqdm.auto import tqdm  # slow to import, and asks whether this is a notebook
+            from tqdm.auto import tqdm  # slow to import; detects notebooks
 
             self._bar = tqdm(unit=" examples")
         return self

@@ -1,4 +1,4 @@
-"""The native engine: whole networks, files and all, in C++ threads without the GIL."""
+"""The native engine: reads files and trains whole networks in C++ threads without the GIL."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .native_operators import HANDLERS
 from .program import BoundProgram, metric_outputs
 
 _POLL_S = 0.02
-"""How often the calling thread looks at the workers, in seconds: for Ctrl-C, reports and metrics."""
+"""Interval at which the calling thread checks for Ctrl-C, reports and metrics, in seconds."""
 
 _STAGES = ("read", "parse", "forward", "backward", "update")
 
 
 class NativeEngine:
-    """Trains with threads of C++, each of which reads files, parses, and updates the parameters in place."""
+    """Trains with C++ threads, each of which reads files, parses lines, and updates the parameters in place."""
 
     name = "native"
 
@@ -41,7 +41,7 @@ class NativeEngine:
         self._running: Any = None
 
     def why_not(self, prepared: BoundProgram) -> str | None:
-        """Return why a program is not one for this engine, None if it is."""
+        """Return why this engine does not support a program, None if it does."""
         try:
             plan(prepared)
         except NotNative as refused:
@@ -49,7 +49,7 @@ class NativeEngine:
         return None
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job."""
+        """Run a job."""
         try:
             native_plan = plan(prepared, job.metric is not None)
         except NotNative as refused:
@@ -63,7 +63,7 @@ class NativeEngine:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Return a context in which no worker is within a batch."""
+        """Return a context in which all workers wait between two batches."""
         run = self._running
         if run is None:
             yield
@@ -79,7 +79,7 @@ class NativeEngine:
 
 
 class _NativeRun:
-    """One job, as long as its threads live."""
+    """A running job."""
 
     def __init__(self, prepared: BoundProgram, job: Job, native_plan: NativePlan) -> None:
         self._prepared, self._job, self._plan = prepared, job, native_plan
@@ -116,7 +116,7 @@ class _NativeRun:
         self._monitor = _NativeMonitor(self._native, job, native_plan)
 
     def wait(self) -> list[WorkerStats]:
-        """Return what each worker did, once all have ended."""
+        """Wait for the workers, and return their stats."""
         run = self._native
         next_report = time.monotonic() + self._job.report_s
         try:
@@ -136,14 +136,14 @@ class _NativeRun:
             run.raise_failure()
         except NonFiniteError as error:
             file, batch = run.failed_at()
-            error.file, error.batch = os.fsdecode(file), batch  # type: ignore[attr-defined]  # for handlers
+            error.file, error.batch = os.fsdecode(file), batch  # type: ignore[attr-defined]  # attributes for handlers
             raise
         if interrupt.requested:
             interrupt.raise_now()
         return self._monitor.stats()
 
     def _average(self, interrupt: DeferredInterrupt) -> None:
-        """Average with other processes if it is time to, and let the workers go on."""
+        """Average with other processes if it is time, and let the workers continue."""
         averaging = self._job.averaging
         if averaging is None or interrupt.requested or not (averaging.is_late or self._native.is_spent()):
             return
@@ -156,7 +156,7 @@ class _NativeRun:
             self._native.allow(averaging.batches or -1)
 
     def _record_updates(self) -> None:
-        """Let the optimizer and the arrays know of what has been done since the last call."""
+        """Record updates since the last call in the optimizer and in the versions of arrays."""
         done = self._native.updates() - self._updates
         self._updates += done
         if done:
@@ -165,24 +165,24 @@ class _NativeRun:
                 self._optimizer.add_updates(self._plan.trained, done)
 
     def pause(self) -> None:
-        """Return when every worker waits between two batches."""
+        """Pause all workers between two batches."""
         self._native.pause()
         self._record_updates()
 
     def resume(self) -> None:
-        """Let the workers go on."""
+        """Resume the workers."""
         self._native.resume()
 
 
 class _NativeMonitor:
-    """Looks at workers from the calling thread: what they have done, and what metrics see."""
+    """Collects stats and metrics of workers in the calling thread."""
 
     def __init__(self, run: Any, job: Job, native_plan: NativePlan) -> None:
         self._run, self._job, self._plan = run, job, native_plan
         self._metrics = [deepcopy(job.metric) for _ in range(job.workers)]
 
     def update_metrics(self) -> None:
-        """Show the metrics what has come since the last call."""
+        """Update the metrics with new batches."""
         for worker, metric in enumerate(self._metrics):
             if metric is None:
                 continue
@@ -192,14 +192,14 @@ class _NativeMonitor:
                 metric.update_dict(dict(labels), dict(outputs))
 
     def stats(self) -> list[WorkerStats]:
-        """Return what the workers have done so far."""
-        found = []
+        """Return the stats of the workers."""
+        stats = []
         for worker, (examples, batches, skipped, part, seconds, sums) in enumerate(self._run.stats()):
             file = self._job.parts[part].path if part >= 0 else ""
             times = dict(zip(_STAGES, seconds))
             metric = self._metrics[worker]
-            found.append(WorkerStats(worker, examples, batches, skipped, times, list(sums), metric, file))
-        return found
+            stats.append(WorkerStats(worker, examples, batches, skipped, times, list(sums), metric, file))
+        return stats
 
 
 def _by_batch(
@@ -207,7 +207,7 @@ def _by_batch(
     columns: Sequence[bytes],
     metric_inputs: Sequence[tuple[str, tuple[int, ...] | None]],
 ) -> Iterator[list[tuple[str, NDArray]]]:
-    """Yield for each batch what was watched, by name."""
+    """Yield the inputs of the metric for each batch, by name."""
     if not lines.size:
         return
     counts = lines.tolist()
@@ -217,17 +217,17 @@ def _by_batch(
         rows = torch.split(numbers, 1) if tail is None else torch.split(numbers.view(-1, *tail), counts)
         columns_by_batch.append(rows)
     for batch in zip(*columns_by_batch):
-        yield [(name, NDArray(each, cpu())) for (name, _), each in zip(metric_inputs, batch)]
+        yield [(name, NDArray(rows, cpu())) for (name, _), rows in zip(metric_inputs, batch)]
 
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
-    """A program as C++ runs it.
+    """Description of a program for C++.
 
     Args:
-        tensors: parameters and states, which stay where they are as long as the plan is used.
-        metric: names and shapes without the batch axis of what a metric sees: labels, then outputs; None for the shape
-            of one number for the whole batch.
+        tensors: parameters and states, which must stay alive while the plan is used.
+        metric: names and shapes, without the batch axis, of the inputs of a metric: labels, then outputs; the shape of
+            a scalar is None.
     """
 
     description: tuple[Any, ...]
@@ -237,20 +237,20 @@ class NativePlan:
     labels: int = 0
 
 
-# plans: each graph as the steps, arrays and slots that C++ is told of
+# plans: the steps, arrays and slots of a graph for C++
 
 
 def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan:
-    """Return how a program runs natively.
+    """Return the native plan of a program.
 
     Raises:
-        NotNative: it does not; says why.
+        NotNative: the engine does not support it; the text has the reason.
     """
     if native.core is None:
-        raise NotNative(f"there is no extension: {native.error}")
+        raise NotNative(f"the extension is not available: {native.error}")
     command = prepared.feed.desc.pipe_command
     if command != "cat":
-        raise NotNative(f"files go through the program {command!r}")
+        raise NotNative(f"the program {command!r} reads the files")
     graph = read_graph(prepared.fetches.heads, prepared.feed, HANDLERS)
     metric_inputs, labels = _metric_inputs(prepared, graph) if metric else ([], 0)
     records, tensors, trained = _parameter_records(prepared, graph)
@@ -286,7 +286,7 @@ def _slot(graph: NativeSteps, slot: Any) -> tuple[Any, ...]:
 
 
 def _fetch(prepared: BoundProgram, graph: NativeSteps, fetch: Any) -> tuple[int, int]:
-    """Return number of the value and of the slot, -1 for the one that it is not."""
+    """Return the index of the value and of the slot, one of which is -1."""
     if fetch.output is not None:
         return graph.heads[fetch.output].index, -1
     if fetch.name not in graph.tables_of:
@@ -295,7 +295,7 @@ def _fetch(prepared: BoundProgram, graph: NativeSteps, fetch: Any) -> tuple[int,
 
 
 def _metric_inputs(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tuple[str, Any]], int]:
-    """Return labels and outputs for a metric, by name, and how many are labels."""
+    """Return labels and outputs for a metric, by name, and the number of labels."""
     heads = dict(zip(prepared.fetches.heads.list_outputs(), graph.heads))
     labels = [(desc.name, graph.number_slot(desc.name)) for desc in prepared.feed.labels]
     outputs = metric_outputs(prepared.module.symbol, len(labels))
@@ -308,7 +308,7 @@ def _metric_inputs(prepared: BoundProgram, graph: NativeSteps) -> tuple[list[tup
 def _parameter_records(
     prepared: BoundProgram, graph: NativeSteps
 ) -> tuple[list[tuple[Any, ...]], list[torch.Tensor], list[Any]]:
-    """Return the parameters and how they are updated, as C++ is told; their memory; and keys of those that learn."""
+    """Return the records of parameters and their updates for C++, their tensors, and keys of trained parameters."""
     records, all_tensors, trained = list[tuple[Any, ...]](), list[torch.Tensor](), []
     store = prepared.module.store
     rules = _UpdateRules(prepared)
@@ -318,10 +318,7 @@ def _parameter_records(
         if weight.stype != "default":
             raise NotNative(f"the parameter {name!r} has the storage type {weight.stype}")
         index, states, rule, lr_mult = rules.of(name, weight)
-        tensors = [
-            _check_tensor(name, weight.raw, shape),
-            *(_check_tensor(name, each.raw, shape) for each in states),
-        ]
+        tensors = [_check_tensor(name, array.raw, shape) for array in (weight, *states)]
         pointers = [tensor.data_ptr() for tensor in tensors]
         all_rows = is_table and rule is not None and not rules.by_rows(weight, sparse, rule)
         learns = rule is not None
@@ -336,7 +333,7 @@ def _parameter_records(
 
 def _check_tensor(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
-        raise NotNative(f"the parameter {name!r} is no contiguous float32 array on the CPU")
+        raise NotNative(f"the parameter {name!r} is not a contiguous float32 array on the CPU")
     if tensor.numel() != torch.Size(shape).numel():
         raise NotNative(
             f"the parameter {name!r} has the shape {tuple(tensor.shape)}, expected {tuple(shape)}"
@@ -345,7 +342,7 @@ def _check_tensor(name: str, tensor: torch.Tensor, shape: Sequence[int]) -> torc
 
 
 class _UpdateRules:
-    """How the parameters of a program are updated."""
+    """Update rules of the parameters of a program."""
 
     def __init__(self, prepared: BoundProgram) -> None:
         self._numbers: dict[str, Any] = {}
@@ -366,12 +363,12 @@ class _UpdateRules:
         counts = {optimizer.count_of(index) for index in keys}
         if optimizer.uses_count and len(counts) > 1:
             raise NotNative(
-                "its parameters have received different numbers of updates, which the rule's steps depend on"
+                "its parameters have different numbers of updates, which the update rule depends on"
             )
         self._numbers = {name: index for index, (name, _) in keys.items() if name in trained_names}
 
     def of(self, name: str, weight: NDArray) -> tuple[Any, tuple[NDArray, ...], dict[str, Any] | None, float]:
-        """Return number, states, rule but for the rate, and the rate's multiplier; no rule if it is fixed."""
+        """Return key, states, rule without the rate (None if fixed), and the multiplier of the rate."""
         if name not in self._numbers:
             return None, (), None, 1.0
         index = self._numbers[name]
@@ -382,6 +379,6 @@ class _UpdateRules:
         return index, states, rule, lr_mult
 
     def by_rows(self, weight: NDArray, sparse: bool, rule: dict[str, Any]) -> bool:
-        """Say whether rows of a table without a gradient stay as they are."""
+        """Return True if rows of a table without a gradient do not change."""
         is_still = rule["kind"] in ("sgd", "adagrad") and rule["wd"] == 0.0
         return is_still or (sparse and self._updater.optimizer.is_lazy(weight))

@@ -1,4 +1,4 @@
-"""Reading a symbol as the steps of the native engine, or finding out which operator it does not know."""
+"""Translating a symbol to steps of the native engine, or finding an unsupported operator."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ LOSSES = ("SoftmaxOutput", "LogisticRegressionOutput", "LinearRegressionOutput",
 
 
 _WITH_PARAMETERS = ("Embedding", "FullyConnected")
-"""Operators whose inputs but the first are parameters; no other reads any."""
+"""Operators whose inputs except the first are parameters; other operators have no parameters."""
 
 
 class NotNative(Exception):
-    """What the native engine does not know."""
+    """The native engine does not support a program; the text has the reason."""
 
 
 def unsupported(node: Node, what: str = "") -> NotNative:
-    """Return the reason that an operator gives, to be raised."""
-    return NotNative(f"{node.describe()} is not known to the native engine{what and f': {what}'}")
+    """Return the error for an unsupported operator."""
+    return NotNative(f"{node.describe()} is not supported by the native engine{what and f': {what}'}")
 
 
 @dataclass(frozen=True, slots=True)
 class StepValue:
-    """A matrix that a step makes.
+    """Matrix output of a step.
 
     Args:
-        tail: the shape without the batch axis.
+        tail: shape without the batch axis.
+        single: whether it is one number for the whole batch.
     """
 
     index: int
@@ -42,11 +43,11 @@ class StepValue:
 
 @dataclass(frozen=True, slots=True)
 class SlotInput:
-    """A variable that a slot feeds.
+    """Input variable of a slot.
 
     Args:
-        tail: its shape without the batch axis.
-        ragged: whether it has any number of values a line.
+        tail: shape without the batch axis.
+        ragged: whether lines have different numbers of values.
     """
 
     name: str
@@ -56,7 +57,7 @@ class SlotInput:
 
 @dataclass(frozen=True, slots=True)
 class LookupRows:
-    """Rows of a table for the values of a ragged slot, before they are pooled."""
+    """Looked-up rows of a table for a ragged slot, before pooling."""
 
     slot: str
     table: str
@@ -69,12 +70,12 @@ Handler = Callable[["NativeSteps", Node, "list[StepInput]", "tuple[int, ...]"], 
 
 
 class NativeSteps:
-    """The steps of a graph, as they are collected.
+    """Builder of the steps of a graph.
 
     Attributes:
-        steps: kind, function, output, inputs, whole numbers and numbers of each step; kinds and functions are names in
+        steps: kind, function, output, inputs, integers and floats of each step; kinds and functions are names in
             native/hogwild/plan.hpp and native/kernels.
-        tables_of: by slot the smallest table that its values are rows of, and how many rows that has.
+        tables_of: name and number of rows of the smallest table that a slot indexes, by slot.
     """
 
     def __init__(self, feed: SlotFeed) -> None:
@@ -91,7 +92,7 @@ class NativeSteps:
         self._order: dict[str, int] = {}
         self._numbers: dict[str, StepValue] = {}
 
-    # what handlers call
+    # methods for handlers
 
     def add(
         self,
@@ -103,24 +104,24 @@ class NativeSteps:
         single: bool = False,
         function: str = "",
     ) -> StepValue:
-        """Add a step and return what it makes."""
+        """Add a step, and return its output."""
         value = StepValue(len(self.values), prod(tail), tail, single)
         self.values.append(value)
         self.steps.append((kind, function, value.index, tuple(each.index for each in inputs), ints, floats))
         return value
 
     def slot(self, name: str) -> int:
-        """Return the number of a slot."""
+        """Return the index of a slot."""
         return self._slots[name]
 
     def table(self, node: Node, weight: Node, slot: str, sparse: bool) -> int:
-        """Return the number of the table that an Embedding reads, and note whose values are its rows."""
+        """Return the index of the table of an Embedding, and record the slot that indexes it."""
         if self._types[slot] != "uint64":
-            raise unsupported(node, f"slot {slot!r} has fractions")
+            raise unsupported(node, f"slot {slot!r} has floats")
         shape = (node.a.input_dim, node.a.output_dim)
         number = self._parameter(node, weight)
         if weight.name in self._dense:
-            raise unsupported(node, f"{weight.name!r} is used whole elsewhere")
+            raise unsupported(node, f"{weight.name!r} is also used as a dense parameter")
         self._tables[weight.name] = shape, sparse and self._tables.get(weight.name, (shape, True))[1]
         known = self.tables_of.get(slot)
         if known is None or known[1] > shape[0]:
@@ -128,40 +129,40 @@ class NativeSteps:
         return number
 
     def parameter_number(self, name: str) -> int:
-        """Return the number of a parameter that is in use."""
+        """Return the index of a used parameter."""
         return self._order[name]
 
     def dense(self, node: Node, weight: Node, shape: tuple[int, ...]) -> int:
-        """Return the number of a parameter that is used whole."""
+        """Return the index of a dense parameter."""
         number = self._parameter(node, weight)
         if weight.name in self._tables:
-            raise unsupported(node, f"{weight.name!r} is a table elsewhere")
+            raise unsupported(node, f"{weight.name!r} is also used as a table")
         self._dense[weight.name] = shape
         return number
 
     def number_slot(self, name: str) -> StepValue:
-        """Return the values of a dense slot as numbers."""
+        """Return the values of a dense slot as a matrix."""
         if name not in self._numbers:
             self.numbers.add(name)
             tail = tuple(self.inputs[name].shape[1:])
             self._numbers[name] = self.add("Numbers", [], tail, (self.slot(name),))
         return self._numbers[name]
 
-    def matrix(self, node: Node, found: StepInput) -> StepValue:
-        """Return an input that is a matrix."""
-        if isinstance(found, SlotInput) and not found.ragged:
-            return self.number_slot(found.name)
-        if not isinstance(found, StepValue):
-            raise unsupported(node, "its input is ragged; look its values up and pool them first")
-        return found
+    def matrix(self, node: Node, value: StepInput) -> StepValue:
+        """Return an input as a matrix."""
+        if isinstance(value, SlotInput) and not value.ragged:
+            return self.number_slot(value.name)
+        if not isinstance(value, StepValue):
+            raise unsupported(node, "its input is ragged; use an Embedding and sequence_pool first")
+        return value
 
     def _parameter(self, node: Node, weight: Node) -> int:
         if weight.op is not None or weight.name in self.inputs:
-            raise unsupported(node, f"{weight.describe()} is no parameter")
+            raise unsupported(node, f"{weight.describe()} is not a parameter")
         return self._order.setdefault(weight.name, len(self._order))
 
     def parameters(self) -> Iterator[tuple[str, tuple[int, ...], bool, bool]]:
-        """Yield name and shape of each parameter, whether it is a table, and whether its gradient is of rows only."""
+        """Yield name and shape of each parameter, whether it is a table, and whether its gradient is row-sparse."""
         for name in self._order:
             shape, sparse = self._tables[name] if name in self._tables else (self._dense[name], False)
             yield name, shape, name in self._tables, sparse
@@ -171,42 +172,42 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
     """Return the steps of a symbol.
 
     Args:
-        handlers: by the name of the operator what makes its steps.
+        handlers: functions that create the steps of operators, by name.
     """
     graph = NativeSteps(feed)
     shapes = _shapes(symbol, graph)
-    made: dict[Entry, StepInput] = {}
+    values: dict[Entry, StepInput] = {}
     for node in symbol.graph.nodes:
         if node.op is None:
             if node.name in graph.inputs:
                 desc = graph.inputs[node.name]
-                made[node, 0] = SlotInput(node.name, tuple(desc.shape[1:]), desc.stype == "ragged")
+                values[node, 0] = SlotInput(node.name, tuple(desc.shape[1:]), desc.stype == "ragged")
             continue
         handler = handlers.get(node.op.name)
         if handler is None or node.num_outputs != 1:
             raise unsupported(node)
         read = node.inputs[:1] if node.op.name in _WITH_PARAMETERS else node.inputs
-        if not all(entry in made for entry in read):
+        if not all(entry in values for entry in read):
             raise unsupported(node, "it reads a parameter")
-        found = [made[entry] for entry in read]
-        made[node, 0] = handler(graph, node, found, shapes.get((node, 0), ()))
+        inputs = [values[entry] for entry in read]
+        values[node, 0] = handler(graph, node, inputs, shapes.get((node, 0), ()))
     for entry in symbol.graph.heads:
-        graph.heads.append(_head(graph, entry, made))
+        graph.heads.append(_head(graph, entry, values))
     return graph
 
 
-def _head(graph: NativeSteps, entry: Entry, made: dict[Entry, StepInput]) -> StepValue:
+def _head(graph: NativeSteps, entry: Entry, values: dict[Entry, StepInput]) -> StepValue:
     node = entry[0]
-    if node.op is None or entry not in made:
+    if node.op is None or entry not in values:
         raise NotNative(f"{node.describe()} is an output of the program")
     if node.op.name not in (*LOSSES, "BlockGrad"):
-        raise unsupported(node, "it is an output without a loss; BlockGrad shows values beside losses")
-    return graph.matrix(node, made[entry])
+        raise unsupported(node, "it is an output without a loss; use BlockGrad for values next to losses")
+    return graph.matrix(node, values[entry])
 
 
 def _shapes(symbol: Symbol, graph: NativeSteps) -> dict[Entry, tuple[int, ...]]:
     """Return the shapes of all outputs of operators."""
     internals = symbol.get_internals()
     given = {name: tuple(desc.shape) for name, desc in graph.inputs.items()}
-    found = internals.infer_shape_partial(**given)[1]
-    return {entry: tuple(shape) for entry, shape in zip(internals.graph.heads, found) if shape is not None}
+    shapes = internals.infer_shape_partial(**given)[1]
+    return {entry: tuple(shape) for entry, shape in zip(internals.graph.heads, shapes) if shape is not None}

@@ -1,4 +1,4 @@
-"""What the native engine makes of each operator it knows."""
+"""Translation of operators to steps of the native engine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ACTIVATIONS = {
     "softsign": "softsign",
     "tanh": "tanh",
 }
-"""The kernels of activation functions."""
+"""Kernels of activation functions."""
 
 HANDLERS: dict[str, Handler] = {}
-"""By the name of the operator what makes its steps; an operator that is not here is not known."""
+"""Functions that create the steps of operators, by name; other operators are not supported."""
 
 
 def _register(*names: str) -> Callable[[Handler], Handler]:
-    """Let a function make the steps of operators."""
+    """Register a function that creates the steps of operators."""
 
     def add(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(names, handler))
@@ -55,9 +55,9 @@ def _embedding(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: S
 def _sequence_pool(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     rows = inputs[0]
     if not isinstance(rows, LookupRows):
-        raise unsupported(node, "it pools what is not looked up in a table")
+        raise unsupported(node, "its input is not an Embedding")
     if rows.squared and node.a.pool_type == "max":
-        raise unsupported(node, "the largest of squares")
+        raise unsupported(node, "max pooling of squares")
     table = graph.parameter_number(rows.table)
     ints = (graph.slot(rows.slot), table, int(rows.squared))
     return graph.add("Pool", [], (rows.width,), ints, function=node.a.pool_type)
@@ -79,14 +79,14 @@ def _fully_connected(graph: NativeSteps, node: Node, inputs: list[StepInput], sh
 
 @_register("Concat")
 def _concat(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
-    values = [graph.matrix(node, each) for each in inputs]
+    values = [graph.matrix(node, value) for value in inputs]
     rank = len(values[0].tail) + 1
-    if any(each.single for each in values) or rank < 2 or node.a.dim % rank != 1:
-        raise unsupported(node, f"dim={node.a.dim} of {rank} axes; it joins along axis 1")
+    if any(value.single for value in values) or rank < 2 or node.a.dim % rank != 1:
+        raise unsupported(node, f"dim={node.a.dim} of {rank} axes; only axis 1 is supported")
     return graph.add("Concat", values, shape[1:])
 
 
-# number by number
+# element-wise
 
 
 def _unary(
@@ -125,7 +125,7 @@ _FUNCTIONS: dict[str, Callable[[Any], tuple[str, float]]] = {
     "_maximum_scalar": lambda a: ("at_least", a.scalar),
     "_minimum_scalar": lambda a: ("at_most", a.scalar),
 }
-"""From an operator's attributes the kernel that does what it does, and the number that this is given."""
+"""Functions from an operator's attributes to the name of its kernel and the kernel's argument."""
 
 
 @_register(*_FUNCTIONS)
@@ -145,7 +145,7 @@ def _square(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shap
 @_register("_power_scalar")
 def _power(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     if node.a.scalar != 2.0:
-        raise unsupported(node, f"the power {node.a.scalar}; it squares")
+        raise unsupported(node, f"the power {node.a.scalar}; only squares are supported")
     return _square(graph, node, inputs, shape)
 
 
@@ -158,7 +158,7 @@ def _clip(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape)
 @_register("Cast")
 def _cast(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     name = dtype_name(node.a.dtype)
-    if name in ("float32", "float64"):  # all is computed in float32
+    if name in ("float32", "float64"):  # all computation is in float32
         return graph.matrix(node, inputs[0])
     if name not in ("int32", "int64"):
         raise unsupported(node, f"dtype={name}")
@@ -196,8 +196,8 @@ def _binary(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shap
 
 def _combine(graph: NativeSteps, node: Node, function: str, inputs: Sequence[StepInput]) -> StepValue:
     if len(inputs) != 2:
-        raise unsupported(node, "one side is a parameter")
-    left, right = (graph.matrix(node, each) for each in inputs)
+        raise unsupported(node, "an operand is a parameter")
+    left, right = (graph.matrix(node, value) for value in inputs)
     fits = left.tail == right.tail or (len(left.tail) == len(right.tail) and 1 in (left.width, right.width))
     if left.single != right.single or not fits:
         raise unsupported(node, f"shapes (N, {left.tail}) and (N, {right.tail})")
@@ -208,12 +208,12 @@ def _combine(graph: NativeSteps, node: Node, function: str, inputs: Sequence[Ste
 @_register("add_n")
 def _add_n(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     total = graph.matrix(node, inputs[0])
-    for each in inputs[1:]:
-        total = _combine(graph, node, "add", [total, each])
+    for value in inputs[1:]:
+        total = _combine(graph, node, "add", [total, value])
     return total
 
 
-# row by row
+# row-wise
 
 
 @_register("Flatten", "Reshape", "expand_dims", "squeeze")
@@ -221,7 +221,7 @@ def _reshape(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Sha
     data = graph.matrix(node, inputs[0])
     batch = next(iter(graph.inputs.values())).shape[0]
     if data.single or not shape or shape[0] != batch or prod(shape[1:]) != data.width:
-        raise unsupported(node, f"the shape {shape} does not begin with the batch")
+        raise unsupported(node, f"the shape {shape} does not begin with the batch axis")
     return StepValue(data.index, data.width, tuple(shape[1:]))
 
 
@@ -232,13 +232,13 @@ def _reduce(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shap
     given = node.a.axis
     axes = sorted(axis % rank for axis in ((given,) if isinstance(given, int) else given or range(rank)))
     if node.a.exclude or data.single:
-        raise unsupported(node, "exclude" if node.a.exclude else "a value that is one number already")
+        raise unsupported(node, "exclude" if node.a.exclude else "its input is a scalar")
     if axes == list(range(rank)) and not node.a.keepdims:
         return graph.add("Total", [data], (), (int(is_mean),), single=True)
     if not axes or axes[0] == 0 or axes != list(range(axes[0], axes[-1] + 1)):
         raise unsupported(node, f"axis={given}")
-    before, count, behind = (prod(data.tail[a:b]) for a, b in _axis_ranges(axes, rank))
-    return graph.add("Reduce", [data], shape[1:], (before, count, behind), (1.0 / count if is_mean else 1.0,))
+    before, count, after = (prod(data.tail[a:b]) for a, b in _axis_ranges(axes, rank))
+    return graph.add("Reduce", [data], shape[1:], (before, count, after), (1.0 / count if is_mean else 1.0,))
 
 
 def _axis_ranges(axes: list[int], rank: int) -> list[tuple[int, int]]:
@@ -250,24 +250,24 @@ def _axis_ranges(axes: list[int], rank: int) -> list[tuple[int, int]]:
 def _softmax(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     rank, name = len(data.tail) + 1, _name(node)
-    odd = getattr(node.a, "temperature", None) or getattr(node.a, "use_length", False)
+    has_options = getattr(node.a, "temperature", None) or getattr(node.a, "use_length", False)
     if name == "SoftmaxActivation":
         is_last = node.a.mode == "instance" and rank == 2
     else:
         is_last = node.a.axis % rank == rank - 1 and len(inputs) == 1
-    if data.single or rank < 2 or odd or not is_last:
-        raise unsupported(node, "it takes the last axis, without temperature and length")
+    if data.single or rank < 2 or has_options or not is_last:
+        raise unsupported(node, "only the last axis, without temperature and length, is supported")
     return graph.add("Softmax", [data], data.tail, (data.tail[-1], int(name == "log_softmax")))
 
 
 @_register("pick")
 def _pick(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     if len(inputs) != 2:
-        raise unsupported(node, "one side is a parameter")
-    data, which = (graph.matrix(node, each) for each in inputs)
-    if node.a.mode != "clip" or len(data.tail) != 1 or node.a.axis not in (-1, 1) or which.width != 1:
-        raise unsupported(node, "it picks one number of each row")
-    return graph.add("Pick", [data, which], shape[1:])
+        raise unsupported(node, "an operand is a parameter")
+    data, index = (graph.matrix(node, value) for value in inputs)
+    if node.a.mode != "clip" or len(data.tail) != 1 or node.a.axis not in (-1, 1) or index.width != 1:
+        raise unsupported(node, "only one number of each row is supported")
+    return graph.add("Pick", [data, index], shape[1:])
 
 
 @_register("argmax")
@@ -284,9 +284,9 @@ def _argmax(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shap
 def _data_and_label(graph: NativeSteps, node: Node, inputs: list[StepInput]) -> tuple[StepValue, StepValue]:
     if len(inputs) != 2:
         raise unsupported(node, "its label is a parameter")
-    data, label = (graph.matrix(node, each) for each in inputs)
+    data, label = (graph.matrix(node, value) for value in inputs)
     if data.single or label.single:
-        raise unsupported(node, "it is given one number for the whole batch")
+        raise unsupported(node, "an input is one number for the whole batch")
     return data, label
 
 
@@ -298,7 +298,7 @@ def _softmax_output(graph: NativeSteps, node: Node, inputs: list[StepInput], sha
         if getattr(a, name):
             raise unsupported(node, f"{name}={getattr(a, name)}")
     if len(data.tail) != 1 or label.width != 1 or (data.width == 1 and label.tail == data.tail):
-        raise unsupported(node, "labels that are no class numbers")
+        raise unsupported(node, "labels that are not class numbers")
     if a.normalization == "valid":
         raise unsupported(node, "normalization='valid'")
     ints = (int(a.normalization == "batch"),)
@@ -309,7 +309,7 @@ def _softmax_output(graph: NativeSteps, node: Node, inputs: list[StepInput], sha
 def _regression_output(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data, label = _data_and_label(graph, node, inputs)
     if label.width != data.width:
-        raise unsupported(node, "label and data have not as many numbers")
+        raise unsupported(node, "label and data have different sizes")
     kind = _name(node).removesuffix("RegressionOutput")
     return graph.add(kind, [data, label], data.tail, (), (node.a.grad_scale,))
 
@@ -320,7 +320,7 @@ def _make_loss(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: S
     normalization = getattr(node.a, "normalization", "null")
     if normalization == "valid" or (normalization == "batch" and len(data.tail) > 1):
         raise unsupported(node, f"normalization={normalization!r}")
-    by_batch = normalization == "batch" and bool(data.tail)  # else there is one axis, and nothing before it
+    by_batch = normalization == "batch" and bool(data.tail)  # otherwise there is only the batch axis
     return graph.add(
         "MakeLoss", [data], data.tail, (int(by_batch),), (getattr(node.a, "grad_scale", 1.0),), data.single
     )

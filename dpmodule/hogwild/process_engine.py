@@ -1,4 +1,4 @@
-"""The engine whose workers are processes over one store in shared memory."""
+"""The process engine: worker processes over a parameter store in shared memory."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from .slot_feed import SlotFeed
 from .worker import Inferred, WorkerState, infer, run
 
 _STOP, _PAUSE, _ROUND, _FIRST = 0, 1, 2, 3
-"""Places of the board: whether to stop after the batch, whether to wait after it, the round, what each worker does.
+"""Indices of control bytes: stop after the batch, pause after it, number of the round, state of each worker.
 
-A round ends when all workers have done their part of the batches between two averages with other processes.
+A round ends when all workers have done their share of the batches between two averages with other processes.
 """
 
 _ROUNDS = 256
 
 _IDLE, _RUNNING, _PAUSED = 0, 1, 2
 _COUNTERS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
-"""What an optimizer's state has that changes with every update."""
+"""Attributes of an optimizer that change with every update."""
 
 _MIN_RANGES = 1024
-"""How many parts of jobs there is room to mark at least."""
+"""Smallest number of file ranges that workers can record progress of."""
 
 _POLL_S = 0.5
 _PAUSE_POLL_S = 0.001
@@ -54,7 +54,7 @@ _GRACE_S = 0.5
 
 
 def _default_method() -> str:
-    """Return the way to start workers: forked from a process that has imported torch, where the system has that."""
+    """Return the default start method: "forkserver" if the system supports it."""
     import multiprocessing
 
     known = multiprocessing.get_all_start_methods()
@@ -63,7 +63,7 @@ def _default_method() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _WorkerSetup:
-    """What a worker process is made of, on its way there."""
+    """State that a worker process is created from."""
 
     heads: Symbol
     feed: SlotFeed
@@ -74,10 +74,10 @@ class _WorkerSetup:
     control: torch.Tensor
     lines_done: torch.Tensor
     counter: SharedCounter
-    """Number of the next part of a job."""
+    """Number of the next file range."""
 
     def worker_state(self) -> WorkerState:
-        """Return a module of this process over the store, with what belongs to it."""
+        """Return the state of a worker, with a local module over the store."""
         data, labels = list(self.feed.data), list(self.feed.labels)
         module = Module(
             self.heads,
@@ -93,7 +93,7 @@ class _WorkerSetup:
 
 
 def _install_optimizer(module: Module, optimizer: Any) -> None:
-    """Let a module go on with the shared states of an optimizer; what was to be said of that, the parent has said."""
+    """Install an optimizer with its shared states; warnings were already shown in the parent."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module.init_optimizer(None, optimizer, force_init=module.optimizer_initialized)
@@ -105,12 +105,11 @@ def _desc_names(descs: Sequence[DataDesc]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _WorkerJob:
-    """One job, as a worker gets it.
+    """A job for a worker.
 
     Args:
-        optimizer: another one than before, None if it is as it was.
-        generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has
-            one of its own.
+        optimizer: a changed optimizer, None if it is unchanged.
+        generator: state of the random generator, which the worker returns at the end; None: the worker has its own.
     """
 
     job: Job
@@ -121,7 +120,7 @@ class _WorkerJob:
 
 
 class _ProcessMonitor:
-    """Looks on in a worker process: notes where it is, reports to the parent, and does what the board says."""
+    """Monitor in a worker process: records its position, reports to the parent, and obeys the control bytes."""
 
     def __init__(
         self, channel: Channel, job: Job, control: np.ndarray[Any, Any], reports: bool, share: int
@@ -134,11 +133,11 @@ class _ProcessMonitor:
         self._share, self._left, self._round = share, share, 0
 
     def on_file(self, file: str) -> None:
-        """Note the file."""
+        """Record the file."""
         self._note(file, 0)
 
     def on_batch(self, stats: WorkerStats) -> bool:
-        """Note the batch, report if it is time to, wait if asked to, and say whether to go on."""
+        """Record the batch, report if it is time, pause if requested, and return True to continue."""
         self._note(stats.file, stats.batches)
         if time.monotonic() >= self._next:
             self._channel.send(("stats", stats))
@@ -161,17 +160,17 @@ class _ProcessMonitor:
         return bool(self._control[_PAUSE] or (self._left == 0 and not self._control[_STOP]))
 
     def _pause(self) -> None:
-        place = _FIRST + self._channel.index
-        # looked at once more after RUNNING: the parent may have seen HELD and hold again
+        index = _FIRST + self._channel.index
+        # checked again after RUNNING, since the parent may have seen PAUSED and pause again
         while self._must_wait():
-            self._control[place] = _PAUSED
+            self._control[index] = _PAUSED
             while self._must_wait():
                 time.sleep(_PAUSE_POLL_S)
-            self._control[place] = _RUNNING
+            self._control[index] = _RUNNING
 
 
 def _serve(channel: Channel, setup: _WorkerSetup) -> None:
-    """Be a worker: do one job after the other, until the parent closes the channel."""
+    """Main loop of a worker process: run jobs until the parent closes the channel."""
     worker_state, control = setup.worker_state(), setup.control.numpy()
     channel.send(("ready", None))
     while True:
@@ -199,20 +198,20 @@ def _serve(channel: Channel, setup: _WorkerSetup) -> None:
 
 
 def _infer(channel: Channel, worker_state: WorkerState, job: Job) -> None:
-    """Send what the batches of every n-th part give; the parent reads the parts in turn, so that none runs ahead."""
+    """Send the outputs of every n-th range; the parent receives the ranges in order, which limits reading ahead."""
     for part in job.parts[channel.index :: job.workers]:
         channel.note(f"{part.path}, batch", 0)
-        for number, found in enumerate(infer(worker_state, job, part)):
-            channel.send(("batch", found))
+        for number, outputs in enumerate(infer(worker_state, job, part)):
+            channel.send(("batch", outputs))
             channel.note(f"{part.path}, batch", number + 1)
         channel.send(("part", None))
 
 
 class _WorkerPool:
-    """Workers that have one program.
+    """Worker processes for one program.
 
     Args:
-        timeout_s: how long a worker may be without progress, in seconds.
+        timeout_s: longest time without progress of a worker, in seconds.
     """
 
     def __init__(
@@ -222,9 +221,9 @@ class _WorkerPool:
         self._is_idle = True
         self._timeout_s = timeout_s
         self._module = prepared.module
-        self._control_memory = shared_bytes("the board of the workers", _FIRST + workers)
+        self._control_memory = shared_bytes("the control bytes of the workers", _FIRST + workers)
         self._control: np.ndarray[Any, Any] = self._control_memory.numpy()
-        memory = shared_bytes("the marks of the workers", 8 * max(count, _MIN_RANGES))
+        memory = shared_bytes("the progress of the workers", 8 * max(count, _MIN_RANGES))
         self._lines_done = memory.view(torch.int64)
         self._counter = SharedCounter()
         self._job: Job | None = None
@@ -262,19 +261,19 @@ class _WorkerPool:
 
     @property
     def is_alive(self) -> bool:
-        """Whether all workers are."""
+        """True if all workers are alive."""
         return all(child.alive for child in self._supervisor.children)
 
     def serves(self, prepared: BoundProgram, workers: int, count: int) -> bool:
-        """Say whether these workers, and enough of them, have a program, wait for a job, and can mark its parts."""
+        """Return True if enough idle workers have this program, with room for the progress of its ranges."""
         is_known = self._key == prepared.key and self._is_idle and len(self._lines_done) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
 
     def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], DeferredInterrupt]:
-        """Do a job with its number of workers; the others wait.
+        """Run a job with its number of workers; other workers stay idle.
 
         Returns:
-            What each worker did, and whether Ctrl-C or SIGTERM has ended the job.
+            Stats of each worker, and the guard that records Ctrl-C and SIGTERM.
         """
         self._is_idle = False
         self._control[:] = 0
@@ -297,13 +296,13 @@ class _WorkerPool:
         return self._latest, interrupt
 
     def _await_end(self, job: Job) -> None:
-        """Wait for the end of all workers' parts of a job."""
+        """Wait until all workers have finished the job."""
         report_s = job.report_s if job.report is not None else float("inf")
         next_report = time.monotonic() + report_s
         while self._pending:
             left = next_report - time.monotonic()
             for child in self._supervisor.wait(max(0.0, min(left, _POLL_S, self._timeout_s / 4))):
-                if child not in self._pending and not child.alive:  # one that waits for a later job
+                if child not in self._pending and not child.alive:  # an idle worker
                     self._supervisor.drop(child)
             for child in list(self._pending):
                 self._receive(child, job)
@@ -313,7 +312,7 @@ class _WorkerPool:
             self._end_round(job)
 
     def _end_round(self, job: Job) -> None:
-        """Average if it is time to, or all workers have done their part of a round."""
+        """Average if it is time, or if all workers have finished a round."""
         if job.averaging is None or not self._pending:
             return
         if job.averaging.is_late or self._waiting.issuperset(child.index for child in self._pending):
@@ -322,10 +321,10 @@ class _WorkerPool:
                     job.averaging()
                     self._control[_ROUND] = (int(self._control[_ROUND]) + 1) % _ROUNDS
             self._waiting.clear()
-            self._progress.restart()  # the others may have taken long
+            self._progress.restart()  # other processes may have been slow
 
     def _receive(self, child: ChildProcess, job: Job) -> None:
-        """Take what has come from a worker; look whether it makes progress if nothing has."""
+        """Handle messages of a worker; without messages, check that it makes progress."""
         try:
             while child in self._pending and child.poll():
                 self._handle_message(child, *child.recv())
@@ -349,12 +348,12 @@ class _WorkerPool:
             self._latest[child.index] = value
 
     def _copy_lines_done(self) -> None:
-        """Note in the job's own marks what the workers have marked."""
+        """Copy the progress of the workers to the job."""
         if self._job is not None and self._job.lines_done is not None:
             self._job.lines_done.copy_(self._lines_done[: len(self._job.lines_done)])
 
     def infer(self, job: Job, fetches: Sequence[Fetch]) -> Iterator[Inferred]:
-        """Yield what the workers infer, in the order of the parts."""
+        """Yield the outputs of the workers in the order of the ranges."""
         self._is_idle = False
         self._control[:] = 0
         self._send(job, fetches)
@@ -362,13 +361,13 @@ class _WorkerPool:
             child = self._supervisor.children[number % job.workers]
             while True:
                 try:
-                    kind, found = child.recv(self._timeout_s)
+                    kind, outputs = child.recv(self._timeout_s)
                 except MXNetError as error:
                     _set_file(error, part.path)
                     raise
                 if kind == "part":
                     break
-                yield found
+                yield outputs
         self._is_idle = True
 
     def _send(self, job: Job, fetches: Sequence[Fetch]) -> None:
@@ -382,21 +381,21 @@ class _WorkerPool:
         share = -(-batches // job.workers)
         generator = generators.generator(cpu())
         state = generator.get_state() if job.workers == 1 and job.train else None
-        if state is None and job.train:  # the next run draws other numbers, however many these workers draw
+        if state is None and job.train:  # so that the next run draws other numbers
             torch.rand(1, generator=generator)
         for child in self._supervisor.children:
             if child.index < job.workers:
                 child.send(_WorkerJob(plain, fetches, changed, state, share), self._timeout_s)
             elif changed is not None:
-                self._optimizer_settings = None  # those that wait do not know of it
+                self._optimizer_settings = None  # idle workers do not have the change
 
     def stop(self) -> None:
-        """Have the workers stop after their batches."""
+        """Stop the workers after their batches."""
         self._control[_STOP] = 1
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Have the workers wait after their batches."""
+        """Pause the workers after their batches."""
         self._control[_PAUSE] = 1
         try:
             deadline = time.monotonic() + self._timeout_s
@@ -410,13 +409,13 @@ class _WorkerPool:
             self._control[_PAUSE] = 0
 
     def close(self) -> None:
-        """End the workers, after their batches if these do not take long."""
+        """End the workers, after their batches if these are short."""
         self._control[_PAUSE], self._control[_STOP] = 0, 1
         self._supervisor.close()
 
 
 def _optimizer_settings(optimizer: Any) -> bytes | None:
-    """Return what an optimizer has been set to, without what it counts."""
+    """Return the settings of an optimizer without its counts."""
     if optimizer is None:
         return None
     state = {key: value for key, value in optimizer.__getstate__().items() if key not in _COUNTERS}
@@ -424,23 +423,23 @@ def _optimizer_settings(optimizer: Any) -> bytes | None:
 
 
 def _noted_file(child: ChildProcess, job: Job) -> str | None:
-    """Return the path of the file that a worker noted last, None if it had none yet."""
+    """Return the path of the last file that a worker recorded, None if there is none."""
     noted = child.working_on.rpartition(", batch ")[0]
     return next((part.path for part in job.parts if noted and os.fspath(part.path).startswith(noted)), None)
 
 
 def _set_file(error: Any, path: str | None) -> None:
-    """Note the file that was being worked on beside an error's text, for handlers, unless it has one."""
+    """Set the attribute `file` of an error, unless it has one."""
     if not hasattr(error, "file"):
         error.file = path
 
 
 class ProcessEngine:
-    """Trains with processes that share parameters, the optimizer's states and its counts; kept between jobs.
+    """Trains with processes that share parameters and the optimizer's states; they are reused for later jobs.
 
     Args:
-        timeout_s: how long a worker may be without progress, in seconds.
-        start_method: how processes are started, see `Supervisor`; None: "forkserver" where the system has it.
+        timeout_s: longest time without progress of a worker, in seconds.
+        start_method: start method, see `Supervisor`; None: "forkserver" if the system supports it.
     """
 
     def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
@@ -449,12 +448,12 @@ class ProcessEngine:
         self._pools: dict[bool, _WorkerPool] = {}
 
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
-        """Do a job."""
+        """Run a job."""
         try:
             stats, interrupt = self._pool_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
-                _set_file(error, None)  # of those that end while they start
+                _set_file(error, None)  # of workers that end during their start
             self.close()
             raise
         if interrupt.requested:
@@ -462,21 +461,21 @@ class ProcessEngine:
         return stats
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:
-        """Yield what each batch of each part gives; see `worker.infer`."""
+        """Yield the outputs of each batch; see `worker.infer`."""
         pool = self._pool_for(prepared, job)
         try:
             yield from pool.infer(job, prepared.fetches.items)
-        except BaseException:  # also where the caller has had enough
+        except BaseException:  # also when the caller closes the generator
             self._drop(pool)
             raise
 
     def paused(self) -> AbstractContextManager[None]:
-        """Return a context in which all workers that train wait between two batches."""
+        """Return a context in which all training workers wait between two batches."""
         pool = self._pools.get(True)
         return nullcontext() if pool is None else pool.paused()
 
     def _pool_for(self, prepared: BoundProgram, job: Job) -> _WorkerPool:
-        """Return workers that have the program: those that there are, or new ones."""
+        """Return a pool of workers for a program: an existing or a new one."""
         pool = self._pools.get(prepared.train)
         count = 0 if job.lines_done is None else len(job.lines_done)
         if pool is None or not pool.serves(prepared, job.workers, count):
@@ -488,7 +487,7 @@ class ProcessEngine:
         return pool
 
     def _drop(self, pool: _WorkerPool) -> None:
-        self._pools = {train: each for train, each in self._pools.items() if each is not pool}
+        self._pools = {train: other for train, other in self._pools.items() if other is not pool}
         pool.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What an executor trains: a Module, a Symbol or what meets `TrainableProgram`, made ready for a feed."""
+"""Programs of an executor: a Module, a Symbol or a `TrainableProgram`, bound for a feed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
 @runtime_checkable
 class TrainableProgram(Protocol):
-    """What can be trained besides a Module and a Symbol.
+    """Protocol of programs other than a Module or a Symbol.
 
     Attributes:
-        optimizer: how gradients become new parameters; None if it is only run.
+        optimizer: the optimizer; None for prediction only.
     """
 
     symbol: Symbol
@@ -40,10 +40,10 @@ class TrainableProgram(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BoundProgram:
-    """A program that is bound for a feed.
+    """A program bound for a feed.
 
     Args:
-        module: over the program's store, with the optimizer if it is trained.
+        module: module over the program's store, with the optimizer for training.
     """
 
     module: Module
@@ -53,7 +53,7 @@ class BoundProgram:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What two preparations have in common for which the same workers will do."""
+        """Key of programs that can use the same workers."""
         module = self.module
         inputs = tuple((d.name, d.shape, str(d.dtype)) for d in (*self.feed.data, *self.feed.labels))
         optimizer = id(module.optimizer) if self.train else None
@@ -61,32 +61,33 @@ class BoundProgram:
 
 
 def input_names(symbol: Symbol, slots: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return which arguments of a symbol are inputs, and which are labels: those that are named as a slot is."""
+    """Return the data arguments and the label arguments of a symbol: those with the name of a slot."""
     labels = symbol.graph.labels
     fed = [name for name in symbol.list_arguments() if name in slots]
     return [name for name in fed if name not in labels], [name for name in fed if name in labels]
 
 
 def _check_module(module: Module) -> None:
-    """Refuse a bound module that no worker can have a copy of."""
+    """Raise ArgumentError for a bound module that workers cannot copy."""
     contexts, states = module.group.contexts, module.group.state_names
     if len(contexts) != 1 or contexts[0].device_type != "cpu":
         raise ArgumentError(
-            f"the module is on {', '.join(map(str, contexts))}; workers train on one CPU: make it with context=mx.cpu()"
+            f"the module is on {', '.join(map(str, contexts))}, but workers train on one CPU; "
+            "create it with context=mx.cpu()"
         )
     if states:
         raise ArgumentError(
-            f"the module carries {', '.join(states)} from batch to batch, which lines of files have no use for"
+            f"the module has states between batches, {', '.join(states)}, which are not supported for files"
         )
 
 
 def make_ready(
     module: Module, feed: SlotFeed, store: ParamStore | None, train: bool, args: RunArguments
 ) -> None:
-    """Bind a module, give parameters their first values and install the optimizer, as far as that is still to do.
+    """Bind a module, initialize its parameters and install the optimizer, unless already done.
 
     Args:
-        store: where its parameters are, or will be; None: its own.
+        store: store of its parameters; None: its own.
     """
     if not module.binded or (train and not module.for_training):
         labels = list(feed.labels) or None
@@ -95,7 +96,7 @@ def make_ready(
     if not train:
         if module.stage < Stage.INITIALIZED:
             raise StateError(
-                "infer_from_files: the program has no parameters yet; train it, or set or load them first"
+                "infer_from_files: the program has no parameters yet; train it, or set or load parameters first"
             )
         return
     if module.stage < Stage.INITIALIZED:
@@ -107,7 +108,7 @@ def make_ready(
 
 
 def metric_outputs(symbol: Symbol, num_labels: int) -> list[str]:
-    """Return the outputs that a metric sees beside some labels: all, or those that have a label if so many have."""
+    """Return the outputs for a metric: all, or only losses if their number is that of the labels."""
     names = symbol.list_outputs()
     if len(names) == num_labels:
         return names
@@ -122,10 +123,10 @@ def metric_outputs(symbol: Symbol, num_labels: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One value that is averaged.
+    """A value to average.
 
     Args:
-        output: its position among the heads; None for an input, which is read from the batch.
+        output: its index among the heads; None for an input, which is read from the batch.
     """
 
     name: str
@@ -134,11 +135,11 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Fetches:
-    """What a run averages, and the symbol that has it all among its outputs.
+    """Values that a run averages, and a symbol with these outputs.
 
     Args:
-        items: in the caller's order.
-        heads: the program's outputs, and those behind them that are only fetched.
+        items: the values in the caller's order.
+        heads: the program's outputs, followed by additional fetched outputs.
     """
 
     items: tuple[Fetch, ...]
@@ -146,49 +147,49 @@ class Fetches:
 
     @classmethod
     def find(cls, symbol: Symbol, fetch: Any, slots: Collection[str]) -> Fetches:
-        """Find what is to be fetched.
+        """Resolve the argument `fetch`.
 
         Args:
-            fetch: names or symbols, or one alone; None: nothing.
+            fetch: one or several names or symbols; None: nothing.
         """
-        given: Sequence[Any] = (
+        requested: Sequence[Any] = (
             fetch if isinstance(fetch, (list, tuple)) else () if fetch is None else (fetch,)
         )
         outputs = symbol.list_outputs()
         extras: list[Symbol] = []
         items = []
-        for each in given:
-            name, found = _resolve_fetch(symbol, each, slots)
-            if found is None:
+        for item in requested:
+            name, value = _resolve_fetch(symbol, item, slots)
+            if value is None:
                 items.append(Fetch(name, None))
-            elif found.list_outputs()[0] in outputs:
-                items.append(Fetch(name, outputs.index(found.list_outputs()[0])))
+            elif value.list_outputs()[0] in outputs:
+                items.append(Fetch(name, outputs.index(value.list_outputs()[0])))
             else:
                 items.append(Fetch(name, len(outputs) + len(extras)))
-                extras.append(block_gradient(found, name=f"fetch{len(extras)}_{found.name}"))
+                extras.append(block_gradient(value, name=f"fetch{len(extras)}_{value.name}"))
         return cls(tuple(items), Group([symbol, *extras]) if extras else symbol)
 
     @property
     def names(self) -> list[str]:
-        """What the caller calls them."""
-        return [each.name for each in self.items]
+        """Names of the values for the caller."""
+        return [item.name for item in self.items]
 
     def check_shapes(self, feed: SlotFeed) -> None:
-        """Refuse what is no one number a line."""
-        inputs: Mapping[str, tuple[int, ...]] = {each.name: each.shape for each in (*feed.data, *feed.labels)}
+        """Raise ShapeError for a value without one number per line."""
+        inputs: Mapping[str, tuple[int, ...]] = {desc.name: desc.shape for desc in (*feed.data, *feed.labels)}
         shapes = self.heads.infer_shape_partial(**inputs)[1]
-        for each in self.items:
-            shape = inputs[each.name] if each.output is None else tuple(shapes[each.output])
+        for item in self.items:
+            shape = inputs[item.name] if item.output is None else tuple(shapes[item.output])
             lines = feed.desc.batch_size
             if len(shape) and shape[-1] != 1 and shape != (lines,):
                 raise ShapeError(
-                    f"fetch: {each.name!r} has the shape {shape}; what can be averaged has one number a line, of shape "
-                    f"({lines},), ({lines}, 1) or ragged, or is one number"
+                    f"fetch: {item.name!r} has shape {shape}, expected one number per line, of shape ({lines},), "
+                    f"({lines}, 1) or ragged, or a scalar"
                 )
 
 
 def _resolve_fetch(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Symbol | None]:
-    """Return what a fetch is called, and its symbol; None for an input."""
+    """Return the name of a fetch and its symbol, None for an input."""
     if isinstance(given, Symbol):
         return _resolve_symbol(symbol, given, slots)
     if not isinstance(given, str):
@@ -206,34 +207,29 @@ def _resolve_fetch(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[
         if name in names:
             return given, internals[name]
     raise ArgumentError(
-        f"fetch: {given!r} is no output or slot of the program; its outputs are {', '.join(symbol.list_outputs())}"
+        f"fetch: {given!r} is not an output or slot of the program; its outputs are {', '.join(symbol.list_outputs())}"
         f"{did_you_mean(given, known)}"
     )
 
 
 def _resolve_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[str, Symbol | None]:
     if len(given.entries) != 1:
-        raise ArgumentError(
-            f"fetch: {given!r} has {len(given.entries)} outputs; give those that are meant one by one"
-        )
+        raise ArgumentError(f"fetch: {given!r} has {len(given.entries)} outputs; give one output at a time")
     name = given.list_outputs()[0]
     if given.entries[0][0].op is None and name in slots:
         return name, None
-    unknown = [each for each in given.list_inputs() if each not in symbol.list_inputs()]
+    unknown = [name for name in given.list_inputs() if name not in symbol.list_inputs()]
     if unknown:
         raise ArgumentError(
-            f"fetch: {name!r} depends on {', '.join(unknown)}, which the program does not have: is it of another one?"
+            f"fetch: {name!r} depends on {', '.join(unknown)}, which the program does not have"
         )
     return name, given
 
 
-# keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
-
-
 class ProgramCache:
-    """Modules for programs, made when a program first comes, and the store of those that are symbols."""
+    """Modules of programs, created on first use, and the shared store of symbols."""
 
-    # keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
+    # keys are ids: the tables keep their objects alive, so that ids are not reused
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -252,10 +248,10 @@ class ProgramCache:
         train: bool,
         args: RunArguments,
     ) -> BoundProgram:
-        """Return a program that is bound for a feed."""
+        """Return a program bound for a feed."""
         module, store = self._module_of(program, desc)
         feed = self._feed_of(module, desc, parts, args)
-        names = [each.name for each in (*feed.data, *feed.labels)]
+        names = [desc.name for desc in (*feed.data, *feed.labels)]
         fetches = Fetches.find(module.symbol, fetch, names)
         if train:
             fetches.check_shapes(feed)
@@ -266,17 +262,16 @@ class ProgramCache:
         elif train:
             self._warn_ignored(module, args)
         with warnings.catch_warnings():
-            if is_own:  # by what gradients are divided, the program has said
+            if is_own:  # the program sets the divisor of gradients itself
                 warnings.simplefilter("ignore", UserWarning)
             make_ready(module, feed, store, train, args)
             if is_own and train and module.optimizer is not program.optimizer:
                 module.init_optimizer(None, program.optimizer, force_init=True)
-        found = BoundProgram(module, feed, fetches, train)
-        self._prepared[id(program)] = found
-        return found
+        self._prepared[id(program)] = BoundProgram(module, feed, fetches, train)
+        return self._prepared[id(program)]
 
     def _warn_ignored(self, module: Module, args: RunArguments) -> None:
-        """Warn of keywords of the first run that are others now, which has no effect."""
+        """Warn of changed keywords that have an effect only in the first run."""
         if module.stage < Stage.READY:
             self._first[id(module)] = module, args
             return
@@ -287,26 +282,24 @@ class ProgramCache:
                 before is None or getattr(before, name) is not value != getattr(before, name)
             ):
                 _logger.warning(
-                    "run_from_files: %s counts at a program's first run and is passed over now", name
+                    "run_from_files: %s is used only in a program's first run and is ignored now", name
                 )
 
     def module(self, program: Any) -> Module:
         """Return a program's module."""
         if isinstance(program, Module):
             return program
-        found = self._modules.get(id(program))
-        if found is None or not found[1].binded:
-            raise StateError(
-                "the program has not been run by this executor, so that it has no parameters here"
-            )
-        return found[1]
+        known = self._modules.get(id(program))
+        if known is None or not known[1].binded:
+            raise StateError("the program has no parameters in this executor, since it has not been run")
+        return known[1]
 
     def last(self, program: Any) -> BoundProgram | None:
-        """Return what a program was last made ready for, None if it never was."""
+        """Return the last bound form of a program, None if there is none."""
         return self._prepared.get(id(program))
 
     def _module_of(self, program: Any, desc: DataFeedDesc) -> tuple[Module, ParamStore | None]:
-        """Return a program's module, and where it is to be bound."""
+        """Return the module of a program, and the store to bind it to."""
         slots = [slot.name for slot in desc.slots]
         if isinstance(program, Module):
             self._modules[id(program)] = program, program
@@ -317,8 +310,8 @@ class ProgramCache:
             symbol, store = program.symbol, program.store
         else:
             raise ArgumentError(
-                f"the program is of type {type(program).__name__}, expected a Module, a Symbol, or what has the "
-                "attributes symbol, store and optimizer"
+                f"the program is of type {type(program).__name__}, expected a Module, a Symbol, or an object with "
+                "the attributes symbol, store and optimizer"
             )
         data, labels = input_names(symbol, slots)
         _, module = self._modules.get(id(program), (None, None))
@@ -334,7 +327,7 @@ class ProgramCache:
     def _feed_of(
         self, module: Module, desc: DataFeedDesc, parts: Sequence[FileRange], args: RunArguments
     ) -> SlotFeed:
-        """Return how a feed's slots become a module's inputs: as found before, if the slots are the same."""
+        """Return the `SlotFeed` of a module, cached for the same slots."""
         own = tuple((slot.name, slot.type, slot.is_dense, slot.width) for slot in desc.slots)
         key = desc.batch_size, desc.pipe_command, own
         known = self._feeds.get(id(module))
@@ -345,7 +338,7 @@ class ProgramCache:
         bound = {}
         if module.binded:
             bound = {
-                each.name: tuple(each.shape) for each in (*module.data_shapes, *(module.label_shapes or ()))
+                desc.name: tuple(desc.shape) for desc in (*module.data_shapes, *(module.label_shapes or ()))
             }
         given = {*(args.arg_params or ()), *(module.preloaded or ((),))[0]}
         if module.binded:
@@ -358,7 +351,5 @@ class ProgramCache:
 def _optimizer_of(program: TrainableProgram) -> Any:
     """Return a program's optimizer."""
     if program.optimizer is None:
-        raise StateError(
-            "run_from_files: the program has no optimizer, and can only be run by infer_from_files"
-        )
+        raise StateError("run_from_files: the program has no optimizer; use infer_from_files, or add one")
     return program.optimizer

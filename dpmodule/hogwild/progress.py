@@ -1,4 +1,4 @@
-"""How far a run over files has come, and the snapshots that `AsyncExecutor.snapshot` writes of it."""
+"""Progress of runs over files, and snapshots of `AsyncExecutor.snapshot`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .dataset import ReadPlan
 
 _RUN_KIND = "files"
 DONE = -1
-"""Mark of a part all of whose lines have been trained on; else it is how many of them have been."""
+"""Value of `lines_done` for a range without remaining lines."""
 
 
 class ProgressMarker:
-    """Notes how far one worker has come, between its batches.
+    """Records the progress of a worker after each batch.
 
     Shape:
-        marks: (parts,), int64.
+        lines_done: (ranges,), int64.
     """
 
     def __init__(self, lines_done: torch.Tensor | None) -> None:
@@ -39,7 +39,7 @@ class ProgressMarker:
         self._part: int | None = None
 
     def note(self, ends: Sequence[tuple[int, int]]) -> None:
-        """Note that a batch has been trained on; see `FeedBatch.ends`."""
+        """Record a batch; see `FeedBatch.ends`."""
         for part, lines in ends:
             if self._part != part:
                 self.end()
@@ -48,19 +48,19 @@ class ProgressMarker:
                 self._marks[part] = lines
 
     def end(self) -> None:
-        """Note that nothing is left of the part in which the last batch ended."""
+        """Record the end of the range in which the last batch ended."""
         if self._part is not None and self._marks is not None:
             self._marks[self._part] = DONE
 
 
 class FileProgress:
-    """How far a run over files has come.
+    """Progress of a run over files.
 
     Attributes:
-        marks: by these numbers how many lines of a part have been trained on, or `DONE`.
+        lines_done: number of lines trained on of each range, or `DONE`.
 
     Shape:
-        marks: (parts,), int64.
+        lines_done: (ranges,), int64.
     """
 
     def __init__(self, reading: ReadPlan) -> None:
@@ -71,7 +71,7 @@ class FileProgress:
         self._files = {path: _file_stamp(path) for path in paths} if self._digest is None else {}
 
     def rest(self) -> list[FileRange]:
-        """Return what is still to be trained on, in order."""
+        """Return the remaining ranges in order."""
         lines_done = self.lines_done.tolist()
         return [
             replace(part, skip=lines_done[part.number])
@@ -80,17 +80,17 @@ class FileProgress:
         ]
 
     def identity(self) -> Any:
-        """Return what two processes have in common that have the same files, if with other times."""
+        """Return a value that is equal for two processes with the same files, whatever their modification times."""
         if self._digest is not None:
             return self._digest()
         return [[path, size] for path, (size, _) in self._files.items()]
 
     def end(self) -> None:
-        """Note that nothing is left; of files without lines nobody has."""
+        """Record the end of all ranges, including files without lines."""
         self.lines_done.fill_(DONE)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that `load_state_dict` goes on from."""
+        """Return the state for `load_state_dict`."""
         numbers = {path: i for i, path in enumerate(self._files)}
         return {
             "files": [[path, *stamp] for path, stamp in self._files.items()],
@@ -100,7 +100,7 @@ class FileProgress:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where a run over the same files stood; workers may be more or fewer."""
+        """Restore the progress of a run over the same files; the number of workers may differ."""
         _check_same_data(state, [[path, *stamp] for path, stamp in self._files.items()], self._digest)
         paths = list(self._files) or [self.parts[0].path]
         self.parts = [
@@ -111,10 +111,10 @@ class FileProgress:
 
 
 def _file_stamp(path: str) -> tuple[int, int]:
-    """Return by what a file is known again: its size, and when it was written, in nanoseconds."""
+    """Return the size of a file and its modification time in nanoseconds."""
     with file_errors(path):
-        found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+        status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def _check_same_data(
@@ -122,35 +122,35 @@ def _check_same_data(
 ) -> None:
     if (state["digest"] is None) != (digest is None):
         raise ArgumentError(
-            "resume: the snapshot is of files, and this run is over memory, or the other way round"
+            "resume: the snapshot and this run must both be over files, or both over lines in memory"
         )
     if digest is not None and state["digest"] != digest():
         raise ArgumentError(
-            "resume: the lines in memory are others than those of the snapshot, or in another order; load the same "
+            "resume: the lines in memory differ from those of the snapshot, or their order does; load the same "
             "files, and shuffle with the same seed: local_shuffle(seed=...)"
         )
     before, now = ([path for path, *_ in rows] for rows in (state["files"], files))
     if before != now:
         missing, more = (sorted(set(a) - set(b)) for a, b in ((before, now), (now, before)))
         raise ArgumentError(
-            f"resume: the snapshot is of other files, or in another order: {len(missing)} are missing "
+            f"resume: the files of the snapshot are different or in another order: {len(missing)} are missing "
             f"({', '.join(missing[:3])}), {len(more)} are new ({', '.join(more[:3])})"
         )
-    changed = [there[0] for there, here in zip(state["files"], files) if there[1:] != here[1:]]
+    changed = [saved[0] for saved, current in zip(state["files"], files) if saved[1:] != current[1:]]
     if changed:
         raise ArgumentError(
             f"resume: {', '.join(changed[:3])}{' ...' if len(changed) > 3 else ''} changed since the snapshot, in size "
-            "or time; the places in it are those of the old content. Copies keep the time with cp -p or rsync -t; or "
-            "begin the epoch anew, with arg_params from the snapshot"
+            "or time, so its progress is not valid. Copy files with cp -p or rsync -t to keep their times, or start "
+            "the epoch again with arg_params from the snapshot"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot that has been written.
+    """A saved snapshot.
 
     Args:
-        state: what its ``.run`` file holds.
+        state: content of its ``.run`` file.
     """
 
     prefix: str
@@ -159,13 +159,13 @@ class Snapshot:
 
     @property
     def done(self) -> list[str]:
-        """Paths of the files all of whose lines have been trained on."""
+        """Paths of the files without remaining lines."""
         lines = self._lines()
         return [path for path, lines_done in lines.items() if all(mark == DONE for mark in lines_done)]
 
     @property
     def in_progress(self) -> dict[str, int]:
-        """For each file of which some lines have been trained on how many, without those of parts that are done."""
+        """Number of lines trained on of each other file, without lines of ranges that are done."""
         lines = self._lines()
         started = {
             path: lines_done
@@ -177,20 +177,20 @@ class Snapshot:
         }
 
     def _lines(self) -> dict[str, list[int]]:
-        """Return the marks of each file's parts."""
-        found: dict[str, list[int]] = {}
+        """Return the lines done of the ranges of each file."""
+        lines: dict[str, list[int]] = {}
         for state in self.state["progress"]:
             paths = [path for path, *_ in state["files"]] or ["memory"]
             for (file, *_), mark in zip(state["parts"], state["lines_done"].tolist(), strict=True):
-                found.setdefault(paths[file], []).append(mark)
-        return found
+                lines.setdefault(paths[file], []).append(mark)
+        return lines
 
 
-def pack_snapshot(module: Module, desc: DataFeedDesc, places: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return copies of all that a snapshot has, while nothing changes it.
+def pack_snapshot(module: Module, desc: DataFeedDesc, progress: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return copies of the content of a snapshot, while training is paused.
 
     Args:
-        places: how far each process has come (`FileProgress.state_dict`); one of them where all share the files.
+        progress: `FileProgress.state_dict` of each process; only one if all share the files.
     """
     params = module.get_params()
     return {
@@ -202,13 +202,13 @@ def pack_snapshot(module: Module, desc: DataFeedDesc, places: list[dict[str, Any
             "nbatch": 0,
             "facts": fingerprint(module, desc, params=params),
             "generators": generators.state_dict(),
-            "progress": places,
+            "progress": progress,
         },
     }
 
 
 def save_snapshot(prefix: str, epoch: int, module: Module, packed: Mapping[str, Any]) -> None:
-    """Write what `pack_snapshot` returned; the files switch together."""
+    """Write the result of `pack_snapshot`; the files are replaced together."""
     prefix = os.fspath(prefix)
     text = io.BytesIO()
     run_format.write(text, {**packed["run"], "epoch": epoch})
@@ -238,28 +238,26 @@ def last_snapshot(prefix: Any) -> Snapshot | None:
     state = run_format.read(path)
     if state.get("kind") != _RUN_KIND:
         raise FileFormatError(
-            f"{path}: the state of another kind of run, as of fit; expected an AsyncExecutor's snapshot"
+            f"{path}: the state of another kind of run, such as fit; expected a snapshot of AsyncExecutor"
         )
     return Snapshot(prefix, epochs[-1], state)
 
 
 def snapshot_to_resume(prefix: Any, module: Module, desc: DataFeedDesc) -> Snapshot:
-    """Return the snapshot to go on from."""
+    """Return the snapshot to resume."""
     snapshot = last_snapshot(prefix)
     if snapshot is None:
-        raise FileError(2, "no snapshot has been saved under this prefix", os.fspath(prefix))
+        raise FileError(2, "no snapshot is saved under this prefix", os.fspath(prefix))
     if wrong := differences(snapshot.state["facts"], fingerprint(module, desc)):
-        raise ArgumentError(
-            f"resume: the run under {os.fspath(prefix)!r} was another one: {'; '.join(wrong)}"
-        )
+        raise ArgumentError(f"resume: the run under {os.fspath(prefix)!r} differs: {'; '.join(wrong)}")
     return snapshot
 
 
 def load_parameters(snapshot: Snapshot, module: Module, alone: bool) -> None:
-    """Go on with the parameters, the optimizer's states and the random numbers of a snapshot.
+    """Load the parameters, the optimizer's states and the random numbers of a snapshot.
 
     Args:
-        alone: whether there is one process; several go on with random numbers of their own.
+        alone: whether there is one process; several processes have their own random numbers.
     """
     module.set_params(*checkpoint.load_params(snapshot.prefix, snapshot.epoch))
     states = checkpoint.load_states(snapshot.prefix, snapshot.epoch)
@@ -268,7 +266,7 @@ def load_parameters(snapshot: Snapshot, module: Module, alone: bool) -> None:
         change = load_optimizer_bytes(module.updates, states, snapshot.state["facts"]["rates"][0])
         if change is not None:
             module.logger.info("resume: %s", change)
-    else:  # in place, where the workers see it
+    else:  # in place, so that workers see it
         updater.set_states(states)
     if alone:
         generators.load_state_dict(snapshot.state["generators"])

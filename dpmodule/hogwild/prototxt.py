@@ -1,6 +1,6 @@
-"""The text format of protocol buffers, as far as descriptions of data feeds need it, with the place of every value.
+"""Parser of the text format of protocol buffers, as far as data feeds need it, with the position of every value.
 
-`read` follows a schema, a table of the fields that a message may have, and refuses everything else where it stands::
+`read` follows a schema, a table of the allowed fields of a message, and raises an error for anything else::
 
     >>> schema = {"name": FieldKind("string"), "part": FieldKind({"size": FieldKind("int32")}, repeated=True)}
     >>> message = read('name: "a"  part { size: 1 } part { size: 2 }', schema, "an example")
@@ -38,10 +38,10 @@ _CLOSING = {"{": "}", "<": ">"}
 
 
 class FieldKind(NamedTuple):
-    """What a field holds: "string", "int32", "bool", or the schema of a message.
+    """Type of a field: "string", "int32", "bool", or the schema of a message.
 
     Args:
-        repeated: the field may be given any number of times.
+        repeated: whether the field may be repeated.
     """
 
     type: Any
@@ -49,7 +49,7 @@ class FieldKind(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A word of the text; line and column count from 1, the column in characters."""
+    """A token of the text; line and column are numbered from 1, columns in characters."""
 
     kind: str
     text: str
@@ -58,7 +58,7 @@ class Token(NamedTuple):
 
 
 class ParsedValue(NamedTuple):
-    """A value, and the token that it begins with."""
+    """A value and its first token."""
 
     value: Any
     token: Token
@@ -66,49 +66,49 @@ class ParsedValue(NamedTuple):
 
 @dataclass
 class ProtoMessage:
-    """The fields of a message that were given."""
+    """The fields of a message."""
 
     end: Token
     fields: dict[str, list[ParsedValue]] = field(default_factory=dict)
 
     def all(self, name: str) -> list[ParsedValue]:
-        """Return what was given for a field, in order."""
+        """Return the values of a field in order."""
         return self.fields.get(name, [])
 
     def one(self, name: str, default: Any = None) -> ParsedValue:
-        """Return what was given for a field, or a default at the message's end."""
-        found = self.all(name)
-        return found[0] if found else ParsedValue(default, self.end)
+        """Return the value of a field, or a default at the end of the message."""
+        values = self.all(name)
+        return values[0] if values else ParsedValue(default, self.end)
 
 
 def read(text: str, schema: Mapping[str, FieldKind], source: str) -> ProtoMessage:
     """Read a message.
 
     Args:
-        source: what errors call the text, such as the path of its file.
+        source: name of the text in errors, such as the path of its file.
     """
     return _Parser(text, source).message(schema, "the description", "")
 
 
 def syntax_error(source: str, token: Token, expected: str) -> FileFormatError:
-    """Return the error for a token that is not what it should be."""
-    found = "the end of the text" if token.kind == "end" else _shown(token.text)
+    """Return the error for an unexpected token."""
+    actual = "the end of the text" if token.kind == "end" else _shown(token.text)
     return FileFormatError(
-        f"{source}: line {token.line}, column {token.column}: found {found}, expected {expected}"
+        f"{source}: line {token.line}, column {token.column}: found {actual}, expected {expected}"
     )
 
 
 def quoted(text: str) -> str:
-    """Return a text as a string that `read` reads as the same."""
-    found = []
-    for one in text:
-        if one in '"\\':
-            found.append("\\" + one)
-        elif one.isprintable():
-            found.append(one)
+    """Return a text as a string literal for `read`."""
+    characters = []
+    for character in text:
+        if character in '"\\':
+            characters.append("\\" + character)
+        elif character.isprintable():
+            characters.append(character)
         else:
-            found += [f"\\{byte:03o}" for byte in one.encode("utf-8", "surrogatepass")]
-    return '"' + "".join(found) + '"'
+            characters += [f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogatepass")]
+    return '"' + "".join(characters) + '"'
 
 
 def _shown(text: str) -> str:
@@ -116,7 +116,7 @@ def _shown(text: str) -> str:
 
 
 class _Parser:
-    """Reads one text from its beginning to its end, with one token in hand."""
+    """Recursive descent parser with one token of lookahead."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text, self._source = text, source
@@ -125,7 +125,7 @@ class _Parser:
 
     def message(self, schema: Mapping[str, FieldKind], owner: str, closing: str) -> ProtoMessage:
         """Read fields up to a closing brace, or the end of the text for ""."""
-        found: dict[str, list[ParsedValue]] = {}
+        fields: dict[str, list[ParsedValue]] = {}
         while self._token.text != closing or self._token.kind == "string":
             name = self._token
             if name.kind != "name":
@@ -133,7 +133,7 @@ class _Parser:
             if name.text not in schema:
                 hint = did_you_mean(name.text, schema)
                 raise self._error(f"a field of {owner} ({', '.join(schema)}){hint}")
-            kind, before = schema[name.text], found.setdefault(name.text, [])
+            kind, before = schema[name.text], fields.setdefault(name.text, [])
             self._advance()
             values = self._field(kind, name.text)
             if not kind.repeated and len(before) + len(values) > 1:
@@ -141,7 +141,7 @@ class _Parser:
             before += values
             if self._token.kind == "symbol" and self._token.text in ",;":
                 self._advance()
-        return ProtoMessage(self._token, found)
+        return ProtoMessage(self._token, fields)
 
     def _field(self, kind: FieldKind, name: str) -> list[ParsedValue]:
         has_colon = self._at_symbol(":")
@@ -192,7 +192,7 @@ class _Parser:
             raise syntax_error(self._source, first, f"UTF-8 in the string for {name}") from None
 
     def _unescaped(self, token: Token) -> bytes:
-        found = []
+        pieces = []
         for match in _ESCAPE.finditer(token.text[1:-1]):
             simple, octal, hexadecimal, short, long, bad, plain = match.groups()
             code = int(octal or "0", 8) if octal else int(hexadecimal or "0", 16)
@@ -205,11 +205,11 @@ class _Parser:
                     self._source, place, 'an escape such as \\n, \\", \\\\, \\101, \\x41 or \\u0041'
                 )
             if octal or hexadecimal:
-                found.append(bytes([code]))
+                pieces.append(bytes([code]))
             else:
-                one = chr(point) if short or long else _SIMPLE_ESCAPES[simple] if simple else plain
-                found.append(one.encode("utf-8", "surrogatepass"))
-        return b"".join(found)
+                character = chr(point) if short or long else _SIMPLE_ESCAPES[simple] if simple else plain
+                pieces.append(character.encode("utf-8", "surrogatepass"))
+        return b"".join(pieces)
 
     # tokens
 

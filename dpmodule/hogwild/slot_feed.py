@@ -1,4 +1,4 @@
-"""`SlotFeed`: how the slots of a feed become the inputs of a symbol: their shapes, types, and batches of them."""
+"""`SlotFeed`: maps the slots of a feed to the inputs of a symbol, with their shapes and types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CPU = cpu()
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """A description of lines with the slots as a program wants them: what `FileBatches` reads of a `DataFeedDesc`.
+    """Description of lines with the slots that a program needs, in place of a `DataFeedDesc`.
 
     Args:
         slots: the slots in the order of a line.
@@ -54,18 +54,18 @@ class LineFormat:
 
     @property
     def used_slots(self) -> list[Slot]:
-        """The slots whose values are wanted."""
+        """The used slots."""
         return [slot for slot in self.slots if slot.is_used]
 
 
 @dataclass(frozen=True, slots=True)
 class SlotFeed:
-    """The inputs of a symbol as a feed gives them.
+    """Inputs of a symbol from a feed.
 
     Args:
-        desc: what is read; the slots are dense, used and as wide as the symbol wants them.
-        types: torch's types of the inputs by name.
-        tables: for a slot whose values are row numbers of tables the smallest of these, by name, and its rows.
+        desc: description of the lines, with slots dense, used and as wide as the symbol needs them.
+        types: torch types of the inputs by name.
+        tables: name and number of rows of the smallest table that a slot indexes, by slot.
     """
 
     desc: Any
@@ -75,7 +75,7 @@ class SlotFeed:
     tables: Mapping[str, tuple[str, int]]
 
     def batch(self, lines: FeedBatch) -> DataBatch:
-        """Return lines as a batch of these descriptions, without a copy where types agree."""
+        """Return lines as a batch of these inputs, without a copy if types agree."""
         for name, (table, rows) in self.tables.items():
             _check_rows(lines, name, table, rows)
         return DataBatch(
@@ -84,7 +84,7 @@ class SlotFeed:
         )
 
     def input(self, name: str, lines: FeedBatch) -> Any:
-        """Return one slot's values of some lines, as an array as it is fed."""
+        """Return the values of one slot as an input array."""
         return next(self._array(desc, lines) for desc in (*self.data, *self.labels) if desc.name == name)
 
     def _array(self, desc: DataDesc, lines: FeedBatch) -> Any:
@@ -111,7 +111,7 @@ def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
     number = int(flat[at])
     shown = number if number >= 0 else number + 2**64
     raise BoundsError(
-        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value "
+        f"slot {name!r} has the value {shown}, which is not a row of the table {table!r} with {rows} rows; the value "
         f"is in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
     )
 
@@ -125,11 +125,11 @@ def feed_of(
     bound: Mapping[str, tuple[int, ...]],
     given: Collection[str] = (),
 ) -> SlotFeed:
-    """Find out how a feed's slots become the inputs of a symbol.
+    """Return the `SlotFeed` of a symbol.
 
     Args:
-        parts: where a first line is looked for, should the size of a dense slot not be known otherwise.
-        bound: shapes of inputs that are known already.
+        parts: file ranges, whose first line is read if the size of a dense slot is unknown.
+        bound: known shapes of inputs.
     """
     names = [*data_names, *label_names]
     slots = {slot.name: slot for slot in desc.slots}
@@ -149,7 +149,7 @@ def feed_of(
     try:
         shapes = _shapes(symbol, lines, known, parts)
     except (ShapeError, StateError):
-        if any(slot.is_used and slot.name not in names for slot in desc.slots):  # names may differ
+        if any(slot.is_used and slot.name not in names for slot in desc.slots):  # a name may be misspelt
             _check_slots(possible, slots, variables)
         raise
     if possible:
@@ -174,7 +174,7 @@ def _arguments_without_slot(
     attributes: Mapping[str, Mapping[str, str]],
     ragged: Collection[str],
 ) -> tuple[list[str], list[str]]:
-    """Return arguments beside `names` that are not parameters, and those that may not be."""
+    """Return arguments other than `names` that are not parameters, and arguments that may not be."""
     graph = symbol.graph
     possible = [
         name
@@ -190,7 +190,7 @@ def _arguments_without_slot(
 
 
 def _has_batch_axis(attributes: Mapping[str, str]) -> bool:
-    """Say whether a variable is declared with an axis for the batch, as no parameter is."""
+    """Return True if a variable is declared with a batch axis, which parameters do not have."""
     shape = literal(attributes.get("__shape__", "None"))
     return bool(shape) and shape[0] == 0
 
@@ -198,22 +198,22 @@ def _has_batch_axis(attributes: Mapping[str, str]) -> bool:
 def _with_unknown_shape(
     symbol: Symbol, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]
 ) -> list[str]:
-    found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**shapes)[0]))
-    return [name for name in names if not found[name] or 0 in found[name]]
+    inferred = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**shapes)[0]))
+    return [name for name in names if not inferred[name] or 0 in inferred[name]]
 
 
 def _check_slots(missing: Sequence[str], slots: Collection[str], variables: Sequence[str]) -> None:
-    """Refuse inputs that no slot feeds."""
+    """Raise ArgumentError for inputs without a slot."""
     if missing:
         raise ArgumentError(
-            f"a slot feeds the variable of its name, but no slot is called {' or '.join(missing)}; the feed has the "
+            f"slots feed variables of the same name, but there is no slot {' or '.join(missing)}; the feed has the "
             f"slots {', '.join(slots)}, the network the variables {', '.join(variables)}"
             f"{did_you_mean(missing[0], slots)}"
         )
 
 
 def _slot_as_declared(slot: Slot, names: Sequence[str], ragged: Collection[str]) -> Slot:
-    """Return a slot used, and dense, as the program has it."""
+    """Return a slot, used and dense as the program declares it."""
     is_used = slot.name in names
     is_dense = slot.is_dense if not is_used else slot.name not in ragged
     return Slot(slot.name, slot.type, is_dense, is_used, slot.width if is_dense else None)
@@ -231,7 +231,7 @@ def _with_width(slot: Slot, shape: tuple[int, ...] | None) -> Slot:
 def _declared(
     name: str, attributes: Mapping[str, str], bound: tuple[int, ...] | None, is_ragged: bool
 ) -> tuple[int, ...] | None:
-    """Return the shape of an input without its batch axis, None if it is not known."""
+    """Return the shape of an input without the batch axis, None if it is unknown."""
     if is_ragged:
         return ()
     text = attributes.get("__shape__")
@@ -240,7 +240,7 @@ def _declared(
         return None
     if len(shape) > 2:
         raise ShapeError(
-            f"variable {name!r} has the shape {shape}; a slot feeds (N,) or (N, values of a line)"
+            f"variable {name!r} has the shape {shape}, expected (N,) or (N, values per line) for a slot"
         )
     return None if any(axis <= 0 for axis in shape[1:]) else shape[1:]
 
@@ -263,7 +263,7 @@ def _shapes(
 def _resolve_single_columns(
     symbol: Symbol, known: dict[str, tuple[int, ...]], single: list[str], size: int
 ) -> dict[str, tuple[int, ...]]:
-    """Choose between (N,) and (N, 1) for slots of one value a line: as the graph around them says, else (N, 1)."""
+    """Choose between (N,) and (N, 1) for slots with one value: inferred from the graph, else (N, 1)."""
     while single:
         known.update(_inferred(symbol, known, single, size) or {single[0]: (size, 1)})
         single = [name for name in single if name not in known]
@@ -273,23 +273,23 @@ def _resolve_single_columns(
 def _inferred(
     symbol: Symbol, known: Mapping[str, tuple[int, ...]], wanted: Sequence[str], size: int
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of inputs that follow from those of others, where a slot can have them."""
-    found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**known)[0]))
+    """Return the inferred shapes of inputs, if a slot can have them."""
+    inferred = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**known)[0]))
     return {
-        name: found[name]
+        name: inferred[name]
         for name in wanted
-        if found[name][:1] == (size,) and len(found[name]) < 3 and 0 not in found[name]
+        if inferred[name][:1] == (size,) and len(inferred[name]) < 3 and 0 not in inferred[name]
     }
 
 
 def _widths(lines: LineFormat, names: Sequence[str], parts: Sequence[FileRange]) -> dict[str, int]:
-    """Return how many values a line has for some dense slots, as the first line says."""
+    """Return the number of values of dense slots in the first line."""
     one: Any = replace(lines, batch_size=1)
     first = first_batch(one, parts, "skip")
     if first is not None:
         return {name: int(first.slots[name].values.shape[1]) for name in names}
     raise StateError(
-        f"no file has a line, so that it is not known how many values a line has for {', '.join(names)}; declare the "
+        f"the files have no lines, so that the number of values of {', '.join(names)} is unknown; declare the "
         "variable with its shape, as in Variable(name, shape=(0, 13))"
     )
 
@@ -303,7 +303,7 @@ def _types(
     slots: Mapping[str, Any],
     attributes: Mapping[str, Mapping[str, str]],
 ) -> dict[str, str]:
-    """Return element types: as declared; else whole numbers stay such unless that would make others of the net so."""
+    """Return element types: as declared, else int64 for uint64 slots if all other types stay floating."""
     types: dict[str, str] = {}
     for name in names:
         declared = attributes.get(name, {}).get("__dtype__")
@@ -314,44 +314,44 @@ def _types(
 
 
 def _keeps_rest_floating(symbol: Symbol, name: str, inputs: Sequence[str]) -> bool:
-    """Say whether all that is not an input is of a floating type if one input is int64."""
+    """Return True if all types except those of inputs stay floating with one int64 input."""
     try:
-        found, outputs, states = symbol.infer_type_partial(**{name: "int64"})
+        arguments, outputs, states = symbol.infer_type_partial(**{name: "int64"})
     except (DTypeError, ArgumentError):
         return False
-    others = [each for own, each in zip(symbol.list_arguments(), found) if own not in inputs]
-    known = [each for each in (*others, *outputs, *states) if each is not None]
-    return all(dtype_name(each) in _FLOATING for each in known)
+    others = [dtype for own, dtype in zip(symbol.list_arguments(), arguments) if own not in inputs]
+    known = [dtype for dtype in (*others, *outputs, *states) if dtype is not None]
+    return all(dtype_name(dtype) in _FLOATING for dtype in known)
 
 
 # tables
 
 
 def _tables(symbol: Symbol, names: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Return, for inputs that look-ups read, the smallest table."""
-    found: dict[str, tuple[str, int]] = {}
+    """Return the smallest table of each input that is looked up."""
+    tables: dict[str, tuple[str, int]] = {}
     for node in symbol.graph.nodes:
         if node.op is None or node.op.name not in _LOOKUPS:
             continue
         name, table = (child.name for child, _ in node.inputs[:2])
         is_slot = node.inputs[0][0].op is None and name in names
-        if is_slot and (name not in found or found[name][1] > node.a.input_dim):
-            found[name] = (table, node.a.input_dim)
-    return found
+        if is_slot and (name not in tables or tables[name][1] > node.a.input_dim):
+            tables[name] = (table, node.a.input_dim)
+    return tables
 
 
-# labels of the first lines of a run, checked before anything is trained on them
+# labels of the first batch, checked before training
 
 
 def check_first_labels(
     feed: SlotFeed, symbol: Symbol, parts: Sequence[FileRange], on_bad_line: str, check_labels: str
 ) -> str:
-    """Look for labels that are not classes of the network in the first batch of a run.
+    """Check that labels in the first batch of a run are classes of the network.
 
-    What can be read only once, such as a pipe or the output of a program, is left to the workers.
+    Sources that can be read only once, such as pipes and output of programs, are checked by the workers.
 
     Returns:
-        What each worker has to do about the labels of its first batch: "ignore" if they have been checked here.
+        The action of each worker on labels of its first batch: "ignore" if they are checked here.
     """
     names = [desc.name for desc in (*feed.data, *feed.labels)]
     if check_labels == "ignore" or not reads_classes(symbol, names):
@@ -360,7 +360,7 @@ def check_first_labels(
         return check_labels
     try:
         lines = first_batch(feed.desc, parts, on_bad_line)
-    except MXNetError:  # the run itself says it
+    except MXNetError:  # the run raises it
         return "ignore"
     if lines is not None:
         check_labels_of(feed, symbol, lines, check_labels)
@@ -368,7 +368,7 @@ def check_first_labels(
 
 
 def check_labels_of(feed: SlotFeed, symbol: Symbol, lines: FeedBatch, check_labels: str) -> None:
-    """Look for labels that are not classes of a network in one batch."""
+    """Check that the labels of a batch are classes of a network."""
     if check_labels == "ignore":
         return
     descs = [*feed.data, *feed.labels]
@@ -377,8 +377,8 @@ def check_labels_of(feed: SlotFeed, symbol: Symbol, lines: FeedBatch, check_labe
     wrong = find_invalid_label(NetworkInputs(symbol, shapes, labels))
     if wrong is None:
         return
-    place = f"row {wrong.row} of the batch that begins in line {lines.first_line} of {lines.file}"
-    text = f"run_from_files: {wrong.describe(place)}"
+    location = f"row {wrong.row} of the batch that begins in line {lines.first_line} of {lines.file}"
+    text = f"run_from_files: {wrong.describe(location)}"
     if check_labels == "raise":
         raise BoundsError(f'{text} Correct the files; check_labels="warn" trains on such labels')
-    _logger.warning('%s Training goes on; check_labels="raise" stops it, "ignore" says nothing', text)
+    _logger.warning('%s Training continues; check_labels="raise" stops it, "ignore" hides this warning', text)

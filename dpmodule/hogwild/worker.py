@@ -1,4 +1,4 @@
-"""One worker's loop over the batches of its files, the same in every engine that runs the one lowering."""
+"""Training loop of a worker over the batches of its files, for the serial and the process engine."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from .progress import ProgressMarker
 from .slot_feed import SlotFeed, check_labels_of
 
 Inferred = tuple[str, int, list[Any]]
-"""File, number of its first line, and an array for each fetch of a batch."""
+"""File, number of the first line, and an array for each fetch of a batch."""
 
 _STAGES = ("parse", "read", "feed", "compute", "update", "fetch")
 _QUEUE_SIZE = 4
-"""Batches that a reader holds ready."""
+"""Number of batches that a reader holds ready."""
 
 
 class WorkerMonitor(Protocol):
-    """Who looks on while a worker works."""
+    """Callbacks of a worker."""
 
     def on_file(self, file: str) -> None:
-        """Hear that the reader has opened its first file."""
+        """Called when the reader opens its first file."""
 
     def on_batch(self, stats: WorkerStats) -> bool:
-        """Look at the stats after a batch, and say whether to go on."""
+        """Called with the stats after a batch; return True to continue."""
 
 
 @dataclass(slots=True)
 class WorkerState:
-    """What a worker works with.
+    """State of a worker.
 
     Args:
-        module: bound over the store, and with the optimizer if it trains.
+        module: module over the store, with the optimizer for training.
     """
 
     module: Module
@@ -65,7 +65,7 @@ def run(
     monitor: WorkerMonitor,
     metric: Any = None,
 ) -> WorkerStats:
-    """Train on the parts that `next_part` gives until there are no more, or `monitor` says so.
+    """Train on the ranges of `next_part` until there are no more, or `monitor` stops.
 
     Args:
         worker: number of this worker.
@@ -104,10 +104,10 @@ def run(
 
 
 def infer(state: WorkerState, job: Job, part: FileRange) -> Iterator[Inferred]:
-    """Yield (file, first line, arrays) for the batches of one part, without changing anything.
+    """Yield (file, first line, arrays) for the batches of one file range.
 
     Args:
-        part: what to read; the last of its batches may be short.
+        part: the range; its last batch may be short.
     """
     rest = iter([part])
     with (
@@ -118,14 +118,14 @@ def infer(state: WorkerState, job: Job, part: FileRange) -> Iterator[Inferred]:
             state.module.evaluate(state.feed.batch(lines))
             outputs = state.module.get_outputs()
             arrays = [
-                state.feed.input(each.name, lines) if each.output is None else outputs[each.output].copy()
-                for each in state.fetches
+                state.feed.input(fetch.name, lines) if fetch.output is None else outputs[fetch.output].copy()
+                for fetch in state.fetches
             ]
             yield lines.file, lines.first_line, arrays
 
 
 def _time_batches(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
-    """Yield batches, and note how long the reader's thread took to make them."""
+    """Yield batches, and record the time of the reader's thread."""
     while True:
         start = time.perf_counter()
         batch = next(batches, None)
@@ -136,7 +136,7 @@ def _time_batches(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator
 
 
 def _step(state: WorkerState, lines: Any, stats: WorkerStats) -> float:
-    """Train on one batch; return when it ended, by the clock of `time.perf_counter`."""
+    """Train on one batch; return the time of its end, from `time.perf_counter`."""
     module, seconds, now = state.module, stats.seconds, time.perf_counter
     stats.file = lines.file
     start = now()
@@ -164,15 +164,15 @@ def _step(state: WorkerState, lines: Any, stats: WorkerStats) -> float:
 def _not_finite(what: str, lines: Any, stats: WorkerStats) -> NonFiniteError:
     error = NonFiniteError(
         f"{what} is not finite in batch {stats.batches} of worker {stats.worker}, which begins in line "
-        f"{lines.first_line} of {lines.file}; it has changed no parameters. A smaller learning rate, clip_gradient "
-        "or a look at the data may help"
+        f"{lines.first_line} of {lines.file}; the parameters are unchanged. Try a smaller learning rate or "
+        "clip_gradient, or check the data"
     )
-    error.file, error.batch = lines.file, stats.batches  # type: ignore[attr-defined]  # beside the text, for handlers
+    error.file, error.batch = lines.file, stats.batches  # type: ignore[attr-defined]  # attributes for handlers
     return error
 
 
 def _update_stats(state: WorkerState, lines: Any, batch: Any, stats: WorkerStats) -> None:
-    """Add a batch's values to the sums and to the metric."""
+    """Add a batch to the sums of fetches and to the metric."""
     outputs = state.module.get_outputs() if state.fetches or stats.metric is not None else []
     for i, fetch in enumerate(state.fetches):
         if fetch.output is None:

@@ -457,7 +457,6 @@ def rnn_unroll(
     """Unroll a cell; deprecated, call `cell.unroll`.
 
     Args:
-        cell: the cell.
         inputs: see `BaseRNNCell.unroll`; by default a variable for each step.
         begin_state: see `BaseRNNCell.unroll`.
         input_prefix: prefix of the variables' names ``t0_data``, ``t1_data``, ....

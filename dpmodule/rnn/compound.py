@@ -275,7 +275,7 @@ class ModifierCell(_Compound):
         init_sym: Callable[..., Symbol] | None = None,
         **kwargs: Any,
     ) -> list[Symbol]:
-        """Make symbols for the states before the first step.
+        """Return symbols of the initial states.
 
         Args:
             func: creates a state from name, shape and layout, such as `sym.zeros` or `sym.Variable`.

@@ -46,9 +46,9 @@ def main() -> int:
     agent = Seq2seqAgent(opt)
     with create_task(opt, agent) as world:
         for number in range(epochs):
-            found = epoch(world)
+            report = epoch(world)
             print(
-                f"epoch {number}: {found['total']} examples, loss {found['loss']}, accuracy {found['accuracy']}"
+                f"epoch {number}: {report['total']} examples, loss {report['loss']}, accuracy {report['accuracy']}"
             )
 
     valid = create_task({**opt, "datatype": "valid"}, agent)

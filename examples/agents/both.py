@@ -35,10 +35,10 @@ def main() -> int:
         for epoch in range(1, epochs + 1):
             while world.get_total_epochs() < epoch:
                 world.parley()
-            found = world.report()
+            report = world.report()
             world.reset_metrics()
             print(
-                f"epoch {epoch}: {found['total']} examples, loss {found['loss']}, accuracy {found['accuracy']}"
+                f"epoch {epoch}: {report['total']} examples, loss {report['loss']}, accuracy {report['accuracy']}"
             )
 
     reports = []

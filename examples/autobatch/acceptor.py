@@ -41,12 +41,12 @@ class LstmAcceptor:
 def examples(count: int) -> list[Example]:
     """Return sequences of 2 to 12 letters as numbers, with their labels."""
     draw = np.random.RandomState(0)
-    found = []
+    pairs = []
     for _ in range(count):
         letters = draw.randint(len(LETTERS), size=draw.randint(2, 13)).tolist()
         vowels = {letter for letter in letters if LETTERS[letter] in "aeiou"}
-        found.append((letters, min(len(vowels), CLASSES - 1)))
-    return found
+        pairs.append((letters, min(len(vowels), CLASSES - 1)))
+    return pairs
 
 
 class Program:

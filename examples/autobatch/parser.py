@@ -26,13 +26,13 @@ SHIFT, LEFT, RIGHT, BATCH_SIZE = 0, 1, 2, 32
 def phrase(draw: random.Random, words: list[str], heads: list[int], head: int) -> None:
     """Add a noun that depends on a word, and its own dependents."""
     words += [draw.choice(DETERMINERS), *draw.choices(ADJECTIVES, k=draw.choice([0, 0, 1, 2]))]
-    place = len(words)
-    heads += [place] * (place - len(heads)) + [head]
+    noun = len(words)
+    heads += [noun] * (noun - len(heads)) + [head]
     words.append(draw.choice(NOUNS))
     if draw.random() < 0.3:
         words.append(draw.choice(OF))
-        heads.append(place)
-        phrase(draw, words, heads, place + 1)
+        heads.append(noun)
+        phrase(draw, words, heads, noun + 1)
 
 
 def sentence(draw: random.Random) -> tuple[list[int], list[int]]:

@@ -39,13 +39,13 @@ def form(word: str) -> int:
 
 def sentences() -> list[Sentence]:
     """Return the lower-case words of every sentence, and their tags."""
-    found = []
+    tagged = []
     for paragraph in re.split(r"\n\s*\n", "\n\n".join(topics[name] for name in sorted(topics))):
         for sentence in re.split(r"(?<=[.:;])\s+", " ".join(paragraph.split())):
             words = re.findall(r"[A-Za-z]+(?:'[a-z]+)?|[0-9]+|[^\sA-Za-z0-9]", sentence)
             if 4 <= len(words) <= 50:
-                found.append(([word.lower() for word in words], [form(word) for word in words]))
-    return found
+                tagged.append(([word.lower() for word in words], [form(word) for word in words]))
+    return tagged
 
 
 class Tagger:
@@ -89,13 +89,13 @@ class Tagger:
 
     def predict(self, sentences: list[list[str]]) -> list[list[int]]:
         """Return the tags of all words; `forward` computes them together."""
-        found: list[list[int]] = []
+        tags: list[list[int]] = []
         for start in range(0, len(sentences), 8 * BATCH_SIZE):
             dy.renew_cg()
             scores = [self.scores(words) for words in sentences[start : start + 8 * BATCH_SIZE]]
-            dy.forward([each for row in scores for each in row])
-            found += [[int(np.argmax(each.npvalue())) for each in row] for row in scores]
-        return found
+            dy.forward([expression for row in scores for expression in row])
+            tags += [[int(np.argmax(expression.npvalue())) for expression in row] for row in scores]
+        return tags
 
 
 class SpellingTagger(Tagger):

@@ -61,9 +61,9 @@ def statement(draw: random.Random, depth: int) -> Tree:
     if depth and draw.random() < 0.5:
         first, second = statement(draw, depth - 1), statement(draw, depth - 1)
         word = draw.choice(["and", "but"])
-        found = second.sentiment if word == "but" else (first.sentiment + second.sentiment)
+        sentiment = second.sentiment if word == "but" else (first.sentiment + second.sentiment)
         joined = Tree(second.sentiment, left=Tree(0, word), right=second)
-        return Tree(max(-2, min(2, found)), left=first, right=joined)
+        return Tree(max(-2, min(2, sentiment)), left=first, right=joined)
     inner = quality(draw, 3)
     subject = Tree(0, left=Tree(0, "the"), right=Tree(0, draw.choice(THINGS)))
     return Tree(inner.sentiment, left=subject, right=Tree(inner.sentiment, left=Tree(0, "was"), right=inner))

@@ -57,8 +57,8 @@ def docstrings(modules: int) -> Iterator[str]:
 
 def paragraphs(texts: Iterator[str] | list[str], count: int) -> list[list[str]]:
     """Return paragraphs of fifteen words or more, as lists of lower-case words."""
-    found = [re.findall("[a-z]+", each.lower()) for text in texts for each in text.split("\n\n")]
-    long = [words for words in found if len(words) >= 15]
+    split = [re.findall("[a-z]+", paragraph.lower()) for text in texts for paragraph in text.split("\n\n")]
+    long = [words for words in split if len(words) >= 15]
     return random.sample(long, min(count, len(long)))
 
 

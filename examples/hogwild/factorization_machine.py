@@ -120,14 +120,14 @@ def main() -> int:
         with mx.AsyncExecutor() as run:
             net = network()
             both = train(run, net, files, args.workers, epochs)
-            found = run.get_params(net)[0]["vectors_weight"].asnumpy()
+            learned = run.get_params(net)[0]["vectors_weight"].asnumpy()
     pairs = np.triu_indices(FEATURES, 1)
-    alike = np.corrcoef((found @ found.T)[pairs], (hidden() @ hidden().T)[pairs])[0, 1]
+    alike = np.corrcoef((learned @ learned.T)[pairs], (hidden() @ hidden().T)[pairs])[0, 1]
     print(
         f"error {both:.3f}, without pairs {linear:.2f}, of a variance of {variance:.2f}; noise {NOISE**2:g}"
     )
     if args.picture:
-        draw(args.picture, (hidden() @ hidden().T)[pairs], (found @ found.T)[pairs])
+        draw(args.picture, (hidden() @ hidden().T)[pairs], (learned @ learned.T)[pairs])
     print(f"correlation of found and hidden products of pairs: {alike:.4f}, target at least {target}")
     return 0 if alike >= target and both < linear / 5 else 1
 

@@ -112,9 +112,9 @@ def main() -> int:
                 initializer=mx.init.Zero(),
             )
             print(f"epoch {epoch}: {', '.join(f'{name} {value:.3f}' for name, value in result.metric)}")
-        found = [p.asnumpy()[:, 0] for _, _, [p] in run.infer_from_files(net, feed, [test], 1, ["p"])]
+        probabilities = [p.asnumpy()[:, 0] for _, _, [p] in run.infer_from_files(net, feed, [test], 1, ["p"])]
         weights = run.get_params(net)[0]["weights_weight"].asnumpy()
-    p = np.concatenate(found)
+    p = np.concatenate(probabilities)
     reached = area(np.log(p / (1 - p)), clicks)
     print(f"{int((weights != 0).sum())} weights are not 0; {LOUD} of {WORDS} words have one that matters")
     print(f"area {reached:.3f} of at best {best:.3f}")

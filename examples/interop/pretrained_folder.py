@@ -61,8 +61,8 @@ def train(folder: str, num_epoch: int) -> float:
 def use(folder: str) -> float:
     """Load the folder and return the accuracy on validation images."""
     images, labels = digits()
-    found = mx.interop.load_pretrained(folder)
-    images = (images - found.preprocessor["mean"]) * found.preprocessor["scale"]
+    loaded = mx.interop.load_pretrained(folder)
+    images = (images - loaded.preprocessor["mean"]) * loaded.preprocessor["scale"]
     validation = mx.io.NDArrayIter(images[:HELD], labels[:HELD], 64)
     return mx.mod.Module.from_pretrained(folder).score(validation, "acc")[0][1]
 

@@ -136,8 +136,8 @@ def test_what_is_saved_is_trained_further(run):
 def test_an_agent_of_another_class_is_not_written_over(run):
     run(*TRAIN, "-m", "letters:Table", "-mf", "m", "-eps", 1)
     line = run(*TRAIN, "-m", "letters:Other", "-mf", "m", "-eps", 1).error
-    assert "--model-file is 'm', where another agent is saved, 'letters:Table'" in line
-    program, *words = shlex.split(line.rpartition("removes it and trains: ")[2])
+    assert "--model-file is 'm', where another agent is saved: 'letters:Table'" in line
+    program, *words = shlex.split(line.rpartition("remove the saved agent: ")[2])
     assert program == "dpmodule"
     assert run(*words).code == 0
 
@@ -261,21 +261,21 @@ def test_help_lists_the_flags(command, run):
 
 @pytest.mark.parametrize(("words", "said"), [
     (("train-agent", "-m", "repeat_label"), "--task is not given"),
-    (("train-agent", "-t", "reverse"), "there is no agent"),
+    (("train-agent", "-t", "reverse"), "no agent is given"),
     (("train-agent", "-t", "revers", "-m", "repeat_label"), "did you mean 'reverse'"),
     (("train-agent", "-t", "reverse", "-m", "repeat_labl"), "did you mean 'repeat_label'"),
     (("train-agent", "-t", "reverse", "-m", "repeat_label", "--batch-siz", "2"), "no flag --batch-siz"),
-    (("train-agent", "-t", "reverse:valid", "-m", "repeat_label"), "where nothing is learned"),
+    (("train-agent", "-t", "reverse:valid", "-m", "repeat_label"), "agents learn only from train"),
     (("train-agent", "-t", "reverse", "-m", "repeat_label", "-dt", "valid"), "--datatype is 'valid'"),
     (("train-agent", "-t", "reverse", "-m", "repeat_label", "-nt", "0"), "from 1"),
     (("train-agent", "-t", "reverse", "-m", "repeat_label", "-mf", "."), "a folder"),
     (("train-agent", "-t", "reverse", "-m", "repeat_label", "-im", "gone"), "no saved model"),
     (("train-agent", "-t", "reverse", "-m", "letters:Gone"), "has no 'Gone'"),
-    (("eval-agent", "-t", "reverse"), "there is no agent"),
+    (("eval-agent", "-t", "reverse"), "no agent is given"),
     (("eval-agent", "-t", "reverse", "-mf", "gone"), "no saved model"),
     (("eval-agent", "-m", "repeat_label"), "task is not set"),
-    (("interactive",), "there is no agent"),
-    (("interactive", "--candidates", "gone"), "there is none of this name"),
+    (("interactive",), "no agent is given"),
+    (("interactive", "--candidates", "gone"), "expected an existing file"),
 ])  # fmt: skip
 def test_a_mistake_is_told_in_one_line(words, said, run):
     assert said in run(*words).error

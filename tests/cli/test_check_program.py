@@ -123,15 +123,15 @@ def test_lines_come_in_order_and_once(check):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"print 'python 2'\n", "this is no Python 3: line 1: "),
-        (b"\x7fELF\x00\x01\xff", "this is no Python 3: "),
-        (b"import mxnet\nx = '\xff'\n", "this is no Python 3: "),
-        (b"x = \x00\n", "this is no Python 3: "),
-        (b"import numpy\n", "imports none of mxnet, dynet, paddle, parlai and dpmodule"),
-        (b"", "imports none of "),
+        (b"print 'python 2'\n", "not valid Python 3: line 1: "),
+        (b"\x7fELF\x00\x01\xff", "not valid Python 3: "),
+        (b"import mxnet\nx = '\xff'\n", "not valid Python 3: "),
+        (b"x = \x00\n", "not valid Python 3: "),
+        (b"import numpy\n", "the program does not import mxnet, dynet, paddle, parlai or dpmodule"),
+        (b"", "the program does not import "),
         (b"import mxnet\n" + b"#" * 1_100_000, "1,100,013 bytes, expected a program of at most 1,048,576"),
-        (b"x = " + b"(" * 10_000, "this is no Python 3: "),
-        (b"x = " + b"-" * 100_000 + b"1", "this is no Python 3: "),
+        (b"x = " + b"(" * 10_000, "not valid Python 3: "),
+        (b"x = " + b"-" * 100_000 + b"1", "not valid Python 3: "),
     ],
 )
 def test_what_is_no_program_of_these_is_one_line(content, said, run, tmp_path):
@@ -144,10 +144,10 @@ def test_what_is_no_program_of_these_is_one_line(content, said, run, tmp_path):
 
 def test_devices_missing_files_and_networks_beside_it_are_refused(run, tmp_path):
     (tmp_path / "old.py").write_text("import mxnet")
-    assert "this is a device or a pipe" in run("check", "--program", "/dev/zero").error
-    assert "there is none of this name" in run("check", "--program", "gone.py").error
+    assert "got a device or a pipe" in run("check", "--program", "/dev/zero").error
+    assert "expected an existing file" in run("check", "--program", "gone.py").error
     for more in (["net"], ["--prefix", "net"], ["--shape", "1,2"]):
-        assert "a network are given, expected one of them" in run("check", "--program", "old.py", *more).error
+        assert "a network, expected one of them" in run("check", "--program", "old.py", *more).error
 
 
 def test_long_sums_do_not_exhaust_the_stack(check):

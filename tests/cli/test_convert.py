@@ -151,7 +151,7 @@ def test_two_inputs_without_parameters(here, capsys, target):
     assert "input: a (2, 3)\ninput: b (4, 3)\n" in shown
     assert "among 8 numbers" in shown
     assert convert("two", "out", "--shape", "a=2,3") == 2
-    assert capsys.readouterr().err.endswith("give them: --shape b=...\n")
+    assert capsys.readouterr().err.endswith("set them: --shape b=...\n")
 
 
 def test_parameters_without_prefixes(here, capsys):
@@ -215,12 +215,15 @@ def test_errors_say_what_to_do(here, capsys):
     (here / "empty").mkdir()
     torch.save({"fc_weight": torch.ones(1)}, "alone.pt")
     for words, match in (
-        (("missing", "a.onnx"), "missing: there is no such file or folder"),
-        (("net", "x.pt", "--epoch", "5"), "saved under this prefix are the epochs: 7"),
-        (("junk", "a.onnx"), "junk: no model"),
+        (("missing", "a.onnx"), "missing: no such file, folder or saved prefix"),
+        (("net", "x.pt", "--epoch", "5"), "the saved epochs are: 7"),
+        (("junk", "a.onnx"), "junk: not a model"),
         (("empty", "a.onnx"), "a folder without config.json"),
-        (("alone.pt", "a.onnx"), "There is no alone-symbol.json: --symbol FILE"),
-        (("other.safetensors", "a.onnx", "--symbol", "net-symbol.json"), "holds x, which the graph has not"),
+        (("alone.pt", "a.onnx"), "alone-symbol.json does not exist; give the graph with --symbol FILE"),
+        (
+            ("other.safetensors", "a.onnx", "--symbol", "net-symbol.json"),
+            "has x, which the graph does not have",
+        ),
         (("list", "a.onnx", "--symbol", "net-symbol.json"), "a list of arrays without names"),
         (("net", "net"), "is net itself"),
         (("net", "a.pt", "--opset", "17"), "--opset 17 goes with ONNX"),
@@ -248,7 +251,7 @@ def test_differences():
     assert compare([nan], [nan]).largest == 0
     assert compare([nan], [inf]).largest == np.inf
     for other in ([one[0]], [one[1], one[0]]):
-        with pytest.raises(ArgumentError, match="the outputs have the shapes"):
+        with pytest.raises(ArgumentError, match="the outputs of the two models have different shapes"):
             compare(one, other)
 
 
@@ -268,11 +271,11 @@ def test_what_computes_something_else_exits_with_1(here, monkeypatch, capsys):
 def test_damaged_archives(here):
     convert("net", "b.pt")
     (here / "b.pt").write_bytes((here / "b.pt").read_bytes()[:100])
-    with pytest.raises(FileFormatError, match="a zip archive that is damaged"):
+    with pytest.raises(FileFormatError, match="a damaged zip archive"):
         find("b.pt")
     np.savez("c.pt", a=np.ones(2))
     shutil.move("c.pt.npz", "c.pt")
-    with pytest.raises(FileFormatError, match="none that torch wrote"):
+    with pytest.raises(FileFormatError, match="that torch did not write"):
         find("c.pt")
 
 
@@ -471,7 +474,7 @@ def test_pictures_that_cannot_be_used(run, folder, tmp_path):
     (folder / "dogs" / "a\tb.png").write_bytes(file_of("ramp"))
     done = run("im2rec", folder, tmp_path / "a")
     assert done.code == 1
-    assert "left out: " in done.err
+    assert "skipped: " in done.err
     assert "1.png" in done.err
     assert "rename the file" in done.err
     assert listed(tmp_path / "a.lst") == [row for row in WANTED if row[0] != 1]
@@ -502,7 +505,7 @@ def test_refusals(run, folder, tmp_path):
     assert "a.rec would be empty: none of its 10 pictures" in run("im2rec", folder, "a").error
     assert sorted(os.listdir(tmp_path)) == ["empty", "photos"]
     (tmp_path / "a.idx").write_text("mine")
-    assert "a.idx is there already; take another OUT, or --overwrite" in run("im2rec", folder, "a").error
+    assert "a.idx already exists; choose another OUT, or add --overwrite" in run("im2rec", folder, "a").error
     (folder / "cats" / "0.png").write_bytes(file_of("ramp"))
     assert run("im2rec", folder, "a", "--overwrite").code == 1
     assert len(listed(tmp_path / "a.lst")) == 1

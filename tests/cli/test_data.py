@@ -44,11 +44,11 @@ def test_shape_and_scale(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "error", "match"),
     [
-        ([0, 0.5], ArgumentError, "the label 0.5 is no class number"),
-        ([0, -1], ArgumentError, "the label -1 is no class number"),
-        ([0, np.nan], ArgumentError, "the label nan is no class number"),
-        ([0, np.inf], ArgumentError, "the label inf is no class number"),
-        (["a", "b"], ArgumentError, "the label a is no class number"),
+        ([0, 0.5], ArgumentError, "the label 0.5 is not a class number"),
+        ([0, -1], ArgumentError, "the label -1 is not a class number"),
+        ([0, np.nan], ArgumentError, "the label nan is not a class number"),
+        ([0, np.inf], ArgumentError, "the label inf is not a class number"),
+        (["a", "b"], ArgumentError, "the label a is not a class number"),
         ([0, 1, 2], ShapeError, "one class number per sample"),
     ],
 )
@@ -108,7 +108,7 @@ def test_validation_by_share_column_or_file(tmp_path):
         (["--validation-column", "none"], "--validation-column none marks no sample"),
         (["--validation-data", "other.csv"], r"has the columns b, a, expected a, b as in"),
         (["--label-column", "none"], r"d.csv has no labels; give"),
-        (["--index-base", "1"], r"--index-base 1 is for LibSVM files; d.csv is none"),
+        (["--index-base", "1"], r"--index-base 1 is for LibSVM files, and d.csv is not one"),
         (["--format", "npz"], r"--validation-column|d.csv: not a readable .npz file"),
         (["--format", "libsvm", "--label-column", "1"], "--label-column and --validation-column are for tables"),
     ],
@@ -176,20 +176,20 @@ def test_csv_with_marks_for_validation(written):
         ("", None, None, FileFormatError, "no sample"),
         ("a,b\n", None, None, FileFormatError, "no sample"),
         ("1,2,0\n\n3,1\n", None, None, FileFormatError, "line 3 has 2 columns, expected 3"),
-        ("a,b\n1,0\nx,1\n", None, None, FileFormatError, "line 3, column 0 'a': 'x' is no number"),
+        ("a,b\n1,0\nx,1\n", None, None, FileFormatError, "line 3, column 0 'a': 'x' is not a number"),
         (
             "a,b\n1,cat\n",
             None,
             None,
             FileFormatError,
-            "line 2, column 1 'b': 'cat' is no number; expected a class",
+            "line 2, column 1 'b': 'cat' is not a number; expected a class",
         ),
         (
             "a,b,c\n1,y,0\n",
             None,
             "b",
             FileFormatError,
-            "line 2, column 1 'b': 'y' is no number; expected 1 or 'val",
+            "line 2, column 1 'b': 'y' is not a number; expected 1 or 'val",
         ),
         ("1,2,0\n", "z", None, ArgumentError, "--label-column is 'z'.*a number from 0 to 2"),
         ("a,b\n1,0\n", "z", None, ArgumentError, "--label-column is 'z'.*has a, b"),
@@ -207,7 +207,7 @@ def test_bad_csv_is_refused(text, label, held, error, match, written):
 def test_binary_csv_is_refused(tmp_path):
     path = tmp_path / "data.csv"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FileFormatError, match=r"data\.csv: no readable CSV"):
+    with pytest.raises(FileFormatError, match=r"data\.csv: not a readable CSV"):
         read_csv(str(path), None, None)
 
 

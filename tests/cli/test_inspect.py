@@ -131,7 +131,7 @@ def test_a_folder_that_is_a_model_is_checked_as_one(tmp_path, capsys):
 
 def test_a_folder_without_models(tmp_path, capsys):
     assert check(tmp_path) == 2
-    assert "there is no model in this folder" in capsys.readouterr().err
+    assert "no model in this folder" in capsys.readouterr().err
 
 
 DATA = Path(__file__).parents[1] / "data"
@@ -200,13 +200,13 @@ def test_passes_can_be_switched_off(capsys):
         (("nowhere",), "nowhere-symbol.json"),
         (("lenet", "--disable", "all"), "'all', expected some of "),
         (("lenet", "--shape", "dat=1,1,8,8"), "--shape names dat, expected some of data, "),
-        (("lenet", "--shape", "data=1,3"), "a sample is (3,)"),
+        (("lenet", "--shape", "data=1,3"), "a sample has shape (3,)"),
         (("lenet", "--shape", "data"), "expected a name and a shape"),
         (("lenet", "--context", "tpu(0)"), "expected devices"),
         (("lenet", "--context", "cpu(0),cpu(1)"), "expected one device"),
         ((DET2 / "mtcnn_det2", "--shape", "data=1,3,2,2"), "conv"),
         ((), "NET"),
-        ((DET2 / "mtcnn_det2-symbol.json",), "give them: --shape data=..."),
+        ((DET2 / "mtcnn_det2-symbol.json",), "set them: --shape data=..."),
     ],
 )
 def test_words_that_explain_refuses(words, text, capsys):

@@ -59,7 +59,10 @@ def test_every_option_tells_its_default():
     for command, subparser in commands():
         for action in subparser._actions:
             if action.option_strings != ["-h", "--help"]:
-                assert "(default" in action.help, (command, action.option_strings)
+                assert "(default" in action.help or "(required)" in action.help, (
+                    command,
+                    action.option_strings,
+                )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_every_option_tells_its_default():
         ),
         (["fit", "--kvstore", "nccl"], "'nccl'"),
         (["fit", "--contexts", "gpu(99)"], "gpu(99) does not exist"),
-        (["fit", "--data", "."], "'.', expected a file; this is a folder"),
+        (["fit", "--data", "."], "'.', expected a file, not a folder"),
         (["fit", "--validation", "1"], "'1', expected a share from 0, below 1"),
         (
             ["fit", "--validation", "0.1", "--validation-data", __file__],

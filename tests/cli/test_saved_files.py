@@ -12,7 +12,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import checkpoint
-from dpmodule.callback import TqdmBar
+from dpmodule.callback import Callback
 from dpmodule.cli import saved_files
 from helpers.programs import Program, run_program
 
@@ -27,7 +27,7 @@ def test_folders_are_made(run, tmp_path):
 
 
 def test_nothing_is_made_for_a_command_that_fails(run, tmp_path):
-    assert "is no number" in run(*FIT, "--data", __file__, "--prefix", "a/net").error
+    assert "is not a number" in run(*FIT, "--data", __file__, "--prefix", "a/net").error
     assert list(tmp_path.iterdir()) == []
 
 
@@ -48,7 +48,10 @@ def test_files_of_another_network_are_refused_with_the_command_that_removes_them
     (tmp_path / "my net-other-0001.params").write_text("mine")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for words, reason in [
-        (("fit", "--network", "lenet", "--epochs", "3", "--prefix", "my net"), "its fc1_weight is (128, 64)"),
+        (
+            ("fit", "--network", "lenet", "--epochs", "3", "--prefix", "my net"),
+            "its fc1_weight has shape (128, 64)",
+        ),
         (
             ("fit", "--network", "mlp", "--epochs", "3", "--prefix=my net", "--data", "small.npz"),
             "its fc1_weight",
@@ -57,7 +60,7 @@ def test_files_of_another_network_are_refused_with_the_command_that_removes_them
         error = run(*words).error
         assert reason in error
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    program, *command = shlex.split(re.search(r"trains: (dpmodule .*)", error)[1])
+    program, *command = shlex.split(re.search(r"remove the saved files: (dpmodule .*)", error)[1])
     assert command == [*words, "--overwrite"]
     assert run(*command).code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -81,7 +84,7 @@ def test_a_graph_with_other_operators_is_another_network(run):
 
 def test_files_that_hold_no_network_are_refused(run, tmp_path):
     (tmp_path / "model-0003.params").write_bytes(b"")
-    assert "are files that hold no network" in run(*FIT).error
+    assert "the files do not have a readable network" in run(*FIT).error
     assert run(*FIT, "--overwrite").code == 0
 
 
@@ -89,21 +92,21 @@ def test_later_epochs_of_an_earlier_training_are_told(run):
     run(*FIT, "--epochs", "2")
     done = run(*FIT)
     assert done.code == 0
-    assert "left epoch 2 under this prefix" in done.err
+    assert "saved epoch 2 under this prefix" in done.err
     assert "left epoch" not in run(*FIT, "--overwrite").err
 
 
 def test_load_epoch_goes_on_with_the_saved_network_only(run):
     run(*FIT)
     assert (
-        "--network lenet is, with these samples, another network"
+        "--network lenet gives another network for these samples"
         in run("fit", "--network", "lenet", "--load-epoch", "1", "--epochs", "2").error
     )
     assert "not allowed with argument" in run(*FIT, "--load-epoch", "1", "--overwrite").error
     os.unlink("model-0001.states")
     done = run(*FIT, "--load-epoch", "1", "--epochs", "2")
     assert done.code == 0
-    assert "the optimizer starts anew" in done.err
+    assert "the optimizer starts with new states" in done.err
 
 
 def test_help_and_version(run):
@@ -140,7 +143,7 @@ def test_short_memory_is_told_with_what_asks_for_it(error, run, monkeypatch):
 
     monkeypatch.setattr(mx.mod.Module, "bind", fail)
     line = run("summary", "--batch-size=999999", "--classes", "10").error
-    assert "not enough memory, with --batch-size 999999; expected smaller numbers: " in line
+    assert "not enough memory, with --batch-size 999999; try smaller numbers: " in line
 
 
 def test_errors_that_nobody_foresaw_keep_their_traceback(run, monkeypatch):
@@ -202,7 +205,7 @@ def interrupt(original):
     return call
 
 where, name = {
-    "batch": (mx.callback.TqdmBar, "__call__"),
+    "batch": (mx.callback.Callback, "on_batch_end"),
     "first batch": (mx.mod.Module, "forward_backward"),
     "evaluation": (mx.mod.Module, "evaluate"),
     "save": (mx.checkpoint, "save_checkpoint"),
@@ -220,7 +223,7 @@ def interrupted(folder, place, count, times, *words):
         error = program.output()[1]
     assert code == 130, error
     assert error.endswith("dpmodule: interrupted\n"), error
-    program, *words = shlex.split(re.search(r"to (resume|begin again): (.*)", error)[2])
+    program, *words = shlex.split(re.search(r"to (resume|start again): (.*)", error)[2])
     return words
 
 
@@ -320,13 +323,12 @@ def test_what_a_signal_ends_goes_on(number, run, tmp_path, monkeypatch):
     assert run(*RESUMED, "--prefix", "whole").code == 0
     seen = []
 
-    def ends(bar, param, show=TqdmBar.__call__):
-        seen.append(param.nbatch)
+    def ends(callback, run):
+        seen.append(run.nbatch)
         if len(seen) == 30:
             signal.raise_signal(number)
-        return show(bar, param)
 
-    monkeypatch.setattr(TqdmBar, "__call__", ends)
+    monkeypatch.setattr(Callback, "on_batch_end", ends)
     try:
         code = run(*RESUMED, "--prefix", "part").code
     except SystemExit as error:
@@ -410,7 +412,7 @@ def test_a_graph_tells_its_shapes_or_they_are_asked_for(run):
     net = mx.sym.FullyConnected(mx.sym.Flatten(data), num_hidden=2, name="fc")
     mx.sym.SoftmaxOutput(net, name="softmax").save("net-symbol.json")
     for command in ("summary", "explain"):
-        assert "give them: --shape data=..." in run(command, "net").error
+        assert "set them: --shape data=..." in run(command, "net").error
         assert "parameters: 16" in run(command, "net", "--shape", "7").out
         assert "parameters: 16" in run(command, "net", "--shape", "data=5,7").out
     mx.nd.save("net-0000.params", {"arg:fc_weight": mx.nd.ones((2, 75)), "arg:fc_bias": mx.nd.ones(2)})
@@ -433,13 +435,13 @@ def test_a_name_of_ours_and_a_prefix(run):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (["check"], "which network? Expected NET"),
-        (["explain"], "which network? Expected NET"),
+        (["check"], "no network is given; expected NET"),
+        (["explain"], "no network is given; expected NET"),
         (["predict"], "nothing is saved under the prefix 'model'"),
         (["predict", "--epoch", "3"], "nothing is saved under the prefix 'model'"),
-        (["summary", "--prefix", "nowhere"], "there is no nowhere-symbol.json"),
-        (["check", "lenet"], "there is no lenet-symbol.json"),
-        (["check", "four", "--prefix", "four"], "NET four and --prefix four are given, expected one network"),
+        (["summary", "--prefix", "nowhere"], "nowhere-symbol.json does not exist"),
+        (["check", "lenet"], "lenet-symbol.json does not exist"),
+        (["check", "four", "--prefix", "four"], "got NET four and --prefix four, expected one network"),
         (
             ["check", "four", "four-0001.params", "--params", "four-0002.params"],
             "PARAMS four-0001.params and --params",
@@ -448,21 +450,21 @@ def test_a_name_of_ours_and_a_prefix(run):
             ["check", "four", "four-0001.params", "--epoch", "2"],
             "--epoch 2 and the parameters four-0001.params",
         ),
-        (["check", "four-symbol.json", "--epoch", "2"], "--epoch 2 goes with a prefix"),
+        (["check", "four-symbol.json", "--epoch", "2"], "--epoch 2 is for a prefix"),
         (
             ["check", "four", "--epoch", "7"],
-            "--epoch is 7; saved under the prefix 'four' are the epochs: 1, 2",
+            "--epoch is 7; the saved epochs of the prefix 'four' are: 1, 2",
         ),
         (
             ["check", "four", "--epoch", "last"],
-            "--epoch is last; saved under the prefix 'four'",
+            "--epoch is last; the saved epochs of the prefix 'four'",
         ),
         (["check", "four-0001.params"], "four-0001.params"),
         (["check", "four", "four-symbol.json"], "four-symbol.json"),
-        (["predict", "four-symbol.json"], "four-symbol.json comes without parameters"),
-        (["summary", "lenet", "four-0001.params"], "goes with a saved network"),
-        (["summary", "four", "--classes", "3"], "--classes 3 goes with --network"),
-        (["summary", "--shape", "64"], "a sample is (64,)"),
+        (["predict", "four-symbol.json"], "four-symbol.json has no parameters"),
+        (["summary", "lenet", "four-0001.params"], "is for saved networks"),
+        (["summary", "four", "--classes", "3"], "--classes 3 is for built-in networks"),
+        (["summary", "--shape", "64"], "a sample has shape (64,)"),
         (["summary", "four", "--shape", "x=1,4"], "--shape names x, expected some of data, "),
     ],
 )

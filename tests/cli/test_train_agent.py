@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_training_is_one_error(run, tmp_path):
         run_format.write(file, {})
     done = run(*TRAIN, "--resume")
     assert done.code == 2
-    assert "m.trainstats: not what train-agent of this version saves" in done.err
+    assert "m.trainstats: not a checkpoint of this version of train-agent" in done.err
     (tmp_path / "m.trainstats").write_text("{")
     done = run(*TRAIN, "--resume")
     assert done.code == 2
@@ -149,9 +149,9 @@ def test_a_checkpoint_of_another_training_is_one_error(run, tmp_path):
 
 def test_what_cannot_be_gone_on_from_is_refused(run):
     for words, expected in [
-        (("--resume", "-im", "x"), "give one of them"),
-        (("-stim", "5", "-dt", "train:stream"), "not with --datatype"),
-        (("-stim", "-1"), "expected seconds from 0 on"),
+        (("--resume", "-im", "x"), "give only one of them"),
+        (("-stim", "5", "-dt", "train:stream"), "they do not work with --datatype"),
+        (("-stim", "-1"), "expected a number of seconds from 0"),
     ]:
         done = run(*TRAIN, *words)
         assert done.code == 2

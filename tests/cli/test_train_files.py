@@ -181,41 +181,47 @@ def test_bad_lines_are_passed_over_and_counted_if_asked_for(run, tmp_path):
 def test_fewer_files_than_workers_are_told_unless_files_are_split(run):
     words = [*QUICK[:3], "--files", "bag-0", "--rows", WORDS, "--workers", 3, "--epochs", 1]
     done = run(*words, "--mode", "serial")
-    assert "--workers 3 is reduced to 1, --mode serial has one" in done.err
+    assert "--workers 3 is reduced to 1, since --mode serial has one worker" in done.err
     if native.available():
-        assert "as many as there are files; --split-files cuts files" in run(*words, "--overwrite").err
+        assert "the number of files; --split-files splits files" in run(*words, "--overwrite").err
         assert run(*words, "--overwrite", "--split-files").err == ""
 
 
 MISTAKES = [
-    (["--files", "none-*"], "--files 'none-*' names no file, expected a path or a pattern such as 'part-*'"),
+    (
+        ["--files", "none-*"],
+        "--files 'none-*' matches no file, expected a path or a pattern such as 'part-*'",
+    ),
     (["--files", "none"], "'none'"),
-    (["--files", "empty"], "--files: in none of the files is a line to train on"),
-    (["--validation", "none-*"], "--validation 'none-*' names no file"),
-    (["--feed", "none"], "--feed: 'none', expected a file; there is none of this name"),
+    (["--files", "empty"], "--files: the files have no lines to train on"),
+    (["--validation", "none-*"], "--validation 'none-*' matches no file"),
+    (["--feed", "none"], "--feed: 'none', expected an existing file"),
     (["--feed", "empty"], "empty: line 1, column 1"),
-    (["--feed", "piped"], "if you trust the description, say --allow-pipe-command"),
-    (["--feed", "unused"], "which slot is the label? Of those that are used (none: is_used is false), 0"),
-    (["--label", "lable"], "--label is 'lable', expected one of the slots that are used: words, label"),
-    (["--rows", "wrods=5"], "--rows wrods=5: 'wrods' is no slot of ids that is used; these are words"),
+    (["--feed", "piped"], "if you trust the description, use --allow-pipe-command"),
+    (["--feed", "unused"], "which slot is the label? 0 of the used slots have a name that ends in 'label'"),
+    (["--label", "lable"], "--label is 'lable', expected one of the used slots: words, label"),
+    (["--rows", "wrods=5"], "--rows wrods=5: 'wrods' is not a used id slot; these are words"),
     (["--rows", "words="], "--rows: 'words=', expected a slot and a number of rows such as 'words=90000'"),
-    (["--rows", "20"], "--rows SLOT=COUNT makes the tables of a slot larger"),
+    (["--rows", "20"], "--rows SLOT=COUNT sets the number of rows"),
     (
         ["--files", "outside"],
         "the label 2 in 'label', which is not one of the 2 classes (0 to 1) of SoftmaxOutput 'p'",
     ),
     (
         ["--files", "outside"],
-        "--check-labels warn trains on such labels; --classes COUNT makes a network of more",
+        "--check-labels warn trains on such labels; --classes COUNT sets the number of",
     ),
     (["--hidden", "5,x"], "--hidden: '5,x', expected units such as '128,96', or none"),
     (["--metric", "aux"], "--metric: 'aux', expected names of metrics: "),
-    (["--net", "logistic", "--width", "5"], "--width 5 does not go with --net logistic"),
-    (["--net", "fm", "--classes", "3"], "--classes 3 does not go with --net fm"),
-    (["--symbol", "fc-symbol.json"], "--rows 50 does not go with --symbol, a network that has its sizes"),
-    (["--momentum", "0.5"], "--momentum 0.5 does not go with --optimizer adagrad"),
+    (["--net", "logistic", "--width", "5"], "--width 5 is not supported by --net logistic"),
+    (["--net", "fm", "--classes", "3"], "--classes 3 is not supported by --net fm"),
+    (
+        ["--symbol", "fc-symbol.json"],
+        "--rows 50 is not supported with --symbol, whose network has fixed sizes",
+    ),
+    (["--momentum", "0.5"], "--momentum 0.5 is not supported by --optimizer adagrad"),
     (["--load-epoch", "1"], "nothing is saved under the prefix 'model'"),
-    (["--prefix", "bag-0/net"], "--prefix is 'bag-0/net', where nothing can be written"),
+    (["--prefix", "bag-0/net"], "--prefix is 'bag-0/net', which cannot be written"),
 ]
 
 
@@ -234,7 +240,7 @@ def test_mistakes_are_one_line_before_anything_is_written(words, match, run, tmp
 
 
 def test_feed_and_files_are_needed(run):
-    assert "which files? Expected --feed FILE" in run("train-files").error
+    assert "no files are given; expected --feed FILE" in run("train-files").error
 
 
 def test_an_allowed_pipe_command_runs(run, tmp_path):
@@ -247,7 +253,7 @@ def test_another_network_under_the_prefix_is_refused(run):
     assert run(*QUICK, "--epochs", 1).code == 0
     assert "--overwrite" in run(*QUICK, "--epochs", 1, "--net", "fm").error
     assert (
-        "another network than model-symbol.json"
+        "gives another network for these slots and sizes than model-symbol.json"
         in run(*QUICK, "--epochs", 2, "--net", "fm", "--load-epoch", 1).error
     )
     assert run(*QUICK, "--epochs", 1, "--net", "fm", "--overwrite").code == 0

@@ -95,12 +95,16 @@ def test_what_may_be_fed():
         ({**BATCH, "lable": 1}, ValueError, "no data 'lable'; did you mean label"),
         ({**BATCH, "label": [0, 1, 0]}, ValueError, r"'label' has shape \(3,\)"),
         ({**BATCH, "label": [[0], [1]]}, ValueError, "different sizes"),
-        ({**BATCH, "label": "zero"}, TypeError, "'label' is no array"),
-        ({**BATCH, "label": [[0], [0.5], [1]]}, TypeError, "'label' is no array of int64: it has fractions"),
+        ({**BATCH, "label": "zero"}, TypeError, "'label' is not an array"),
+        (
+            {**BATCH, "label": [[0], [0.5], [1]]},
+            TypeError,
+            "'label' is not an array of int64: it has fractions",
+        ),
         ({**BATCH, "words": [[1], [0.5], []]}, TypeError, "it has fractions"),
         ({"words": [], "label": np.zeros((0, 1))}, ValueError, "is empty"),
         ({**BATCH, "words": 3}, TypeError, "list of sequences"),
-        ({**BATCH, "words": [[1], ["a"], []]}, TypeError, "'words' is no array"),
+        ({**BATCH, "words": [[1], ["a"], []]}, TypeError, "'words' is not an array"),
         (
             {**BATCH, "words": [[1], [40], []]},
             IndexError,
@@ -125,9 +129,9 @@ def test_other_mistakes(net):
         fluid.Executor().run(net[0])
     with pytest.raises(ValueError, match="levels of lengths"):
         fluid.create_lod_tensor([[1]], [[1], [1]])
-    with pytest.raises(ValueError, match="add up to 2"):
+    with pytest.raises(ValueError, match="the sum of lengths is 2"):
         fluid.create_lod_tensor(np.zeros((3, 1)), [[1, 1]])
-    with pytest.raises(ValueError, match="has not 2 values"):
+    with pytest.raises(ValueError, match="does not have 2 values"):
         fluid.DataFeeder(["words", "label"]).feed([(1,)])
 
 
@@ -243,7 +247,7 @@ def test_mistakes_before_files_are_read(net, files, feed):
     executor.run(fluid.default_startup_program())
     with pytest.raises(ValueError, match="no variable 'nothing'"):
         executor.run_from_files(None, feed, files, 1, ["nothing"])
-    with pytest.raises(ValueError, match=r"'fc_2' has the shape \(16, 2\)"):
+    with pytest.raises(ValueError, match=r"'fc_2' has shape \(16, 2\)"):
         executor.run_from_files(None, feed, files, 1, ["fc_2"])
     with pytest.raises(mx.base.StateError, match="no optimizer"):
         executor.run_from_files(fluid.default_main_program().clone(for_test=True), feed, files, 1, [])

@@ -131,11 +131,11 @@ def test_mistakes(net, executor, tmp_path):
         ValueError, match=r"feeded_var_names is \['words', 'label'\], but the targets depend on words"
     ):
         save(tmp_path, ["words", "label"], [prediction], executor)
-    with pytest.raises(ValueError, match="which nothing computes"):
+    with pytest.raises(ValueError, match="expected computed variables"):
         save(tmp_path, ["words"], ["words"], executor)
     with pytest.raises(ValueError, match="target_vars is"):
         save(tmp_path, ["words"], [], executor)
-    with pytest.raises(ValueError, match="give no file names"):
+    with pytest.raises(ValueError, match="file names are not supported"):
         save(tmp_path, ["words"], [prediction], executor, model_filename="__model__")
     with pytest.raises(ValueError, match="dirname is None"):
         save(None, ["words"], [prediction], executor)
@@ -143,7 +143,7 @@ def test_mistakes(net, executor, tmp_path):
         load(tmp_path / "nothing")
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         other = bow_net(*text_inputs())
-        with pytest.raises(mx.base.StateError, match="without values"):
+        with pytest.raises(mx.base.StateError, match="have no values"):
             save(tmp_path, ["words"], [other[2]], executor)
         fluid.io.save_params(executor, tmp_path, net[0].program)
         fluid.layers.fc(other[2], 3)

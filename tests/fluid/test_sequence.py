@@ -223,7 +223,7 @@ def test_a_batch_of_empty_sequences():
     [
         (7, {}, "4H features"),
         (12, {}, "4H features"),
-        (8, {"h_0": 1}, "begin with zeros"),
+        (8, {"h_0": 1}, "initial states are zeros"),
         (8, {"bias_attr": False}, "bias_attr"),
     ],
 )

@@ -251,7 +251,7 @@ def test_arguments_are_checked(tmp_path):
         ArgumentError, match="bytes 3 to None cannot be read alone, since the file is compressed"
     ):
         list(batches_of(feed_of(), [FileRange(path, 3)]))
-    with pytest.raises(ArgumentError, match="goes through a program"):
+    with pytest.raises(ArgumentError, match="is read by a program"):
         list(batches_of(feed_of(command="tac"), [FileRange(path, 0, 7)]))
 
 
@@ -265,7 +265,7 @@ def test_lists_of_files_are_checked(tmp_path):
     with pytest.raises(ArgumentError, match="filelist is empty"):
         check_files([])
     for wrong in (7, b"a", None, ""):
-        with pytest.raises(ArgumentError, match="filelist has .* in it, expected paths"):
+        with pytest.raises(ArgumentError, match="filelist contains .*, expected paths"):
             check_files([path, wrong])
     for missing, number in (("none", errno.ENOENT), (".", errno.EISDIR), ("a/b", errno.ENOTDIR), ("x\0", 0)):
         with pytest.raises(FileError) as found:
@@ -330,7 +330,7 @@ def test_a_program_that_fails_is_shown(tmp_path):
     with pytest.raises(FileError, match="was killed by signal 9; it wrote nothing to stderr"):
         list(batches_of(feed_of(2, killed), [FileRange(path)]))
     for command in ("no-such-program -x", str(tmp_path)):
-        with pytest.raises(FileError, match=f"{path}: pipe_command '{command}' cannot be run"):
+        with pytest.raises(FileError, match=f"{path}: pipe_command '{command}' cannot be started"):
             list(batches_of(feed_of(2, command), [FileRange(path)]))
 
 
@@ -340,7 +340,7 @@ def test_a_program_that_does_not_end_with_its_output_is_ended(tmp_path, monkeypa
     before = descendants()
     lasting = program(tmp_path, "os.close(0); os.close(1); time.sleep(100)")
     with pytest.raises(
-        FileError, match=f"^{path}: pipe_command .* closed its output and did not end within 0.1 s"
+        FileError, match=f"^{path}: pipe_command .* closed its output but did not end within 0.1 s"
     ):
         list(batches_of(feed_of(2, lasting), [FileRange(path)]))
     until(lambda: descendants() <= before)

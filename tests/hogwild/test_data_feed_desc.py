@@ -170,9 +170,9 @@ PLACES = [
         ONE.replace("} }", "}\nslots { type: 'float' name: 'a' } }"),
         2,
         29,
-        "expected another name, since a slot before",
+        "expected another name, since an earlier slot",
     ),
-    (ONE + "\npipe_command: 'a \"b'", 2, 15, "expected a command in the words of a shell"),
+    (ONE + "\npipe_command: 'a \"b'", 2, 15, "expected a command in shell syntax"),
     (ONE + "\npipe_command: 'a\\000b'", 2, 15, "expected a command without the character 0"),
 ]
 

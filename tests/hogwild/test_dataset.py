@@ -132,7 +132,7 @@ def test_memory_is_released(tmp_path):
         assert descriptors() == before
         assert len(dataset) == 0
         for call in (dataset.local_shuffle, lambda: dataset.reading(1)):
-            with pytest.raises(StateError, match=r"nothing is loaded; call load_into_memory\(\) first"):
+            with pytest.raises(StateError, match=r"no lines are loaded; call load_into_memory\(\) first"):
                 call()
     assert not [name for name in os.listdir("/dev/shm") if "dpmodule-lines" in name]
 

@@ -271,5 +271,5 @@ def test_one_process_trains_alone_and_several_are_told_what_to_do(tmp_path, capl
         monkeypatch.setenv("RANK", "0")
         monkeypatch.setenv("WORLD_SIZE", "2")
         train(run, net, files, 1, "serial")
-        assert "each of the 2 processes trains by itself" in caplog.text
+        assert "each of the 2 processes trains independently" in caplog.text
         assert (counts(run, net) > 1).all()

@@ -13,6 +13,7 @@ import tqdm
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NonFiniteError, ShapeError, StateError
+from dpmodule.module.lockstep import Lockstep
 from helpers.nets import blobs, lenet, mlp
 
 TWO = [mx.cpu(0), mx.cpu(1)]
@@ -536,3 +537,13 @@ def test_fit_shows_no_bar_in_files_nor_within_another_bar(monkeypatch):
     monkeypatch.delenv("DPMODULE_PROGRESS")
     for _ in tqdm.tqdm(range(1), desc="outer", file=io.StringIO()):
         assert fitted(Terminal(), monkeypatch) == ""
+
+
+def test_fit_shows_no_bar_on_ranks_other_than_0(monkeypatch):
+    class OtherRank(Lockstep):
+        def __init__(self, module):
+            super().__init__(module)
+            self.rank = 1
+
+    monkeypatch.setattr("dpmodule.module.fit.Lockstep", OtherRank)
+    assert fitted(Terminal(), monkeypatch) == ""

@@ -103,7 +103,7 @@ class RNNBuilder:
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
-        """Make a network as `spec` of another one describes it."""
+        """Create a network from the `spec` of another network."""
         return builder_from_spec(cls, spec, model)
 
     def whoami(self) -> str:
@@ -193,7 +193,7 @@ class RNNBuilder:
             self.new_graph(self._is_updated)
 
     def _update_cells(self) -> None:
-        """Tell native code whether it can add steps, and with which masks."""
+        """Report to native code whether it can add steps, and with which masks."""
         cells = self.cells
         if cells is not None:
             has_masks = self._mask_batch > 0

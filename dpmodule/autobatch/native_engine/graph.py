@@ -279,7 +279,7 @@ class NativeGraph(EngineGraph):
         found: tuple[int, ...] = self.machine.operands(node)
         return tuple(each for each in found if each >= 0)
 
-    # ---- what was run ----
+    # ---- executed batches ----
 
     def operation(self, signature: int) -> NativeOperation:
         """Return the operation of a signature's nodes."""

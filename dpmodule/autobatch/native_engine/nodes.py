@@ -190,7 +190,7 @@ class NativeNodes:
         if name == "input":
             return self._input(attrs[0], aux)
         if name == "constant":
-            self._input_signature(attrs[0])  # refuses what is too large
+            self._input_signature(attrs[0])  # raises an error if it is too large
             return self._input(attrs[0], np.full((attrs[0].batch, *attrs[0].d), aux, np.float32))
         if name == "one_hot":
             self._input_signature(attrs[0])

@@ -1,4 +1,4 @@
-"""Layers: functions that write operators and parameters into the present program."""
+"""Layers: functions that add operators and parameters to the current program."""
 
 from ..._core import lazy
 from .elementwise import abs as abs

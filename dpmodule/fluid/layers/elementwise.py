@@ -1,4 +1,4 @@
-"""Layers without parameters that work element by element, join, reshape or add up."""
+"""Layers without parameters: element-wise functions, concatenation, reshaping and reductions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _pointwise(act: str) -> Callable[..., Variable]:
     Args:
         x: a variable.
         name: name of the result; None: ``{act}_0`` and so on.
-        input: the variable, under its other name.
+        input: another name of `x`.
     """
     return layer
 
@@ -39,7 +39,7 @@ softmax = _pointwise("softmax")
 
 
 def _elementwise(operation: str) -> Callable[..., Variable]:
-    """Return the layer of an operator of two inputs."""
+    """Return the layer of a binary operator."""
     layer_name = f"elementwise_{operation}"
     operator = {"max": "maximum", "min": "minimum", "pow": "power"}.get(operation, operation)
 
@@ -56,12 +56,12 @@ def _elementwise(operation: str) -> Callable[..., Variable]:
         return add_layer(layer_name, [left, right], made, name, act=act, shape=shape, dtype=None)
 
     layer.__name__ = layer.__qualname__ = layer_name
-    layer.__doc__ = f"""Join two variables by {operation}; axes of size 1 are repeated.
+    layer.__doc__ = f"""Apply {operation} to two variables with broadcasting.
 
     Args:
         x: a variable.
-        y: another one, or one of fewer axes, which are those of x from `axis` on.
-        axis: where y's axes begin; -1: so that the last ones agree.
+        y: a variable, possibly with fewer axes, which match those of x from `axis` on.
+        axis: first axis of x that matches y; -1: the last axes match.
         act: name of an activation.
         name: name of the result.
     """
@@ -69,7 +69,7 @@ def _elementwise(operation: str) -> Callable[..., Variable]:
 
 
 def _align_axes(layer: str, x: Variable, y: Variable, axis: int) -> Any:
-    """Return the second input with as many axes as the first."""
+    """Return the second input with the number of axes of the first."""
     missing = len(x.shape) - len(y.shape)
     if missing <= 0 or axis == -1 and (missing == 0 or y.shape == (1,)):
         return y.symbol
@@ -102,8 +102,8 @@ def scale(
     """Multiply by a number and add another.
 
     Args:
-        bias: what is added.
-        bias_after_scale: whether it is added to the product, not multiplied itself.
+        bias: number to add.
+        bias_after_scale: whether the bias is added after the multiplication.
     """
     given = as_variable("scale", x, "x")
     offset = bias if bias_after_scale else bias * scale
@@ -118,7 +118,7 @@ def scale(
 
 
 def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
-    """Pull elements into a range."""
+    """Clip elements to a range."""
     return apply("clip", sym.clip, [as_variable("clip", x, "x")], name, a_min=min, a_max=max)
 
 
@@ -129,10 +129,10 @@ def cast(x: Any, dtype: Any) -> Variable:
 
 
 def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
-    """Join variables along an axis.
+    """Concatenate variables along an axis.
 
     Args:
-        axis: which axis; sequences and batches join along axis 1, their features.
+        axis: the axis; axis 1 are the features of sequences and batches.
     """
     several = as_variables("concat", input)
     symbols = [each.symbol for each in several]
@@ -149,16 +149,16 @@ def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
 
 
 def sums(input: Any, out: None = None) -> Variable:
-    """Add variables of one shape up.
+    """Add variables of equal shape.
 
     Args:
-        out: accepted as None.
+        out: must be None.
 
     Raises:
-        ArgumentError: `out` is given; there is nothing to write into.
+        ArgumentError: `out` is given.
     """
     if out is not None:
-        raise ArgumentError("sums: out is given; use what the layer returns")
+        raise ArgumentError("sums: out is not supported; use the result of the layer")
     several = as_variables("sums", input)
     symbols = [each.symbol for each in several]
     return add_layer("sums", several, lambda name: sym.add_n(*symbols, name=name), hint="sum", dtype=None)
@@ -168,13 +168,13 @@ sum = sums
 
 
 def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | None = None) -> Variable:
-    """Bring a variable into another shape; 0 keeps an axis, one -1 takes what is left.
+    """Reshape a variable; 0 keeps an axis, and one -1 is inferred.
 
     Args:
-        shape: the shape; begin with 0 or -1 for the batch.
+        shape: the shape, starting with 0 or -1 for the batch.
 
     Raises:
-        ArgumentError: it is ragged.
+        ArgumentError: the variable is ragged.
     """
     given = as_variable("reshape", x, "x")
     if given.lod_level:
@@ -196,14 +196,14 @@ def dropout(
 ) -> Variable:
     """Set elements to zero at random while training.
 
-    What is kept is divided by the share that is kept, so that prediction changes nothing: Paddle's
-    "upscale_in_train". Its default, "downgrade_in_infer", multiplies in prediction instead, which comes to the same
-    network with other first weights.
+    Kept elements are divided by 1 - dropout_prob, as in Paddle's "upscale_in_train", so that prediction is the
+    identity. Paddle's default, "downgrade_in_infer", multiplies in prediction instead, which is equivalent to other
+    initial weights.
 
     Args:
-        dropout_prob: the share that is set to zero.
-        is_test: whether nothing is done.
-        seed: accepted as None; `mx.random.seed` sets it.
+        dropout_prob: probability of zero.
+        is_test: whether to do nothing.
+        seed: must be None; use `mx.random.seed`.
 
     Raises:
         ArgumentError: `seed` is given.
@@ -211,7 +211,7 @@ def dropout(
     given = as_variable("dropout", x, "x")
     if seed is not None:
         raise ArgumentError(
-            "dropout: seed is given; mx.random.seed(n) seeds all of a process's random numbers"
+            "dropout: seed is not supported; mx.random.seed(n) seeds all random numbers of a process"
         )
     return apply("dropout", sym.Dropout, [given], name, p=0.0 if is_test else dropout_prob)
 
@@ -224,8 +224,8 @@ def matmul(
     Args:
         x: (N, K), a variable.
         y: (K, M), a variable or parameter.
-        transpose_x: whether x is transposed first.
-        transpose_y: whether y is.
+        transpose_x: whether to transpose x first.
+        transpose_y: whether to transpose y first.
     """
     left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
     product = sym.dot if len(left.shape) == 2 else sym.batch_dot
@@ -257,15 +257,15 @@ def _reduction(kind: str) -> Callable[..., Variable]:
 
     Args:
         input: a variable.
-        dim: an axis or several; None: all of them, for one number.
-        keep_dim: whether the axes stay with size 1.
+        dim: one or several axes; None: all axes.
+        keep_dim: whether to keep the axes with size 1.
         name: name of the result.
     """
     return layer
 
 
 def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
-    """Return one number from all elements of all sequences."""
+    """Return the sum or mean over all elements of all sequences."""
     if kind in ("sum", "mean"):
         total = sym.sum(
             sym.sequence_pool(data, pool_type="sum"), name=f"{name}_total" if kind == "mean" else name
@@ -275,7 +275,7 @@ def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
         number = sym.sum(sym.sequence_pool(sym.ones_like(data), pool_type="sum"))
         return sym.broadcast_div(total, number, name=name)
     raise ArgumentError(
-        f"reduce_{kind}: over all elements of sequences there are sum and mean; pool them first"
+        f"reduce_{kind}: only sum and mean are supported over all elements of sequences; pool them first"
     )
 
 
@@ -283,7 +283,7 @@ reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduction, ("sum", "mean"
 
 
 def mean(x: Any, name: str | None = None) -> Variable:
-    """Return the mean of all elements, as one number."""
+    """Return the mean of all elements as a scalar."""
     given = as_variable("mean", x, "x")
 
     def made(name: str) -> Any:

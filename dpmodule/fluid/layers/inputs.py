@@ -1,4 +1,4 @@
-"""Layers that begin a network: what is fed, lookups, and linear maps."""
+"""Input layers: data, embeddings, fully connected layers and parameters."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def data(
     lod_level: int = 0,
     stop_gradient: bool = True,
 ) -> Variable:
-    """Declare what is fed: a slot of files, or an entry of `Executor.run`'s feed; once more is the same variable.
+    """Declare data, a slot of files or a feed of `Executor.run`; a second call returns the same variable.
 
     Args:
-        name: its name, which is that of the slot.
-        shape: of one line, or with `append_batch_size` False of a batch, -1 first.
-        append_batch_size: whether an axis for the batch is put before the shape.
-        lod_level: 1 if each line has a sequence of its own length, of elements of that shape.
-        stop_gradient: accepted; no gradient goes to data.
+        name: name of the data, and of its slot.
+        shape: shape of a line, or with `append_batch_size` False of a batch, with -1 first.
+        append_batch_size: whether to add an axis for the batch.
+        lod_level: 1 for sequences of different lengths with elements of this shape.
+        stop_gradient: ignored; data has no gradient.
 
     Raises:
-        ArgumentError: the level is neither 0 nor 1, or the name is taken by something else.
-        ShapeError: the shape is no list of sizes; only that of the batch may be open.
+        ArgumentError: the level is not 0 or 1, or the name is in use.
+        ShapeError: the shape is not a list of sizes; only the batch size may be open.
     """
     program = main_program()
     if lod_level not in (0, 1):
@@ -52,14 +52,14 @@ def data(
     whole = (-1, *declared) if append_batch_size and declared[:1] != (-1,) else declared
     if not whole or whole[0] > 0 or any(n < 1 for n in whole[1:]):
         raise ShapeError(
-            f"data {name!r}: the shape is {whole}, expected -1 for the batch and sizes from 1 behind it"
+            f"data {name!r}: the shape is {whole}, expected -1 for the batch, followed by sizes from 1"
         )
     kind = dtype_name(dtype)
     known = program.find(name)
     if known is not None and known.is_data:
         if (known.shape, known.dtype, known.lod_level) == (whole, kind, lod_level):
             return known
-        raise ArgumentError(f"data {name!r}: the program has declared {known!r}; give this one another name")
+        raise ArgumentError(f"data {name!r}: the program already has {known!r}; choose another name")
     inner = () if lod_level and whole[1:] == (1,) else whole[1:]
     fed = sym.Variable(name, shape=(0, *inner), dtype=kind, stype="ragged" if lod_level else None)
     return program.add(Data(program, fed, name, whole, kind, lod_level))
@@ -74,21 +74,21 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Look rows of a table up.
+    """Look up rows of a table.
 
     Shape:
-        input: (N, 1), or sequences of numbers; int64 as a rule.
+        input: (N, 1), or sequences of indices; usually int64.
         output: (N, D), or sequences of rows.
 
     Args:
         size: (rows, D) of the table.
-        is_sparse: whether the table's gradient has only the rows that were looked up.
-        padding_idx: row that counts as zeros and is not trained; a negative one is counted from the end.
-        param_attr: of the table; tables of one name are one.
+        is_sparse: whether the gradient of the table is row-sparse.
+        padding_idx: row that is replaced by zeros and not trained; negative values count from the end.
+        param_attr: attributes of the table; tables with the same name are shared.
 
     Raises:
-        ArgumentError: `padding_idx` is no row.
-        ShapeError: `size` is no pair.
+        ArgumentError: `padding_idx` is not a row.
+        ShapeError: `size` is not a pair.
     """
     ids = as_variable("embedding", input)
     program = program_of("embedding", ids)
@@ -97,7 +97,7 @@ def embedding(
     rows, columns = map(int, size)
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise ArgumentError(
-            f"embedding: padding_idx is {padding_idx!r}, expected a row of a table of {rows} rows"
+            f"embedding: padding_idx is {padding_idx!r}, expected a row of a table with {rows} rows"
         )
     name, kind = program.unique("embedding"), dtype_name(dtype)
     table = parameter(program, f"{name}_weight", (rows, columns), ParamAttr.of(param_attr), kind)
@@ -120,14 +120,14 @@ def embedding(
 
 
 def _indices(ids: Variable) -> Symbol:
-    """Return what an Embedding looks up: numbers of sequences without their last axis."""
+    """Return the indices of an Embedding: those of sequences without their last axis."""
     if not ids.lod_level or ids.shape[1:] != (1,):
         return ids.symbol
     return ids.fed if isinstance(ids, Data) else sym.squeeze(ids.symbol, axis=1)
 
 
 def _zero_row(row: int, ids: Symbol, found: Symbol, dtype: str, name: str) -> Any:
-    """Return rows of a table with zeros in place of one of them."""
+    """Return rows of a table with one of them replaced by zeros."""
     other = sym.Cast(sym._internal._not_equal_scalar(ids, scalar=float(row)), dtype=dtype)
     return sym.broadcast_mul(found, sym.expand_dims(other, axis=-1), name=name)
 
@@ -142,23 +142,23 @@ def fc(
     is_test: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Map linearly, and apply an activation; several inputs are mapped each by its own weight, and added.
+    """Apply a fully connected layer with an activation; several inputs have their own weights and are added.
 
     Shape:
         input: (N, ...), or sequences.
         weights: (size, features), the transpose of Paddle's.
-        output: (N, size); with `num_flatten_dims` above 1 the axes before that one are kept.
+        output: (N, size); with `num_flatten_dims` above 1 the axes before it are kept.
 
     Args:
-        input: a variable, or several.
-        num_flatten_dims: from which axis on features are counted.
-        param_attr: of the weight; a list of them for several inputs.
-        bias_attr: of the bias; False: none.
-        name: first part of the names; None: ``fc_0`` and so on.
+        input: one or several variables.
+        num_flatten_dims: first axis of the features.
+        param_attr: attributes of the weight, or a list of them for several inputs.
+        bias_attr: attributes of the bias; False: no bias.
+        name: prefix of the names; None: ``fc_0`` and so on.
 
     Raises:
-        ArgumentError: there is no such activation, or there are not as many attributes as inputs.
-        ShapeError: the number of features of an input is not known.
+        ArgumentError: the activation is unknown, or the numbers of attributes and inputs differ.
+        ShapeError: the number of features of an input is unknown.
     """
     inputs = as_variables("fc", input)
     check_act("fc", act)
@@ -193,7 +193,7 @@ def fc(
 
 
 def _as_features(variable: Variable, axis: int) -> tuple[Symbol, int]:
-    """Return what `FullyConnected` maps, and how many features it has."""
+    """Return the input of `FullyConnected`, and its number of features."""
     shape, symbol = variable.shape, variable.symbol
     if variable.lod_level and axis != 1:
         raise ArgumentError(
@@ -216,12 +216,12 @@ def create_parameter(
     attr: Any = None,
     default_initializer: Any = None,
 ) -> Variable:
-    """Make a parameter of one's own; `layers.create_parameter`.
+    """Create a parameter.
 
     Args:
         shape: length of each axis.
-        name: its name; None: one of its own.
-        default_initializer: its first values; None: Xavier's.
+        name: its name; None: a new name.
+        default_initializer: its initializer; None: Xavier's.
     """
     program = main_program()
     own = program.unique("create_parameter") if name is None else name

@@ -1,4 +1,4 @@
-"""What all layers use: variables checked and made, parameters, activations."""
+"""Helpers of layers: checking and adding variables, parameters and activations."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ ACTIVATIONS = {
     "log": sym.log,
     "abs": sym.abs,
 }
-"""What ``act`` may name."""
+"""Activations by the name for ``act``."""
 
 
 def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
-    """Return a layer's input."""
+    """Return a layer's input after checking that it is a variable."""
     if not isinstance(given, Variable):
-        raise ArgumentError(
-            f"{layer}: {argument} is {given!r}, expected a variable that a layer of fluid returned"
-        )
+        raise ArgumentError(f"{layer}: {argument} is {given!r}, expected a variable of fluid")
     return given
 
 
@@ -42,18 +40,20 @@ def as_variables(layer: str, given: Any) -> list[Variable]:
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     if not several:
         raise ArgumentError(f"{layer}: got an empty list of inputs, expected one or more")
-    found = [as_variable(layer, each) for each in several]
-    program_of(layer, *found)
-    return found
+    variables = [as_variable(layer, variable) for variable in several]
+    program_of(layer, *variables)
+    return variables
 
 
 def program_of(layer: str, *variables: Variable) -> Program:
-    """Return the program that variables are of."""
+    """Return the common program of variables."""
     for other in variables[1:]:
         if other.program is not variables[0].program:
-            raise ArgumentError(f"{layer}: {variables[0].name!r} and {other.name!r} are of two programs")
-    found: Program = variables[0].program
-    return found
+            raise ArgumentError(
+                f"{layer}: {variables[0].name!r} and {other.name!r} belong to different programs"
+            )
+    program: Program = variables[0].program
+    return program
 
 
 def parameter(
@@ -64,12 +64,12 @@ def parameter(
     dtype: str = "float32",
     initializer: Initializer | None = None,
 ) -> Symbol:
-    """Return the symbol of a parameter, as layers compute with it: one that is not trained passes no gradient on.
+    """Return the symbol of a parameter, which blocks the gradient if it is not trained.
 
     Args:
         name: its name, if `attr` has none.
         shape: its shape.
-        initializer: its first values, if `attr` has none; None: Xavier's.
+        initializer: its initializer, if `attr` has none; None: Xavier's.
     """
     default = init.Xavier("uniform", "avg", 3) if initializer is None else initializer
     made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, default)
@@ -77,7 +77,7 @@ def parameter(
 
 
 def biases(program: Program, owner: str, size: int, attr: Any) -> list[Symbol]:
-    """Return the bias of a layer in a list, which is empty if `attr` is False."""
+    """Return a list with the bias of a layer, empty if `attr` is False."""
     if attr is False:
         return []
     return [parameter(program, f"{owner}_bias", (size,), ParamAttr.of(attr), initializer=init.Constant(0.0))]
@@ -87,13 +87,13 @@ def width_of(layer: str, variable: Variable) -> int:
     """Return the size of a variable's last axis."""
     if len(variable.shape) < 2 or variable.shape[-1] < 1:
         raise ShapeError(
-            f"{layer}: {variable.name!r} has the shape {variable.shape}; the size of its last axis must be known"
+            f"{layer}: {variable.name!r} has the shape {variable.shape}; its last axis must have a known size"
         )
     return variable.shape[-1]
 
 
 def check_act(layer: str, act: Any) -> None:
-    """Refuse what names no activation."""
+    """Raise ArgumentError for an unknown activation."""
     if act is not None and act not in ACTIVATIONS:
         raise ArgumentError(
             f"{layer}: act is {act!r}, expected None or one of {', '.join(ACTIVATIONS)}"
@@ -111,21 +111,21 @@ def add_layer(
     hint: str | None = None,
     **known: Any,
 ) -> Variable:
-    """Enter what a layer computes from variables into their program.
+    """Add the result of a layer to the program of its inputs.
 
     Args:
-        make: returns the symbol, whose node has the name given.
-        act: an activation behind it.
-        hint: first part of the name; None: the layer's.
-        known: shape, dtype and lod_level of the result, where they are not those of a layer that works element by
-            element: as the first variable, with sequences where any variable has them.
+        make: function from a name to the symbol of the result.
+        act: name of an activation of the result.
+        hint: prefix of the name; None: the name of the layer.
+        known: shape, dtype and lod_level of the result; defaults are those of an element-wise layer: as the first
+            variable, with sequences if any variable has them.
     """
     check_act(layer, act)
     first = variables[0]
     shape, dtype = known.get("shape", first.shape), known.get("dtype", first.dtype)
     level = known.get("lod_level", max(each.lod_level for each in variables))
-    behind = make if act is None else lambda name: ACTIVATIONS[act](make(f"{name}_linear"), name=name)
-    return program_of(layer, *variables).derive(hint or layer, behind, shape, dtype, level, name)
+    activated = make if act is None else lambda name: ACTIVATIONS[act](make(f"{name}_linear"), name=name)
+    return program_of(layer, *variables).derive(hint or layer, activated, shape, dtype, level, name)
 
 
 def apply(
@@ -135,13 +135,13 @@ def apply(
     name: str | None = None,
     **attributes: Any,
 ) -> Variable:
-    """Enter an operator that works element by element."""
+    """Add the result of an element-wise operator."""
     symbols = [each.symbol for each in variables]
     return add_layer(layer, variables, lambda name: operator(*symbols, name=name, **attributes), name)
 
 
 def main_program() -> Program:
-    """Return the program that layers write to, joined with its startup program."""
+    """Return the current program, joined with its startup program."""
     program = default_main_program()
     program.join(default_startup_program())
     return program

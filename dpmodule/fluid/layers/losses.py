@@ -1,4 +1,4 @@
-"""Losses and what tells how good predictions are."""
+"""Losses and accuracy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..variable import Variable
 from .layer_helper import add_layer, as_variable, width_of
 
 _MIN_PROBABILITY = 1e-20
-"""A probability below it counts as this, so that no loss is infinite."""
+"""Smallest probability, so that losses are finite."""
 
 
 def cross_entropy(
@@ -20,13 +20,13 @@ def cross_entropy(
     """Return the cross-entropy of each line.
 
     Shape:
-        input: (N, classes), probabilities as softmax gives them.
-        label: (N, 1), numbers of classes; with `soft_label` (N, classes).
+        input: (N, classes), probabilities of softmax.
+        label: (N, 1), class numbers; with `soft_label` (N, classes).
         output: (N, 1).
 
     Args:
         soft_label: whether `label` has a probability for each class.
-        ignore_index: lines of this class count 0; None: there is none (Paddle: -100).
+        ignore_index: class whose lines have loss 0; None: there is none (Paddle: -100).
     """
     probabilities, right = as_variable("cross_entropy", input), as_variable("cross_entropy", label, "label")
 
@@ -46,24 +46,26 @@ def cross_entropy(
 def softmax_with_cross_entropy(
     logits: Any, label: Any, soft_label: bool = False, ignore_index: int | None = None
 ) -> Variable:
-    """Return the cross-entropy of each line after a softmax, computed together.
+    """Return the cross-entropy of each line after a softmax, in one operation.
 
     Shape:
         logits: (N, classes).
-        label: (N, 1), numbers of classes; with `soft_label` (N, classes).
+        label: (N, 1), class numbers; with `soft_label` (N, classes).
         output: (N, 1).
 
     Args:
-        logits: what softmax is applied to.
+        logits: inputs of softmax.
         soft_label: whether `label` has a probability for each class.
-        ignore_index: lines of this class count 0; None: there is none (Paddle: -100).
+        ignore_index: class whose lines have loss 0; None: there is none (Paddle: -100).
     """
     layer = "softmax_with_cross_entropy"
     scores, right = as_variable(layer, logits, "logits"), as_variable(layer, label, "label")
 
     def logarithms(name: str) -> Any:
-        found = sym.log_softmax(scores.symbol, axis=-1, name=name if soft_label else f"{name}_all")
-        return found if soft_label else _pick_label(found, right.symbol, name)
+        log_probabilities = sym.log_softmax(
+            scores.symbol, axis=-1, name=name if soft_label else f"{name}_all"
+        )
+        return log_probabilities if soft_label else _pick_label(log_probabilities, right.symbol, name)
 
     return _entropy(layer, scores, right, logarithms, soft_label, ignore_index)
 
@@ -71,41 +73,41 @@ def softmax_with_cross_entropy(
 def _entropy(
     layer: str, input: Variable, label: Variable, logarithms: Any, soft_label: bool, ignore_index: int | None
 ) -> Variable:
-    """Enter minus the logarithm of what was right, or of what weighs."""
+    """Add the negative log-likelihood, weighted with soft labels."""
     width_of(layer, input)
     if soft_label and ignore_index is not None:
         raise ArgumentError(
-            f"{layer}: ignore_index is {ignore_index!r} beside soft_label, which names no class"
+            f"{layer}: ignore_index is {ignore_index!r}, which is not supported with soft_label"
         )
 
     def made(name: str) -> Any:
-        found = logarithms(f"{name}_log")
+        log_likelihood = logarithms(f"{name}_log")
         if soft_label:
-            weighed = sym.broadcast_mul(found, label.symbol, name=f"{name}_weighed")
-            found = sym.sum(weighed, axis=-1, keepdims=True, name=f"{name}_sum")
+            weighed = sym.broadcast_mul(log_likelihood, label.symbol, name=f"{name}_weighed")
+            log_likelihood = sym.sum(weighed, axis=-1, keepdims=True, name=f"{name}_sum")
         if ignore_index is None:
-            return sym.negative(found, name=name)
+            return sym.negative(log_likelihood, name=name)
         kept = sym._internal._not_equal_scalar(label.symbol, scalar=float(ignore_index), name=f"{name}_kept")
-        loss = sym.negative(found, name=f"{name}_all")
+        loss = sym.negative(log_likelihood, name=f"{name}_all")
         return sym.broadcast_mul(loss, sym.Cast(kept, dtype=input.dtype), name=name)
 
     return add_layer(layer, [input, label], made, shape=(*input.shape[:-1], 1))
 
 
 def _pick_label(values: Symbol, label: Symbol, name: str) -> Any:
-    """Return the column of each line that its label names, as (N, 1)."""
+    """Return the value at the label of each line, (N, 1)."""
     return sym.pick(values, label, axis=-1, keepdims=True, name=name)
 
 
 def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = None) -> Variable:
-    """Return the cross-entropy of each element with a probability of 1, after a logistic function.
+    """Return the binary cross-entropy of each element after a sigmoid.
 
     Shape:
         x, output: any.
         label: as x; from 0 to 1.
 
     Args:
-        x: what the logistic function is applied to.
+        x: inputs of the sigmoid.
     """
     layer = "sigmoid_cross_entropy_with_logits"
     scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
@@ -122,7 +124,7 @@ def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = Non
 
 
 def _cast_label(label: Variable, dtype: str) -> Symbol:
-    """Return a label in the element type of what it is compared with."""
+    """Return a label with another element type."""
     return label.symbol if label.dtype == dtype else sym.Cast(label.symbol, dtype=dtype)
 
 
@@ -130,7 +132,7 @@ def square_error_cost(input: Any, label: Any) -> Variable:
     """Return the squared difference of each element.
 
     Args:
-        label: what it should be.
+        label: the target.
     """
     found, right = as_variable("square_error_cost", input), as_variable("square_error_cost", label, "label")
 
@@ -146,21 +148,21 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
 
     Shape:
         input: (N, classes).
-        label: (N, 1), numbers of classes.
+        label: (N, 1), class numbers.
         output: (1,).
 
     Args:
         input: scores or probabilities.
-        k: how many may be tried.
-        correct: accepted as None.
-        total: accepted as None.
+        k: number of largest scores.
+        correct: must be None.
+        total: must be None.
 
     Raises:
-        ArgumentError: `correct` or `total` is given, or `k` is no number of classes.
+        ArgumentError: `correct` or `total` is given, or `k` is out of range.
     """
     scores, right = as_variable("accuracy", input), as_variable("accuracy", label, "label")
     if correct is not None or total is not None:
-        raise ArgumentError("accuracy: correct or total is given; there is nothing to write into")
+        raise ArgumentError("accuracy: correct and total are not supported")
     if not 1 <= k <= width_of("accuracy", scores):
         raise ArgumentError(f"accuracy: k is {k!r}, expected 1 to {scores.shape[-1]}")
     if scores.lod_level:

@@ -1,4 +1,4 @@
-"""Layers over sequences, which are ragged values here."""
+"""Layers of sequences, which are ragged arrays."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def _sequences(layer: str, given: Any, argument: str = "input") -> Variable:
     variable = as_variable(layer, given, argument)
     if not variable.lod_level:
         raise ArgumentError(
-            f"{layer}: {argument} {variable.name!r} holds no sequences; declare its data with lod_level=1"
+            f"{layer}: {argument} {variable.name!r} does not hold sequences; declare its data with lod_level=1"
         )
     return variable
 
 
 def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable:
-    """Make one row of each sequence; an empty one gives zeros.
+    """Pool each sequence to one row; an empty sequence gives zeros.
 
     Args:
         pool_type: "sum", "average", "sqrt" (the sum over the root of the length), "max", "first" or "last".
 
     Raises:
-        ArgumentError: `input` holds no sequences, or there is no such pooling.
+        ArgumentError: `input` does not hold sequences, or the pooling is unknown.
     """
     given = _sequences("sequence_pool", input)
     kind = _POOLS.get(str(pool_type).lower())
@@ -63,7 +63,7 @@ def sequence_conv(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Map a window around each element linearly, and apply an activation; outside of a sequence there are zeros.
+    """Apply a convolution with zero padding over each sequence, and an activation.
 
     Shape:
         input: sequences of D features.
@@ -71,12 +71,12 @@ def sequence_conv(
         output: sequences of num_filters features.
 
     Args:
-        filter_size: how many elements a window has.
-        filter_stride: accepted as 1.
-        bias_attr: of the bias; False: none.
+        filter_size: number of elements in a window.
+        filter_stride: must be 1.
+        bias_attr: attributes of the bias; False: no bias.
 
     Raises:
-        ArgumentError: `input` holds no sequences, `filter_stride` is not 1, or there is no such activation.
+        ArgumentError: `input` does not hold sequences, `filter_stride` is not 1, or the activation is unknown.
     """
     given = _sequences("sequence_conv", input)
     check_act("sequence_conv", act)
@@ -96,7 +96,7 @@ def sequence_conv(
 
 
 def sequence_softmax(input: Any, use_cudnn: bool = False, name: str | None = None) -> Variable:
-    """Take the softmax over each sequence."""
+    """Apply softmax over each sequence."""
     layer = "sequence_softmax"
     return apply(layer, sym.sequence_softmax, [_sequences(layer, input)], name)
 
@@ -108,7 +108,7 @@ def sequence_reverse(x: Any, name: str | None = None) -> Variable:
 
 
 def sequence_expand(x: Any, y: Any, ref_level: int = -1, name: str | None = None) -> Variable:
-    """Repeat each row of x as often as the same sequence of y is long.
+    """Repeat each row of x by the length of the sequence of y.
 
     Args:
         x: rows, or sequences.
@@ -126,17 +126,17 @@ def sequence_conv_pool(
     pool_type: str = "max",
     bias_attr: Any = None,
 ) -> Variable:
-    """Apply `sequence_conv` with an activation, and pool what comes out.
+    """Apply `sequence_conv` with an activation, followed by `sequence_pool`.
 
     Args:
-        filter_size: how many elements a window has.
+        filter_size: number of elements in a window.
         pool_type: as in `sequence_pool`.
-        bias_attr: of the bias; False: none.
+        bias_attr: attributes of the bias; False: no bias.
     """
-    found = sequence_conv(
+    features = sequence_conv(
         input, num_filters, filter_size, bias_attr=bias_attr, param_attr=param_attr, act=act
     )
-    return sequence_pool(found, pool_type)
+    return sequence_pool(features, pool_type)
 
 
 def dynamic_lstm(
@@ -154,45 +154,43 @@ def dynamic_lstm(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Run an LSTM over sequences that have been mapped to its gates, as by ``fc(size=4 * H)``.
+    """Run an LSTM over sequences of gate inputs, as from ``fc(size=4 * H)``.
 
     Shape:
         input: sequences of 4H features, in the order candidate, input gate, forget gate, output gate.
         weight: (4H, H), the transpose of Paddle's.
-        bias: (4H,), with peepholes (7H,): behind it their weights, of input, forget and output gate.
-        output: two sequences of H features: states, and states of the cell.
+        bias: (4H,), with peepholes (7H,): followed by their weights, of input, forget and output gate.
+        output: two sequences of H features: hidden states and cell states.
 
     Args:
         size: 4H.
-        h_0: accepted as None.
-        c_0: accepted as None.
-        bias_attr: how the bias is named, begun and trained, a `ParamAttr`; False only without peepholes.
-        use_peepholes: whether the gates see the state of the cell.
-        is_reverse: whether sequences are run from their ends.
-        cell_activation: of the state of the cell.
-        candidate_activation: of what is offered to the cell's state, such as "tanh".
+        h_0: must be None.
+        c_0: must be None.
+        bias_attr: attributes of the bias; must not be False.
+        use_peepholes: whether the gates read the cell state.
+        is_reverse: whether to run sequences in reverse.
+        cell_activation: activation of the cell state.
+        candidate_activation: activation of the candidate, such as "tanh".
         dtype: "float32".
 
     Raises:
-        ArgumentError: `input` holds no sequences, there is a first state, or no bias although there are peepholes.
-        ShapeError: `input` has not `size` features, or these are no four parts.
+        ArgumentError: `input` does not hold sequences, an initial state is given, or `bias_attr` is False.
+        ShapeError: `input` does not have `size` features, or `size` is not a multiple of 4.
     """
     layer = "dynamic_lstm"
     given = _sequences(layer, input)
     if h_0 is not None or c_0 is not None:
-        raise ArgumentError(f"{layer}: h_0 or c_0 is given; sequences begin with zeros")
+        raise ArgumentError(f"{layer}: h_0 and c_0 are not supported; initial states are zeros")
     if size % 4 or width_of(layer, given) != size:
         raise ShapeError(
-            f"{layer}: size is {size!r} and {given.name!r} has the shape {given.shape}, expected 4H features, size 4H"
+            f"{layer}: size is {size!r} and {given.name!r} has shape {given.shape}, expected 4H features with size 4H"
         )
     if bias_attr is False:
-        raise ArgumentError(
-            f"{layer}: bias_attr is False, expected None or a ParamAttr; Paddle takes no other, too"
-        )
+        raise ArgumentError(f"{layer}: bias_attr is False, expected None or a ParamAttr, as in Paddle")
     units, program = size // 4, program_of(layer, given)
     own = program.unique("lstm") if name is None else name
     weight = parameter(program, f"{own}_weight", (size, units), ParamAttr.of(param_attr))
-    found = sym.sequence_lstm(
+    states = sym.sequence_lstm(
         given.symbol,
         weight,
         *biases(program, own, units * (7 if use_peepholes else 4), bias_attr),
@@ -207,4 +205,4 @@ def dynamic_lstm(
     def entered(part: Symbol, name: str) -> Variable:
         return add_layer(layer, [given], lambda name: sym.identity(part, name=name), name, shape=(-1, units))
 
-    return entered(found[0], own), entered(found[1], f"{own}_cell")
+    return entered(states[0], own), entered(states[1], f"{own}_cell")

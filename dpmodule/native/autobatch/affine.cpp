@@ -8,7 +8,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int few = 3;  // up to so many rows, packing the weights costs more than it saves
+constexpr int few = 3;  // largest number of rows for which packing the weights does not pay
 
 void expand(const std::vector<int> &which, int width, Block from, Block to, bool add) {
     for (std::size_t i = 0; i < which.size(); i++, to.at += to.stride) {
@@ -51,7 +51,7 @@ Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &
 void Affine::choose(Workspace &space, const Plan &plan, const Run &run, Term &term) {
     const Graph &graph = space.graph;
     const int *nodes = run.nodes(term.column);
-    bool inside = !plan.batched;  // the recurrence: then nothing is known, or to be done, before its bucket
+    bool inside = !plan.batched;  // the recurrence: nothing can be done before its bucket
     for (int i = 0; i < run.rows && !inside; i++) {
         const int owner = nodes[i] < plan.from ? -1 : plan.owner(nodes[i]);
         if (nodes[i] < 0) inside = true;
@@ -92,7 +92,7 @@ bool Affine::find_distinct(Workspace &space, const Run &run, Term &term) {
     return true;
 }
 
-// Calls `body` with the vectors of so many minibatches: all at once if they lie in a row, as `a` and in `b`.
+// Calls `body` with the vectors of `count` minibatches, in one call if they are contiguous in `a` and `b`.
 template <class F>
 void Affine::vectors(int rows, Block a, int width, Block b, int other, F body) const {
     if (batch_ == 1) return body(rows, a, b);
@@ -115,7 +115,7 @@ void Affine::multiply(Workspace &space, const Term &term, bool forward, int tota
     });
 }
 
-// The bias belongs to the first term, whichever is computed first: then two terms have one sum in either order.
+// The bias is added to the first computed term, so that the sum of two terms does not depend on their order.
 const float *Affine::bias_of(const Workspace &space, const Term &term) const {
     return bias_ < 0 || &term != terms_.data() ? nullptr : space.graph.params[bias_].value;
 }
@@ -192,7 +192,7 @@ void Affine::add_weight_grad(Workspace &space, const Param &w, int rows, Block x
         kernels().product({width_, w.cols, count, dout.at + first * dout.stride, 1, dout.stride,
                            x.at + first * x.stride, Layout::Rows, x.stride, to, w.cols, nullptr, adds});
     };
-    constexpr int most = 8192;  // rows whose products are added without care
+    constexpr int most = 8192;  // rows whose products are added without compensation
     if (rows <= most) return add(0, rows, w.grad, true);
     float *part = space.scratch.take(w.size()), *lost = space.scratch.take(w.size());
     std::memset(lost, 0, sizeof(float) * w.size());
@@ -203,10 +203,10 @@ void Affine::add_weight_grad(Workspace &space, const Param &w, int rows, Block x
     kernels().accumulate(w.size(), w.grad, lost);
 }
 
-// The sums of `dout` over the rows that have one input.
+// The sums of `dout` over the rows with the same input.
 Block Affine::folded(Workspace &space, const Term &term, const Run &run, Block dout) const {
     const int count = static_cast<int>(term.nodes.size());
-    std::vector<int> end(count + 1, 0), rows(run.rows);  // rows, ordered by their input
+    std::vector<int> end(count + 1, 0), rows(run.rows);  // rows sorted by input
     for (int input : term.which) end[input + 1]++;
     for (int i = 0; i < count; i++) end[i + 1] += end[i];
     for (int i = 0; i < run.rows; i++) rows[end[term.which[i]]++] = i;

@@ -1,5 +1,5 @@
-// b + W1 x1 + W2 x2 + ... for all occurrences of one step: how its inputs are read, and its gradients.  The rows of a run
-// are minibatches of vectors, each of which is a row of the products.
+// b + W1 x1 + W2 x2 + ... for all occurrences of one step: how its inputs are read, and its gradients. A row of a run
+// is a minibatch of vectors, each of which is a row of the product.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ inline const float *PackedWeights::get(int param, bool forward) {
     return entry.data.data();
 }
 
-// What the steps of a run share while it is computed.
+// State shared by the steps of a run during computation.
 struct Workspace {
     Graph &graph;
     PackedWeights &packed;
@@ -59,7 +59,7 @@ class Affine {
   public:
     Affine(Workspace &space, const Plan &plan, const Run &run, const Group &group, const Step &step);
 
-    // Rows [first, first + count) of the output, whose row 0 lies at `out`.
+    // Rows [first, first + count) of the output, whose row 0 is at `out`.
     void forward(Workspace &space, const Run &run, int first, int count, Block out);
     // Gradients of the inputs that were read row by row.
     void backward(Workspace &space, const Run &run, int first, int count, Block dout);
@@ -68,11 +68,11 @@ class Affine {
 
   private:
     enum class Read {
-        Inside,    // they are what an earlier step of the group computes
-        Direct,    // the rows lie in order already
+        Inside,    // the result of an earlier step of the group
+        Direct,    // the rows are already in order
         Gathered,  // copied, bucket by bucket
-        Ahead,     // copied and multiplied for all rows at once, before the recurrence
-        Distinct,  // likewise, each distinct input only once
+        Ahead,     // copied and multiplied for all rows before the recurrence
+        Distinct,  // the same, with each distinct input only once
     };
     struct Term {
         int param, column, width;  // of a whole minibatch
@@ -81,7 +81,7 @@ class Affine {
         std::vector<int> nodes;  // Distinct: whose values
         std::vector<int> which;  // Distinct: number of each row's input
         Block dx;                // Inside: its gradient, of all rows
-        bool adds;               // Inside: to that, which has parts already
+        bool adds;               // Inside: add to the gradient, which has other parts
         bool is_step_by_step() const { return read != Read::Ahead && read != Read::Distinct; }
         bool wants_grad(const Graph &graph, const Run &run) const;
     };

@@ -1,4 +1,4 @@
-// Memory for values and gradients: taken in order, given back all at once, never moved.
+// Memory for values and gradients: allocated in order, released together, never moved.
 #pragma once
 
 #include <new>
@@ -12,15 +12,15 @@ class Arena {
   public:
     // `count` floats, aligned to a cache line; their contents are undefined.
     float *take(std::size_t count);
-    // Forget everything taken.  Memory that this round did not need is returned to the system.
+    // Release all allocations. Memory that this round did not need is returned to the system.
     void reset();
-    // Where the next piece will lie; and: forget what was taken since.
+    // Position of the next allocation; and: release all later allocations.
     struct Mark {
         std::size_t chunk = 0, used = 0;
     };
     Mark mark() const { return {current_, used_}; }
     void rewind(Mark mark) { current_ = mark.chunk, used_ = mark.used; }
-    // As reset, but keeps all memory: for scratch space inside one run.
+    // As reset, but without returning memory to the system, for scratch space within a run.
     void rewind();
     std::size_t bytes() const;
 
@@ -68,7 +68,7 @@ inline void Arena::grow(std::size_t count) {
 }
 
 inline void Arena::reset() {
-    // keep up to twice of what this round took, so that rounds of alike sizes allocate nothing
+    // keep up to twice the memory of this round, so that similar rounds allocate nothing
     std::size_t kept = 0, n = 0;
     while (n < chunks_.size() && (n == 0 || kept + chunks_[n].size <= 2 * taken_ + 2 * smallest))
         kept += chunks_[n++].size;

@@ -48,8 +48,7 @@ int Builder::simple(Op op, int kind, float attr, int shape, int nargs) {
     });
 }
 
-// A number is part of the signature, so that it can be fused; but only so many, or else programs with ever new ones
-// would fill the tables.
+// Numbers are part of the signature, to allow fusion, up to a limit that protects the tables.
 bool Builder::is_common(Unary kind, float attr) {
     constexpr std::size_t most = 512;
     const std::uint64_t key = static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint32_t>(bits(attr));
@@ -62,7 +61,7 @@ int Builder::unary_each(Unary kind, float attr, int x) {
 }
 
 int Builder::unary(Unary kind, float attr, int x) {
-    // counts are like labels: they are many
+    // counts vary as much as labels
     if (kind == Unary::Poisson) return graph_.signature(x).width == shape(x).batch ? unary_each(kind, attr, x) : -1;
     if (attr != 0 && !is_common(kind, attr)) return unary_each(kind, attr, x);
     return graph_.add(simple(Op::Unary, static_cast<int>(kind), attr, shape_of(x), 1), &x, 1);
@@ -138,7 +137,7 @@ int Builder::loss(Op op, float margin, int scores, std::vector<int> labels, bool
     return graph_.add(sig, &scores, 1, batch == 1 ? labels[0] : graph_.keep_labels(labels));
 }
 
-// The dimension disappears; an operand without a minibatch is picked from several times.
+// The dimension is removed; an operand without a minibatch is used for every index.
 int Builder::pick_each(int x, const std::vector<int> &labels, int axis) {
     const Shape given = shape(x);
     const std::size_t along = static_cast<std::size_t>(axis);
@@ -156,7 +155,7 @@ int Builder::pick_each(int x, const std::vector<int> &labels, int axis) {
     return graph_.add(sig, &x, 1, graph_.keep_labels(labels));
 }
 
-// Parameters are told apart, as in calls: what is drawn depends on what is batched.
+// Parameters are distinguished, as in calls, since random numbers depend on the batches.
 int Builder::drawing(Draw kind, int shape, const Signature *operand, double first, double second, Mask mask) {
     const double numbers[2] = {first, second};
     std::vector<int> params(1 + (sizeof numbers) / (sizeof(int)), -1);

@@ -1,6 +1,5 @@
-// Adds operations with kernels to a graph: finds the signature, checks shapes.
-//
-// Every function returns the new node, or -1 where the operands are not what a kernel takes: then the slow way decides.
+// Adds operations with kernels to a graph: finds the signature, checks shapes. Every function returns the new node, or
+// -1 if no kernel supports the operands, which then go to Python.
 #pragma once
 
 #include <array>
@@ -41,39 +40,38 @@ class Builder {
     int elements(int x, const std::vector<int> &places);  // of a minibatch
     int transpose(int x);
     int reshape(int x, int shape);
-    // so many numbers, so far from each other, for each of those of the loop outside of it
+    // count and stride of a loop
     struct Loop {
         int size, step;
     };
-    // of each dimension, and then the minibatch, every so-many-th place from the first to before the last one; where a list
-    // is too short, all of them
+    // steps, first and end of each dimension, then of the minibatch; dimensions beyond the lists are selected whole
     int strided(int x, const std::vector<int> &steps, const std::vector<int> &firsts, const std::vector<int> &lasts);
-    // what nested loops read from `first` on, the outermost first
+    // the elements that nested loops read from `first` on, the outermost first
     int arranged(Arrangement kind, int x, int first, const std::vector<Loop> &loops, int shape);
     int sum(const int *parts, int count);
-    // of minibatches: a list of one label for each element, or a single label for all
+    // for minibatches: a list of one label per element, or a single label
     int loss(Op op, float margin, int scores, std::vector<int> labels, bool is_list);
-    // of matrices: one label for each row (axis 1) or column, of each element or of all
+    // for matrices: one label per row (axis 1) or column, of each element or of all
     int hinge_along(int axis, float margin, int scores, std::vector<int> labels);
     int pick_each(int x, const std::vector<int> &labels, int axis = 0);
     int drawn(Draw kind, double rate, int x, int axis = 0);  // axis: of DropoutDim
     int random(Draw kind, int shape, double first, double second);
-    // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
+    // `axes` is a bit set: bit 0 is the minibatch, bit 1 the first dimension
     int along(Reduction kind, int x, unsigned axes, int divisor = 0);
     int moment(int power, int x, unsigned axes, int divisor = 0);  // the mean of powers
-    // of the same element of all operands: log(exp(x1) + exp(x2) + ...), or the greatest
+    // elementwise over all operands: log(exp(x1) + exp(x2) + ...), or the maximum
     int across(Reduction kind, const int *parts, int count);
-    // the elements in so many rows and columns of a matrix; of a vector, in rows
+    // the given rows and columns of a matrix, or rows of a vector
     int select(int x, const std::vector<int> &rows, const std::vector<int> &columns);
-    // an image, and for Convolve filters and perhaps biases; only for Pool the window is given
+    // an image, and for Convolve filters and optional biases; the window is for Pool only
     struct Window {
         int tall, wide, down, right;
-        bool is_valid;  // it may not stick out
+        bool is_valid;  // the window must not extend past the border
     };
     int slide(Op op, const int *args, int count, Window window, bool is_narrow = false);
     // a matrix and filters of its height, which go along it
     int filter(int x, int filters);
-    // sums of so many rows that follow each other
+    // sums of `count` consecutive rows
     int fold(int x, int rows);
     // along one dimension: the greatest numbers, the sums up to each of them
     int greatest(int x, int count, int axis);
@@ -87,9 +85,9 @@ class Builder {
     int pick(int x, int index, int axis = 0);
     int range(int x, int first, int last, int axis = 0);
     int lookup(int table, int row);
-    // an input, whose numbers the caller writes to `at`
+    // an input whose values the caller writes to `at`
     int input(const std::vector<int> &dims, float *&at, int batch = 1);
-    // h; its c is the next node.  -1 for h or c stands for zeros.
+    // returns h; c is the next node. -1 for h or c means zeros.
     int lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bias);
     // the result; a second one is the next node
     int compound(int number, const int *operands);
@@ -97,7 +95,7 @@ class Builder {
     int stand_in(int shape) { return graph_.add(simple(Op::Input, 0, 0, shape, 0), nullptr, 0); }
 
   private:
-    // Recently used signatures by what made them.
+    // Cache of recently used signatures.
     struct Key {
         std::array<int, 6> of;
         bool operator==(const Key &other) const { return of == other.of; }
@@ -110,7 +108,7 @@ class Builder {
     int signature(const Key &key, F make) {
         std::uint32_t h = 2166136261u;
         for (int x : key.of) h = (h ^ static_cast<std::uint32_t>(x)) * 16777619u, h ^= h >> 15;
-        // two that fall on one place would throw each other out at every turn: the next places are tried, too
+        // colliding entries would evict each other, so the next slots are tried, too
         constexpr std::uint32_t tries = 4;
         for (std::uint32_t i = 0; i < tries; i++) {
             Entry &entry = recent_[(h + i) % recent_.size()];
@@ -124,7 +122,7 @@ class Builder {
     }
     int shape_of(int node) const { return graph_.signature(node).shape; }
     const Shape &shape(int node) const { return graph_.shape(node); }
-    int reduction(Reduction kind, int x, unsigned axes, int divisor);  // the signature; -1: no kernel takes it
+    int reduction(Reduction kind, int x, unsigned axes, int divisor);  // the signature; -1: no kernel
     int broadcast(Binary kind, int a, int b);
     int add_column(int x, int column);  // without minibatches
     int sum_of_shapes(const int *parts, int count);
@@ -132,7 +130,7 @@ class Builder {
     bool is_vector(int node) const;
     bool is_column(int node) const;   // a vector, or a matrix of one column
     bool is_columns(int node) const;  // a minibatch of those
-    bool is_flat(int shape) const;    // its numbers lie in a row, whichever dimension runs fastest
+    bool is_flat(int shape) const;    // contiguous, whichever dimension runs fastest
     int product_shape(int a, int b);
     int part(int x, int first, int count, int axis);
     int lines(Op op, int x, int axis, int count = 0, const std::vector<int> &places = {});
@@ -142,15 +140,15 @@ class Builder {
     int simple(Op op, int kind, float attr, int shape, int nargs);
 
     struct Mask {
-        int repeats, inner;  // each of its numbers stands so often, so many numbers apart
+        int repeats, inner;  // each number is repeated `repeats` times, `inner` apart
     };
     int drawing(Draw kind, int shape, const Signature *operand, double first, double second, Mask mask = {1, 1});
     bool is_common(Unary kind, float attr);
     int unary_each(Unary kind, float attr, int x);
 
     Graph &graph_;
-    std::unordered_set<std::uint64_t> numbers_;  // that have signatures of their own
-    Interner drawings_;                          // of numbers that say what is drawn
+    std::unordered_set<std::uint64_t> numbers_;  // with their own signatures
+    Interner drawings_;                          // of the parameters of random nodes
     std::array<Entry, 1024> recent_;
 };
 

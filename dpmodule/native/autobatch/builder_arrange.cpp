@@ -1,4 +1,4 @@
-// Parts of an operand, and its numbers in another order or under another shape.
+// Selection, reordering and reshaping of an operand.
 #include <algorithm>
 #include <cstdint>
 
@@ -25,7 +25,7 @@ int Builder::elements(int x, const std::vector<int> &places) {
     return to_batch(parts.data(), count, -3);
 }
 
-// The argument's numbers from `first` on, under another shape.
+// A view of the argument's elements from `first` on, with another shape.
 int Builder::view(int x, int shape, int first) {
     const int width = graph_.signature(x).width;
     const int sig =
@@ -33,7 +33,7 @@ int Builder::view(int x, int shape, int first) {
     return graph_.add(sig, &x, 1, first);
 }
 
-// What reads the argument's numbers from `first` on, in nested loops, the outermost first; a view where they lie in a row.
+// Reads the argument's elements from `first` on in nested loops, the outermost first; a view if they are contiguous.
 Signature Builder::arrangement(Arrangement kind, int width, int first, const std::vector<Loop> &loops, int shape) {
     std::vector<Loop> merged;
     for (const Loop &each : loops) {
@@ -79,7 +79,7 @@ int Builder::strided(int x, const std::vector<int> &steps, const std::vector<int
         loops[k] = {(last - first - 1) / step + 1, std::min(step, sizes[k]) * loops[k].step};
         sizes[k] = loops[k].size;
     }
-    std::rotate(loops.begin(), loops.end() - 1, loops.end());  // the minibatch is outside of all
+    std::rotate(loops.begin(), loops.end() - 1, loops.end());  // the minibatch is the outermost loop
     const int batch = sizes.back();
     sizes.pop_back();
     return arranged(Arrangement::Strided, x, begin, loops, graph_.signatures.add_shape(sizes, batch));
@@ -87,7 +87,7 @@ int Builder::strided(int x, const std::vector<int> &steps, const std::vector<int
 
 namespace {
 
-// The numbers of a minibatch with the order of dimensions reversed in each element.
+// A minibatch with the dimensions of each element reversed.
 std::vector<Builder::Loop> reversed(const std::vector<int> &dims, int batch, int size) {
     std::vector<Builder::Loop> loops = {{batch, size / batch}};
     int step = 1;
@@ -101,7 +101,7 @@ int Builder::transpose(int x) {
     const int given = shape_of(x);
     const int sig = signature({{transpose_code, given, 0, 0, 0, 0}}, [&] {
         const Shape of = shape(x);
-        if (of.dims.size() > 2) return Signature{};  // without a shape: remembered, too
+        if (of.dims.size() > 2) return Signature{};  // without a shape, also cached
         std::vector<int> dims = {padded(of.dims, 1), of.dims[0]};
         if (of.dims.size() == 1 && dims[1] == 1) dims = {1};
         return arrangement(Arrangement::Transpose, of.size, 0, reversed(of.dims, of.batch, of.size),
@@ -110,7 +110,7 @@ int Builder::transpose(int x) {
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
 }
 
-// The first dimension runs fastest, and the elements of a minibatch follow each other; in memory the last one does.
+// Reshape is column-major within minibatch elements, but memory is row-major.
 int Builder::reshape(int x, int target) {
     const int given = shape_of(x);
     const Shape from = graph_.signatures.shape(given), to = graph_.signatures.shape(target);
@@ -139,7 +139,7 @@ int Builder::reshape(int x, int target) {
                       &x, 1);
 }
 
-// `count` places of a dimension; 0: one, and the dimension disappears.
+// `count` elements of a dimension; 0: one element, and the dimension is removed.
 int Builder::part(int x, int first, int count, int axis) {
     const Shape given = shape(x);
     const std::size_t along = static_cast<std::size_t>(axis);
@@ -172,7 +172,7 @@ int Builder::range(int x, int first, int last, int axis) {
 }
 
 int Builder::select(int x, const std::vector<int> &rows, const std::vector<int> &columns) {
-    constexpr std::size_t most = 1 << 12;  // they are part of the signature
+    constexpr std::size_t most = 1 << 12;  // part of the signature
     const Shape &given = shape(x);
     if (given.dims.size() > 2 || rows.empty() || columns.empty() || rows.size() + columns.size() > most) return -1;
     const int width = padded(given.dims, 1);

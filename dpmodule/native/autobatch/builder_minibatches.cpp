@@ -1,4 +1,4 @@
-// Operands of which some have a minibatch and others have none, and of which several become one.
+// Operands with and without a minibatch, and concatenation of operands.
 #include <algorithm>
 #include <iterator>
 
@@ -22,7 +22,7 @@ int Builder::repeated(int x, int batch) {
     return graph_.add(sig, &x, 1);
 }
 
-// Those of one shape first, then what they come to.
+// Sums operands of one shape first, then the results.
 int Builder::sum_of_shapes(const int *parts, int count) {
     std::vector<int> shapes, dims;
     int batch = 1;

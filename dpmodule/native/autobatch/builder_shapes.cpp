@@ -1,4 +1,4 @@
-// Matrices: products, joining, what is done along dimensions.  They are stored row by row.
+// Matrices, stored row by row: products, concatenation, operations along dimensions.
 #include <algorithm>
 
 #include "builder.hpp"
@@ -9,7 +9,7 @@ bool Builder::is_flat(int shape) const {
     return std::count_if(dims.begin(), dims.end(), [](int d) { return d != 1; }) <= 1;
 }
 
-// The shape of the product of two matrices, -1 where they do not fit.
+// The shape of the product of two matrices, -1 if they do not fit.
 int Builder::product_shape(int a, int b) {
     const Shape &x = shape(a), &y = shape(b);
     if (x.batch != y.batch && x.batch != 1 && y.batch != 1) return -1;
@@ -30,7 +30,7 @@ int Builder::multiply(int a, int b) {
     matrix(b, params[1]);
     const int sig =
         signature({{static_cast<int>(Op::Multiply), shape_of(a), shape_of(b), params[0], params[1], 0}}, [&] {
-            // -1: remembered, too
+            // -1 is cached, too
             return Signature(Op::Multiply, 0, product_shape(a, b),
                              {graph_.signature(a).width, graph_.signature(b).width},
                              {params[0], params[1], padded(shape(a).dims, 1)});
@@ -39,7 +39,7 @@ int Builder::multiply(int a, int b) {
 }
 
 int Builder::inverse(int x) {
-    constexpr int most = 32;  // larger ones are worth a library
+    constexpr int most = 32;  // larger matrices are left to a library
     const std::vector<int> &dims = shape(x).dims;
     if (dims.size() != 2 || dims[0] != dims[1] || dims[0] > most) return -1;
     return graph_.add(simple(Op::Inverse, 0, 0, shape_of(x), 1), &x, 1);
@@ -48,7 +48,7 @@ int Builder::inverse(int x) {
 int Builder::transform(int bias, const int *terms, int count) {
     const int plain = affine(bias, terms, count);
     if (plain >= 0 || bias < 0 || count < 1) return plain;
-    // what is one column is a vector in the sum
+    // a column is a vector in the sum
     const auto upright = [](std::vector<int> dims) {
         if (dims.size() == 2 && dims[1] == 1) dims.pop_back();
         return dims;
@@ -77,7 +77,7 @@ int Builder::transform(int bias, const int *terms, int count) {
     return same ? binary(Binary::Add, fitted(bias), total) : add_to_columns(total, bias);
 }
 
-// To the columns of everything that has them.
+// Adds a vector to all columns.
 int Builder::add_to_columns(int x, int column) {
     const int sum = add_column(x, column);
     if (sum >= 0 || !is_columns(column) || shape(column).dims[0] != shape(x).dims[0]) return sum;
@@ -149,7 +149,7 @@ int Builder::to_batch(const int *parts, int count, int kind) {
     return graph_.add(graph_.signatures.add(Signature(Op::Concat, kind, whole, std::move(widths))), parts, count);
 }
 
-// Dimensions of 1 are repeated; those that are missing behind the others are 1.
+// Dimensions of 1, including missing trailing dimensions, are broadcast.
 int Builder::broadcast(Binary kind, int a, int b) {
     const int sig =
         signature({{static_cast<int>(Op::Broadcast), static_cast<int>(kind), shape_of(a), shape_of(b), 0, 0}}, [&] {
@@ -163,9 +163,9 @@ int Builder::broadcast(Binary kind, int a, int b) {
             }
             std::vector<int> wide = x.dims;
             wide.resize(dims.size(), 1);
-            // without a shape: no kernel takes this, which is remembered, too
+            // no kernel: cached without a shape
             Signature s(Op::Broadcast, static_cast<int>(kind), -1, {x.size, y.size}, {shape_of(a), shape_of(b)});
-            if (kind == Binary::Div) fits &= dims == wide;  // only who divides is repeated
+            if (kind == Binary::Div) fits &= dims == wide;  // only the divisor is broadcast
             else if (kind == Binary::Pow) dims = x.dims, fits &= y.size == y.batch;
             else if (kind > Binary::Div) fits &= x.dims == y.dims;
             if (fits) s.shape = graph_.signatures.add_shape(dims, std::max(x.batch, y.batch));
@@ -179,11 +179,11 @@ int Builder::reduction(Reduction kind, int x, unsigned axes, int divisor) {
     const int sig = signature(
         {{static_cast<int>(Op::Reduce), static_cast<int>(kind), shape_of(x), static_cast<int>(axes), divisor, 0}}, [&] {
             const Shape &given = shape(x);
-            // without a shape: no kernel takes this, which is remembered, too
+            // no kernel: cached without a shape
             Signature s(Op::Reduce, static_cast<int>(kind), -1, {given.size}, {1, 1});
             const std::size_t most = kind == Reduction::LogSumExp ? 2 : 30;
             if (given.dims.size() > most || !axes || axes >> (given.dims.size() + 1)) return s;
-            // numbers that become one have to lie evenly: dimensions side by side
+            // reduced elements must be evenly spaced, so the dimensions must be adjacent
             std::vector<int> sizes = {given.batch}, rest;
             sizes.insert(sizes.end(), given.dims.begin(), given.dims.end());
             bool begun = false, ended = false;
@@ -233,7 +233,7 @@ int Builder::fold(int x, int rows) {
                       &x, 1);
 }
 
-// Numbers of one dimension at a time; of `count` of them, if that is not 0, or with only some `places` taking part.
+// An operation along one dimension, on `count` elements if that is not 0, or only on `places`.
 int Builder::lines(Op op, int x, int axis, int count, const std::vector<int> &places) {
     const Shape given = shape(x);
     const std::size_t along = static_cast<std::size_t>(axis);
@@ -264,7 +264,7 @@ int Builder::restricted(int x, const std::vector<int> &places) {
     std::vector<int> sorted(places);
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
-        return -1;  // the kernel's gradient is for places named once
+        return -1;  // the kernel's gradient requires distinct places
     return lines(Op::LogSoftmax, x, 0, 0, places);
 }
 

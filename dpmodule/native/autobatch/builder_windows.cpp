@@ -5,7 +5,7 @@
 #include "builder.hpp"
 
 namespace dpmodule::autobatch {
-// As many windows as there are places for, so that none sticks out, or so that each step has one.
+// Number of windows: those that fit, or one per stride.
 int Builder::slide(Op op, const int *args, int count, Window window, bool is_narrow) {
     const std::vector<int> image = shape(args[0]).dims;
     int channels = padded(image, 2), filters = channels, batch = 1;
@@ -30,7 +30,7 @@ int Builder::slide(Op op, const int *args, int count, Window window, bool is_nar
         before[k] =
             window.is_valid ? 0 : std::max<std::int64_t>((lengths[k] - 1) * steps[k] + sizes[k] - image[k], 0) / 2;
     }
-    constexpr std::int64_t most = 1 << 17;  // numbers in all windows: more are left to somebody with several threads
+    constexpr std::int64_t most = 1 << 17;  // elements of all windows; larger ones are left to torch's threads
     const std::int64_t window_size = static_cast<std::int64_t>(window.tall) * window.wide;
     if (window_size > most || lengths[0] * lengths[1] > most || lengths[0] * lengths[1] * window_size > most / channels)
         return -1;
@@ -45,7 +45,7 @@ int Builder::slide(Op op, const int *args, int count, Window window, bool is_nar
     for (int i = 0; i < count; i++) {
         const Signature &each = graph_.signature(args[i]);
         s.widths.push_back(each.width);
-        if (i) s.params.push_back(each.op == Op::Param ? each.params[0] : -1);  // batches have one filter
+        if (i) s.params.push_back(each.op == Op::Param ? each.params[0] : -1);  // a batch has one filter
     }
     return graph_.add(graph_.signatures.add(s), args, count);
 }

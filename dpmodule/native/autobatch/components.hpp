@@ -11,7 +11,7 @@ namespace dpmodule::autobatch {
 class Components {
   public:
     explicit Components(int vertices) : next_(vertices), last_(vertices, -1), self_(vertices, 0) {}
-    // Edges may be given many times over; `last_` catches most repetitions cheaply.
+    // Edges may be repeated; `last_` filters most repetitions cheaply.
     void edge(int from, int to) {
         if (from == to) {
             self_[from] = 1;
@@ -40,7 +40,7 @@ class Components {
 inline void Components::squeeze(std::vector<int> &list) {
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
-    // twice the room until the next time keeps the whole work linear
+    // doubling the limit keeps the total work linear
     if (list.size() * 2 > limit_) limit_ = list.size() * 2;
 }
 
@@ -49,7 +49,7 @@ inline void Components::find() {
     const int n = static_cast<int>(next_.size());
     for (std::vector<int> &list : next_) squeeze(list);
     std::vector<int> index(n, -1), low(n), component(n, -1), stack;
-    std::vector<std::pair<int, std::size_t>> path;  // vertex, how many of its edges are done
+    std::vector<std::pair<int, std::size_t>> path;  // vertex, number of visited edges
     int count = 0, components = 0;
     for (int start = 0; start < n; start++) {
         if (index[start] >= 0) continue;

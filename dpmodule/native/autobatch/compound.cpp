@@ -9,19 +9,19 @@ bool fits(const Signature &s) {
     return !s.is_matrix && (s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary);
 }
 
-// A part as a step, whose operands are numbered like the part's.
-struct Draft {
+// A part as a step, with the part's numbering of operands.
+struct DraftStep {
     Step step;
     int uses = 0;
-    bool gone = false;  // part of a later one
+    bool gone = false;  // merged into a later step
 
     bool is_affine() const { return step.kind == Step::Kind::Affine; }
     bool has_bias() const { return step.params[0] >= 0; }
 };
 
-// The sum of two products that nobody else uses becomes one of more terms.
-void join(Draft &sum, Draft &a, Draft &b) {
-    Draft &first = b.has_bias() ? b : a, &second = b.has_bias() ? a : b;  // the bias belongs to the first term
+// The sum of two products without other consumers becomes one product with more terms.
+void join(DraftStep &sum, DraftStep &a, DraftStep &b) {
+    DraftStep &first = b.has_bias() ? b : a, &second = b.has_bias() ? a : b;  // the bias belongs to the first term
     sum.step.kind = Step::Kind::Affine;
     sum.step.params = first.step.params;
     sum.step.params.insert(sum.step.params.end(), second.step.params.begin() + 1, second.step.params.end());
@@ -30,10 +30,10 @@ void join(Draft &sum, Draft &a, Draft &b) {
     a.gone = b.gone = true;
 }
 
-std::vector<Draft> drafts_of(const Signatures &signatures, const Compound &compound) {
-    std::vector<Draft> all;
+std::vector<DraftStep> drafts_of(const Signatures &signatures, const Compound &compound) {
+    std::vector<DraftStep> all;
     for (const Compound::Part &part : compound.parts) {
-        Draft draft{step_of(part.sig, signatures[part.sig])};
+        DraftStep draft{step_of(part.sig, signatures[part.sig])};
         for (int a : part.args) {
             const bool outside = a < compound.operands;
             draft.step.in.push_back({outside, outside ? a : a - compound.operands});
@@ -59,7 +59,7 @@ int remember_compound(Graph &graph, int first, int operands, int output, int mem
         Compound::Part part{graph.nodes[node].sig, {}};
         for (int i = 0; i < graph.nodes[node].count; i++) {
             const int a = graph.begin(node)[i] - first;
-            if (a < 0) return -1;  // neither an operand nor a part
+            if (a < 0) return -1;  // not an operand or a part
             part.args.push_back(a);
             used[a] = 1;
         }
@@ -68,7 +68,7 @@ int remember_compound(Graph &graph, int first, int operands, int output, int mem
     used[output - first] = 1;
     if (memory >= 0) used[memory - first] = 1;
     for (int node = begin; node < end; node++) {
-        if (!used[node - first]) return -1;  // nobody would give it a gradient
+        if (!used[node - first]) return -1;  // it would get no gradient
     }
     const int shape = graph.signature(output).shape, width = graph.signature(output).width;
     if (memory >= 0 && graph.signature(memory).shape != shape) return -1;
@@ -86,12 +86,12 @@ int remember_compound(Graph &graph, int first, int operands, int output, int mem
 void add_compound(Group &group, const Signatures &signatures, const Compound &compound) {
     group.outside = signatures[compound.sig].widths;
     group.size = static_cast<int>(compound.parts.size());
-    std::vector<Draft> all = drafts_of(signatures, compound);
+    std::vector<DraftStep> all = drafts_of(signatures, compound);
     for (std::size_t i = 0; i < all.size(); i++) {
         const std::vector<Operand> in = all[i].step.in;
         if (!is_sum(signatures[compound.parts[i].sig]) || in[0].outside || in[1].outside || in[0].index == in[1].index)
             continue;
-        Draft &a = all[in[0].index], &b = all[in[1].index];
+        DraftStep &a = all[in[0].index], &b = all[in[1].index];
         if (a.is_affine() && b.is_affine() && a.uses == 1 && b.uses == 1 && !(a.has_bias() && b.has_bias()))
             join(all[i], a, b);
     }

@@ -15,7 +15,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 class Engine::Busy {
   public:
     explicit Busy(bool &flag) : flag_(flag) {
-        if (flag) throw std::logic_error("the graph is being computed: an operation on it must not use it itself");
+        if (flag) throw std::logic_error("the graph is being computed: its operations must not use it");
         flag = true;
     }
     ~Busy() { flag_ = false; }
@@ -49,7 +49,7 @@ void Engine::skip() {
     if (computed_ < graph.size()) graph.skip(computed_++);
 }
 
-// A pass that reaches beyond `computed` is forgotten whole: it may have computed nodes on both sides together.
+// A segment that extends beyond `computed` is discarded as a whole, since it may batch nodes on both sides.
 void Engine::forget(int computed) {
     computed = std::min(computed, computed_);
     while (!segments_.empty() && segments_.back().plan.to > computed) {
@@ -61,7 +61,7 @@ void Engine::forget(int computed) {
     graph.revert(graph.size(), computed);
 }
 
-// Zero for all values, the tables' rows for lookups; views follow their arguments.
+// Zero gradients for all values, table rows for lookups; views follow their arguments.
 void Engine::prepare_gradients(int node, bool full) {
     for (Segment &segment : segments_) {
         Plan &plan = segment.plan;
@@ -76,7 +76,7 @@ void Engine::prepare_gradients(int node, bool full) {
                 graph.grad[n] = table.grad(graph.nodes[n].aux);
                 continue;
             }
-            // gradients of single nodes are wanted: not the row's, which other lookups share
+            // with `full`, gradients of single nodes are needed, not the row's shared gradient
             graph.grad[n] = graph.inputs.take(table.width);
             std::memset(graph.grad[n], 0, sizeof(float) * table.width);
         }
@@ -93,11 +93,11 @@ void Engine::prepare_gradients(int node, bool full) {
             graph.grad[n] = grad ? grad + graph.nodes[n].aux : nullptr;
         }
     }
-    graph.drop_remainders();  // an error may have left some
+    graph.drop_remainders();  // left over after an error
     if (fuses) keep_remainders(node);
 }
 
-// For rows and values that many nodes use; a view has its part of the whole.
+// For rows and values that many nodes use; a view shares its argument's remainder.
 void Engine::keep_remainders(int node) {
     const auto end = graph.uses.begin() + node + 1;
     for (auto use = graph.uses.begin(); (use = std::find(use, end, Graph::most_uses)) != end; ++use) {
@@ -119,7 +119,7 @@ void Engine::keep_remainders(int node) {
 
 namespace {
 
-// Whom each run reads: the planner has drawn that graph only if it batched.
+// The runs that each run reads; the planner builds this graph only when batching.
 void draw_producers(const Graph &graph, Plan &plan) {
     plan.producers.resize(plan.runs.size());
     for (std::size_t r = 0; r < plan.consumers.size(); r++) {
@@ -137,7 +137,7 @@ void draw_producers(const Graph &graph, Plan &plan) {
     }
 }
 
-// A run and those it reads, directly or not, inside one plan.
+// A run and the runs it reads, directly or indirectly, within one plan.
 void mark_inside(const Graph &graph, Plan &plan, int first) {
     if (plan.runs[first].wanted) return;
     if (plan.producers.empty()) draw_producers(graph, plan);
@@ -153,14 +153,14 @@ void mark_inside(const Graph &graph, Plan &plan, int first) {
 
 }  // namespace
 
-// Runs that the node depends on, as far as the graph of runs tells.
+// Runs on which the node depends, by the graph of runs.
 void Engine::mark_wanted(Segment &last, int node) {
     for (Segment &segment : segments_) {
         for (Run &run : segment.plan.runs) run.wanted = false;
     }
     Plan &plan = last.plan;
     const int owner = plan.owner(node);
-    if (owner < 0) {  // a view, or nothing that is computed
+    if (owner < 0) {  // a view, or not a computed node
         if (graph.signature(node).op == Op::View) {
             for (Segment &segment : segments_) {
                 for (Run &run : segment.plan.runs) run.wanted = segment.plan.from <= last.plan.from;
@@ -180,14 +180,14 @@ Segment *Engine::segment_of(int node) {
     return after == segments_.begin() ? nullptr : &*(after - 1);
 }
 
-// Runs of earlier segments that wanted runs of this one read.
+// Runs of earlier segments that needed runs of this one read.
 void Engine::mark_producers(const Segment &consumer) {
     const Plan &plan = consumer.plan;
     for (const Instance &instance : plan.instances) {
         if (!plan.runs[instance.run].wanted) continue;
         for (int k = 0; k < instance.count; k++) {
             int node = plan.outside[instance.first + k];
-            // a view may be newer than what it is part of
+            // a view may be newer than its argument
             while (node >= 0 && graph.signature(node).op == Op::View && segment_of(node)->plan.owner(node) < 0)
                 node = *graph.begin(node);
             if (node < 0 || node >= plan.from) continue;
@@ -220,11 +220,11 @@ void Engine::backward(int node, bool full) {
 
 bool Engine::add_gradient(int node, float *sum) const {
     bool found = false;
-    // a node that was computed again has a gradient under each of its numbers; behind the root there are none
+    // a recomputed node has a gradient under each of its numbers; nodes after the root have none
     for (; node >= 0 && node <= root_; node = graph.copy_of(node)) {
         const Signature &s = graph.signature(node);
         const int whole = s.op == Op::View ? *graph.begin(node) : -1;
-        // the row of a step has all of a memory's gradient, a copy of the memory not what the step's output adds
+        // the row of a step has the complete gradient of a memory; a copy of the memory lacks the output's part
         const bool memory = whole >= 0 && graph.signature(whole).op == Op::Lstm &&
                             graph.nodes[node].aux >= graph.signature(whole).width;
         const float *part = graph.is_fused(node) ? nullptr : graph.grad[memory ? whole : node];

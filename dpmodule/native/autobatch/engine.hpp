@@ -1,4 +1,4 @@
-// Forward and backward over a growing graph: segments, computed when a value is asked for.
+// Forward and backward over a growing graph: segments, computed when a value is requested.
 #pragma once
 
 #include <deque>
@@ -18,17 +18,17 @@ class Engine {
 
     // Compute everything up to and including `node`; returns the node that holds its value.
     int forward(int node);
-    // Go on behind the first node that has not been computed, since it cannot be.
+    // Skip the first node that has not been computed, because it failed.
     void skip();
-    // Gradients of `node`, one number, into every node before it and into parameters and tables (added there).
-    // With `full` inputs receive theirs as well.
+    // Compute gradients of the scalar `node` for all earlier nodes, and add those of parameters and tables. With
+    // `full`, inputs get gradients, too.
     void backward(int node, bool full);
-    // Add the gradient of a node, after `backward`, to so many numbers; false if none is kept.
+    // Add the gradient of a node, after `backward`, to `to`; false if it is not kept.
     bool add_gradient(int node, float *sum) const;
-    bool is_repeated(int node);  // are several equal nodes computed as one, which has the gradients of all
+    bool is_repeated(int node);  // true if several equal nodes share one value and gradient
     void renew();
     int computed() const { return computed_; }
-    bool busy() const { return busy_; }  // at work; what a run calls must leave the engine alone
+    bool busy() const { return busy_; }  // computing; callbacks must not use the engine
     void revert(int size, int computed);
     void keep_drawn();  // in graph.drawn
     void parameters_changed() { runner_.parameters_changed(); }
@@ -41,7 +41,7 @@ class Engine {
     std::size_t bytes() const { return memory_.bytes() + graph.inputs.bytes(); }
 
   private:
-    // Nobody may come in again while a run calls somebody else's code.
+    // Prevents reentry while a run calls user code.
     class Busy;
     void prepare_gradients(int node, bool full);
     void keep_remainders(int node);
@@ -53,7 +53,7 @@ class Engine {
     Arena memory_;
     std::deque<Segment> segments_;
     int computed_ = 0;
-    int root_ = -1;  // the node that `backward` began at
+    int root_ = -1;  // the root of `backward`
     Runner runner_;
     Times times_;
     bool busy_ = false;

@@ -19,7 +19,7 @@ int input_signature(Machine &machine, PyObject *args) {
     return machine.engine.graph.signatures.add(Signature(Op::Input, 0, found, {}));
 }
 
-// `key`: numbers that keep batches apart; `nargs` -1: any number of operands of the one width given.
+// `key`: numbers that separate batches; `nargs` -1: any number of operands of one width.
 int call_signature(Machine &machine, PyObject *args) {
     int kind, found, further, nargs, constant;
     PyObject *widths, *key;
@@ -51,7 +51,7 @@ int append(Machine &machine, PyObject *args) {
     return graph.add(sig, ids.data(), static_cast<int>(ids.size()), aux);
 }
 
-// Copies an array of floats or doubles.  False: it has another number of elements.
+// Copies an array of floats or doubles. False: the size is wrong.
 bool copy_numbers(PyObject *array, int count, float *to) {
     Py_buffer data;
     check(PyObject_GetBuffer(array, &data, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) == 0);
@@ -84,7 +84,7 @@ void set_input(Machine &machine, PyObject *args) {
     const Graph &graph = machine.engine.graph;
     const Signature &s = graph.signature(node);
     if (s.op != Op::Input || !copy_numbers(array, s.width, graph.value[node]))
-        refuse(PyExc_ValueError, "no input of this size");
+        refuse(PyExc_ValueError, "an input of this size does not exist");
 }
 
 int lookup(Machine &machine, PyObject *args) {
@@ -117,7 +117,7 @@ int slide(Machine &machine, PyObject *args) {
     if (convolves ? ids.size() < 2 || ids.size() > 3 : ids.size() != 1)
         refuse(PyExc_ValueError, "the wrong number of operands");
     if (std::min({window.tall, window.wide, window.down, window.right}) < 1)
-        refuse(PyExc_ValueError, "sizes and steps of windows are positive");
+        refuse(PyExc_ValueError, "sizes and steps of windows must be positive");
     for (int id : ids) {
         if (id < 0 || id >= machine.engine.graph.size())
             refuse(PyExc_IndexError, "no such node in the graph under construction");
@@ -146,7 +146,7 @@ int arrange(Machine &machine, PyObject *args) {
     const int x = checked_node(machine, node);
     const std::vector<int> sizes = integers(given_sizes), steps = integers(given_steps);
     if (sizes.size() != steps.size() || (!sizes.empty() && *std::min_element(sizes.begin(), sizes.end()) < 1))
-        refuse(PyExc_ValueError, "loops are sizes from 1 on and as many steps");
+        refuse(PyExc_ValueError, "loops need positive sizes and as many steps");
     std::vector<Builder::Loop> loops;
     for (std::size_t i = 0; i < sizes.size(); i++) loops.push_back({sizes[i], steps[i]});
     return machine.builder.arranged(static_cast<Arrangement>(kind), x, first, loops, shape);
@@ -159,7 +159,7 @@ PyObject *kernel_with_labels(Machine &machine, PyObject *args) {
     check(PyArg_ParseTuple(args, "iOdO|i", &op, &node, &number, &given, &axis));
     const int x = checked_node(machine, node);
     const std::vector<int> labels = integers(given);
-    if (labels.empty()) refuse(PyExc_ValueError, "there are no labels");
+    if (labels.empty()) refuse(PyExc_ValueError, "labels must not be empty");
     Builder &build = machine.builder;
     switch (static_cast<Op>(op)) {
         case Op::Hinge:
@@ -244,11 +244,11 @@ const PyMethodDef node_methods[] = {
     {"lookup", call<lookup>, METH_VARARGS, "lookup(table, row) -> node"},
     {"random", call<random>, METH_VARARGS, "random(kind, shape, first number, second number) -> node"},
     {"slide", call<slide>, METH_VARARGS,
-     "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes "
+     "slide(op, nodes, height and width of the window, vertical and horizontal step, is_valid) -> node, -1: no kernel "
+     "takes "
      "these"},
     {"select", call<select>, METH_VARARGS, "select(node, rows, columns) -> node, -1: no kernel takes these"},
-    {"strided", call<strided>, METH_VARARGS,
-     "strided(node, steps, first places, places behind the last) -> node, -1: no kernel takes these"},
+    {"strided", call<strided>, METH_VARARGS, "strided(node, steps, first places, end places) -> node, -1: no kernel"},
     {"arrange", call<arrange>, METH_VARARGS,
      "arrange(name, node, first number, sizes and steps of loops, shape) -> node, -1: the loops reach beyond it"},
     {"kernel_with_labels", call<kernel_with_labels>, METH_VARARGS,

@@ -1,4 +1,4 @@
-// What the methods of AutobatchEngine share.
+// Declarations shared by the methods of AutobatchEngine.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dpmodule::autobatch {
 
-// Runs operations without a kernel by two functions in Python.
+// Runs operations without a kernel through Python functions.
 class PythonCaller : public Caller {
   public:
     void forward(const CallBatch &batch) override;
@@ -26,7 +26,7 @@ class PythonCaller : public Caller {
     PyObject *forward_ = nullptr, *backward_ = nullptr, *draw_ = nullptr;
 };
 
-// All that one engine owns; the object in Python holds it.
+// The state of one engine, owned by the Python object.
 struct Machine {
     Machine() : engine(&caller), builder(engine.graph), recipes(engine.graph), parameters(engine) {
         static int serials = 0;
@@ -56,7 +56,7 @@ inline void check(int ok) {
     if (!ok) throw PythonError();
 }
 
-// A method of Python of a function of the machine and an argument, or a tuple of arguments.
+// Wraps a function of the machine and an argument, or a tuple of arguments, as a Python method.
 template <auto method>
 PyObject *call(PyObject *self, PyObject *given) {
     return guarded([&]() -> PyObject * {

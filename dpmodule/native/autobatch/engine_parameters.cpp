@@ -15,7 +15,7 @@ int add_table(Machine &machine, PyObject *args) {
     PyObject *dims, *reference;
     check(PyArg_ParseTuple(args, "OO", &dims, &reference));
     const std::vector<int> shape = integers(dims);
-    if (shape.empty()) refuse(PyExc_ValueError, "a table has rows");
+    if (shape.empty()) refuse(PyExc_ValueError, "a table needs rows");
     return machine.parameters.add_table(shape, reference);
 }
 
@@ -82,15 +82,15 @@ const PyMethodDef parameter_methods[] = {
      "add_table(dims, the first of which counts rows, weak reference to the storage) -> its number"},
     {"parameter", call<parameter>, METH_O, "parameter(number) -> node, -1: its value is not of float32 on the CPU"},
     {"follow", call<follow>, METH_NOARGS,
-     "follow(): look where values lie, and whether they have changed; raises if another shape or type has been put "
+     "follow(): update addresses and versions of values; raises if a value was replaced by another shape or type "
      "there"},
     {"begin_pass", call<begin_pass>, METH_NOARGS,
-     "begin_pass(): likewise, and let a backward pass add to the gradients of parameters"},
-    {"end_pass", call<end_pass>, METH_NOARGS, "end_pass(): nothing adds to gradients any more"},
+     "begin_pass(): also prepare the gradients of parameters for a backward pass"},
+    {"end_pass", call<end_pass>, METH_NOARGS, "end_pass(): detach from the gradients"},
     {"passed", call<passed>, METH_O,
-     "passed(parameter) -> (float32 numbers of its gradient before the last pass or None, the mark that it left), "
+     "passed(parameter) -> (float32 numbers of its gradient before the last pass or None, its version after it), "
      "None: not reached"},
-    {"marks", call<marks>, METH_NOARGS, "marks() -> marks of the values in this graph by reference"},
+    {"marks", call<marks>, METH_NOARGS, "marks() -> versions of the values in this graph by reference"},
     {"set_gradient", call<set_gradient>, METH_VARARGS, "set_gradient(parameter, address)"},
     {"set_table_gradient", call<set_table_gradient>, METH_VARARGS, "set_table_gradient(table, address or 0)"},
     {"touched", call<touched>, METH_O,

@@ -23,7 +23,7 @@ void revert(Machine &machine, PyObject *args) {
     machine.engine.revert(size, computed);
 }
 
-// activate(version): the graph under construction is this engine's, and this thread adds to it; deactivate(): it is none of ours
+// activate(version): this thread adds to this engine's graph; deactivate(): another engine is active
 PyObject *activate(PyObject *self, PyObject *number) {
     const long version = PyLong_AsLong(number);
     if (version == -1 && PyErr_Occurred()) return nullptr;
@@ -65,8 +65,7 @@ PyObject *forget_drawn(PyObject *self, PyObject *) {
     Py_RETURN_NONE;
 }
 
-// (operations of the group's root to leaves, rows, how many more nodes are equal to one of them, which segment, the
-// operands of the first row)
+// (operations of the group from leaves to root, rows, repeated nodes, segment, operands of the first row)
 PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket, int forward) {
     const Run &run = plan.runs[bucket.run];
     std::vector<int> sigs;
@@ -88,7 +87,7 @@ PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket
                          tuple_of(std::vector<int>(first, first + instance.count)));
 }
 
-// What was run, in order, for explain.
+// The executed batches, in order, for explain.
 PyObject *batches(Machine &machine, PyObject *) {
     const Engine &engine = machine.engine;
     std::vector<std::tuple<const Plan *, const Bucket *, int>> all;
@@ -180,34 +179,34 @@ int set_flag(PyObject *self, PyObject *value, void *) {
 
 PyGetSetDef engine_attributes[] = {
     {"size", get_size, nullptr, "the number of nodes", nullptr},
-    {"serial", get_serial, nullptr, "tells engines apart", nullptr},
-    {"computed", get_computed, nullptr, "how many of them have been computed", nullptr},
-    {"skips", get_skips, nullptr, "whether there are nodes that could not be computed", nullptr},
-    {"busy", get_busy, nullptr, "whether it is at work, and calls what runs now", nullptr},
-    {"signatures", get_signatures, nullptr, "the number of signatures met so far", nullptr},
+    {"serial", get_serial, nullptr, "number of the engine", nullptr},
+    {"computed", get_computed, nullptr, "the number of computed nodes", nullptr},
+    {"skips", get_skips, nullptr, "True if nodes have failed", nullptr},
+    {"busy", get_busy, nullptr, "True while the engine is computing", nullptr},
+    {"signatures", get_signatures, nullptr, "the number of known signatures", nullptr},
     {"bytes", get_bytes, nullptr, "memory held for values and gradients", nullptr},
-    {"batched", get_batched, set_flag<&Engine::batched>, "whether nodes are computed together", nullptr},
-    {"fuses", get_fuses, set_flag<&Engine::fuses>, "whether operations that stand together become one", nullptr},
+    {"batched", get_batched, set_flag<&Engine::batched>, "True if nodes are batched", nullptr},
+    {"fuses", get_fuses, set_flag<&Engine::fuses>, "True if operations are fused", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 const PyMethodDef graph_methods[] = {
-    {"renew", call<renew>, METH_O, "renew(version): throw all nodes away"},
-    {"revert", call<revert>, METH_VARARGS, "revert(size, computed): forget later nodes"},
+    {"renew", call<renew>, METH_O, "renew(version): discard all nodes"},
+    {"revert", call<revert>, METH_VARARGS, "revert(size, computed): remove later nodes"},
     {"activate", activate, METH_O, "activate(version): fast functions add to this graph, in this thread"},
-    {"deactivate", deactivate, METH_NOARGS, "deactivate(): they no longer do"},
+    {"deactivate", deactivate, METH_NOARGS, "deactivate(): fast functions no longer add to it"},
     {"set_caller", set_caller, METH_VARARGS,
-     "set_caller(forward, backward, draw, numbers): who runs operations without a kernel and draws numbers, and the "
-     "list of the former's own numbers"},
-    {"keep_drawn", call<keep_drawn>, METH_NOARGS,
-     "keep_drawn(): nodes that are computed again use the numbers that they have drawn"},
-    {"forget_drawn", forget_drawn, METH_NOARGS, "forget_drawn(): they draw others"},
+     "set_caller(forward, backward, draw, numbers): functions for operations without a kernel and for random numbers, "
+     "and the "
+     "list of node arguments"},
+    {"keep_drawn", call<keep_drawn>, METH_NOARGS, "keep_drawn(): recomputed nodes reuse their random numbers"},
+    {"forget_drawn", forget_drawn, METH_NOARGS, "forget_drawn(): recomputed nodes draw new random numbers"},
     {"batches", call<batches>, METH_NOARGS,
-     "batches() -> [(signatures, rows, which forward, operands of the first row)] in order of computation"},
+     "batches() -> [(signatures, rows, repeats, segment, operands of the first row)] in order of computation"},
     {"describe", call<describe>, METH_O, "describe(signature) -> (op, kind, dims, batch, params)"},
     {"times", times, METH_NOARGS, "times() -> seconds of scheduling, forward, backward since renew"},
     {nullptr, nullptr, 0, nullptr}};
 
-// The tables of all files as the one that a type takes; it lives as long as the type.
+// All method tables as one, which lives as long as the type.
 PyMethodDef *all_methods() {
     static std::vector<PyMethodDef> all;
     if (all.empty()) {
@@ -232,7 +231,7 @@ PyType_Slot engine_slots[] = {
 PyType_Spec engine_spec = {"dpmodule._native.AutobatchEngine", sizeof(EngineObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, engine_slots};
 
-// False: Python has raised.
+// False: a Python error is set.
 template <std::size_t count>
 bool add_numbers(PyObject *all, const char *what, const char *const (&names)[count]) {
     PyObject *found = PyDict_New();
@@ -247,7 +246,7 @@ bool add_numbers(PyObject *all, const char *what, const char *const (&names)[cou
     return fits;
 }
 
-// AUTOBATCH_NUMBERS of the module: what Python calls the engine's operations and kernels, and their numbers.
+// AUTOBATCH_NUMBERS of the module: names and numbers of operations and kernels.
 int add_all_numbers(PyObject *module) {
     PyObject *all = PyDict_New();
     const bool fits = all && add_numbers(all, "operation", names_of_Op) && add_numbers(all, "unary", names_of_Unary) &&

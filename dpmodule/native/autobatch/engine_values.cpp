@@ -1,4 +1,4 @@
-// Methods of AutobatchEngine about what nodes are, their values and gradients.
+// Methods of AutobatchEngine for properties, values and gradients of nodes.
 #include <algorithm>
 
 #include "engine_object.hpp"
@@ -19,7 +19,7 @@ PyObject *value(Machine &machine, PyObject *number) {
     return bytes_of(graph.value[node], graph.signature(node).width);
 }
 
-// What has more than one dimension lies in another order than users see.
+// Values of more than one dimension are not in the users' column-major order.
 PyObject *numbers(Machine &machine, PyObject *number) {
     const int node = machine.engine.forward(checked_node(machine, number));
     const Graph &graph = machine.engine.graph;
@@ -57,7 +57,7 @@ int again(Machine &machine, PyObject *number) {
     return machine.engine.graph.is_fused(node) ? machine.engine.graph.again(node) : node;
 }
 
-// The nodes whose values were not kept and that somebody holds, each again under a number of its own.
+// Adds fused nodes that expressions still refer to again, under new numbers.
 int ask_again(Machine &machine, PyObject *) {
     Graph &graph = machine.engine.graph;
     int last = -1;
@@ -73,7 +73,7 @@ int ask_again(Machine &machine, PyObject *) {
     return last;
 }
 
-// False: fused away, or part of another node's, or shared with equal nodes.
+// False if the gradient was fused away, is part of another node's, or is shared with equal nodes.
 bool keeps_gradient(Machine &machine, PyObject *number) {
     const int node = checked_node(machine, number);
     const Graph &graph = machine.engine.graph;
@@ -103,7 +103,7 @@ int shape_of(Machine &machine, PyObject *number) {
 }
 
 PyObject *are_alike(Machine &machine, PyObject *numbers) {
-    if (!PyList_Check(numbers)) refuse(PyExc_TypeError, "a list of nodes is needed");
+    if (!PyList_Check(numbers)) refuse(PyExc_TypeError, "expected a list of nodes");
     const Graph &graph = machine.engine.graph;
     int first = -1;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(numbers); i++) {
@@ -114,7 +114,7 @@ PyObject *are_alike(Machine &machine, PyObject *numbers) {
     return Py_NewRef(Py_True);
 }
 
-// The number of the parameter that a node is, or -1.
+// The parameter number of a node, or -1.
 int parameter_of(Machine &machine, PyObject *number) {
     const Signature &s = machine.engine.graph.signature(checked_node(machine, number));
     return s.op == Op::Param ? s.params[0] : -1;
@@ -129,22 +129,21 @@ const PyMethodDef value_methods[] = {
      "numbers(node) -> a list of them for vectors and minibatches of vectors, None for others"},
     {"backward", call<backward>, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", call<gradient>, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
-    {"is_fused", call<is_fused>, METH_O, "is_fused(node) -> whether its value was not kept"},
-    {"skip", call<skip>, METH_NOARGS,
-     "skip(): go on behind the first node that has not been computed, which cannot be"},
-    {"is_skipped", call<is_skipped>, METH_O, "is_skipped(node) -> whether it could not be computed"},
+    {"is_fused", call<is_fused>, METH_O, "is_fused(node) -> True if its value was not kept"},
+    {"skip", call<skip>, METH_NOARGS, "skip(): skip the first node that has not been computed, which failed"},
+    {"is_skipped", call<is_skipped>, METH_O, "is_skipped(node) -> True if it failed"},
     {"again", call<again>, METH_O,
-     "again(node) -> the number under which it is computed again if its value was not kept, else its own"},
+     "again(node) -> the number of its recomputation if its value was not kept, else its own"},
     {"ask_again", call<ask_again>, METH_NOARGS,
-     "ask_again() -> the last node to compute for the values that somebody may ask for, -1: none"},
+     "ask_again() -> the last node to compute for values of existing expressions, -1: none"},
     {"keeps_gradient", call<keeps_gradient>, METH_O,
-     "keeps_gradient(node) -> False: fused away, or part of another node's, or shared with equal nodes"},
+     "keeps_gradient(node) -> False: fused away, part of another node's, or shared with equal nodes"},
     {"dim", call<dim>, METH_O, "dim(node) -> (dims, batch)"},
     {"operands", call<operands>, METH_O, "operands(node) -> the nodes it takes, -1 for zeros"},
     {"signature_of", call<signature_of>, METH_O, "signature_of(node) -> its number"},
     {"shape_of", call<shape_of>, METH_O, "shape_of(node) -> number of its shape"},
     {"are_alike", call<are_alike>, METH_O,
-     "are_alike(list of nodes) -> whether they have one shape and none is a parameter"},
+     "are_alike(list of nodes) -> True if they have one shape and none is a parameter"},
     {"parameter_of", call<parameter_of>, METH_O, "parameter_of(node) -> number of the parameter it is, or -1"},
     {nullptr, nullptr, 0, nullptr}};
 

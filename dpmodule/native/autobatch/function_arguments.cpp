@@ -9,7 +9,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-// The bits of dimensions, of one or a list, in the argument of Builder::along.
+// The bits of one or several dimensions for Builder::along.
 bool axis(PyObject *x, unsigned &bits) {
     int found;
     if (!whole(x, found) || found < 0 || found > 29 || bits >> (found + 1) & 1) return false;
@@ -81,7 +81,7 @@ bool real(PyObject *x, double &found) {
     return std::isfinite(found);
 }
 
-// All have what random_normal, random_gumbel and random_bernoulli leave out
+// defaults of random_normal, random_gumbel and random_bernoulli
 int draw_numbers(Draw kind, PyObject *const *args, Py_ssize_t count) {
     double numbers[2] = {0.0, 1.0};
     const Py_ssize_t least = kind == Draw::Uniform ? 3 : kind == Draw::Bernoulli ? 2 : 1;

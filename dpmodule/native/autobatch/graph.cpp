@@ -52,7 +52,7 @@ int Graph::add_input(int sig, float *at) {
     return node;
 }
 
-// Some argument was fused away; the uses counted so far only make the planner more careful.
+// An argument was fused; the uses counted so far only make the planner more conservative.
 int Graph::add_again(int sig, const int *arguments, int count, int aux) {
     std::vector<int> real(arguments, arguments + count);
     for (int &a : real) {
@@ -66,7 +66,7 @@ int Graph::again(int node) {
     if (known != again_.end()) return is_fused(known->second) ? again(known->second) : known->second;
     const Node old = nodes[node];
     const std::vector<int> arguments(begin(node), begin(node) + old.count);
-    const int id = add(old.sig, arguments.data(), old.count, old.aux);  // groups are small: so is this recursion
+    const int id = add(old.sig, arguments.data(), old.count, old.aux);  // groups are small, so the recursion is shallow
     again_[node] = id;
     return id;
 }
@@ -109,7 +109,7 @@ namespace {
 
 template <class T>
 void empty(std::vector<T> &v) {
-    // a vector that held far more than this round used goes back to the system
+    // oversized vectors are released to the system
     if (v.capacity() > (1u << 16) && v.capacity() > 8 * v.size()) std::vector<T>().swap(v);
     v.clear();
 }

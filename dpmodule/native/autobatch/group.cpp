@@ -11,7 +11,7 @@ bool by_output(const Signature &s) {
            (s.op == Op::Binary && s.kind == static_cast<int>(Binary::Div));
 }
 
-// Does the backward of a step of signature `s` read the value of its argument number `k`?
+// True if the backward of a step of signature `s` reads its argument `k`.
 bool reads_argument(const Signature &s, int k) {
     switch (s.op) {
         case Op::UnaryEach:
@@ -27,7 +27,7 @@ bool reads_argument(const Signature &s, int k) {
     }
 }
 
-// The steps of group `from` in front of those of `to`; returns how its root is then called.
+// Inserts the steps of group `from` before those of `to`; returns the operand for its root.
 Operand append(Group &to, const Group &from) {
     const int steps = static_cast<int>(to.steps.size()), columns = static_cast<int>(to.outside.size());
     for (Step step : from.steps) {
@@ -77,7 +77,7 @@ Step step_of(int sig, const Signature &s) {
     return step;
 }
 
-// Sizes of matrices differ from example to example: what is a vector for all of them stays out of their groups.
+// Sizes of matrices differ between examples, so vectors stay out of their groups.
 bool Groups::may_be_inner(const Signature &s, const Signature &consumer) {
     if (s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary) return s.is_matrix || !of_matrices(consumer);
     return of_matrices(s) && s.is_matrix;
@@ -94,7 +94,7 @@ int Groups::of(int sig, const int *inner, int count) {
         for (int k = 0; k < count; k++) {
             if (inner[k] >= 0) return compile(sig, inner, count);
         }
-        count = 0;  // a group of one: the signature says all
+        count = 0;  // a group of one is determined by its signature
     }
     const int a = count > 0 ? inner[0] : -1, b = count > 1 ? inner[1] : -1;
     const auto h = static_cast<unsigned>(sig * 31 + a * 1009 + b * 9176);
@@ -158,14 +158,14 @@ void Groups::place(Group &group) const {
         kept[i] |= step.kind == Step::Kind::Affine || (step.kind == Step::Kind::Op && by_output(signatures_[step.sig]));
     }
     group.kept = group.scratch = group.grad_kept = group.grad_scratch = 0;
-    for (int i = count - 1; i >= 0; i--) {  // the consumer first: a product may share its place
+    for (int i = count - 1; i >= 0; i--) {  // the consumer first, since a product may share its memory
         Step &step = group.steps[i];
         const bool root = i == count - 1;
         const Signature &s = signatures_[step.sig];
         if (root || i == group.memory) {
             step.home = step.grad_home = Step::Home::Root;
             step.at = step.grad_at = root ? 0 : signatures_[group.sig].width;
-            // a loss keeps the probabilities, what has drawn numbers, these: in front of all that is kept
+            // losses keep probabilities, and random nodes their numbers, before all other kept values
             if (s.op == Op::PickNegLogSoftmax) group.kept = s.widths[0];
             if (s.op == Op::Drawn) group.kept = s.width / s.params[5];
             continue;
@@ -175,7 +175,7 @@ void Groups::place(Group &group) const {
         const bool shares = sums && user && user->kind == Step::Kind::Op && by_output(signatures_[user->sig]) &&
                             signatures_[user->sig].op == Op::Unary;
         if (shares) {
-            // activated in place: the value before is read by nobody
+            // activated in place, since the previous value is not read
             step.home = user->home;
             step.at = user->at;
         } else if (kept[i]) {

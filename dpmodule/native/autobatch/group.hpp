@@ -1,8 +1,7 @@
-// Fusion: operations that always stand together become one group, compiled once per pattern of signatures.
-//
-// A group is a tree: its root is the only value that others may use, every inner node has one consumer, in the group.
-// (Only the parts of a Compound may have several, and two of them be used by others.)
-// What the backward pass will need is kept for each occurrence; the rest lives in scratch space of one batch.
+// Fusion: operations that always occur together become one group, compiled once per pattern of signatures. A group is a
+// tree: only the root's value may be used outside, and every inner node has one consumer, in the group. (Only a
+// Compound's parts may have several, and two of them may be used outside.) Values needed by the backward pass are kept
+// for each occurrence; the rest is in scratch space of one batch.
 #pragma once
 
 #include <vector>
@@ -11,11 +10,11 @@
 
 namespace dpmodule::autobatch {
 
-// Where a step takes an argument from: another step of the group, or a column of values from outside.
+// The source of a step's argument: another step of the group, or a column of external values.
 struct Operand {
     bool outside;
     int index;
-    bool add = false;  // its gradient has parts already when this one is computed
+    bool add = false;  // its gradient already has other parts
 };
 
 struct Step {
@@ -27,14 +26,14 @@ struct Step {
     std::vector<Operand> in;
     std::vector<int> params;    // Affine: bias or -1, then one weight per operand
     Home home = Home::Scratch;  // of the value
-    int at = 0;                 // where in its home: in the row of the root, or behind so many floats per occurrence
+    int at = 0;                 // position in its home: in the row of the root, or an offset in floats per occurrence
     Home grad_home = Home::Scratch;
-    int grad_at = 0;  // Kept: among the gradients of products, which weight gradients need at the end
+    int grad_at = 0;  // Kept: offset in the gradients of products, needed for weight gradients
 };
 
 struct Group {
     int sig;                    // of the root
-    std::vector<int> inner;     // per argument of the root: the group it is the root of, or -1
+    std::vector<int> inner;     // per argument of the root: the group of which it is the root, or -1
     std::vector<Step> steps;    // in order of computation, the root last
     std::vector<int> outside;   // width of each column
     int size = 1;               // nodes
@@ -42,7 +41,7 @@ struct Group {
     int kept = 0, scratch = 0;  // floats per occurrence
     int grad_kept = 0, grad_scratch = 0;
     bool counted = true;  // false: the number of arguments differs (Sum, Call)
-    int memory = -1;      // the step whose value lies behind the root's
+    int memory = -1;      // the step whose value follows the root's
 };
 
 Step step_of(int sig, const Signature &s);
@@ -50,12 +49,12 @@ Step step_of(int sig, const Signature &s);
 class Groups {
   public:
     explicit Groups(const Signatures &signatures) : signatures_(signatures) {}
-    // The group of a node whose arguments are roots of the groups `inner` (-1: from outside).
+    // The group of a node whose arguments are roots of the groups `inner` (-1: external).
     int of(int sig, const int *inner, int count);
     const Group &operator[](int index) const { return all_[index]; }
     int size() const { return static_cast<int>(all_.size()); }
 
-    // May a node of signature `s` be computed in the group of its only consumer; may it hold inner nodes.
+    // Whether a node of signature `s` may be fused into its only consumer, and whether it may contain inner nodes.
     static bool may_be_inner(const Signature &s, const Signature &consumer);
     static bool may_hold(const Signature &s);
     static constexpr int largest = 24;
@@ -73,12 +72,12 @@ class Groups {
     std::vector<Entry> recent_ = std::vector<Entry>(1024);  // for one or two arguments, the hot case
 };
 
-// A step of a recurrent network as one node (compound.cpp): its operations are added once to stand-ins for its operands,
-// remembered, and taken back. From then on one node stands for all of them: it is made at once, and its group has them all,
-// also those with several consumers.
+// A step of a recurrent network as one node (compound.cpp): its operations are added once to placeholders of its
+// operands, recorded and removed. From then on one node represents them all, and its group contains even those with
+// several consumers.
 
-// The number of what stands in the graph from node `first` on: so many stand-ins, then operations, the last of which is
-// `output`; `memory` -1: there is none.  -1 if something is among them that groups do not hold.
+// The number of the compound of the nodes from `first` on: placeholders, then operations, the last of which is
+// `output`; `memory` may be -1. -1 if groups do not support an operation.
 int remember_compound(Graph &graph, int first, int operands, int output, int memory);
 
 void add_compound(Group &group, const Signatures &signatures, const Compound &compound);

@@ -1,4 +1,4 @@
-// The Python type AutobatchLayers: recurrent networks that stand on each other.
+// The Python type AutobatchLayers: stacked recurrent layers.
 #include "python_layers.hpp"
 
 #include <structmember.h>
@@ -31,7 +31,7 @@ int set_weights(PyObject *self, PyObject *value, void *) {
 
 int set_masks(PyObject *self, PyObject *value, void *) {
     if (value && value != Py_None && !PyTuple_CheckExact(value)) {
-        PyErr_SetString(PyExc_TypeError, "masks are a tuple or None");
+        PyErr_SetString(PyExc_TypeError, "masks must be a tuple or None");
         return -1;
     }
     set_or_none(layers_of(self)->masks, value);
@@ -47,7 +47,7 @@ int layers_init(PyObject *self, PyObject *args, PyObject *) {
     delete layers.learned;
     layers.learned = nullptr;
     if (forget_bias == Py_None) {
-        layers.learned = new (std::nothrow) Learned();
+        layers.learned = new (std::nothrow) RecordedSteps();
         if (!layers.learned) return PyErr_NoMemory(), -1;
     } else {
         layers.forget_bias = PyFloat_AsDouble(forget_bias);
@@ -77,21 +77,21 @@ void layers_dealloc(PyObject *self) {
 }
 
 PyMemberDef layers_members[] = {
-    {"ready", T_BOOL, offsetof(LayersObject, ready), 0, "whether steps of states may use them"},
+    {"ready", T_BOOL, offsetof(LayersObject, ready), 0, "True if native code may add steps"},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyGetSetDef layers_attributes[] = {
-    {"weights", get_or_none<LayersObject, &LayersObject::weights>, set_weights,
-     "for each layer its parameters, or their expressions", nullptr},
-    {"masks", get_or_none<LayersObject, &LayersObject::masks>, set_masks,
-     "for each layer what its input and its output going around are multiplied with, or None", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef layers_attributes[] = {{"weights", get_or_none<LayersObject, &LayersObject::weights>, set_weights,
+                                    "for each layer, its parameters or their expressions", nullptr},
+                                   {"masks", get_or_none<LayersObject, &LayersObject::masks>, set_masks,
+                                    "for each layer, the masks of its input and its recurrent output, or None",
+                                    nullptr},
+                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot layers_slots[] = {
-    {Py_tp_doc, const_cast<char *>(
-                    "AutobatchLayers(weights, has_memory, forget_bias)\n--\n\n"
-                    "The parameters of recurrent layers, each reading the one below: (Wx, Wh, b) of LSTMs; or, where\n"
-                    "`forget_bias` is None, those of a network whose method `cell` tells what a step is.")},
+    {Py_tp_doc,
+     const_cast<char *>("AutobatchLayers(weights, has_memory, forget_bias)\n--\n\n"
+                        "The parameters of recurrent layers, each reading the one below: (Wx, Wh, b) of LSTMs; or, if\n"
+                        "`forget_bias` is None, of a network whose method `cell` defines a step.")},
     {Py_tp_new, slot(PyType_GenericNew)},
     {Py_tp_init, slot(layers_init)},
     {Py_tp_dealloc, slot(layers_dealloc)},

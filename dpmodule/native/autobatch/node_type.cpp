@@ -1,6 +1,5 @@
-// The Python types AutobatchNode (a handle of a node) and AutobatchExpression (with operators).
-//
-// What kernels take is added here at once; everything else goes to the class in Python that `expressions(...)` names.
+// The Python types AutobatchNode (a handle of a node) and AutobatchExpression (with operators). Operations with a
+// kernel are added here directly; all others go to the Python class given to `expressions(...)`.
 #include "python_state.hpp"
 #include "python_parameters.hpp"
 
@@ -18,7 +17,7 @@ namespace {
 
 PyTypeObject *expression_base = nullptr;
 
-// Complete without __init__, which Python code may leave out to save time.
+// Valid without __init__, which Python code may skip.
 PyObject *node_new(PyTypeObject *type, PyObject *, PyObject *) {
     return guarded([&]() -> PyObject * {
         PyObject *self = type->tp_alloc(type, 0);
@@ -49,15 +48,15 @@ void node_dealloc(PyObject *self) {
 PyMemberDef node_members[] = {
     {"node", T_INT, offsetof(NodeObject, node), 0, "the number of the node"},
     {"version", T_INT, offsetof(NodeObject, version), 0, "the version of the graph it belongs to"},
-    {"table", T_INT, offsetof(NodeObject, table), 0, "of a table of rows: its number in the engine; else -1"},
-    {"serial", T_INT, offsetof(NodeObject, serial), 0, "of a table of rows: the number of that engine"},
+    {"table", T_INT, offsetof(NodeObject, table), 0, "number of a table in the engine; else -1"},
+    {"serial", T_INT, offsetof(NodeObject, serial), 0, "number of the engine of a table"},
     {nullptr, 0, 0, 0, nullptr}};
 
-// The operator of the class in Python; `reflected` where the expression stands on the right.
-PyObject *slowly(const char *name, const char *reflected, PyObject *a, PyObject *b) {
-    if (!current.slow) Py_RETURN_NOTIMPLEMENTED;
+// The operator of the Python class; `reflected` if the expression is on the right.
+PyObject *python_operator(const char *name, const char *reflected, PyObject *a, PyObject *b) {
+    if (!current.fallback) Py_RETURN_NOTIMPLEMENTED;
     const bool left = PyObject_TypeCheck(a, node_type);
-    PyObject *method = PyObject_GetAttrString(current.slow, left ? name : reflected);
+    PyObject *method = PyObject_GetAttrString(current.fallback, left ? name : reflected);
     if (!method) {
         PyErr_Clear();
         Py_RETURN_NOTIMPLEMENTED;
@@ -68,7 +67,7 @@ PyObject *slowly(const char *name, const char *reflected, PyObject *a, PyObject 
     return found;
 }
 
-// A number operand: an int or float of Python itself, so that bool, numpy and others take the slow way.
+// A number operand: exactly int or float; bool, NumPy and others fall back to Python.
 bool plain_number(PyObject *x, float &found) {
     if (PyFloat_CheckExact(x)) found = static_cast<float>(PyFloat_AS_DOUBLE(x));
     else if (PyLong_CheckExact(x)) found = static_cast<float>(PyLong_AsDouble(x));
@@ -90,7 +89,7 @@ PyObject *operation(PyObject *a, PyObject *b, const char *name, const char *refl
             else if (y >= 0 && plain_number(a, k)) made = right(y, k);
             if (made >= 0) return make_expression(made);
         }
-        return slowly(name, reflected, a, b);
+        return python_operator(name, reflected, a, b);
     });
 }
 
@@ -135,7 +134,7 @@ PyObject *negate(PyObject *a) {
             const int x = node_of(a);
             if (x >= 0) return make_expression(builder().unary(Unary::Neg, 0, x));
         }
-        return current.slow ? PyObject_CallMethod(current.slow, "__neg__", "O", a) : nullptr;
+        return current.fallback ? PyObject_CallMethod(current.fallback, "__neg__", "O", a) : nullptr;
     });
 }
 
@@ -152,10 +151,10 @@ PyObject *node_lookup(PyObject *self, PyObject *index) {
             return make_expression(made);
         }
     }
-    return PyObject_CallMethod(self, "row", "(O)", index);  // a tuple is one argument, too
+    return PyObject_CallMethod(self, "row", "(O)", index);  // a tuple is also one argument
 }
 
-// x[a:b:c], x[a:b:c, d:e:f], ...; -1 for what is something else.
+// x[a:b:c], x[a:b:c, d:e:f], ...; -1 for anything else.
 int slices(int x, PyObject *index) {
     const bool several = PyTuple_CheckExact(index);
     const Shape shape = current.engine->graph.shape(x);  // a copy: reading a slice may run Python
@@ -166,7 +165,7 @@ int slices(int x, PyObject *index) {
         PyObject *each = several ? PyTuple_GET_ITEM(index, static_cast<Py_ssize_t>(k)) : index;
         if (!PySlice_Check(each)) return -1;
         Py_ssize_t start, stop, step;
-        if (PySlice_Unpack(each, &start, &stop, &step) < 0) return leave_to_slow_way(), -1;
+        if (PySlice_Unpack(each, &start, &stop, &step) < 0) return fall_back_to_python(), -1;
         const int size = k < shape.dims.size() ? shape.dims[k] : shape.batch;
         PySlice_AdjustIndices(size, &start, &stop, step);
         steps.push_back(static_cast<int>(std::clamp<Py_ssize_t>(step, 0, size)));
@@ -188,7 +187,7 @@ PyObject *subscript(PyObject *a, PyObject *index) {
         } else if (x >= 0 && PySlice_Check(index)) {
             Py_ssize_t start, stop, step;
             if (PySlice_Unpack(index, &start, &stop, &step) < 0) {
-                leave_to_slow_way();
+                fall_back_to_python();
                 step = 0;
             }
             if (step) PySlice_AdjustIndices(current.engine->graph.shape(x).dims[0], &start, &stop, step);
@@ -196,7 +195,7 @@ PyObject *subscript(PyObject *a, PyObject *index) {
         }
         if (x >= 0 && made < 0) made = slices(x, index);
         if (made >= 0) return make_expression(made);
-        return current.slow ? PyObject_CallMethod(current.slow, "__getitem__", "OO", a, index) : nullptr;
+        return current.fallback ? PyObject_CallMethod(current.fallback, "__getitem__", "OO", a, index) : nullptr;
     });
 }
 
@@ -230,26 +229,27 @@ PyObject *type_of(PyObject *base, PyObject *methods, const char *name, const cha
     return made;
 }
 
-// autobatch_expressions(slow, name, doc): make the type of expressions of AutobatchExpression and the class `slow`, whose
-// operators take what kernels do not.  Made here because instances of classes made in Python are tracked by the garbage
-// collector, and there are many.
+// autobatch_expressions(fallback, name, doc): creates the expression type from AutobatchExpression and the class `fallback`,
+// whose operators are the fallback. Created here because the garbage collector tracks instances of Python classes, and
+// there are many.
 PyObject *make_type(PyObject *, PyObject *args) {
-    PyObject *slow;
+    PyObject *fallback;
     const char *name, *doc;
-    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &slow, &name, &doc)) return nullptr;
-    PyObject *made = type_of(reinterpret_cast<PyObject *>(expression_base), slow, name, doc);
+    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &fallback, &name, &doc)) return nullptr;
+    PyObject *made = type_of(reinterpret_cast<PyObject *>(expression_base), fallback, name, doc);
     if (!made) return nullptr;
     Py_INCREF(made);
-    Py_INCREF(slow);
+    Py_INCREF(fallback);
     Py_XDECREF(reinterpret_cast<PyObject *>(current.expression));
-    Py_XDECREF(current.slow);
+    Py_XDECREF(current.fallback);
     current.expression = reinterpret_cast<PyTypeObject *>(made);
-    current.slow = slow;
-    handles.clear();  // those of another type do not leave
+    current.fallback = fallback;
+    handles.clear();  // handles of another type would not be removed
     return made;
 }
 
-// autobatch_inputs(settable, name, doc): likewise the type of inputs, of that of expressions and a class of further methods.
+// autobatch_inputs(settable, name, doc): creates the input type from the expression type and a class of further
+// methods.
 PyObject *make_inputs(PyObject *, PyObject *args) {
     PyObject *settable;
     const char *name, *doc;
@@ -262,13 +262,14 @@ PyObject *make_inputs(PyObject *, PyObject *args) {
     return made;
 }
 
-PyMethodDef node_functions[] = {{"autobatch_expressions", make_type, METH_VARARGS,
-                                 "autobatch_expressions(slow, name, doc)\n--\n\nMake the class of expressions; `slow` "
-                                 "has the operators in Python."},
-                                {"autobatch_inputs", make_inputs, METH_VARARGS,
-                                 "autobatch_inputs(settable, name, doc)\n--\n\nMake the class of inputs: expressions "
-                                 "with the methods of `settable`."},
-                                {nullptr, nullptr, 0, nullptr}};
+PyMethodDef node_functions[] = {
+    {"autobatch_expressions", make_type, METH_VARARGS,
+     "autobatch_expressions(fallback, name, doc)\n--\n\nCreate the class of expressions; `fallback` "
+     "has the operators in Python."},
+    {"autobatch_inputs", make_inputs, METH_VARARGS,
+     "autobatch_inputs(settable, name, doc)\n--\n\nCreate the class of inputs: expressions "
+     "with the methods of `settable`."},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -283,10 +284,10 @@ int enter(PyObject *x) {
         const int node = parameters_of_current->parameter(-2 - object->table);
         if (node >= 0) return node;
     }
-    // an object of an earlier graph: a parameter enters the present one, an expression raises; then the slow way does, in
-    // its turn among the arguments
+    // an object of an earlier graph: a parameter enters the current one; for an expression, Python raises the error
+    // later
     PyObject *found = PyObject_CallMethod(x, "enter", nullptr);
-    if (!found) return leave_to_slow_way(), -1;
+    if (!found) return fall_back_to_python(), -1;
     const long node = PyLong_AsLong(found);
     Py_DECREF(found);
     if (node == -1 && PyErr_Occurred()) throw PythonError();

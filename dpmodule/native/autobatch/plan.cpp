@@ -9,7 +9,7 @@ namespace dpmodule::autobatch {
 
 class Planner {
   public:
-    Planner(Plan &plan, Graph &graph, Groups &groups, Manner manner)
+    Planner(Plan &plan, Graph &graph, Groups &groups, PlanOptions manner)
         : plan_(plan), graph_(graph), groups_(groups), manner_(manner), size_(plan.to - plan.from),
           repeats_(graph, plan.from, plan.to) {}
 
@@ -24,7 +24,7 @@ class Planner {
     }
 
   private:
-    // Views are part of their argument; but copies of it where nothing is fused.
+    // Views share their argument's memory, or are copies without fusion.
     bool computed(int node) const {
         const Op op = graph_.signature(node).op;
         return op > Op::View || (op == Op::View && !manner_.fuses && !graph_.is_memory(node));
@@ -32,7 +32,7 @@ class Planner {
 
     int group_of(int node) const { return group_[node - plan_.from]; }
 
-    // Bottom up: which arguments vanish into their consumer, and the group that results.
+    // Bottom up: which arguments are fused into their consumer, and the resulting group.
     void find_groups() {
         group_.assign(size_, -1);
         plan_.owner_.assign(size_, -1);
@@ -62,7 +62,7 @@ class Planner {
         }
     }
 
-    // What a group reads, and in `key_` the numbers of its nodes.
+    // The arguments of a group, and in `key_` the numbers of its nodes.
     void collect(int node, const Group &group) {
         const int count = graph_.nodes[node].count, *args = graph_.begin(node);
         const bool holds = group.size > 1;
@@ -102,7 +102,7 @@ class Planner {
         key_ = {group};
         collect(node, groups_[group]);
         const int count = static_cast<int>(plan_.outside.size()) - first;
-        // random numbers, and what a caller computes, may differ each time
+        // random numbers and results of calls may differ each time
         if (op != Op::Drawn && op != Op::Call && repeats_.repeats(node, key_, plan_.outside.data() + first, count)) {
             plan_.owner_[node - plan_.from] = module_tensor(repeats_.first(node));
             plan_.instances[module_tensor(node)].repeats++;
@@ -198,7 +198,7 @@ class Planner {
     }
 
     void place_runs(Arena &memory) {
-        if (static_cast<int>(graph_.value.size()) < plan_.to) {  // inputs after this plan have their values already
+        if (static_cast<int>(graph_.value.size()) < plan_.to) {  // inputs after this plan already have values
             graph_.value.resize(plan_.to, nullptr);
             graph_.grad.resize(plan_.to, nullptr);
         }
@@ -220,7 +220,7 @@ class Planner {
         }
     }
 
-    // Inputs, parameters and lookups are read where they are; views point into their argument, what repeats has one place.
+    // Inputs, parameters and lookups are read in place; views point into their argument, and equal nodes share memory.
     void place_views() {
         for (int n = plan_.from; n < plan_.to; n++) {
             const Node &node = graph_.nodes[n];
@@ -232,7 +232,7 @@ class Planner {
             } else if (s.op == Op::Lookup) {
                 graph_.value[n] = graph_.tables[s.params[0]]->value + static_cast<std::size_t>(node.aux) * s.width;
                 plan_.lookups.push_back(n);
-                graph_.grad[n] = nullptr;  // given by the backward pass, when there is one
+                graph_.grad[n] = nullptr;  // assigned by the backward pass
             } else if (repeats_.first(n) != n && computed(n)) {
                 graph_.value[n] = graph_.value[repeats_.first(n)];
                 graph_.grad[n] = graph_.grad[repeats_.first(n)];
@@ -248,15 +248,15 @@ class Planner {
     Plan &plan_;
     Graph &graph_;
     Groups &groups_;
-    const Manner manner_;
+    const PlanOptions manner_;
     const int size_;
     Repeats repeats_;
-    std::vector<int> key_;    // of the node that may repeat
+    std::vector<int> key_;    // of a node that may be repeated
     std::vector<int> group_;  // per node
     std::vector<int> run_of_group_;
 };
 
-Plan::Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, Manner manner)
+Plan::Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, PlanOptions manner)
     : from(from), to(to), batched(manner.batched) {
     static std::uint32_t stamps = 0;
     stamp = ++stamps;

@@ -1,8 +1,7 @@
-// A schedule for one segment of the graph: what runs with what, in which order, and where values lie.
-//
-// The graph of groups (who feeds whom) is cut into its strongly connected components.  A node's level counts only the
-// steps inside its own component: a group outside any recurrence is one batch for the whole segment, a recurrent one
-// runs level by level.  Linear in nodes and arguments, no recursion.
+// The schedule of a segment of the graph: batches, their order, and the memory of values. The dependency graph of
+// groups is split into strongly connected components. A node's level counts only the steps inside its component: a
+// group outside recurrences is one batch for the whole segment, a recurrent one runs level by level. Linear in nodes
+// and arguments, without recursion.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +16,11 @@ namespace dpmodule::autobatch {
 struct Instance {
     int root;  // node
     int run;
-    int first;  // where its outside arguments begin in Plan::outside
+    int first;  // start of its external arguments in Plan::outside
     int count;
     int level;
-    int row;      // inside its run
-    int repeats;  // how many other nodes are equal to the root
+    int row;      // within its run
+    int repeats;  // number of other nodes equal to the root
 };
 
 // All occurrences of one group in a plan, in order of levels; their values are one block.
@@ -29,15 +28,15 @@ struct Run {
     int group;
     int rows = 0;
     int component = 0;
-    bool recurrent = false;   // takes part in a cycle
+    bool recurrent = false;   // part of a cycle
     std::vector<int> order;   // instance of each row
-    std::vector<int> column;  // node of each outside argument, column by column; -1: zeros
+    std::vector<int> column;  // node of each external argument, column by column; -1: zeros
     float *value = nullptr, *grad = nullptr, *kept = nullptr, *grad_kept = nullptr;
-    bool wanted = false;  // by the backward pass now running
+    bool wanted = false;  // by the current backward pass
     const int *nodes(int column_index) const { return column.data() + static_cast<std::size_t>(column_index) * rows; }
 };
 
-// What a step leaves in all rows of a run, and its gradients, where these are not in scratch space.
+// The values and gradients of a step in all rows of a run, unless they are in scratch space.
 inline Block value_in(const Run &run, const Group &group, const Step &step) {
     if (step.home == Step::Home::Root) return {run.value + step.at, group.row};
     return {run.kept + static_cast<std::ptrdiff_t>(step.at) * run.rows, step.width};
@@ -47,33 +46,33 @@ inline Block grad_in(const Run &run, const Group &group, const Step &step) {
     return {run.grad_kept + static_cast<std::ptrdiff_t>(step.grad_at) * run.rows, step.width};
 }
 
-// What runs together: rows [first, first + count) of a run.
+// A batch: rows [first, first + count) of a run.
 struct Bucket {
     int run, level, first, count;
 };
 
-struct Manner {
-    bool batched, fuses;  // not batched: each node is a batch of its own, nothing is fused
+struct PlanOptions {
+    bool batched, fuses;  // not batched: one batch per node, without fusion
 };
 
 class Plan {
   public:
-    // Schedule the nodes [from, to); values lie in `memory`.
-    Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, Manner manner);
+    // Schedule the nodes [from, to); values are stored in `memory`.
+    Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, PlanOptions manner);
 
     int from, to;
     bool batched;
-    bool has_repeats = false;  // an instance may stand for several nodes, which have one value and one gradient
+    bool has_repeats = false;  // an instance may represent several equal nodes, with one value and one gradient
     std::vector<Instance> instances;
     std::vector<int> outside;  // arguments of instances
     std::vector<Run> runs;
     std::vector<Bucket> buckets;
     // The instance that computes a node of this segment: -1 for inputs, parameters and lookups, -2 for inner nodes.
     int owner(int node) const { return owner_[node - from]; }
-    std::uint32_t stamp;                      // tells plans apart
+    std::uint32_t stamp;                      // identifies the plan
     std::vector<int> lookups, views;          // nodes
     std::vector<std::vector<int>> consumers;  // of each run, among the runs
-    std::vector<std::vector<int>> producers;  // likewise; made when a backward pass needs them
+    std::vector<std::vector<int>> producers;  // created when a backward pass needs them
 
   private:
     friend class Planner;

@@ -7,10 +7,10 @@ unsigned long long address(const float *p) {
     return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(p));
 }
 
-// Who runs what has no kernel here.
+// Runs operations without a kernel.
 PyObject *found(PyObject *function) {
     if (function) return function;
-    PyErr_SetString(PyExc_RuntimeError, "nobody runs operations without a kernel: call set_caller first");
+    PyErr_SetString(PyExc_RuntimeError, "operations without a kernel cannot run: call set_caller first");
     throw PythonError();
 }
 
@@ -60,7 +60,7 @@ void PythonCaller::call(PyObject *function, const CallBatch &batch) {
         const CallBatch::Argument &each = batch.arguments[i];
         return Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad));
     });
-    // what is missing, since Python has raised, makes the call fail
+    // missing values, after a Python error, make the call fail
     PyObject *done =
         PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind, batch.rows, arguments,
                               integers_of(batch.aux), integers_of(batch.counts), address(batch.out));

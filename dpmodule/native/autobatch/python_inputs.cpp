@@ -6,7 +6,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-// An integer must be one that doubles have.
+// An integer must be exact as a double.
 bool number(PyObject *x, float &found) {
     if (PyFloat_Check(x)) {
         found = static_cast<float>(PyFloat_AS_DOUBLE(x));
@@ -61,7 +61,7 @@ float *copy(const char *from, const Axis *axis, const Axis *end, float *to) {
     }
     for (Py_ssize_t i = 0; i < axis->size; i++, from += axis->step) {
         T x;
-        std::memcpy(&x, from, sizeof x);  // an array may lie anywhere
+        std::memcpy(&x, from, sizeof x);  // arrays may be unaligned
         *to++ = static_cast<float>(x);
     }
     return to;
@@ -69,7 +69,7 @@ float *copy(const char *from, const Axis *axis, const Axis *end, float *to) {
 
 enum class As { Vector, Tensor, Minibatch };  // a minibatch has its elements along the last axis
 
-// Of floats or doubles.
+// Of float32 or float64.
 int of_array(PyObject *array, As as) {
     struct Data : Py_buffer {
         explicit Data(PyObject *array) {
@@ -122,25 +122,25 @@ bool sizes(PyObject *x, std::vector<int> &found) {
     return !found.empty();
 }
 
-int input_of(Given given, PyObject *const *args, Py_ssize_t count) {
-    // device and reusable_expr, which follow the flag, say nothing here
-    const bool has_flag = given == Given::Tensor && count >= 2 && count <= 4 && PyBool_Check(args[1]);
-    if (!has_flag && count != (given == Given::Constant || given == Given::Matrix ? 2 : 1)) return -1;
+int input_of(InputKind given, PyObject *const *args, Py_ssize_t count) {
+    // device and reusable_expr, which follow the flag, are ignored
+    const bool has_flag = given == InputKind::Tensor && count >= 2 && count <= 4 && PyBool_Check(args[1]);
+    if (!has_flag && count != (given == InputKind::Constant || given == InputKind::Matrix ? 2 : 1)) return -1;
     std::vector<int> dims;
-    float value = given == Given::Ones ? 1.0f : 0.0f;
+    float value = given == InputKind::Ones ? 1.0f : 0.0f;
     switch (given) {
-        case Given::Number: return number(args[0], value) ? filled({1}, value) : -1;
-        case Given::Vector:
-        case Given::Tensor:
+        case InputKind::Number: return number(args[0], value) ? filled({1}, value) : -1;
+        case InputKind::Vector:
+        case InputKind::Tensor:
             if (is_list(args[0])) return has_flag ? -1 : of_list(args[0]);
             if (!PyObject_CheckBuffer(args[0])) return -1;
             return of_array(args[0], has_flag && args[1] == Py_True ? As::Minibatch
-                                     : given == Given::Vector       ? As::Vector
+                                     : given == InputKind::Vector   ? As::Vector
                                                                     : As::Tensor);
-        case Given::Matrix:
+        case InputKind::Matrix:
             dims.resize(2);
             return size(args[0], dims[0]) && size(args[1], dims[1]) ? filled(dims, value) : -1;
-        case Given::Constant:
+        case InputKind::Constant:
             if (!number(args[1], value)) return -1;
             [[fallthrough]];
         default: return sizes(args[0], dims) ? filled(dims, value) : -1;

@@ -1,4 +1,4 @@
-// The networks that AutobatchState adds steps of, and these steps.
+// The networks of AutobatchState, and their steps.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,16 @@ constexpr int most_layers = 4, most_weights = 12;
 
 struct LayersObject;
 
-// Steps of layers as the method `cell` of the network in Python computes them, by the shapes and parameters that they are
-// made for; see compound.cpp.
-class Learned {
+// Steps recorded from the network's Python method `cell`, by shapes and parameters; see compound.cpp.
+class RecordedSteps {
   public:
-    // What `layer` does with x, h, c and the mask of h (-1: none), a number of Signatures::compounds; -1 if its operations
-    // are no such thing.
+    // The compound of `layer` for x, h, c and the mask of h (-1: none), a number in Signatures::compounds; -1 if it is
+    // not supported.
     int find(const LayersObject &layers, PyObject *network, int layer, const int *operands, const int *weights,
              int count);
 
   private:
-    int serial_ = 0;  // of the engine that they are known to
+    int serial_ = 0;  // of their engine
     Interner numbers_;
     std::vector<int> compounds_;
     std::vector<int> key_;  // scratch space
@@ -29,29 +28,29 @@ class Learned {
 
 struct LayersObject {
     PyObject_HEAD PyObject *weights;  // a tuple of tuples of parameters
-    PyObject *masks;   // nullptr, or a tuple of pairs: what inputs and outputs are multiplied with, or None
-    Learned *learned;  // nullptr: they are LSTMs with parameters (Wx, Wh, b)
+    PyObject *masks;                  // nullptr, or a tuple of pairs of dropout masks of input and output, or None
+    RecordedSteps *learned;           // nullptr for LSTMs with parameters (Wx, Wh, b)
     double forget_bias;
     char has_memory;
-    char ready;  // false: something is asked for that steps here do not do
+    char ready;  // false: native steps do not support the settings
 };
 
 struct StateObject {
     PyObject_HEAD PyObject *builder, *cells, *previous;
-    PyObject *layers;          // nullptr: `outputs` tells
+    PyObject *layers;          // nullptr: see `outputs`
     int version;               // of the graph
     int count;                 // of `outputs`
-    int outputs[most_layers];  // nodes; the memory of each layer, if it has one, is the node that follows
+    int outputs[most_layers];  // nodes; the memory of a layer, if any, is the next node
 };
 
 extern PyTypeObject *layers_type;  // AutobatchLayers
 inline LayersObject *layers_of(PyObject *x) { return reinterpret_cast<LayersObject *>(x); }
 
-// What the steps from a state on need; `read` says whether they can be added here at all.
+// Data for the steps from a state on; `read` returns false if native code cannot add them.
 class Steps {
   public:
     bool read(const StateObject &state);
-    // One step of layer `l`: its output, or -1 where the input does not fit.
+    // Adds a step of layer `l` and returns its output, or -1 if the input does not fit.
     int add(int l, int x);
     int count = 0;
 

@@ -8,7 +8,7 @@ PythonParameters *parameters_of_current = nullptr;
 
 namespace {
 
-// A new reference, or else Python has raised.
+// A new reference; nullptr with a Python error set.
 class Owned {
   public:
     explicit Owned(PyObject *made) : made_(made) {
@@ -46,7 +46,7 @@ bool is_true(const Owned &x) {
 }
 
 PyObject *float32() {
-    static PyObject *found = nullptr;  // as long as the process
+    static PyObject *found = nullptr;  // never released
     if (!found) found = PyObject_GetAttrString(Owned(PyImport_ImportModule("torch")), "float32");
     return found;
 }
@@ -91,7 +91,7 @@ PyObject *PythonParameters::All::enter(int number) {
 
 int PythonParameters::add_parameter(const std::vector<int> &dims, PyObject *reference, bool is_updated) {
     Graph &graph = engine_.graph;
-    const int shape = graph.signatures.add_shape(dims);  // refuses what is too large
+    const int shape = graph.signatures.add_shape(dims);  // raises an error if it is too large
     Param p;
     p.rows = dims.empty() ? 1 : dims[0];
     p.cols = 1;
@@ -134,7 +134,7 @@ PythonParameters::Mark PythonParameters::mark_of(PyObject *tensor) {
 
 PyObject *PythonParameters::pair(const Mark &mark) { return Py_BuildValue("(KL)", mark.place, mark.version); }
 
-// Has somebody written to a value since it was looked at last?  What has been put in its place must be like it.
+// True if a value has changed since the last check; a replacement must have the same type and shape.
 bool PythonParameters::has_changed(Known &known, PyObject *tensor) {
     const Mark now = mark_of(tensor);
     if (now == known.seen) return false;
@@ -145,7 +145,7 @@ bool PythonParameters::has_changed(Known &known, PyObject *tensor) {
     return true;
 }
 
-// Finds where a parameter lies, if somebody has written to it.
+// Updates the address of a parameter after a change.
 bool PythonParameters::look(Known &known, float *&place) {
     const Owned tensor(attribute(known.storage, names().tensor));
     if (!has_changed(known, tensor)) return false;
@@ -160,7 +160,7 @@ bool PythonParameters::look(Known &known, float *&place) {
 void PythonParameters::follow() {
     Graph &graph = engine_.graph;
     bool changed = false, moved = false;
-    // by number: what Python runs may let others enter
+    // by index, since Python code may add parameters
     for (std::size_t i = 0; i < params_.entered.size(); i++) {
         const int number = params_.entered[i];
         float *place;
@@ -181,7 +181,7 @@ void PythonParameters::follow() {
     if (moved) place_again();
 }
 
-// Nodes that have been computed point to where values lay.
+// Computed nodes still point to the old values.
 void PythonParameters::place_again() {
     Graph &graph = engine_.graph;
     const std::vector<float *> before = graph.value;

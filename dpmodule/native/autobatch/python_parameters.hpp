@@ -1,5 +1,5 @@
-// Parameters and tables of rows as Python holds them: their storages say where values and gradients lie. These are asked
-// before every pass, because somebody may have written to a tensor, or put another one in its place.
+// Parameters and tables of Python. Their storages provide the addresses of values and gradients, which are checked
+// before every pass, because a tensor may have been modified or replaced.
 #pragma once
 
 #include <deque>
@@ -13,34 +13,34 @@ class PythonParameters {
     explicit PythonParameters(Engine &engine) : engine_(engine) {}
     PythonParameters(const PythonParameters &) = delete;
 
-    // The number of a new one; `reference` is a weak reference to its storage.
+    // Adds a parameter and returns its number; `reference` is a weak reference to its storage.
     int add_parameter(const std::vector<int> &dims, PyObject *reference, bool is_updated);
     int add_table(const std::vector<int> &dims, PyObject *reference);  // the first dimension counts rows
-    // The node of a parameter; -1: its value is not of float32 on the CPU.
+    // The node of a parameter; -1 if its value is not float32 on the CPU.
     int parameter(int number);
-    // A row of it is looked up: it stays as long as the graph.
+    // Called when a row is looked up, to keep the table as long as the graph.
     void hold_table(int number) { tables_.enter(number); }
 
-    // Look where values lie, and whether they have changed.
+    // Update the addresses and versions of values.
     void follow();
-    // Likewise, and let a backward pass add to the gradients.
+    // The same, and prepare gradients for a backward pass.
     void begin_pass();
-    // (the numbers of the gradient before the last pass or None, the mark that it left on the gradient), None: it had none for this one.
+    // (the gradient before the last pass or None, its version after it), None: the pass had no gradient for it.
     PyObject *passed(int number) const;
     void set_gradient(int number, float *at);
-    // Let nothing add to gradients any more.
+    // Detach from all gradients.
     void close();
-    // {reference: mark as it was seen last}
+    // {reference: last known version}
     PyObject *marks();
     std::vector<int> used_parameters() const;
     const std::vector<int> &used_tables() const { return tables_.entered; }
 
-    void renew();  // storages may go
+    void renew();  // releases the storages
     int traverse(visitproc visit, void *arg);
     void clear();
 
   private:
-    // What tells whether somebody has written to a tensor, or taken another one.
+    // Address and version of a tensor, which change if it is modified or replaced.
     struct Mark {
         unsigned long long place = 0;
         long long version = -1;
@@ -50,20 +50,20 @@ class PythonParameters {
         PyObject *reference;
         std::vector<int> dims;
         bool is_updated;
-        PyObject *storage;          // while it is in a graph
-        PyObject *packed;           // a copy of a value whose elements do not lie side by side
+        PyObject *storage;          // owned while it is in a graph
+        PyObject *packed;           // a copy of a non-contiguous value
         std::vector<float> before;  // the gradient before the last pass, empty for none
         Mark seen, left;            // of the value; of the gradient, by the last pass
     };
     struct All {
-        std::deque<Known> known;   // which stay where they are
-        std::vector<int> entered;  // the numbers of those in this graph
+        std::deque<Known> known;   // a deque, for stable addresses
+        std::vector<int> entered;  // numbers of the parameters in this graph
         int add(PyObject *reference, const std::vector<int> &dims, bool is_updated);
-        PyObject *enter(int number);  // its storage, which is borrowed
+        PyObject *enter(int number);  // returns the borrowed storage
     };
     static Mark mark_of(PyObject *tensor);
     static PyObject *pair(const Mark &mark);
-    bool is_here(int number) const;  // else it was taken back with its part of the graph
+    bool is_here(int number) const;  // false if it was removed with its part of the graph
     bool has_changed(Known &known, PyObject *tensor);
     bool look(Known &known, float *&place);
     void open(int number);

@@ -4,17 +4,17 @@
 
 namespace dpmodule::autobatch {
 
-constexpr int few_operands = 8;  // operands that are compared with all others
+constexpr int few_operands = 8;  // limit for comparing all pairs of operands
 
 int Recipes::number(int operation, int attributes, const int *operands, int count, bool own) {
     key_.assign({operation, attributes, count});
     for (int i = 0; i < count; i++) {
         const Node &node = graph_.nodes[operands[i]];
         const Signature &s = graph_.signatures[node.sig];
-        // parameters are told apart: they become part of signatures
+        // parameters are distinguished, since they become part of signatures
         key_.push_back(s.op == Op::Param ? -1 - node.sig : s.shape);
     }
-    // and so are x * x and x * y, for it has to be clear which operand an argument is
+    // so are x * x and x * y, to identify the operand of each argument
     for (int i = 1; i < count; i++) {
         const int *same = std::find(operands, operands + std::min(i, few_operands), operands[i]);
         if (*same == operands[i] && same < operands + i)
@@ -41,7 +41,7 @@ int Recipes::follow(int recipe, const int *operands, int own) {
 void Recipes::remember(int recipe, const int *operands, int count, int first, int result) {
     for (int i = few_operands + 1; i < count; i++) {
         if (std::find(operands + few_operands, operands + i, operands[i]) != operands + i)
-            return;  // the key does not tell
+            return;  // not determined by the key
     }
     Recipe &known = all_[recipe];
     std::vector<Made> found;
@@ -54,7 +54,7 @@ void Recipes::remember(int recipe, const int *operands, int count, int first, in
             const int place = static_cast<int>(std::find(operands, operands + count, args[i]) - operands);
             if (place < count) made.args.push_back(place);
             else if (args[i] >= first) made.args.push_back(-1 - (args[i] - first));
-            else return;  // a node from before, such as one that is computed again
+            else return;  // an earlier node, such as a recomputed one
         }
         found.push_back(std::move(made));
     }
@@ -70,7 +70,7 @@ int PythonRecipes::number(const Applied &applied, const Nodes &operands) {
         !applied.attributes || (PyTuple_CheckExact(applied.attributes) && PyTuple_GET_SIZE(applied.attributes) == 0);
     const int attributes = plain ? 0 : number_of(applied.attributes);
     if (attributes < 0) return -1;
-    // an operation is one thing with a number of its own and another without
+    // operations with and without a node argument are different
     const int operation = 2 * number_of(applied.operation, applied.many) + (applied.own != nullptr);
     return recipes_.number(operation, attributes, operands.at, operands.count, applied.own != nullptr);
 }
@@ -81,7 +81,7 @@ int PythonRecipes::number_of(PyObject *operation, bool many) {
     return 2 * at->second + many;
 }
 
-// From 1 on; -1 for what has no hash.
+// From 1; -1 for unhashable attributes.
 int PythonRecipes::number_of(PyObject *attributes) {
     if (!attributes_ && !(attributes_ = PyDict_New())) throw PythonError();
     if (PyObject *known = PyDict_GetItemWithError(attributes_, attributes))

@@ -1,4 +1,4 @@
-// What operations have added to the graph, remembered.
+// Cache of the nodes that operations add to the graph.
 #pragma once
 
 #include <unordered_map>
@@ -8,25 +8,24 @@
 
 namespace dpmodule::autobatch {
 
-// What operations have added to the graph, remembered by the kinds of their operands: the next time nothing is looked
-// at but the kinds.
+// Nodes added by operations, by the kinds of their operands, so that repetitions need no further checks.
 class Recipes {
   public:
     explicit Recipes(Graph &graph) : graph_(graph) {}
 
-    // The number of the recipe for an operation on `count` nodes, whatever numbers stand for it and its attributes. `own`:
-    // the node has a number of its own, so that only a Call can be remembered, which does not look at it.
+    // The number of the recipe for an operation, identified by any numbers, on `count` nodes. `own`: the node has its
+    // own number, so that only a Call, which does not depend on it, can be cached.
     int number(int operation, int attributes, const int *operands, int count, bool own);
     bool is_known(int recipe) const { return recipe >= 0 && !all_[recipe].made.empty(); }
     // Adds the nodes; returns the result.
     int follow(int recipe, const int *operands, int own);
-    // Remembers what was added from node `first` on, if it would be the same for other operands of these kinds.
+    // Records the nodes from `first` on if they would be the same for other operands of these kinds.
     void remember(int recipe, const int *operands, int count, int first, int result);
 
   private:
     struct Made {
         int sig, aux;
-        std::vector<int> args;  // places among the operands, then among what has been made before
+        std::vector<int> args;  // indices of operands, then of earlier results
     };
     struct Recipe {
         std::vector<Made> made;
@@ -39,7 +38,7 @@ class Recipes {
     std::vector<int> key_, nodes_, args_;  // scratch space
 };
 
-// An operation on nodes, as the function `apply` in Python is given it.
+// The arguments of the Python function `apply`.
 struct Applied {
     PyObject *operation;
     PyObject *attributes;  // a tuple, or nullptr for none
@@ -51,7 +50,7 @@ struct Applied {
 class PythonRecipes {
   public:
     explicit PythonRecipes(Graph &graph) : graph_(graph), recipes_(graph) {}
-    // The expression of what `applied` adds to the graph: from memory, or else what `slow` returns.
+    // The expression added by `applied`: from the cache, or else the result of `slow`.
     template <class F>
     PyObject *make(const Applied &applied, const Nodes &operands, F slow) {
         const int recipe = number(applied, operands);
@@ -63,20 +62,20 @@ class PythonRecipes {
         }
         return made;
     }
-    // Where nodes' own numbers are kept; the place in this list is what the graph knows of them.
+    // List of node arguments; the graph stores their indices.
     void set_numbers(PyObject *list);
     int traverse(visitproc visit, void *arg);
     void clear();
 
   private:
-    int number(const Applied &applied, const Nodes &operands);  // -1: what it does cannot be remembered
+    int number(const Applied &applied, const Nodes &operands);  // -1: it cannot be cached
     int number_of(PyObject *operation, bool many);
     int number_of(PyObject *attributes);
     int keep(PyObject *own);
 
     Graph &graph_;
     Recipes recipes_;
-    std::unordered_map<PyObject *, int> operations_;  // which are held
+    std::unordered_map<PyObject *, int> operations_;  // owned references
     PyObject *attributes_ = nullptr, *numbers_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What the Python types of the engine share: which engine is current, and how expressions are made.
+// Shared by the Python types of the engine: the current engine, and the creation of expressions.
 #pragma once
 
 #include <vector>
@@ -9,22 +9,21 @@
 
 namespace dpmodule::autobatch {
 
-// Thrown where Python has raised; whoever stands at the border returns the error indicator to Python.
+// Thrown after a Python error; the outermost function returns the error to Python.
 struct PythonError {};
 
 struct NodeObject {
     PyObject_HEAD int node;
     int version;
-    // For tables of rows that may be looked up: the number in the engine `serial`; 0 is none yet. For parameters: -2 less
-    // their number. -1 for all else.
+    // For tables: the number in the engine `serial`, or 0. For parameters: -2 minus their number. Otherwise -1.
     int table;
     union {
         int serial;
-        int place;  // of a plain expression: in `Handles`
+        int place;  // of a plain expression: index in `Handles`
     };
 };
 
-// All plain expressions there are, so that the values that somebody may still ask for are known.
+// All existing plain expressions, whose values may still be requested.
 class Handles {
   public:
     void enter(NodeObject *handle) {
@@ -44,8 +43,8 @@ class Handles {
 };
 extern Handles handles;
 
-// The turn in which this thread has last begun to add to a graph: one load, where Python's own number of a thread is a call.
-// A library that is loaded late finds room beside the stack of a thread for so little with glibc; others look it up.
+// The turn in which this thread last started adding to a graph: one load, while Python's thread number needs a call.
+// With glibc, such small data of a late-loaded library fits into static thread-local storage.
 #ifdef __GLIBC__
 #define DPMODULE_NEAR [[gnu::tls_model("initial-exec")]]
 #else
@@ -54,17 +53,17 @@ extern Handles handles;
 DPMODULE_NEAR inline thread_local std::uint64_t own_turn = 0;
 #undef DPMODULE_NEAR
 
-// The engine that fast functions add to; `engine` is nullptr where the graph under construction is not native.
+// The engine that fast functions add to; `engine` is nullptr if the graph under construction is not native.
 struct Current {
     Engine *engine = nullptr;
-    std::uint64_t turn = closed;  // of the thread which alone adds to it
+    std::uint64_t turn = closed;  // of the owner thread
     int version = -1;             // of the graph
     int serial = 0;               // of the engine
     PyTypeObject *expression = nullptr;
     PyTypeObject *input = nullptr;      // of inputs
-    PyTypeObject *parameter = nullptr;  // of the parameter that has last entered a graph; nullptr for none yet
-    PyObject *slow = nullptr;           // the class with the operators in Python
-    // Is there a native graph, and this thread the one that adds to it?
+    PyTypeObject *parameter = nullptr;  // of the parameter that last entered a graph; may be nullptr
+    PyObject *fallback = nullptr;       // the class with the operators in Python
+    // True if there is a native graph owned by this thread.
     bool is_open() const { return own_turn == turn; }
     void open(Engine &engine_of_graph) {
         engine = &engine_of_graph;
@@ -76,14 +75,14 @@ struct Current {
     }
 
   private:
-    static constexpr std::uint64_t closed = ~std::uint64_t{0};  // no thread's
+    static constexpr std::uint64_t closed = ~std::uint64_t{0};  // never the turn of a thread
     std::uint64_t turns_ = 0;
 };
 extern Current current;
 
 extern PyTypeObject *node_type;  // AutobatchNode
 
-// A new handle of a node of the current graph.  The types were made here, of nothing but a NodeObject, so all is set.
+// A new handle of a node of the current graph. The types consist only of a NodeObject, so all fields are set.
 inline PyObject *make_handle(PyTypeObject *type, int node) {
     NodeObject *made = PyObject_New(NodeObject, type);
     if (made) {
@@ -95,7 +94,7 @@ inline PyObject *make_handle(PyTypeObject *type, int node) {
     return reinterpret_cast<PyObject *>(made);
 }
 
-// A new expression of an input of the current graph, whose value is never computed again.
+// A new expression of an input, whose value is never recomputed.
 inline PyObject *make_input(int node) { return make_handle(current.input, node); }
 
 // A new expression for a node of the current graph.
@@ -105,13 +104,13 @@ inline PyObject *make_expression(int node) {
     return made;
 }
 
-// Is it an AutobatchNode?  Most of them are plain expressions or parameters, which tells sooner than their ancestors do.
+// True for an AutobatchNode; exact types are checked first, since most are plain expressions or parameters.
 inline bool is_node(PyObject *x) {
     return Py_IS_TYPE(x, current.expression) || Py_IS_TYPE(x, current.parameter) || PyObject_TypeCheck(x, node_type);
 }
 
-// The node of an operand, -1 if it is not an expression of the current graph (then the way in Python says what is wrong).
-// Parameters enter the graph at their first use.
+// The node of an operand, -1 if it is not an expression of the current graph (Python then raises the error). Parameters
+// enter the graph on first use.
 int enter(PyObject *x);
 inline int node_of(PyObject *x) {
     if (!is_node(x)) return -1;
@@ -120,15 +119,15 @@ inline int node_of(PyObject *x) {
     return enter(x);
 }
 
-// The node of an operand or None (-1); false where the slow way is needed.
+// The node of an operand or None (-1); false to fall back to Python.
 inline bool optional(PyObject *x, int &node) {
     node = x == Py_None ? -1 : node_of(x);
     return x == Py_None || node >= 0;
 }
 
-// Python has raised: forget it, since the slow way will raise in its turn among the arguments.  Others than Exceptions, such
-// as an interrupt, go on.
-inline void leave_to_slow_way() {
+// Clear a Python error, which the fallback will raise again in the order of arguments. Other exceptions, such as an
+// interrupt, are propagated.
+inline void fall_back_to_python() {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
     PyErr_Clear();
 }
@@ -142,21 +141,21 @@ inline void raise(const char *name, const char *text) {
     Py_XDECREF(errors);
 }
 
-// The getter of an attribute that is an object, or nullptr for None.
+// Getter of an object attribute, where nullptr means None.
 template <class Object, PyObject *Object::*field>
 PyObject *get_or_none(PyObject *self, void *) {
     PyObject *found = reinterpret_cast<Object *>(self)->*field;
     return Py_NewRef(found ? found : Py_None);
 }
 
-// The same for setting it, to a new reference.
+// Setter of an object attribute.
 inline void set_or_none(PyObject *&field, PyObject *value) {
     PyObject *kept = value == Py_None ? nullptr : value;
     Py_XINCREF(kept);
     Py_XSETREF(field, kept);
 }
 
-// Runs `body`, which returns a new reference; turns C++ exceptions into Python's.
+// Runs `body`, which returns a new reference; converts C++ exceptions to Python exceptions.
 template <class F>
 PyObject *guarded(F body) noexcept {
     try {
@@ -178,10 +177,10 @@ PyObject *guarded(F body) noexcept {
 extern Builder *builder_of_current;
 inline Builder &current_builder() { return *builder_of_current; }
 
-// Nodes of a list or tuple; more than fit on the stack go to the heap.
+// Nodes of a list or tuple, on the stack if they fit, else on the heap.
 class Nodes {
   public:
-    // False: some are no expressions of this graph.
+    // False: some are not expressions of this graph.
     bool read(PyObject *sequence) {
         if (!PyList_CheckExact(sequence) && !PyTuple_CheckExact(sequence)) return false;
         count = static_cast<int>(PySequence_Fast_GET_SIZE(sequence));
@@ -198,7 +197,7 @@ class Nodes {
         }
         return true;
     }
-    // Of arguments, which are few.
+    // From call arguments, which are few.
     bool read(PyObject *const *arguments, Py_ssize_t number) {
         for (count = 0; count < number; count++) {
             if ((at[count] = node_of(arguments[count])) < 0) return false;

@@ -4,7 +4,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-// New references that are given back together.
+// New references that are released together.
 class References {
   public:
     ~References() {
@@ -22,7 +22,7 @@ class References {
 
 enum Place { X, H, C, Mask, places };
 
-// What `cell` returns for stand-ins of the operands; false for something else than (output,) or (output, memory).
+// The result of `cell` for placeholder operands; false if it is not (output,) or (output, memory).
 bool call_cell(PyObject *network, PyObject *weights, bool has_memory, const int *stand_ins, int &output, int &memory) {
     References made;
     const auto expression = [&](int place) {
@@ -51,7 +51,7 @@ int learn(PyObject *network, PyObject *weights, bool has_memory, const int *oper
             found = remember_compound(graph, first, count, output, memory);
     } catch (const PythonError &) {
         graph.revert(first, first);
-        return leave_to_slow_way(), -1;  // which will say it of the operands themselves
+        return fall_back_to_python(), -1;  // which raises the error for the actual operands
     }
     graph.revert(first, first);
     return found;
@@ -59,8 +59,8 @@ int learn(PyObject *network, PyObject *weights, bool has_memory, const int *oper
 
 }  // namespace
 
-int Learned::find(const LayersObject &layers, PyObject *network, int layer, const int *operands, const int *weights,
-                  int count) {
+int RecordedSteps::find(const LayersObject &layers, PyObject *network, int layer, const int *operands,
+                        const int *weights, int count) {
     if (serial_ != current.serial) {
         numbers_ = {};
         compounds_.clear();
@@ -69,7 +69,7 @@ int Learned::find(const LayersObject &layers, PyObject *network, int layer, cons
     const Graph &graph = current.engine->graph;
     key_.assign(1, layer);
     for (int k = 0; k < places; k++) key_.push_back(operands[k] < 0 ? -1 : graph.signature(operands[k]).shape);
-    for (int k = 0; k < count; k++) key_.push_back(graph.nodes[weights[k]].sig);  // parameters are told apart by it
+    for (int k = 0; k < count; k++) key_.push_back(graph.nodes[weights[k]].sig);  // distinguishes parameters
     const auto [number, fresh] = numbers_.number(key_);
     if (fresh) {
         compounds_.push_back(-1);
@@ -121,7 +121,7 @@ bool Steps::read_before(const StateObject &state) {
         for (int l = 0; l < count; l++) {
             layers_[l].h = state.outputs[l];
             if (cells_->has_memory) layers_[l].c = state.outputs[l] + 1;
-            if (state.outputs[l] + cells_->has_memory >= size) return false;  // cg_revert has taken it back
+            if (state.outputs[l] + cells_->has_memory >= size) return false;  // removed by cg_revert
         }
         return state.count == count;
     }

@@ -1,7 +1,5 @@
-// Equal nodes of a segment: what does the same with the same operands is computed once, and has one gradient.
-//
-// It begins with rows of tables that several nodes read: words repeat, and what is made of them alone does.  (Value
-// numbering, Cocke and Schwartz 1970.)
+// Equal nodes of a segment, with the same operation and operands, share one value and gradient. They start with table
+// rows that several nodes read, since words repeat. (Value numbering, Cocke and Schwartz 1970.)
 #pragma once
 
 #include <algorithm>
@@ -15,13 +13,13 @@ namespace dpmodule::autobatch {
 class Repeats {
   public:
     Repeats(Graph &graph, int from, int to) : graph_(graph), from_(from), size_(to - from) {}
-    // Of every Lookup, before anything else; `stamp` tells segments apart.
+    // Called first for every Lookup; `stamp` identifies the segment.
     void add_row(int node, std::uint32_t stamp);
     bool any() const { return !first_.empty(); }
-    // The first of the nodes that are equal to this one.
+    // The first node equal to this one.
     int first(int node) const { return may_repeat(node) ? first_[node - from_] : node; }
-    // Is this node, which does what `key` says with the operands, equal to an earlier one?  Operands are first ones;
-    // they become part of the key.
+    // True if this node, with its operation in `key`, equals an earlier one. The first equal nodes of its operands are
+    // added to the key.
     bool repeats(int node, std::vector<int> &key, const int *operands, int count);
 
   private:
@@ -30,7 +28,7 @@ class Repeats {
 
     Graph &graph_;
     const int from_, size_;
-    std::vector<int> first_;  // -1: the node cannot be equal to another; empty until two are
+    std::vector<int> first_;  // -1: the node cannot be repeated; empty without repetitions
     Interner keys_;
     std::vector<int> holders_;  // the first node of each key
 };

@@ -7,7 +7,7 @@
 
 namespace dpmodule::autobatch {
 
-// So many rows that what a batch touches stays in the second cache.
+// Number of rows for which a batch fits into the L2 cache.
 int Runner::rows_at_once(const Group &group, int rows) const {
     constexpr int floats = 1 << 17;
     int width = group.row + group.kept + group.scratch + group.grad_kept + group.grad_scratch;
@@ -16,7 +16,7 @@ int Runner::rows_at_once(const Group &group, int rows) const {
     return fit > rows / 2 ? rows : fit;
 }
 
-// Calls see the whole batch, and numbers are drawn for it.
+// Calls and random numbers need the whole batch.
 bool Runner::splits(const Group &group) const {
     const Op op = graph_.signatures[group.sig].op;
     return group.counted && op != Op::Call && op != Op::Drawn;
@@ -85,7 +85,7 @@ Affine &Runner::affine(const Work &work, const Step &step) {
     return *found;
 }
 
-// Each step has a block of its own, in which rows lie one after the other.
+// Each step has its own block of consecutive rows.
 Block Runner::value_of(const Work &work, const Step &step) const {
     if (step.home == Step::Home::Scratch)
         return {work.scratch + static_cast<std::ptrdiff_t>(step.at) * work.count, step.width};
@@ -138,8 +138,8 @@ void Runner::forward_step(const Work &work, const Step &step) {
     const Signature &s = graph_.signatures[step.sig];
     if (step.kind == Step::Kind::Cell) return cell(work, step, s);
     switch (s.op) {
-#define RUNNER_STEP(op, way) \
-    case Op::op: return way(work, step, s);
+#define RUNNER_STEP(op, function) \
+    case Op::op: return function(work, step, s);
         RUNNER_STEPS(RUNNER_STEP)
         RUNNER_SHARED_STEPS(RUNNER_STEP)
 #undef RUNNER_STEP
@@ -154,8 +154,8 @@ void Runner::backward_step(const Work &work, const Step &step) {
     const Signature &s = graph_.signatures[step.sig];
     if (step.kind == Step::Kind::Cell) return cell_back(work, step, s);
     switch (s.op) {
-#define RUNNER_STEP(op, way) \
-    case Op::op: return way##_back(work, step, s);
+#define RUNNER_STEP(op, function) \
+    case Op::op: return function##_back(work, step, s);
         RUNNER_STEPS(RUNNER_STEP)
         RUNNER_SHARED_STEPS(RUNNER_STEP)
 #undef RUNNER_STEP

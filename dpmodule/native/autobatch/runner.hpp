@@ -7,45 +7,45 @@
 
 namespace dpmodule::autobatch {
 
-// How the engine runs an operation that it has no kernel for: by somebody else, a whole batch at a time.
+// A batch of an operation without a kernel, run by a Caller.
 struct CallBatch {
     std::int64_t key;  // the same for both directions of one batch
     int kind;          // which operation: Signature::kind
     int rows;
     struct Argument {
-        float *at;  // rows one after the other, or a single one that all share
+        float *at;  // consecutive rows, or a single shared row
         bool shared;
-        float *grad;  // where the gradient is wanted, laid out alike; nullptr: not wanted
+        float *grad;  // the gradient, with the same layout; nullptr if not needed
     };
     std::vector<Argument> arguments;
     std::vector<int> aux;     // forward only
-    std::vector<int> counts;  // operations of any number of operands: how many each row has
+    std::vector<int> counts;  // for operations on many operands: the number of each row
     float *out;               // value or, backward, gradient of the result
 };
 
 class Caller {
   public:
     virtual ~Caller() = default;
-    // Both may throw; what they throw passes through the engine.
+    // Both may throw; exceptions pass through the engine.
     virtual void forward(const CallBatch &batch) = 0;
     virtual void backward(const CallBatch &batch) = 0;
-    // Random numbers of a kind, which has one or two numbers of its own.
+    // Random numbers of a distribution with one or two parameters.
     virtual void draw(int kind, const double *numbers, float *to, std::size_t count) = 0;
 };
 
-// A plan and what its computation leaves for the backward pass.
+// A plan, and the data of its computation for the backward pass.
 struct Segment {
     Segment(Plan made, Arena::Mark start) : plan(std::move(made)), start(start), affine(plan.runs.size()) {}
     Plan plan;
     Arena::Mark start;  // of its memory
-    // per run and step, made at the first bucket; only for products
+    // per run and step, created at the first bucket, for products only
     std::vector<std::vector<std::unique_ptr<Affine>>> affine;
 };
 
-// Is a number what an extreme was found to be?
+// True if a number equals an extreme.
 inline bool is_same(float a, float b) { return a == b || (a != a && b != b); }
 
-// Which methods compute an operation: the one named here, and for its gradients `..._back`.
+// Methods that compute an operation: the one named here, and `..._back` for its gradients.
 // clang-format off: lists
 #define RUNNER_STEPS(X)                                                                                            \
     X(Unary, unary) X(Binary, binary) X(UnaryEach, unary_each) X(View, view) X(PickNegLogSoftmax, loss)            \
@@ -63,10 +63,10 @@ class Runner {
         : graph_(graph), groups_(groups), packed_(graph), space_{graph, packed_, memory, scratch_}, caller_(caller) {}
 
     void forward(Segment &segment);
-    // Gradients of the runs that are `wanted`; those of values must have been set to zero or to the seed.
+    // Gradients of the `wanted` runs; gradients of values must be initialized with zero or the seed.
     void backward(Segment &segment);
     void parameters_changed() { packed_.invalidate(); }
-    // Give back scratch space that an unusually large batch has needed.
+    // Release scratch space of an unusually large batch.
     void shrink();
 
   private:
@@ -90,7 +90,7 @@ class Runner {
     Block value_of(const Work &work, const Step &step) const;
     Block grad_of(const Work &work, const Step &step) const;
     Block read(const Work &work, Operand operand, int width);
-    // The gradient of an operand: where to put it, and whether to add.
+    // The target of an operand's gradient, and whether to accumulate.
     struct Target {
         Block at;
         bool add;
@@ -99,13 +99,13 @@ class Runner {
     bool target(const Work &work, Operand operand, int width, Target &found);
     void done(const Work &work, const Target &target, int width);
     int width_of(const Work &work, Operand operand) const;
-    // The rows of an operand, or of its gradient, where they lie; nullptr for a gradient that nobody wants.
+    // The rows of an operand, or of its gradient, in place; nullptr for an unneeded gradient.
     struct Rows {
         Block block;
         const int *nodes;
         const std::vector<float *> *pointers;
         float *operator[](int i) const { return nodes ? (*pointers)[nodes[i]] : block.at + i * block.stride; }
-        bool add() const { return nodes; }  // gradients: others add to them, too
+        bool add() const { return nodes; }  // gradients accumulated from several readers
     };
     Rows values(const Work &work, Operand operand) const;
     Rows gradients(const Work &work, Operand operand) const;

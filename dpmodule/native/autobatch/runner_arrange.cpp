@@ -1,4 +1,4 @@
-// Joining, parts of operands, and their numbers in another order.
+// Concatenation, selection and reordering.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +22,7 @@ void add(int rows, int width, const float *from, int step, float *to, int to_ste
     }
 }
 
-// How often what is joined lies in turn.
+// Number of alternations of the joined operands in memory.
 int parts_of(const Signature &s, const Shape &joined) {
     return std::accumulate(joined.dims.begin(), joined.dims.begin() + s.kind, joined.batch, std::multiplies<>());
 }
@@ -120,7 +120,7 @@ void Runner::select_back(const Work &work, const Step &step, const Signature &s)
 
 namespace {
 
-// Where a PickEach finds its numbers: in `rows` parts of each element, at `wide` from each other, `width` numbers.
+// The elements of a PickEach: `width` numbers in each of `rows` parts of an element, with stride `wide`.
 struct Picked {
     Picked(const Signature &s, const Shape &of)
         : batch(of.batch), rows(s.params[0]), width(s.width / batch / rows), wide(s.params[1] * width),
@@ -158,7 +158,7 @@ void Runner::pick_each_back(const Work &work, const Step &step, const Signature 
 
 namespace {
 
-// The loops of an Arrange; the two inside read a matrix whose rows and columns lie evenly.
+// The loops of an Arrange; the two innermost read a matrix with evenly spaced rows and columns.
 class Loops {
   public:
     explicit Loops(const Signature &s) : first_(s.params[0]) {
@@ -171,7 +171,7 @@ class Loops {
     };
     Loop rows, columns;
 
-    // Calls body(where in the operand, where in the result) for each of those matrices.
+    // Calls body(position in the operand, position in the result) for each matrix.
     template <class F>
     void each(F body) const {
         const int size = rows.size * columns.size;

@@ -1,4 +1,4 @@
-// Operations on two operands of which one lacks dimensions, or a minibatch, that the other has.
+// Operations on two operands with broadcasting of dimensions or the minibatch.
 #include <algorithm>
 #include <cstring>
 
@@ -14,11 +14,11 @@ int size_of(const Shape &shape, int axis) {
     return axis <= static_cast<int>(shape.dims.size()) ? shape.dims[axis - 1] : 1;
 }
 
-// How an operand becomes as large as the result: in pieces of `inner` numbers, which are copied, or one that is repeated.
+// Broadcasting of an operand: pieces of `inner` numbers that are copied, or one repeated number.
 struct Spread {
     int inner;
     bool repeats;
-    std::vector<int> from;  // where each piece comes from
+    std::vector<int> from;  // source of each piece
 
     bool is_whole() const { return !repeats && from.size() == 1; }
     void forward(const float *x, float *to) const {
@@ -28,7 +28,7 @@ struct Spread {
             to += inner;
         }
     }
-    // Sums in doubles are as exact as anybody asks for.
+    // Sums in doubles are exact enough.
     void backward(const float *d, std::vector<double> &sums) const {
         for (int at : from) {
             if (repeats) sums[at] += kernels().sum(inner, d);

@@ -1,6 +1,5 @@
-// What turns the numbers along one dimension into others: softmax, the greatest of them, sums.
-//
-// The operand is a row of matrices of `count` rows and `step` columns; a line is one column.
+// Operations along one dimension: softmax, greatest elements, cumulative sums. The operand is a sequence of matrices of
+// `count` rows and `step` columns; a line is one column.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -111,7 +110,7 @@ void Runner::softmax_back(const Work &work, const Step &step, const Signature &s
 
 namespace {
 
-// The places of the `count` greatest numbers of a line, in order; what is not a number is greater, the first of equals, too.
+// Indices of the `count` greatest numbers of a line, in order; NaN counts as greatest, and the first of equals wins.
 void find_greatest(const float *x, const Lines &z, int count, std::vector<int> &places) {
     const auto of = [&](int place) { return x[place * z.step]; };
     std::iota(places.begin(), places.end(), 0);

@@ -1,4 +1,4 @@
-// Losses of labels, row by row.
+// Losses with labels, row by row.
 #include <cmath>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// The steps on matrices, which lie row by row.  Nothing is gathered: a matrix is worth a call of its own.
+// Steps on row-major matrices. Nothing is gathered, since a matrix justifies a separate call.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,10 +23,9 @@ Runner::Rows Runner::gradients(const Work &work, Operand operand) const {
 
 namespace {
 
-constexpr int few_rows = 2;  // up to so many rows, packing the other factor costs more than it saves
+constexpr int few_rows = 2;  // largest number of rows for which packing the other factor does not pay
 
-// C (m x n) = A (m x k) B (k x n), for each of so many elements of a minibatch.  Where B has none, the rows of all
-// elements are those of one product.
+// C (m x n) = A (m x k) B (k x n), for each element of a minibatch. If B has no minibatch, all rows form one product.
 struct Factors {
     Factors(const Signature &s, const Shape &shape) : m(shape.dims[0]), k(s.params[2]), parts(shape.batch) {
         n = s.width / parts / m;
@@ -34,12 +33,12 @@ struct Factors {
         if (s.widths[1] == k * n) m *= parts, a = 0, parts = 1;
     }
     int m, n, k, parts;
-    int a;  // numbers from one element of A to the next
+    int a;  // stride between elements of A
 };
 
 // A large parameter times matrices: the columns of all of them become rows of one product with packed weights.
 bool by_columns(const Signature &s, const Factors &z) {
-    constexpr int large = 1 << 14;  // less is not worth turning the matrices
+    constexpr int large = 1 << 14;  // smaller matrices are not worth transposing
     return s.params[0] >= 0 && z.n > 1 && static_cast<std::int64_t>(z.m) * z.k >= large;
 }
 
@@ -147,7 +146,7 @@ void invert(int n, const float *x, float *y, std::vector<double> &both) {
         for (int r = c + 1; r < n; r++) {
             if (std::abs(row(r)[c]) > std::abs(row(pivot)[c])) pivot = r;
         }
-        if (row(pivot)[c] == 0.0) throw std::domain_error("inverse: a matrix is singular, and has no inverse");
+        if (row(pivot)[c] == 0.0) throw std::domain_error("inverse: a matrix is singular");
         if (pivot != c) std::swap_ranges(row(c), row(c) + wide, row(pivot));
         const double scale = 1.0 / row(c)[c];
         for (int k = c; k < wide; k++) row(c)[k] *= scale;
@@ -188,7 +187,7 @@ void Runner::inverse_back(const Work &work, const Step &step, const Signature &s
     }
 }
 
-// x + column * (1, 1, ...): the product's way is the fastest.
+// x + column * (1, 1, ...), computed as a product, which is fastest.
 void Runner::add_column(const Work &work, const Step &step, const Signature &s) {
     const int rows = s.widths[1], width = s.width / rows;
     const Rows x = values(work, step.in[0]), column = values(work, step.in[1]);

@@ -1,4 +1,5 @@
-// Sums, means, extremes and logarithms of sums over some dimensions: of every part of the operand, row by row, the columns.
+// Sums, means, extremes and logarithms of sums over some dimensions: for every part of the operand, a reduction of
+// columns.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,7 +19,7 @@ struct Sizes {
     int rows, width, size, parts;
 };
 
-// Takes from numbers what a mean is made of; returns the root of the mean of their squares.
+// Subtracts the mean; returns the root of the mean of squares.
 float deviation(int count, float *x, float divisor) {
     const float mean = kernels().sum(count, x) / divisor;
     for (int k = 0; k < count; k++) x[k] -= mean;
@@ -38,12 +39,12 @@ const float *column(const Sizes &z, int j, const float *x, float *to, bool copie
 
 }  // namespace
 
-// Memory for the operands of one node below each other; nullptr where there is only one.
+// Memory for the stacked operands of one node; nullptr for a single operand.
 float *Runner::joined_of(const Signature &s) {
     return s.nargs > 1 ? scratch_.take(static_cast<std::size_t>(s.nargs) * s.width) : nullptr;
 }
 
-// Operands without a minibatch stand once for each of its elements.
+// Operands without a minibatch are repeated for each element.
 const float *Runner::join(const Work &work, const Signature &s, int i, float *to) const {
     float *at = to;
     for (int k = 0; k < s.nargs; k++) {

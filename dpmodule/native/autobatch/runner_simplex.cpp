@@ -1,4 +1,4 @@
-// Vectors that become probabilities of which many are nothing or bounded, and the place of the greatest number.
+// Sparsemax, constrained softmax and argmax.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-// What is taken from all numbers, so that those above it come to one; NaN where there is a NaN.
+// The threshold above which the numbers, minus the threshold, sum to one; NaN for NaN.
 float threshold_of(int width, const float *x, float *sorted) {
     if (std::any_of(x, x + width, [](float each) { return std::isnan(each); })) return NAN;
     std::copy_n(x, width, sorted);
@@ -63,11 +63,11 @@ void Runner::sparsemax_back(const Work &work, const Step &step, const Signature 
 
 namespace {
 
-// A softmax whose elements stay below bounds: those that reach theirs leave the rest to the others.
+// A softmax with upper bounds; probability above a bound is redistributed.
 struct Bounded {
     int width;
     float *share;            // of each element
-    std::vector<char> free;  // has it not reached its bound
+    std::vector<char> free;  // below its bound
     float mass = 1;          // of the free ones
 
     Bounded(int width, float *share) : width(width), share(share), free(width) {}
@@ -116,7 +116,7 @@ void Runner::constrained_back(const Work &work, const Step &step, const Signatur
                 const float *d = dy.at + i * dy.stride + first;
                 float *dx = to.at.at + i * to.at.stride + first;
                 found.find(x.at + i * x.stride + first, bound.at + i * bound.stride + first);
-                float mean = 0;  // of what the free ones get, by their shares
+                float mean = 0;  // of the free elements' gradients, weighted by their shares
                 for (int j = 0; j < width; j++) {
                     if (found.free[j] && found.share[j] != 0) mean += d[j] * found.share[j] / found.mass;
                 }
@@ -131,7 +131,7 @@ void Runner::constrained_back(const Work &work, const Step &step, const Signatur
     }
 }
 
-// A one where the greatest number along the first dimension is, the first of equals; what is not a number is greater.
+// One-hot of the maximum along the first dimension; the first of equals wins, and NaN counts as greatest.
 void Runner::argmax(const Work &work, const Step &step, const Signature &s) {
     const int count = s.params[0], along = s.params[1];
     const Block x = read(work, step.in[0], s.width), y = value_of(work, step);
@@ -150,7 +150,7 @@ void Runner::argmax(const Work &work, const Step &step, const Signature &s) {
     }
 }
 
-// The gradient passes as it is, or not at all.
+// The gradient passes through unchanged, or not at all.
 void Runner::argmax_back(const Work &work, const Step &step, const Signature &s) {
     Target to;
     if (!s.params[2] || !target(work, step.in[0], s.width, to)) return;

@@ -1,4 +1,4 @@
-// The steps of a batch that are more than a kernel over a block.
+// Steps of a batch other than a kernel over a block.
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 
 namespace dpmodule::autobatch {
 
-// The node that row `row` of the batch is the value of.
+// The node of row `row` of the batch.
 const Node &Runner::root(const Work &work, int row) const {
     return graph_.nodes[work.segment->plan.instances[work.run->order[work.first + row]].root];
 }
@@ -73,7 +73,7 @@ void Runner::unary_each_back(const Work &work, const Step &step, const Signature
     done(work, to, s.width);
 }
 
-// Views are copies only where gradients of single nodes are wanted.
+// Views are copies only if gradients of single nodes are needed.
 void Runner::view(const Work &work, const Step &, const Signature &s) {
     const int *nodes = work.run->nodes(0) + work.first;
     float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * s.width;
@@ -126,7 +126,7 @@ void Runner::cell_back(const Work &work, const Step &step, const Signature &s) {
     }
 }
 
-// What was drawn for a batch, each number as often as it stands in the result.
+// The random numbers of a batch, each repeated as in the result.
 Block Runner::mask(const Work &work, const Signature &s) {
     const int repeats = s.params[5], inner = s.params[6], width = s.width / repeats;
     const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * width, width};
@@ -139,7 +139,7 @@ Block Runner::mask(const Work &work, const Signature &s) {
     return whole;
 }
 
-// Numbers are drawn for the whole batch; nodes that are computed again have theirs.
+// Numbers are drawn for the whole batch; recomputed nodes reuse theirs.
 void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
     double numbers[2];
     std::memcpy(numbers, &s.params[1], sizeof numbers);
@@ -271,7 +271,8 @@ void Runner::sum_back(const Work &work, const Step &, const Signature &) {
     }
 }
 
-// One operand of a call: rows in a row, or one row that all share.  Copies stay until renew: the callee may keep them.
+// One operand of a call: consecutive rows, or one shared row. Copies are kept until renew, since the callee may keep
+// them.
 Runner::Part Runner::part(const int *nodes, int count, int width, bool may_share, bool wants_grad) {
     Part found{nodes, count, width, {nullptr, may_share, nullptr}};
     for (int i = 1; i < count && found.argument.shared; i++) found.argument.shared = nodes[i] == nodes[0];
@@ -300,11 +301,11 @@ void Runner::run_call(const Work &work, const Signature &s, bool forward) {
     const Plan &plan = work.segment->plan;
     const auto instance = [&](int i) -> const Instance & { return plan.instances[work.run->order[work.first + i]]; };
     CallBatch batch;
-    batch.key = instance(0).root;  // a batch is known by the node of its first row
+    batch.key = instance(0).root;  // a batch is identified by the node of its first row
     batch.kind = s.kind;
     batch.rows = work.count;
     std::vector<Part> parts;
-    std::vector<int> all;  // operands of operations that take any number
+    std::vector<int> all;  // operands of operations on many operands
     if (s.nargs < 0) {
         for (int i = 0; i < work.count; i++) {
             const int *nodes = plan.outside.data() + instance(i).first;
@@ -313,7 +314,7 @@ void Runner::run_call(const Work &work, const Signature &s, bool forward) {
         }
         parts.push_back(part(all.data(), static_cast<int>(all.size()), s.widths[0], false, !forward));
     }
-    // equal rows all through: one operand is not shared, and tells the callee how many rows there are
+    // all rows are equal: one operand is not shared, so that the callee knows the number of rows
     bool differ = work.count == 1;
     for (int k = 0; k < s.nargs && !differ; k++) {
         const int *nodes = work.run->nodes(k) + work.first;

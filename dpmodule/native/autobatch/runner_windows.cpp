@@ -1,4 +1,4 @@
-// What slides a window over an image: convolutions, as products with all windows side by side, and pooling.
+// Sliding windows: convolutions, as products with all windows, and pooling.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,10 +21,11 @@ struct Windows {
         batch = s.width / (places * filters);
     }
     int height, width, channels, tall, wide, down, right, top, left, out_height, out_width, filters;
-    int places, size;   // windows of an image, numbers of a window
-    int pixels, batch;  // numbers of an image, images of a node
+    int places, size;   // windows per image, elements per window
+    int pixels, batch;  // elements per image, images per node
 
-    // Calls body(where in the window, where in the image, how many numbers) for what is in the image of each row of a window.
+    // Calls body(position in the window, position in the image, count) for the part of each window row inside the
+    // image.
     template <class F>
     void each(int place, F body) const {
         const int y0 = place / out_width * down - top, x0 = place % out_width * right - left;
@@ -33,7 +34,7 @@ struct Windows {
             body((i * wide + first) * channels, ((y0 + i) * width + x0 + first) * channels, (last - first) * channels);
         }
     }
-    // The windows of an image one after the other, zeros where they stick out.
+    // The windows of an image, with zeros outside the image.
     void spread(const float *image, float *to) const {
         std::memset(to, 0, sizeof(float) * places * size);
         for (int p = 0; p < places; p++, to += size) {
@@ -51,19 +52,19 @@ struct Windows {
     }
 };
 
-constexpr int most_numbers = 1 << 20;  // of the windows that one product takes
+constexpr int most_numbers = 1 << 20;  // elements of the windows in one product
 
-// An operand of many nodes, image by image; without a minibatch it serves all images of its node.
+// An operand of many nodes, image by image; without a minibatch it is used for all images of its node.
 struct Images {
     const int *nodes;
-    int images, step;  // of a node, and how far apart
+    int images, step;  // per node, and their stride
     int node(int image) const { return nodes[image / images]; }
     int at(int image) const { return image % images * step; }
     float *in(const std::vector<float *> &pointers, int image) const { return pointers[node(image)] + at(image); }
     bool is_same(int image, int other) const { return node(image) == node(other) && at(image) == at(other); }
 };
 
-// Calls body(first, count) for images in a row that have the same filters and biases.
+// Calls body(first, count) for consecutive images with the same filters and biases.
 template <class F>
 void by_filters(int images, int at_once, const Images &filters, const Images &biases, F body) {
     for (int first = 0, last; first < images; first = last) {
@@ -165,7 +166,7 @@ void Runner::pool(const Work &work, const Step &step, const Signature &s) {
     }
 }
 
-// The first of the greatest numbers of a window has its gradient.
+// The first maximum of a window gets the gradient.
 void Runner::pool_back(const Work &work, const Step &step, const Signature &s) {
     Target into;
     if (!target(work, step.in[0], s.widths[0], into)) return;

@@ -1,4 +1,4 @@
-// What may be batched together: nodes of one signature do the same arithmetic with the same parameters.
+// Signatures: nodes of one signature do the same arithmetic with the same parameters and may share a batch.
 #pragma once
 
 #include <cstdint>
@@ -32,45 +32,44 @@ NAMED_ENUM(Convolution, CONVOLUTIONS)
 
 struct Signature {
     Signature() = default;
-    // Of as many operands as there are widths.
+    // With as many operands as widths.
     Signature(Op op, int kind, int shape, std::vector<int> widths, std::vector<int> params = {}, float attr = 0)
         : op(op), kind(kind), attr(attr), shape(shape), nargs(static_cast<int>(widths.size())),
           params(std::move(params)), widths(std::move(widths)) {}
 
     Op op = Op::Input;
-    int kind = 0;  // which Unary or Binary; for Call the number of its Python object
+    int kind = 0;  // the Unary or Binary; for Call the number of its Python object
     float attr = 0;
-    int shape = -1;          // of the value, a number of Shapes
-    int width = 0;           // floats in the value
-    bool is_matrix = false;  // more than one row and more than one column
-    int nargs = 0;           // -1: differs from node to node
-    std::vector<int>
-        params;  // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
-                 // operand, -1 where it is none, then columns of the left one; Drawn: likewise, then
-                 // the halves of its two numbers, how often each number of the mask stands, and how
-                 // many numbers apart;
-                 // Reduce: how many numbers become one, how many numbers further on the next one lies,
-                 // and 1 if operands are reduced with each other, 2 for rows beside each other;
-                 // Softmax, LogSoftmax, Greatest, Sums, Argmax: how many numbers, how far from each other, and for
-                 // LogSoftmax which of them take part, if not all do, for Argmax whether gradients pass;
-                 // Select: how many rows, where those lie in the operand, where columns lie in rows;
-                 // ConcatColumns: how often each operand is repeated, for the elements of a minibatch;
-                 // PickEach: how many parts of an element are picked from, in how many places;
-                 // Arrange: the first number, then of nested loops, how many and how far from each other;
-                 // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
-                 // on the left, sizes of the result; of filters and biases as with Multiply
+    int shape = -1;           // of the value, a number in Shapes
+    int width = 0;            // floats in the value
+    bool is_matrix = false;   // more than one row and more than one column
+    int nargs = 0;            // -1: differs between nodes
+    std::vector<int> params;  // Broadcast: shapes of the operands
+                              // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number
+                              // Multiply: the parameter of each operand or -1, then columns of the left one
+    // Drawn: the same, then the halves of its two numbers, repetitions and stride of mask numbers
+    // Reduce: number of reduced elements, their stride, and 1 if operands are reduced with each
+    // other, 2 for adjacent rows
+    // Softmax, LogSoftmax, Greatest, Sums, Argmax: count and stride, and for LogSoftmax the
+    // restricted indices, for Argmax whether gradients pass
+    // Select: number of rows, row offsets, column offsets
+    // ConcatColumns: repetitions of each operand for the elements of a minibatch
+    // PickEach: number of parts of an element, and of places in each
+    // Arrange: the first element, then count and stride of nested loops
+    // Convolve, Pool: sizes of the image, the window, its steps, padding above and on the left,
+    // sizes of the result; filters and biases as for Multiply
     std::vector<int> widths;  // of the arguments
-    int further = 0;          // floats of further results behind the value, which views reach
+    int further = 0;          // floats of further results after the value, accessed by views
     int row() const { return width + further; }
 };
 
-// Several operations that are always added together, as one node: the step of a recurrent network.
+// Several operations as one node: the step of a recurrent network.
 struct Compound {
     struct Part {
         int sig;
-        std::vector<int> args;  // the first numbers are operands, those behind them parts
+        std::vector<int> args;  // operands first, then earlier parts
     };
-    std::vector<Part> parts;  // in order of computation; the last one is the result
+    std::vector<Part> parts;  // in order of computation; the last part is the result
     int operands = 0;
     int memory = -1;                // the part that is the second result, -1: none
     int sig = -1, memory_sig = -1;  // of the nodes
@@ -83,24 +82,24 @@ struct Shape {
     bool operator==(const Shape &other) const { return dims == other.dims && batch == other.batch; }
 };
 
-// A shape of more numbers than the engine counts.
+// Error for a shape with too many elements.
 struct TooLarge : std::length_error {
     TooLarge()
-        : std::length_error("an expression of the native engine has at most 2147483647 numbers, with its minibatch") {}
+        : std::length_error("an expression of the native engine has at most 2147483647 elements with its minibatch") {}
 };
 
-// Numbers for tuples of integers, from 0 on in order of arrival; the shared mechanism of the tables below.
+// Numbers tuples of integers from 0, in order of insertion; used by the tables below.
 class Interner {
   public:
-    // The number of `key`, and whether it is new.
+    // The number of `key`, and true if it is new.
     std::pair<int, bool> number(const std::vector<int> &key);
 
   private:
     void grow();
-    std::vector<int> keys_;          // one behind the other
+    std::vector<int> keys_;          // concatenated
     std::vector<std::size_t> ends_;  // of each key
     std::vector<std::uint32_t> hashes_;
-    std::vector<int> slots_;  // numbers, each where its hash says or behind; -1: free
+    std::vector<int> slots_;  // numbers, by hash with linear probing; -1: free
 };
 
 class Signatures {
@@ -114,7 +113,7 @@ class Signatures {
     int vector_shape(int width) { return add_shape({width}); }
     std::vector<Compound> compounds;
 
-    // The signature of an operation on arguments of known shape, -1 when not met before; two numbers make the key.
+    // The signature of an operation on arguments of known shape, -1 if unknown; two numbers form the key.
     int &cached(int operation, int shape);
 
   private:

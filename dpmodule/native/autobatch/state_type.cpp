@@ -1,7 +1,6 @@
-// The Python type AutobatchState: a position in a sequence.
-//
-// A step of all layers is one call: the state remembers nodes, and expressions are made when somebody asks for them.
-// Whatever does not fit goes to the methods `_step` and `_run` of the class in Python.
+// The Python type AutobatchState: the state of a recurrent network in a sequence. A step of all layers is one call: the
+// state stores nodes, and expressions are created on request. All other cases go to the methods `_step` and `_run` of
+// the Python class.
 #include "python_layers.hpp"
 
 #include <structmember.h>
@@ -15,14 +14,14 @@ PyTypeObject *state_type = nullptr;
 
 StateObject *state_of(PyObject *x) { return reinterpret_cast<StateObject *>(x); }
 
-// nullptr where Python has raised
+// nullptr after a Python error
 PyObject *expression_at(int node, int version) {
     PyObject *made = make_expression(node);
     if (made) reinterpret_cast<NodeObject *>(made)->version = version;
     return made;
 }
 
-PyObject *call_slowly(PyObject *self, const char *name, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+PyObject *call_python(PyObject *self, const char *name, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     PyObject *method = PyObject_GetAttrString(self, name);
     PyObject *found = method ? PyObject_Vectorcall(method, args, static_cast<std::size_t>(count), keywords) : nullptr;
     Py_XDECREF(method);
@@ -36,7 +35,7 @@ PyObject *add_input(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
         int x = current.is_open() && count == 1 && !keywords ? node_of(args[0]) : -1, outputs[most_layers] = {};
         if (x >= 0 && !steps.read(state)) x = -1;
         for (int l = 0; l < steps.count && x >= 0; l++) x = outputs[l] = steps.add(l, x);
-        if (x < 0) return call_slowly(self, "_step", args, count, keywords);
+        if (x < 0) return call_python(self, "_step", args, count, keywords);
         PyObject *made = Py_TYPE(self)->tp_alloc(Py_TYPE(self), 0);
         if (!made) return nullptr;
         StateObject &after = *state_of(made);
@@ -50,7 +49,7 @@ PyObject *add_input(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
     });
 }
 
-// Adds all steps, one layer after the other; false where the way in Python is needed.  `xs` becomes the outputs.
+// Adds all steps, layer by layer; false to fall back to Python. `xs` becomes the outputs.
 bool add_sequence(const StateObject &state, PyObject *inputs, Nodes &xs) {
     Steps steps;
     if (!current.is_open() || !xs.read(inputs) || !steps.read(state)) return false;
@@ -67,7 +66,7 @@ PyObject *transduce(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
     return guarded([&]() -> PyObject * {
         Nodes xs;
         if (count != 1 || keywords || !add_sequence(*state_of(self), args[0], xs))
-            return call_slowly(self, "_run", args, count, keywords);
+            return call_python(self, "_run", args, count, keywords);
         return list_of(static_cast<std::size_t>(xs.count), [&](std::size_t i) { return make_expression(xs.at[i]); });
     });
 }
@@ -84,7 +83,7 @@ PyObject *output(PyObject *self, PyObject *) {
     });
 }
 
-// ((output, memory), ...) or ((output,), ...), made at the first call
+// ((output, memory), ...) or ((output,), ...), created on first use
 PyObject *get_layers(PyObject *self, void *) {
     return guarded([&]() -> PyObject * {
         StateObject &state = *state_of(self);
@@ -113,7 +112,7 @@ int set_layers(PyObject *self, PyObject *value, void *) {
 
 int set_cells(PyObject *self, PyObject *value, void *) {
     if (value && value != Py_None && !PyObject_TypeCheck(value, layers_type)) {
-        PyErr_SetString(PyExc_TypeError, "the cells of a state are AutobatchLayers or None");
+        PyErr_SetString(PyExc_TypeError, "the cells of a state must be AutobatchLayers or None");
         return -1;
     }
     set_or_none(state_of(self)->cells, value);
@@ -139,7 +138,7 @@ int state_clear(PyObject *self) {
     return 0;
 }
 
-// A chain of states is as long as a sequence: it is taken apart from its end without recursion.
+// A chain of states is as long as a sequence, so it is released without recursion.
 void release_chain(StateObject &state) {
     PyObject *next = std::exchange(state.previous, nullptr);
     while (next && Py_REFCNT(next) == 1 && PyObject_TypeCheck(next, state_type)) {
@@ -176,11 +175,11 @@ PyCFunction method(F function) {
 PyMethodDef state_methods[] = {
     {"add_input", method(add_input), METH_FASTCALL | METH_KEYWORDS,
      "add_input($self, x)\n--\n\n"
-     "Return the state after one more input.\n\n"
+     "Return the state after another input.\n\n"
      "Args:\n"
      "    x: the input vector.\n\n"
      "Raises:\n"
-     "    ShapeError: it has another size than the builder was made for.\n"
+     " ShapeError: `x` does not have the size the builder expects.\n"
      "    StaleExpressionError: `renew_cg` has been called since `initial_state`."},
     {"transduce", method(transduce), METH_FASTCALL | METH_KEYWORDS,
      "transduce($self, xs)\n--\n\nReturn the outputs after each of several inputs."},
@@ -189,7 +188,8 @@ PyMethodDef state_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot state_slots[] = {
-    {Py_tp_doc, const_cast<char *>("A position in a sequence, whose steps are added here where `_cells` has them.")},
+    {Py_tp_doc,
+     const_cast<char *>("The state of a recurrent network, whose steps are added natively if `_cells` supports them.")},
     {Py_tp_new, slot(PyType_GenericNew)},
     {Py_tp_dealloc, slot(state_dealloc)},
     {Py_tp_traverse, slot(state_traverse)},

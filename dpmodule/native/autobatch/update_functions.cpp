@@ -1,4 +1,4 @@
-// Functions by which trainers update all parameters in place: float32 arrays given by address, whole or by rows.
+// Functions of trainers that update parameters in place: float32 arrays given by address, whole or by rows.
 #include <cstdint>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-// An array seen as rows: those that `rows` names, or all of it as one.
+// An array as rows: the given rows, or the whole array as one row.
 struct Rows {
     unsigned long long numbers;  // address of int64, 0: one row
     long long count, width;
@@ -18,7 +18,7 @@ struct Rows {
     }
 };
 
-// Of one parameter: addresses of value, gradient, three moments and row numbers, or 0; count, width.
+// One parameter: addresses of value, gradient, three moments and row numbers, or 0; count, width.
 struct Parameter {
     unsigned long long value, gradient, moments[3];
     Rows rows;
@@ -31,7 +31,7 @@ bool each_place(PyObject *places, F body) {
         PyObject *numbers = PyList_GET_ITEM(places, i);
         unsigned long long n[8];
         if (!PyTuple_Check(numbers) || PyTuple_GET_SIZE(numbers) != 8) {
-            PyErr_SetString(PyExc_TypeError, "places are tuples of eight numbers");
+            PyErr_SetString(PyExc_TypeError, "addresses must be tuples of eight numbers");
             return false;
         }
         for (int k = 0; k < 8; k++) n[k] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(numbers, k));
@@ -50,7 +50,7 @@ PyObject *squared_length(PyObject *, PyObject *args) {
     const bool done = each_place(places, [&](const Parameter &p) {
         const float *at = pointer(p.gradient);
         p.rows.each([&](long long begin) {
-            // in pieces, whose sums are added in double precision
+            // in pieces, summed in double precision
             for (long long done = 0; done < p.rows.width; done += 4096) {
                 const int piece = static_cast<int>(p.rows.width - done < 4096 ? p.rows.width - done : 4096);
                 total += kernels().dot(piece, at + begin + done, at + begin + done);
@@ -80,8 +80,8 @@ PyObject *rule(PyObject *, PyObject *args) {
 
 PyMethodDef update_functions[] = {
     {"autobatch_squared_length", squared_length, METH_VARARGS,
-     "The sum of squares of gradients, or of some of their rows."},
-    {"autobatch_rule", rule, METH_VARARGS, "A trainer's step in place; the gradients become zero."},
+     "Return the sum of squares of gradients, or of some of their rows."},
+    {"autobatch_rule", rule, METH_VARARGS, "Run a trainer's update in place and clear the gradients."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
