@@ -59,13 +59,9 @@ PHRASES = {
 
 TO_DO = (
     "dpmodule/_object_state.py",
-    "dpmodule/callback/",
     "dpmodule/checkpoint/",
-    "dpmodule/cli/",
     "dpmodule/contrib/",
-    "dpmodule/fluid/",
     "dpmodule/gluon/",
-    "dpmodule/hogwild/",
     "dpmodule/image/",
     "dpmodule/interop/",
     "dpmodule/io/",
