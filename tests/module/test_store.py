@@ -559,7 +559,7 @@ def test_what_a_worker_may_not_do():
     with (
         Workers(1, case, bare.store) as workers,
         pytest.raises(
-            StateError, match=r"without states of an optimizer.*call init_optimizer\(\) there before"
+            StateError, match=r"without optimizer states.*call init_optimizer\(\) in that process"
         ),
     ):
         workers.ask(0, "start")
