@@ -313,12 +313,12 @@ class FeedForward:
             if number == num_batch:
                 break
             module.forward(batch, is_train=False)
-            watch.look(number, batch.pad or 0)
+            watch.update(number, batch.pad or 0)
             outputs.append(_cut(module.get_outputs(), batch.pad))
             if return_data:
                 inputs.append(_cut(batch.data or (), batch.pad))
                 labels.append(_cut(batch.label or (), batch.pad))
-        watch.tell()
+        watch.warn()
         if not outputs:
             raise ArgumentError("predict: the data hold no batch; is the iterator at its end (reset=False)?")
         found = _joined(outputs)
@@ -356,12 +356,12 @@ class FeedForward:
             if number == num_batch:
                 break
             module.forward(batch, is_train=False)
-            watch.look(number, batch.pad or 0)
+            watch.update(number, batch.pad or 0)
             labels: Any = batch.label
             measure.update(labels, module.get_outputs())
             for call in filter(None, callbacks):
                 call(BatchEndParam(epoch=0, nbatch=number, eval_metric=measure, locals=locals()))
-        watch.tell()
+        watch.warn()
         return measure.get()[1]
 
     # files

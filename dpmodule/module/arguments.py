@@ -39,7 +39,7 @@ class BindArguments:
         module.bind(*values, **more)
 
     def refuse_store(self, module: object) -> None:
-        """Raise ArgumentError if there is a store, which this kind of module cannot be bound to."""
+        """Raise ArgumentError if there is a store, which this class of module does not accept."""
         if self.store is not None:
             raise ArgumentError(
                 f"bind: a {type(module).__name__} does not accept store; Module and BucketingModule do"
@@ -98,7 +98,7 @@ def first_values(
         labels: names of variables that operators read as labels, for messages.
 
     Shape:
-        arrays[name], given[name], returns[name]: that of the parameter.
+        arrays[name], given[name], returns[name]: the shape of the parameter.
     """
     if given is not None and not allow_extra:
         extra = [name for name in given if name not in arrays]

@@ -150,7 +150,7 @@ def test_force_rebind_keeps_parameters():
     [
         (
             {"data_names": ["image"]},
-            "data_names holds 'image', which is no argument of the symbol; it has data, softmax_label",
+            "data_names holds 'image', which is not an argument of the symbol; it has data, softmax_label",
         ),
         ({"fixed_param_names": ["fc1_weigth"]}, r"'fc1_weigth', .*; did you mean fc1_weight, fc2_weight\?$"),
         (

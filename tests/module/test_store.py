@@ -558,9 +558,7 @@ def test_what_a_worker_may_not_do():
     bare.init_params()
     with (
         Workers(1, case, bare.store) as workers,
-        pytest.raises(
-            StateError, match=r"without optimizer states.*call init_optimizer\(\) in that process"
-        ),
+        pytest.raises(StateError, match=r"without optimizer states.*call init_optimizer\(\) in that process"),
     ):
         workers.ask(0, "start")
 
@@ -600,7 +598,7 @@ def test_arguments_of_bind():
     chain = mx.mod.SequentialModule()
     chain.add(mx.mod.Module(network()))
     for each in (chain, mx.mod.PythonLossModule()):
-        with pytest.raises(ArgumentError, match="takes no store; Module and BucketingModule do"):
+        with pytest.raises(ArgumentError, match="does not accept store; Module and BucketingModule do"):
             bind(each, BATCH, store=store)
     bind(mod, BATCH, store=store, force_rebind=True)  # it is there already
     assert mod.store is store
