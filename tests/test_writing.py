@@ -59,15 +59,10 @@ PHRASES = {
 
 TO_DO = (
     "dpmodule/_object_state.py",
-    "dpmodule/checkpoint/",
-    "dpmodule/contrib/",
     "dpmodule/gluon/",
     "dpmodule/image/",
-    "dpmodule/interop/",
     "dpmodule/io/",
     "dpmodule/kvstore/",
-    "dpmodule/lr_scheduler.py",
-    "dpmodule/model.py",
     "dpmodule/module/",
     "dpmodule/native/",
     "dpmodule/operator/",

@@ -16,7 +16,7 @@ import torch
 from .._devices.generators import host
 from ..base import ArgumentError
 from ..graph.node import printable
-from ..recordio.folder import Picture, Recoding, find_pictures, split_pictures, write_pictures
+from ..recordio.folder import ImageEncoding, Picture, find_pictures, split_pictures, write_pictures
 from ..symbol import Symbol
 from .models import Model, ModelLocation, Shapes, exported, find, read, wanted, write
 from .shapes import find_shapes, given_shapes, random_batch
@@ -219,7 +219,7 @@ def im2rec(args: argparse.Namespace) -> int:
                 f"--train-ratio {args.train_ratio:g} leaves no picture for {prefix}.rec; choose another ratio"
             )
     os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
-    unusable = write_pictures(args.folder, chosen, Recoding(args.resize, args.quality), args.threads)
+    unusable = write_pictures(args.folder, chosen, ImageEncoding(args.resize, args.quality), args.threads)
     for prefix, rows in chosen.items():
         count = sum(row.path not in unusable for row in rows)
         print(

@@ -81,7 +81,7 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
         const char *name = PyCapsule_CheckExact(object) ? PyCapsule_GetName(object) : nullptr;
         if (name && std::strncmp(name, "dpmodule.functor.", 17) == 0) {
             set_error_format(Kind::argument,
-                             "got a functor \"%.200s\", expected \"%s\": build its extension anew, with the "
+                             "got a functor \"%.200s\", expected \"%s\": build its extension again, with the "
                              "header of this dpmodule (dpmodule.get_include())",
                              name, functor_capsule);
             return functor;

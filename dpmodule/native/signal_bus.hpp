@@ -31,7 +31,7 @@ class SignalBus {
     void clear() noexcept;
     Job *take() noexcept;
 
-    // Close the descriptor and return the jobs that nobody has taken; later ones become orphans.
+    // Close the descriptor and return the jobs that no one has taken; later ones become orphans.
     Job *close() noexcept;
 
   private:

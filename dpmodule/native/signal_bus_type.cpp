@@ -118,7 +118,7 @@ void fail(PyObject *future) {
     PyErr_WriteUnraisable(future);
 }
 
-// Whoever closes a pool knows that jobs are refused: if nobody awaits them, asyncio need not report it.
+// Whoever closes a pool knows that jobs are refused: if no one awaits them, asyncio need not report it.
 void keep_quiet(PyObject *future) {
     PyObject *exception = PyObject_CallMethodNoArgs(future, name_exception);
     if (!exception) PyErr_Clear();

@@ -65,7 +65,7 @@ void hand_back(Job *job) noexcept {
 
 }  // namespace
 
-// The queue, and who is asleep. Sleepers are woken one at a time, and only if nobody is looking for work anyhow.
+// The queue, and who is asleep. Sleepers are woken one at a time, and only if no one is looking for work anyhow.
 struct ThreadPool::State {
     std::mutex mutex;
     std::condition_variable work, ended;

@@ -145,7 +145,7 @@ PyMethodDef pool_methods[] = {
     {"submit", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_submit)), METH_FASTCALL,
      "Send a functor to the pool and return the future that the bus will resolve."},
     {"stop", pool_close, METH_O, "Take no more jobs; do those that have not begun if the argument is true."},
-    {"wait", pool_wait, METH_O, "Wait so many seconds for the threads to end after stop(); say whether they have."},
+    {"wait", pool_wait, METH_O, "Wait so many seconds for the threads to end after stop(); return True if they have."},
     {nullptr, nullptr, 0, nullptr},
 };
 

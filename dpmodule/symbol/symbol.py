@@ -426,9 +426,9 @@ class Symbol:
         variables = {n.name: n for n in self.graph.nodes if n.op is None}
         if len(args) > len(self.graph.arguments):
             raise ArgumentError(f"compose: got {len(args)} symbols for {len(self.graph.arguments)} arguments")
-        given = dict(zip(self.graph.argument_names, args)) if args else kwargs
+        values = dict(zip(self.graph.argument_names, args)) if args else kwargs
         replacements = {}
-        for key, value in given.items():
+        for key, value in values.items():
             if key not in variables:
                 raise ArgumentError(f"compose: {key!r} is not an argument; arguments: {', '.join(variables)}")
             if not isinstance(value, Symbol) or len(value.entries) != 1:

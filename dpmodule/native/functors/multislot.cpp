@@ -43,7 +43,7 @@ MultiSlotParser::MultiSlotParser(const std::vector<Slot> &slots, const std::stri
 void MultiSlotParser::parse(const char *text, std::size_t size, bool final) {
     const char *at = text, *end = text + size;
     Words words(text, end);
-    unsigned others = 0;  // lines that are not plain; where most are, none is tried any more
+    unsigned others = 0;  // lines that are not plain; where most are, none is tried any longer
     while (at < end) {
         const char *stop = lines_ > 0 && others <= 16 + lines_ / 4 ? parse_plain_line(words) : nullptr;
         if (!stop) {
@@ -181,7 +181,7 @@ void MultiSlotParser::parse_line(const char *at, const char *limit) {
     for (std::size_t i = 0; i < slots_.size(); ++i) at = parse_slot(at, limit, i);
     at = skip_blanks(at);
     if (*at != '\n') {
-        throw Error(Kind::file_format, where() + ": found " + quoted(at, end_of_word(at)) + " behind the last slot '" +
+        throw Error(Kind::file_format, where() + ": found " + quoted(at, end_of_word(at)) + " after the last slot '" +
                                            slots_.back().name + "', expected the end of the line");
     }
 }

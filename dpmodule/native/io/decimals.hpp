@@ -18,7 +18,7 @@ inline const char *skip_blanks(const char *at, const char *limit) noexcept {
     return at;
 }
 
-// Whether a text goes on with a word in lower case, whatever its own case.
+// Whether a text continues with a word in lower case, whatever its own case.
 inline bool says(const char *at, const char *limit, const char *word, std::ptrdiff_t size) noexcept {
     if (limit - at < size) return false;
     for (std::ptrdiff_t i = 0; i < size; ++i) {

@@ -36,7 +36,7 @@ class Control {
 
     // After something was published: wake the other side if it sleeps.
     void wake_other();
-    // Say that this side sleeps; whoever calls looks for work once more afterwards.
+    // Say that this side sleeps; whoever calls looks for work again afterwards.
     void doze();
     void rouse();
 

@@ -37,7 +37,7 @@ struct Table {
 };
 
 // What the reader's tensors of one slot have in common. The slot has at most one message at a time, so that one of
-// these serves all messages until the slot is laid out anew. It outlives the pipe: tensors may be dropped at any time
+// these serves all messages until the slot is laid out again. It outlives the pipe: tensors may be dropped at any time
 // and in any thread, without the GIL.
 class Loan {
   public:
@@ -46,7 +46,7 @@ class Loan {
     // Begin a message: the loan counts as in use until `finish`, and until every tensor made meanwhile is gone.
     void begin();
     void finish();
-    // A new tensor for a record; `block` is the memory it lies in. nullptr with an exception.
+    // A new tensor for a record; `block` is the memory it is in. nullptr with an exception.
     PyObject *lend(int leaf, const MemoryPtr &block);
     // The reader is done with it.
     void drop();

@@ -9,7 +9,7 @@ namespace dpmodule::pipe {
 
 constexpr int most_axes = 64;
 
-// A tensor on the CPU, as it lies in memory. Holds a reference to it.
+// A tensor on the CPU, as it is in memory. Holds a reference to it.
 struct Leaf {
     PyObject *object = nullptr;
     char *data = nullptr;
