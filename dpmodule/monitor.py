@@ -95,7 +95,7 @@ class Monitor:
 
         Args:
             name: name of the array, such as "fc1_output".
-            array: the array.
+            array: value of the array in this step.
         """
         if self.activated and self.re_prog.match(name):
             self.queue.append((self.step, name, self.stat_func(array)))

@@ -26,12 +26,12 @@ _TOLERANCE = 1e-4
 
 def convert(args: argparse.Namespace) -> int:
     """Convert a model, and compare the outputs of both models."""
-    place = find(args.input, args.epoch)
+    location = find(args.input, args.epoch)
     asked = {name: shape for name, shape in args.shape if name is not None}
-    model = read(place, args.symbol, args.params, asked)
-    target = wanted(args.output, args.to, 0 if place.epoch is None else place.epoch)
-    if target == place or (
-        not target.is_prefix and os.path.realpath(target.path) == os.path.realpath(place.path)
+    model = read(location, args.symbol, args.params, asked)
+    target = wanted(args.output, args.to, 0 if location.epoch is None else location.epoch)
+    if target == location or (
+        not target.is_prefix and os.path.realpath(target.path) == os.path.realpath(location.path)
     ):
         raise ArgumentError(
             f"{args.output} is the input {args.input}; choose another output, or another kind with --to"
@@ -40,7 +40,8 @@ def convert(args: argparse.Namespace) -> int:
         raise ArgumentError(f"--opset {args.opset} is for ONNX outputs, but the output is {target.kind}")
     shapes = _shapes(model, args)
     print(
-        f"read: {args.input} ({place.kind}), {len(model.net.graph.nodes)} nodes, {_num_parameters(model):,} parameters"
+        f"read: {args.input} ({location.kind}), {len(model.net.graph.nodes)} nodes, "
+        f"{_num_parameters(model):,} parameters"
     )
     for name in model.inputs:
         print(f"input: {printable(name)} {shapes[name]}")
@@ -62,7 +63,7 @@ def _num_parameters(model: Model) -> int:
 def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolerance: float) -> int:
     """Read the written model, run both models on the same data, and print the largest difference."""
     known = {name: shapes[name] for name in model.inputs}
-    converted = replace(model, place=target) if has_own_runtime(target) else read(target, shapes=known)
+    converted = replace(model, location=target) if has_own_runtime(target) else read(target, shapes=known)
     known |= {name: shapes[name] for name in model.label_names if name in converted.net.list_arguments()}
     feed = random_inputs(model.net, shapes, model.inputs)
     first, expected = run_model(model, shapes, feed)
@@ -125,9 +126,9 @@ def random_inputs(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: lis
     }
 
 
-def has_own_runtime(place: ModelLocation) -> bool:
+def has_own_runtime(location: ModelLocation) -> bool:
     """Return True if another library runs the file, and needs only the file."""
-    return place.kind == "pt2" or (place.kind == "onnx" and _onnx_runtime() is not None)
+    return location.kind == "pt2" or (location.kind == "onnx" and _onnx_runtime() is not None)
 
 
 def _onnx_runtime() -> Any:
@@ -143,11 +144,11 @@ def run_model(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays)
     Args:
         shapes: shape of every argument.
     """
-    if model.place.kind == "pt2":
+    if model.location.kind == "pt2":
         return "torch", _run_exported(model, feed)
-    if has_own_runtime(model.place):
-        return "ONNX Runtime", _run_onnx(model.place.path, feed)
-    missing = ", as onnxruntime is not installed" if model.place.kind == "onnx" else ""
+    if has_own_runtime(model.location):
+        return "ONNX Runtime", _run_onnx(model.location.path, feed)
+    missing = ", as onnxruntime is not installed" if model.location.kind == "onnx" else ""
     return f"dpmodule{missing}", _run_here(model, shapes, feed)
 
 
@@ -159,7 +160,7 @@ def _run_here(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays)
 
 
 def _run_exported(model: Model, feed: Arrays) -> Outputs:
-    program = exported(model.place.path)
+    program = exported(model.location.path)
     inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
     names = [node.name for node in inputs]
     if set(names) != set(feed):

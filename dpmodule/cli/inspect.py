@@ -155,8 +155,8 @@ def _has_graph(path: str) -> bool:
 
 def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> str:
     """Run a model, and return its description."""
-    place = find(path)
-    model = _without_params(place) if place.is_graph else read(place)
+    location = find(path)
+    model = _without_params(location) if location.is_graph else read(location)
     fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
     given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, model.values, 1)}
     shapes = find_shapes(model.net, given, model.values)
@@ -166,14 +166,14 @@ def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ..
     inputs = ", ".join(f"{name} {shapes[name]}" for name in names)
     results = ", ".join(f"{name} {each.shape}" for name, each in zip(model.net.list_outputs(), outputs))
     count = sum(array.size for array in model.values.values())
-    epoch = f" epoch {place.epoch}" if place.is_prefix else ""
+    epoch = f" epoch {location.epoch}" if location.is_prefix else ""
     parameters = f"{count:,} parameters" if model.values else "no parameters, random ones"
     finite = f" ({bad} numbers not finite)" if bad else ""
-    return f"{place.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {parameters}; {inputs} -> {results}{finite}"
+    return f"{location.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {parameters}; {inputs} -> {results}{finite}"
 
 
-def _without_params(place: ModelLocation) -> Model:
-    return Model(place, symbol.load(place.path), {}, {})
+def _without_params(location: ModelLocation) -> Model:
+    return Model(location, symbol.load(location.path), {}, {})
 
 
 _QUIET_LEVEL = "6"
