@@ -3,7 +3,7 @@ from random import Random
 import pytest
 
 from dpmodule.agents import RepeatLabelAgent, create_task
-from dpmodule.agents.examples import EpisodePositions, DialogHistory, flatten, make_batches, sort_data
+from dpmodule.agents.examples import DialogHistory, EpisodePositions, flatten, make_batches, sort_data
 from dpmodule.agents.teachers import FixedDialogTeacher
 from dpmodule.base import ArgumentError
 from helpers.talks import NotingBatch, Talks, Texts, epoch, spec
