@@ -50,7 +50,7 @@ def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> A
     if torch.is_grad_enabled() and any(value.requires_grad for value in arguments):
         made: list[Value] = []
         leaves = [leaf_of(value) for value in arguments]
-        tensors = _CustomFunction.apply(job, tuple(takes_rows), made, *leaves)  # type: ignore[no-untyped-call]
+        tensors = _CustomOpFunction.apply(job, tuple(takes_rows), made, *leaves)  # type: ignore[no-untyped-call]
         outputs = [attach_gradient(one, tensor) for one, tensor in zip(made, tensors, strict=True)]
     else:
         outputs = job.forward()
@@ -168,7 +168,7 @@ def _head(grad: Tensor, stype: str) -> Value:
     return stored_as((grad.to_dense() if grad.is_sparse else grad).contiguous(), stype)
 
 
-class _CustomFunction(torch.autograd.Function):
+class _CustomOpFunction(torch.autograd.Function):
     """A call that torch's engine differentiates by calling the user's backward."""
 
     @staticmethod
