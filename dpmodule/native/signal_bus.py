@@ -48,7 +48,7 @@ class Flights:
             other = self._jobs.get(id(job.functor))
             if other is not None and not other.ended:
                 raise StateError(
-                    "this functor has been sent before and has not ended; await its future first, or make a functor "
+                    "this functor is still running from an earlier call; await its future first, or make a functor "
                     "for each call"
                 )
             self._jobs[id(job.functor)] = job

@@ -97,7 +97,7 @@ class ThreadPool:
         self._refresh()
         with self._lock:
             if self._closed:
-                raise PoolClosedError("the pool is closed; jobs are taken before close()")
+                raise PoolClosedError("the pool is closed; send jobs before close()")
             loop = bus.loop
             if loop is None or not bus.usable:
                 raise LoopClosedError("the event loop's bus is closed")
@@ -157,7 +157,7 @@ class Worker:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise StateError(
-                "a worker was called where no event loop is running; call it in a coroutine"
+                "a worker was called, but no event loop is running; call it in a coroutine"
             ) from None
         bus = self._bus
         if bus is None or bus.loop is not loop or not bus.usable:

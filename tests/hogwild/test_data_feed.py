@@ -196,7 +196,7 @@ BAD = [
     (b"1 5 1 x 3 1 2 3 1 0", "slot 'skipped', value 1 of 1: found 'x'"),
     (b"1 5 1 0.5 3 1 nan 3 1 0", "slot 'dense', value 2 of 3: found 'nan'"),
     (b"1 5 1 0.5 2 1 2 1 0", "slot 'dense': found 2 values, expected 3"),
-    (b"1 5 1 0.5 3 1 2 3 1 0 9", "found '9' behind the last slot 'label'"),
+    (b"1 5 1 0.5 3 1 2 3 1 0 9", "found '9' after the last slot 'label'"),
 ]
 
 

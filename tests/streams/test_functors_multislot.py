@@ -120,7 +120,7 @@ REFUSED = {
     b"1 18446744073709551616 1 1": "value 1 of 1: found '18446744073709551616'",
     b"1 99999999999999999999999 1 1": "found '99999999999999999999999'",
     b"1 1": "slot 'label', count: found the end of the line",
-    b"1 1 1 1 9 9": "found '9' behind the last slot 'label', expected the end of the line",
+    b"1 1 1 1 9 9": "found '9' after the last slot 'label', expected the end of the line",
     b"1 1 2 1 1": "slot 'label': found 2 values, expected 1, as many as in the lines before, since the slot is dense",
     b"99999999999999 1 1 1": "slot 'words', value 4 of 99999999999999: found the end",
     b"1 \xff\x00\x0b 1 1": r"found '\\xff\\x00\\x0b'",

@@ -62,7 +62,7 @@ class _Inflater:
         while not stream.eof:
             piece = self._data[at : at + _STEP]
             if not piece:
-                self._fail(at, "cut short: the data go on")
+                self._fail(at, "cut short: the data continue")
             before = stream.copy()
             try:
                 while not stream.eof and piece:
@@ -79,7 +79,7 @@ class _Inflater:
         self._size += len(output)
         if 0 <= self._most < self._size:
             self._fail(
-                at, f"the data give more than max_bytes={self._most}; raise the limit if they are trusted"
+                at, f"the data expand to more than max_bytes={self._most}; raise the limit if you trust them"
             )
 
     def _locate(self, stream: Any, at: int, error: zlib.error) -> None:

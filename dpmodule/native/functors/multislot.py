@@ -64,8 +64,8 @@ class SlotValues(NamedTuple):
     """What was read for one slot; the values of line i are ``values[offsets[i]:offsets[i + 1]]``.
 
     Args:
-        values: of all lines, one line's behind the other's.
-        offsets: where each line begins, and behind the last one the end.
+        values: of all lines, concatenated.
+        offsets: start of each line, and the end of the last one.
 
     Shape:
         values: (sum of the counts,), int64 or float32; (N lines, count) for a dense slot.
@@ -178,7 +178,7 @@ class _Parser:
             at = self._parse_slot(i, words, at)
         if at < len(words):
             raise FileFormatError(
-                f"{self._where()}: found {_quoted(words[at])} behind the last slot '{self._slots[-1].name}', expected "
+                f"{self._where()}: found {_quoted(words[at])} after the last slot '{self._slots[-1].name}', expected "
                 "the end of the line"
             )
         self.lines += 1

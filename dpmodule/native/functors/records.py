@@ -81,7 +81,7 @@ class _Finder:
         word = int.from_bytes(head[4:], "little")
         kind = word >> 29
         if kind > _LAST or (kind in (_MIDDLE, _LAST)) != begun:
-            self._fail(at, f"a part of kind {kind} cannot stand here")
+            self._fail(at, f"a part of kind {kind} is not allowed here")
         return kind, word & (2**29 - 1)
 
     def _fail(self, at: int, text: str) -> None:
