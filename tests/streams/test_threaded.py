@@ -285,7 +285,7 @@ def test_a_functor_is_in_one_thread_at_a_time(worker, new_loop):
                     again(functor)
             future.cancel()
             await asyncio.sleep(0)
-            with pytest.raises(StateError, match="has been sent"):
+            with pytest.raises(StateError, match="is still running"):
                 worker(functor)
             assert SignalSocketBus.of().in_flight == 1
         await soon(lambda: SignalSocketBus.of().in_flight == 0)
