@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("dpmodule", "native")
-FINGERPRINT = runpy.run_path(str(NATIVE / "sources.py"))["fingerprint"](NATIVE)
+FINGERPRINT = runpy.run_path(str(NATIVE / "installed.py"))["fingerprint"](NATIVE)
 REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 
 UNITS = {

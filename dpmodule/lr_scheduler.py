@@ -43,13 +43,13 @@ def _check_factor(kind: str, factor: float) -> None:
 
 
 class LRScheduler:
-    """Base of all schedules: keeps the base rate and the warm-up.
+    """Base class of schedules, with the base rate and the warm-up.
 
     Args:
         base_lr: learning rate that the schedule starts from.
-        warmup_steps: number of updates before the schedule proper begins.
+        warmup_steps: number of updates of the warm-up, before the schedule.
         warmup_begin_lr: rate of the first update of the warm-up, at most `base_lr`.
-        warmup_mode: "linear" climbs from `warmup_begin_lr` to `base_lr`, "constant" stays at `warmup_begin_lr`.
+        warmup_mode: "linear" rises from `warmup_begin_lr` to `base_lr`, "constant" stays at `warmup_begin_lr`.
 
     Raises:
         ArgumentError: a negative or fractional count, an unknown mode, or a warm-up that starts above `base_lr`.
@@ -80,7 +80,7 @@ class LRScheduler:
         """Return the rate inside the warm-up.
 
         Args:
-            num_update: how many updates have been made, below `warmup_steps`.
+            num_update: number of updates made, below `warmup_steps`.
 
         Raises:
             ArgumentError: the warm-up is over at `num_update`.
@@ -91,8 +91,8 @@ class LRScheduler:
             )
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
-        climb = (self.warmup_final_lr - self.warmup_begin_lr) * float(num_update) / float(self.warmup_steps)
-        return self.warmup_begin_lr + climb
+        rise = (self.warmup_final_lr - self.warmup_begin_lr) * float(num_update) / float(self.warmup_steps)
+        return self.warmup_begin_lr + rise
 
     def __call__(self, num_update: int) -> float:
         """Return the rate for an update.
@@ -100,7 +100,7 @@ class LRScheduler:
         Args:
             num_update: largest number of updates that any parameter has received.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say which rate follows")
+        raise NotImplementedError(f"{type(self).__name__} does not implement __call__")
 
 
 class FactorScheduler(LRScheduler):
@@ -108,7 +108,7 @@ class FactorScheduler(LRScheduler):
 
     Args:
         step: number of updates between two changes.
-        factor: what the rate is multiplied by, at most 1.
+        factor: factor of the rate, at most 1.
         stop_factor_lr: the rate never falls below this.
         base_lr: see `LRScheduler`, as are the warm-up arguments.
         warmup_steps: number of updates of the warm-up.
@@ -143,7 +143,7 @@ class FactorScheduler(LRScheduler):
         self.count: float = 0
 
     def __call__(self, num_update: int) -> float:
-        """Return the rate for an update; a later call never goes back to an earlier rate."""
+        """Return the rate for an update; a later call never returns an earlier rate."""
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         while num_update > self.count + self.step:
@@ -158,7 +158,7 @@ class MultiFactorScheduler(LRScheduler):
 
     Args:
         step: increasing numbers of updates after which the rate changes.
-        factor: what the rate is multiplied by, at most 1.
+        factor: factor of the rate, at most 1.
         base_lr: see `LRScheduler`, as are the warm-up arguments.
         warmup_steps: number of updates of the warm-up.
         warmup_mode: "linear" or "constant".
@@ -190,7 +190,7 @@ class MultiFactorScheduler(LRScheduler):
         self.count = 0
 
     def __call__(self, num_update: int) -> float:
-        """Return the rate for an update; a later call never goes back to an earlier rate."""
+        """Return the rate for an update; a later call never returns an earlier rate."""
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
@@ -202,7 +202,7 @@ class MultiFactorScheduler(LRScheduler):
 
 
 class _Decay(LRScheduler):
-    """A curve from the base rate at the end of the warm-up to `final_lr` at `max_update`, where it stays."""
+    """Base class of schedules that fall from the base rate after the warm-up to `final_lr` at `max_update`."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _Decay(LRScheduler):
         self.max_steps = max_update - warmup_steps
 
     def _share(self, done: float) -> float:
-        """Return what is left of the way to the final rate, from 1 to 0, once the share `done` of it is done."""
+        """Return the weight of the base rate, from 1 to 0, after the share `done` of the updates."""
         raise NotImplementedError
 
     def __call__(self, num_update: int) -> float:
@@ -300,11 +300,11 @@ class CosineScheduler(_Decay):
 
 
 class OneCycle(LRScheduler):
-    """Climb from a small rate to the largest one, and fall to almost nothing.
+    """Raise the rate from a small one to the largest, and lower it to almost nothing.
 
     Args:
         total_updates: number of updates of the whole training; the rate stays at its last value after them.
-        warmup_share: share of the updates in which the rate climbs.
+        warmup_share: share of the updates in which the rate rises.
         anneal: "cos" for halves of cosine waves, "linear" for straight lines.
         div_factor: the first rate is ``max_lr / div_factor``.
         final_div_factor: the last rate is the first one divided by this.
@@ -357,17 +357,17 @@ class OneCycle(LRScheduler):
 
 
 class ReduceOnPlateau(LRScheduler):
-    """Multiply the rate by a factor when a metric gets no better.
+    """Multiply the rate by a factor when a metric stops improving.
 
-    `Module.fit` shows it the metric after each epoch; a loop of one's own calls `step`.
+    `Module.fit` passes the metric after each epoch; your own loop calls `step`.
 
     Args:
         metric: name of the metric in the history of `fit`, such as "validation-accuracy".
-        factor: what the rate is multiplied by, below 1.
-        patience: how many epochs without a better value are let pass.
+        factor: factor of the rate, below 1.
+        patience: number of epochs without improvement before the rate changes.
         mode: "min" if smaller is better, "max" if larger is.
-        threshold: by which share of the best value a value has to be better than it.
-        cooldown: how many epochs after a change are not counted.
+        threshold: least improvement, as a share of the best value.
+        cooldown: number of epochs after a change that are not counted.
         min_lr: the rate never falls below this.
         base_lr: the first rate; an optimizer sets it to its own.
 
@@ -412,11 +412,11 @@ class ReduceOnPlateau(LRScheduler):
         self.cooling = 0
 
     def __call__(self, num_update: int) -> float:
-        """Return the rate for an update: the same for all until a metric changes it."""
+        """Return the rate for an update: the same for all updates until the metric changes it."""
         return self.base_lr
 
     def step(self, value: float) -> float:
-        """Take the metric of an epoch, and return the rate of the next one."""
+        """Record the metric of an epoch, and return the rate of the next epoch."""
         if self._is_better(value):
             self.best, self.waited = value, 0
         else:
@@ -427,7 +427,7 @@ class ReduceOnPlateau(LRScheduler):
         if self.waited > self.patience:
             self.base_lr = max(self.base_lr * self.factor, self.min_lr)
             self.cooling, self.waited = self.cooldown, 0
-            logging.info("%s has got no better: change learning rate to %0.5e", self.metric, self.base_lr)
+            logging.info("%s has not improved: change learning rate to %0.5e", self.metric, self.base_lr)
         return self.base_lr
 
     def _is_better(self, value: float) -> bool:
@@ -436,23 +436,23 @@ class ReduceOnPlateau(LRScheduler):
         return value > self.best * (1.0 + self.threshold)
 
     def on_fit_begin(self, run: Any) -> None:
-        """Look, before a `fit`, whether the metric will be measured.
+        """Check, before a `fit`, that the metric will be measured.
 
         Args:
-            run: the training, which knows what it will measure.
+            run: the training.
 
         Raises:
-            ArgumentError: nothing of that name will be.
+            ArgumentError: no metric of that name will be measured.
         """
         run.check_measured(self.metric)
 
     def on_epoch_end(self, run: Any) -> None:
-        """Look at the metric of an epoch of `fit`.
+        """Record the metric of an epoch of `fit`.
 
         Args:
             run: the training whose `history` has the metric.
 
         Raises:
-            ArgumentError: nothing of that name is measured.
+            ArgumentError: no metric of that name is measured.
         """
         self.step(run.history[self.metric][-1])

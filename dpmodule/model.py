@@ -1,4 +1,4 @@
-"""`FeedForward`, MXNet's first trainer, and its import path of checkpoints (also ``mx.model``)."""
+"""`FeedForward`, MXNet's first trainer, and the checkpoint functions under their old import path ``mx.model``."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ def _as_array(name: str, values: Any) -> NDArray:
     """Return labels or inputs as an array."""
     if isinstance(values, NDArray):
         return values
-    found = np.asarray(values)
-    if found.dtype == object:
+    converted = np.asarray(values)
+    if converted.dtype == object:
         raise ArgumentError(f"{name} is {type(values).__name__}, expected an array or an iterator")
-    return array(found)
+    return array(converted)
 
 
 class FeedForward:
-    """Train and use a network from arrays or iterators, as programs of MXNet's first years do.
+    """Train and use a network from arrays or iterators, with the interface of early MXNet programs.
 
-    A thin face of `Module`, which newer programs use; a function as `symbol` makes it one of `BucketingModule`.
+    A thin wrapper of `Module`, or of `BucketingModule` if `symbol` is a function; new programs use these instead.
 
     Args:
         symbol: the network, or a function from a bucket key to the network of that bucket.
-        ctx: context, or list of contexts; None = ``cpu()``.
-        num_epoch: how many epochs `fit` runs to (counted from 0, not from `begin_epoch`).
-        epoch_size: batches in an epoch; None = as many as the data have.
+        ctx: context, or list of contexts; None for ``cpu()``.
+        num_epoch: epoch at which `fit` stops (counted from 0, not from `begin_epoch`).
+        epoch_size: batches in an epoch; None for all of the data.
         optimizer: name of an optimizer, or an `Optimizer`.
-        initializer: gives parameters without a value their first one.
-        numpy_batch_size: samples in a batch made from arrays.
+        initializer: initializer of parameters without a value.
+        numpy_batch_size: batch size for arrays.
         arg_params: values of parameters by name.
         aux_params: values of auxiliary states by name.
-        allow_extra_params: whether `arg_params` and `aux_params` may hold names that the network has not.
+        allow_extra_params: True to ignore names in `arg_params` and `aux_params` that the network does not have.
         kwargs: arguments of the optimizer, such as ``learning_rate=0.1``.
 
     Raises:
-        ArgumentError: `symbol` is neither, or parameters are given that the network has not.
+        ArgumentError: `symbol` is neither, or the network does not have a parameter.
 
     Example:
         >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2)
@@ -113,22 +113,22 @@ class FeedForward:
         return {**self.__dict__, "_predictor": None}
 
     def _check_arguments(self) -> None:
-        """Drop parameters that the network has not, or refuse them."""
+        """Drop or refuse parameters that the network does not have."""
         if self.symbol is None:
             return
         for what in ("arg_params", "aux_params"):
-            given = getattr(self, what)
+            params = getattr(self, what)
             names = (
                 self.symbol.list_arguments() if what == "arg_params" else self.symbol.list_auxiliary_states()
             )
-            extra = sorted(set(given or ()) - set(names))
+            extra = sorted(set(params or ()) - set(names))
             if extra and not self.allow_extra_params:
                 raise ArgumentError(
-                    f"{what} holds {', '.join(extra)}, which the network has not; "
-                    "allow_extra_params=True passes over them"
+                    f"{what} holds {', '.join(extra)}, which the network does not have; "
+                    "allow_extra_params=True ignores them"
                 )
             if extra:
-                setattr(self, what, {k: v for k, v in given.items() if k in names})
+                setattr(self, what, {k: v for k, v in params.items() if k in names})
 
     def _network(self, data: DataIter) -> Symbol:
         """Return the network, or that of the iterator's default bucket."""
@@ -136,8 +136,8 @@ class FeedForward:
             net: Any = self.symbol
         else:
             with NameManager():  # names as in the buckets that are trained
-                made = self.sym_gen(getattr(data, "default_bucket_key", None))
-            net = made[0] if isinstance(made, tuple) else made
+                result = self.sym_gen(getattr(data, "default_bucket_key", None))
+            net = result[0] if isinstance(result, tuple) else result
         if not isinstance(net, Symbol):
             raise ArgumentError(f"the network is {type(net).__name__}, expected a Symbol")
         return net
@@ -149,7 +149,7 @@ class FeedForward:
         if isinstance(X, DataIter):
             return X
         if hasattr(X, "provide_data"):
-            return X  # type: ignore[no-any-return]  # an iterator that inherits nothing
+            return X  # type: ignore[no-any-return]  # an iterator that does not derive from DataIter
         inputs = _as_array("X", X)
         count = inputs.shape[0] if inputs.ndim else 0
         if y is None:
@@ -167,7 +167,7 @@ class FeedForward:
         return NDArrayIter(inputs, labels, size, shuffle=shuffle, last_batch_handle=handling)
 
     def _eval_iter(self, eval_data: Any) -> DataIter | None:
-        """Return an iterator over validation data: one that is given, or made from a pair of arrays."""
+        """Return an iterator over validation data, made from a pair of arrays where needed."""
         if eval_data is None or not isinstance(eval_data, (list, tuple)):
             return eval_data
         if len(eval_data) != 2:
@@ -190,8 +190,8 @@ class FeedForward:
             return Module(net, names, [n for n in labels if n in known], **options)
 
         def sym_gen(key: Any) -> tuple[Any, Any, Any]:
-            made = self.sym_gen(key)  # type: ignore[misc]  # checked above
-            return made if isinstance(made, tuple) else (made, names, labels)
+            result = self.sym_gen(key)  # type: ignore[misc]  # checked above
+            return result if isinstance(result, tuple) else (result, names, labels)
 
         return BucketingModule(sym_gen, getattr(data, "default_bucket_key", None), **options)
 
@@ -215,23 +215,25 @@ class FeedForward:
         Args:
             X: iterator, or array (N, ...) of inputs.
             y: labels (N,), when `X` is an array.
-            eval_data: iterator, or pair of arrays, measured after every epoch.
+            eval_data: iterator, or pair of arrays, scored after every epoch.
             eval_metric: as in `Module.fit`.
             epoch_end_callback: as in `Module.fit`.
             batch_end_callback: as in `Module.fit`.
             kvstore: as in `Module.fit`.
-            logger: where progress goes; None = the logging module.
+            logger: logger of the progress; None for the logging module.
             work_load_list: share of each context.
-            monitor: an `mx.mon.Monitor` that looks at arrays while it trains; None for none.
-            eval_end_callback: called after each measurement.
-            eval_batch_end_callback: called after each batch of a measurement.
+            monitor: an `mx.mon.Monitor` that watches arrays during training; None for none.
+            eval_end_callback: called after each evaluation.
+            eval_batch_end_callback: called after each batch of an evaluation.
 
         Raises:
-            ArgumentError: `num_epoch` was not given, or data of the wrong kind.
+            ArgumentError: `num_epoch` is None, or data have the wrong type.
             ShapeError: inputs and labels do not fit.
         """
         if self.num_epoch is None:
-            raise ArgumentError("num_epoch is None; FeedForward(num_epoch=...) says how long fit trains")
+            raise ArgumentError(
+                "num_epoch is None; pass the number of epochs to train as FeedForward(num_epoch=...)"
+            )
         data = self._train_iter(X, y, shuffle=True)
         module = self._module(data, logger or logging, work_load_list)
         if self.epoch_size is not None:
@@ -260,12 +262,12 @@ class FeedForward:
             self.symbol = self._network(data)
         self._predictor = None
 
-    # use
+    # prediction
 
     def _bound(self, data: DataIter) -> Module:
         """Return a module for prediction with the present parameters, bound to the iterator's shapes."""
         if self.arg_params is None:
-            raise ArgumentError("there are no parameters yet; call fit, load, or give arg_params")
+            raise ArgumentError("there are no parameters yet; call fit or load, or pass arg_params")
         names = [d[0] for d in data.provide_data]
         if self._predictor is None or self._predictor.data_names != names:
             net = self._network(data)
@@ -288,11 +290,11 @@ class FeedForward:
     def predict(
         self, X: Any, num_batch: int | None = None, return_data: bool = False, reset: bool = True
     ) -> Any:
-        """Run the network on data, without what pads the last batch.
+        """Run the network on data, and drop the padding of the last batch.
 
         Args:
             X: iterator, or array (N, ...) of inputs.
-            num_batch: stop after so many batches.
+            num_batch: number of batches to read; None for all.
 
         Returns:
             The outputs as NumPy arrays (N, ...), one or a list; with `return_data` a tuple of outputs, inputs and
@@ -320,9 +322,9 @@ class FeedForward:
                 labels.append(_cut(batch.label or (), batch.pad))
         watch.tell()
         if not outputs:
-            raise ArgumentError("predict: the data hold no batch; is the iterator at its end (reset=False)?")
-        found = _joined(outputs)
-        return (found, _joined(inputs), _joined(labels)) if return_data else found
+            raise ArgumentError("predict: the data have no batch; is the iterator at its end (reset=False)?")
+        joined = _joined(outputs)
+        return (joined, _joined(inputs), _joined(labels)) if return_data else joined
 
     def score(
         self,
@@ -332,11 +334,11 @@ class FeedForward:
         batch_end_callback: Any = None,
         reset: bool = True,
     ) -> Any:
-        """Measure the network on data with labels.
+        """Compute a metric of the network on data with labels.
 
         Args:
             eval_metric: metric, or its name.
-            num_batch: stop after so many batches.
+            num_batch: number of batches to read; None for all.
             batch_end_callback: called with a `BatchEndParam` after each batch.
 
         Returns:
@@ -371,16 +373,16 @@ class FeedForward:
 
         Args:
             epoch: number of the epoch; None = `num_epoch`.
-            remove_amp_cast: leave casts of automatic mixed precision out.
+            remove_amp_cast: remove casts of automatic mixed precision.
 
         Raises:
             ArgumentError: there is no epoch, or nothing to save yet.
         """
         number = self.num_epoch if epoch is None else epoch
         if number is None:
-            raise ArgumentError("epoch is None, and the model has no num_epoch; give one of them")
+            raise ArgumentError("epoch is None, and the model has no num_epoch; pass one of them")
         if self.symbol is None or self.arg_params is None:
-            raise ArgumentError("there is nothing to save yet; call fit, or give arg_params")
+            raise ArgumentError("there is nothing to save yet; call fit, or pass arg_params")
         save_checkpoint(prefix, number, self.symbol, self.arg_params, self.aux_params or {}, remove_amp_cast)
 
     @staticmethod
@@ -417,27 +419,27 @@ class FeedForward:
         eval_batch_end_callback: Any = None,
         **kwargs: Any,
     ) -> FeedForward:
-        """Make a model and train it: the arguments are those of `FeedForward` and of `fit`.
+        """Make a model and train it, with the arguments of `FeedForward` and `fit`.
 
         Args:
-            X: (N, ...) inputs, or an iterator that has labels, too.
+            X: (N, ...) inputs, or an iterator over inputs and labels.
             y: (N,) labels; None if `X` is an iterator or the network takes none.
             ctx: a Context or a list of them.
-            num_epoch: how many epochs to train.
-            epoch_size: batches of an epoch; None for all that the iterator has.
-            optimizer: an `Optimizer`, or a name that `optimizer.create` knows.
-            initializer: what draws the first values of parameters.
+            num_epoch: number of epochs to train.
+            epoch_size: batches of an epoch; None for all of the data.
+            optimizer: an `Optimizer`, or its name.
+            initializer: initializer of the parameters.
             eval_data: an iterator, or (inputs, labels), that is scored after each epoch.
             eval_metric: a metric, its name, or a function of labels and predictions.
             epoch_end_callback: called after each epoch with its number, the symbol, parameters and states;
                 may be a list.
             batch_end_callback: called after each batch with a `BatchEndParam`; may be a list.
-            kvstore: name of a store, or a store, that adds up gradients of several contexts.
-            logger: where progress goes; None for `logging`.
+            kvstore: name of a store, or a store, that sums gradients of several contexts.
+            logger: logger of the progress; None for the logging module.
             work_load_list: share of the batch for each context; None for equal ones.
             eval_end_callback: called after `eval_data` has been scored.
             eval_batch_end_callback: called after each batch of `eval_data`.
-            **kwargs: further arguments of `FeedForward`; what it does not know goes to the optimizer.
+            **kwargs: further arguments of `FeedForward` and of the optimizer.
         """
         model = FeedForward(
             symbol,
@@ -465,18 +467,18 @@ class FeedForward:
 
 
 def _without_log(callbacks: Any) -> list[Any]:
-    """Return callbacks of an evaluation without MXNet's default, which logs what `Module.fit` logs by itself."""
+    """Return callbacks of an evaluation without MXNet's default, which repeats the log of `Module.fit`."""
     listed = callbacks if isinstance(callbacks, (list, tuple)) else [] if callbacks is None else [callbacks]
     return [callback for callback in listed if type(callback) is not LogValidationMetricsCallback]
 
 
 def _cut(arrays: Sequence[Any], pad: int | None) -> list[Any]:
     """Return arrays as NumPy ones without the last `pad` rows."""
-    found = [a.asnumpy() for a in arrays]
-    return [a[: len(a) - pad] for a in found] if pad else found
+    values = [a.asnumpy() for a in arrays]
+    return [a[: len(a) - pad] for a in values] if pad else values
 
 
 def _joined(batches: list[list[Any]]) -> Any:
-    """Join the batches of each array; one array comes without a list."""
-    joined = [np.concatenate(parts) for parts in zip(*batches)]
+    """Return each array's batches concatenated: a list, or the array if there is only one."""
+    joined = [np.concatenate(column) for column in zip(*batches)]
     return joined[0] if len(joined) == 1 else joined

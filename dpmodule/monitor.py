@@ -22,7 +22,7 @@ Stat = tuple[int, str, Any]
 
 
 class Monitored(Protocol):
-    """What a Monitor needs of an executor."""
+    """Interface of an executor that a Monitor needs."""
 
     @property
     def arg_dict(self) -> Mapping[str, NDArray]:
@@ -35,7 +35,7 @@ class Monitored(Protocol):
     def set_monitor_callback(
         self, callback: Callable[[str, NDArray], None], monitor_all: bool = False
     ) -> None:
-        """Call `callback` with the name and value of every node's output, under `monitor_all` inputs too."""
+        """Call `callback` with the name and value of every node's output, with `monitor_all` also of inputs."""
 
 
 def rms(x: NDArray) -> NDArray:
@@ -45,15 +45,15 @@ def rms(x: NDArray) -> NDArray:
 
 
 class Monitor:
-    """Collect a statistic of every array of a network, in every `interval`-th step.
+    """Collect a statistic of every array of a network in every `interval`-th step.
 
     Args:
         interval: number of steps from one collection to the next.
         stat_func: takes an NDArray, returns an NDArray, a number, or a list of them; by default the norm
             divided by the root of the size.
         pattern: regular expression that names must match from their start.
-        sort: whether to sort the results by name.
-        monitor_all: whether to watch the inputs of nodes as well as their outputs.
+        sort: True to sort the results by name.
+        monitor_all: True to watch the inputs of nodes as well as their outputs.
 
     Raises:
         ArgumentError: `interval` is below 1.
@@ -86,16 +86,16 @@ class Monitor:
         self.monitor_all = monitor_all
 
     def install(self, exe: Monitored) -> None:
-        """Watch an executor too."""
+        """Watch an executor, in addition to those installed before."""
         exe.set_monitor_callback(self.stat_helper, self.monitor_all)
         self.exes.append(exe)
 
     def stat_helper(self, name: str, array: NDArray) -> None:
-        """Take the statistic of one array, if this step is watched and the name fits; executors call this.
+        """Record the statistic of an array if this step is watched and the name matches; executors call this.
 
         Args:
             name: name of the array, such as "fc1_output".
-            array: what it holds now.
+            array: value of the array in this step.
         """
         if self.activated and self.re_prog.match(name):
             self.queue.append((self.step, name, self.stat_func(array)))
@@ -108,10 +108,10 @@ class Monitor:
         self.step += 1
 
     def toc(self) -> list[tuple[int, str, str]]:
-        """End a step, and return what was collected.
+        """End a step, and return the statistics.
 
         Returns:
-            triples of step, name and the statistic as text; nothing in steps that are not watched.
+            triples of step, name and the statistic as text; empty for steps that are not watched.
 
         Raises:
             StateError: `stat_func` returned something that is neither an NDArray nor a number.
@@ -123,20 +123,20 @@ class Monitor:
                 for name, array in arrays.items():
                     self.stat_helper(name, array)
         self.activated = False
-        found, self.queue = self.queue, []
+        stats, self.queue = self.queue, []
         if self.sort:
-            found.sort(key=lambda stat: stat[1])
-        return [(step, name, _text(name, value)) for step, name, value in found]
+            stats.sort(key=lambda stat: stat[1])
+        return [(step, name, _text(name, value)) for step, name, value in stats]
 
     def toc_print(self) -> None:
-        """End a step, and log what was collected."""
+        """End a step, and log the statistics."""
         for step, name, text in self.toc():
             logging.info("Batch: %7d %-30s %s", step, name, text)
 
 
 def _text(name: str, value: Any) -> str:
     values: Iterable[Any] = value if isinstance(value, (list, tuple)) else [value]
-    return "".join(_text_of_one(name, each) + "\t" for each in values)
+    return "".join(_text_of_one(name, item) + "\t" for item in values)
 
 
 def _text_of_one(name: str, value: Any) -> str:

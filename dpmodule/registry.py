@@ -1,4 +1,4 @@
-"""Registry of classes that are created by name: optimizers, initializers, metrics and others."""
+"""Registry of classes that are created by name, such as optimizers, initializers and metrics."""
 
 from __future__ import annotations
 
@@ -170,10 +170,10 @@ class _Classes(Mapping[str, type[T]]):
         self._registry = registry
 
     def __getitem__(self, name: str) -> type[T]:
-        found = self._registry.get(name)
-        if found is None:
+        klass = self._registry.get(name)
+        if klass is None:
             raise KeyError(name)
-        return found
+        return klass
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._registry.names())
@@ -195,8 +195,8 @@ def get_registry(base_class: type[T]) -> dict[str, type[T]]:
     Args:
         base_class: such as `Optimizer`, or a class of your own.
     """
-    found = _registries.get(base_class)
-    return {} if found is None else dict(found.classes)
+    registry = _registries.get(base_class)
+    return {} if registry is None else dict(registry.classes)
 
 
 def get_register_func(base_class: type[T], nickname: str) -> Callable[..., type[T]]:

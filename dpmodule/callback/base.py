@@ -120,5 +120,5 @@ def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     """Return callbacks as a list."""
     if callbacks is None:
         return []
-    found: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
-    return found
+    listed: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+    return listed

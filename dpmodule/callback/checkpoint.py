@@ -233,11 +233,11 @@ class Checkpoint(Callback):
     def epochs(self) -> list[int]:
         """Return the epochs that are saved with the state of a run, in ascending order."""
         pattern = re.compile(re.escape(os.path.basename(self.prefix)) + r"-(\d{4,})\.run")
-        found = (
+        matches = (
             pattern.fullmatch(os.path.basename(path))
             for path in glob.glob(f"{glob.escape(self.prefix)}-*.run")
         )
-        return sorted(int(match[1]) for match in found if match)
+        return sorted(int(match[1]) for match in matches if match)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that is saved with a run."""

@@ -2,13 +2,13 @@
 
 ``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
 "arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. Keys without "arg:" and
-"aux:", as gluon's ``collect_params().save`` writes them, are read, too: the graph tells which are states. The files of
-one save switch together: whenever a save is killed, loading finds the old set or the new one (see `files`).
+"aux:", as gluon's ``collect_params().save`` writes them, are read as well: the graph distinguishes states from
+parameters. The files of one save are replaced together: after a killed save, loading finds the old set or the new one.
 
 In the format "safetensors" one file, ``<prefix>-<epoch>.safetensors``, holds parameters and graph: the same keys, and
-the graph's JSON as the text `SYMBOL` beside them. Whoever loads finds either format.
+the graph's JSON as the text `SYMBOL`. Loading finds either format.
 
-What a run saves within an epoch has the word "last" (`LAST`) in place of the number.
+Files that a run saves within an epoch have "last" (`LAST`) in place of the epoch's number.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Params = dict[str, NDArray]
 Epoch = SupportsIndex | str
 
 LAST = "last"
-"""What stands in place of an epoch's number in the names of files that are saved within one."""
+"""Replacement of the epoch's number in the names of files that are saved within an epoch."""
 
 FORMATS = ("params", "safetensors")
-"""Formats of parameters, which are the endings of their files, too."""
+"""Formats of parameters; also the endings of their files."""
 
 SYMBOL = "symbol"
 """Name of the text that holds the graph in a safetensors file."""
@@ -95,26 +95,26 @@ def save_checkpoint(
 ) -> None:
     """Save a network's graph, parameters and, if given, optimizer states.
 
-    The files replace older ones of the same name together, so that a kill at any moment leaves either the old
-    set or the new one. Files of other epochs stay, and so does an older states file if `states` is None.
+    The files replace older ones of the same name together: a kill at any moment leaves either the old set or the new
+    one. Files of other epochs stay, and so does an older states file if `states` is None.
     MXNet 1.9.1 reads all of them but safetensors.
 
     Args:
         prefix: path up to the first "-" of the file names; its folder must exist.
         epoch: number of the epoch, from 0, or `LAST`.
-        symbol: the graph; None leaves the graph's file alone.
+        symbol: the graph; None leaves the present file.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.
-        remove_amp_cast: leave automatic casts out of the saved graph.
+        remove_amp_cast: remove automatic casts from the saved graph.
         states: the optimizer's states, as `optimizer.Updater.get_states` returns them.
-        more: content of further files of the set, by path.
-        format: "params" is MXNet's; "safetensors" writes ``<prefix>-<epoch>.safetensors``, which holds the graph, too.
-            A file of the other format that is there already stays; see `load_params`.
+        more: content of further files of the set by path.
+        format: "params" is MXNet's; "safetensors" writes ``<prefix>-<epoch>.safetensors``, which also holds the graph.
+            An existing file of the other format stays; see `load_params`.
 
     Raises:
-        ArgumentError: `epoch` is neither a number from 0 nor `LAST`, a parameter is no NDArray, or the format is
-            another or cannot hold it.
-        FileError: a file cannot be written; the old ones are untouched then.
+        ArgumentError: `epoch` is neither a number from 0 nor `LAST`, a parameter is not an NDArray, or the format is
+            unknown or cannot hold it.
+        FileError: a file cannot be written; the old ones stay.
 
     Example:
         >>> data = mx.sym.Variable("data")
@@ -124,7 +124,7 @@ def save_checkpoint(
         >>> sorted(os.listdir("."))
         ['net-0001.params', 'net-symbol.json']
 
-    Source: MXNet 1.9.1 `model.save_checkpoint`, file for file; that one writes them in place, one by one.
+    Source: MXNet 1.9.1 `model.save_checkpoint`, file for file; MXNet writes them in place, one by one.
     """
     arrays = {**_keyed("arg", arg_params), **_keyed("aux", aux_params)}
     params = params_file(prefix, epoch, format)
@@ -140,38 +140,38 @@ def save_checkpoint(
     if states is not None:
         files[states_file(prefix, epoch)] = states
     files.update({path: content for path, content in (more or {}).items() if not _holds(path, content)})
-    write_set(files, os.path.basename(params).removesuffix(f".{format}"), _family(prefix))
+    write_set(files, os.path.basename(params).removesuffix(f".{format}"), _file_matcher(prefix))
     logging.info('Saved checkpoint to "%s"', params)
 
 
 def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
-    """Load a network that `save_checkpoint`, in either format, or any MXNet saved.
+    """Load a network that `save_checkpoint` saved in either format, or that any MXNet saved.
 
     Args:
         prefix: as in `save_checkpoint`.
         epoch: number of the epoch, or `LAST`.
 
     Returns:
-        (symbol, arg_params, aux_params); the graph is that of the safetensors file, if there is one that has it.
+        (symbol, arg_params, aux_params); the graph comes from the safetensors file if that has one.
 
     Raises:
         ArgumentError: the epoch is saved in both formats, and they differ.
-        FileError: a file is missing; the text tells which epochs there are.
-        FileFormatError: a file is damaged or no checkpoint.
+        FileError: a file is missing; the message lists the saved epochs.
+        FileFormatError: a file is damaged or not a checkpoint.
     """
     symbol = saved_symbol(prefix, epoch)
     return (symbol, *_load_params(prefix, epoch, lambda: symbol))
 
 
 def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
-    """Return the graph saved with an epoch: that within its safetensors file, else that of the prefix.
+    """Return the graph saved with an epoch, from its safetensors file or else from the prefix's symbol file.
 
     Args:
         prefix: as in `save_checkpoint`.
         epoch: number of the epoch, or `LAST`.
 
     Raises:
-        FileError: there is none; the text tells which epochs there are.
+        FileError: there is no graph; the message lists the saved epochs.
         FileFormatError: it is damaged.
     """
     path = params_file(prefix, epoch, "safetensors")
@@ -190,10 +190,10 @@ def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
 
 
 def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
-    """Load the parameters of an epoch, from whichever format is there.
+    """Load the parameters of an epoch in either format.
 
-    Where both are, as after `dpmodule convert`, they have to hold the same. Where names have no "arg:" or "aux:", the
-    graph saved beside them tells which are auxiliary states.
+    If both formats are saved, as after `dpmodule convert`, they must hold the same parameters. For names without "arg:"
+    or "aux:", the saved graph distinguishes auxiliary states.
 
     Args:
         prefix: as in `save_checkpoint`.
@@ -204,7 +204,7 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
 
     Raises:
         ArgumentError: the epoch is saved in both formats, and they differ.
-        FileError: the file is missing; the text tells which epochs there are.
+        FileError: the file is missing; the message lists the saved epochs.
         FileFormatError: the file is damaged or does not hold parameters of the graph by name.
     """
     return _load_params(prefix, epoch, lambda: saved_symbol(prefix, epoch))
@@ -238,7 +238,7 @@ def _load_params(prefix: str, epoch: Epoch, graph: Callable[[], Symbol]) -> tupl
                 "under the same prefix. gluon's save_parameters writes other names: save with net.export or "
                 "net.collect_params().save; mx.nd.load reads arrays of any names"
             )
-        logging.warning("%s: '%s' is neither arg: nor aux: and is left out", paths[0], key)
+        logging.warning("%s: '%s' is neither arg: nor aux: and is ignored", paths[0], key)
     return arg_params, aux_params
 
 
@@ -249,7 +249,7 @@ def params_files(prefix: str, epoch: Epoch) -> list[str]:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
         epoch: its number from 0, or ``"last"``.
     """
-    paths = [params_file(prefix, epoch, each) for each in FORMATS]
+    paths = [params_file(prefix, epoch, format) for format in FORMATS]
     for path in paths:
         finish_commit(path)
     return [path for path in paths if os.path.exists(path)]
@@ -257,22 +257,22 @@ def params_files(prefix: str, epoch: Epoch) -> list[str]:
 
 def _named(path: str) -> Params:
     """Return the arrays of a file by name."""
-    found = serial.load(path)
-    if isinstance(found, dict) and found:
-        return found
-    if not found:
+    arrays = serial.load(path)
+    if isinstance(arrays, dict) and arrays:
+        return arrays
+    if not arrays:
         logging.warning("Params file '%s' is empty", path)
         return {}
-    raise FileFormatError(f"{path}: its arrays have no names, so this is no checkpoint; read it with nd.load")
+    raise FileFormatError(f"{path}: not a checkpoint, since its arrays have no names; read it with nd.load")
 
 
-def _are_same(some: Params, others: Params) -> bool:
-    """Say whether arrays have the same names, types, shapes and bits."""
-    return set(some) == set(others) and all(
+def _are_same(arrays: Params, others: Params) -> bool:
+    """Return True if arrays have the same names, types, shapes and bits."""
+    return set(arrays) == set(others) and all(
         array.stype == other.stype == "default"
         and (array.dtype, array.shape) == (other.dtype, other.shape)
         and bytes_of(array.raw) == bytes_of(other.raw)
-        for array, other in ((array, others[name]) for name, array in some.items())
+        for array, other in ((array, others[name]) for name, array in arrays.items())
     )
 
 
@@ -284,7 +284,7 @@ def load_states(prefix: str, epoch: Epoch) -> bytes:
         epoch: number of the epoch, or `LAST`.
 
     Raises:
-        FileError: the file is missing; the text tells which epochs there are.
+        FileError: the file is missing; the message lists the saved epochs.
     """
     path = states_file(prefix, epoch)
     finish_commit(path)
@@ -315,17 +315,17 @@ def files(prefix: str) -> list[str]:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
     """
     folder = os.path.dirname(os.fspath(prefix))
-    is_one = _family(prefix)
+    belongs = _file_matcher(prefix)
     try:
-        names = sorted(name for name in os.listdir(folder or ".") if is_one(name))
+        names = sorted(name for name in os.listdir(folder or ".") if belongs(name))
     except OSError:
         return []
-    endings = (*(f".{each}" for each in FORMATS), ".states", ".json", ".run")
+    endings = (*(f".{format}" for format in FORMATS), ".states", ".json", ".run")
     return [os.path.join(folder, name) for name in names if name.endswith(endings)]
 
 
 def _tag(epoch: Epoch) -> str:
-    """Return what stands for an epoch in the names of its files."""
+    """Return the part of file names that identifies an epoch."""
     if isinstance(epoch, str) and epoch == LAST:
         return epoch
     try:
@@ -349,11 +349,11 @@ def _keyed(kind: str, params: Mapping[str, NDArray]) -> Params:
 def split_params(
     named: Mapping[str, NDArray], graph: Callable[[], tuple[Collection[str], Collection[str]]]
 ) -> tuple[Params, Params, list[str]]:
-    """Return the parameters and the auxiliary states in a file by their names in the graph, and the other names.
+    """Return parameters and auxiliary states by their names in the graph, and the names that the graph does not have.
 
     Args:
         named: the arrays, by names with or without "arg:" or "aux:".
-        graph: returns the names of the graph's arguments and of its auxiliary states; called where a name has neither
+        graph: returns the names of the graph's arguments and of its auxiliary states; called if a name has neither
             "arg:" nor "aux:".
     """
     arg_params: Params = {}
@@ -372,7 +372,7 @@ def split_params(
 
 
 def _holds(path: str, content: bytes) -> bool:
-    """Say whether a file has this content already: every epoch has the same graph, written once is enough."""
+    """Return True if a file already has this content, as the graph has after the first epoch."""
     finish_commit(path)
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -381,18 +381,18 @@ def _holds(path: str, content: bytes) -> bool:
         return False
 
 
-def _family(prefix: str) -> Callable[[str], bool]:
-    """Tell the files of `prefix` from those of others, such as another prefix that begins like it."""
+def _file_matcher(prefix: str) -> Callable[[str], bool]:
+    """Return a function that is true for the names of files of `prefix`, not of longer prefixes."""
     name = re.escape(os.path.basename(os.fspath(prefix)))
-    kinds = "|".join((*FORMATS, "states", "run"))
-    pattern = re.compile(rf"{name}-(symbol\.json|(\d{{4,}}|last)(\.({kinds}))?)", re.DOTALL)
+    endings = "|".join((*FORMATS, "states", "run"))
+    pattern = re.compile(rf"{name}-(symbol\.json|(\d{{4,}}|last)(\.({endings}))?)", re.DOTALL)
     return lambda target: pattern.fullmatch(target) is not None
 
 
 def _missing(path: str, prefix: str) -> FileError:
     saved = epochs(prefix)
     if saved:
-        hint = f"saved under this prefix are the epochs {', '.join(map(str, saved))}"
+        hint = f"this prefix has the epochs {', '.join(map(str, saved))}"
     else:
         hint = f"nothing is saved under the prefix {os.fspath(prefix)!r}"
     return FileError(2, f"no such file; {hint}", path)

@@ -1,7 +1,7 @@
-"""Files with the state of a training run: plain data and arrays, nothing that could be executed.
+"""Files with the state of a training run, which hold plain data and arrays but no code.
 
 A ``.run`` file is a safetensors file. Its text "run" is JSON. None, bool, int, float, str, list and dict with str keys
-are written as in JSON; any other value as a dict whose first key begins with "$" (see `_Packer`).
+are written as in JSON; any other value becomes a dict whose first key begins with "$" (see `_Packer`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..ndarray import NDArray, safetensors
 from ..ndarray.row_sparse import RowSparseNDArray
 
 VERSION = 2
-"""Of the files that are written; other versions are refused."""
+"""Version of the format; files of other versions are refused."""
 
 _TEXT = "run"
 _LISTS: dict[str, Callable[[Iterable[Any]], Any]]
@@ -50,7 +50,7 @@ def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the state that a file holds."""
+    """Return the state in a file."""
     name = os.fspath(path)
     arrays, texts = safetensors.read(name)
     packed = _state(name, texts)
@@ -62,12 +62,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def peek(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the state of a file as its text has it, without reading the arrays; errors as in `read`."""
+    """Return the packed state in a file without reading the arrays; errors as in `read`."""
     return _state(os.fspath(path), safetensors.read_metadata(os.fspath(path)))
 
 
 def _state(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return a state as the text has it."""
+    """Return the packed state in a file's texts."""
     if _TEXT not in texts:
         raise FileFormatError(f"{name}: a safetensors file, but not the state of a run")
     try:
@@ -85,52 +85,52 @@ def _state(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 class _Packer:
-    """Takes arrays out of a state; they are named by their number."""
+    """Conversion of a state to JSON values, with its arrays apart under their numbers as names."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray] = {}
 
-    def pack(self, value: Any, place: str) -> Any:
-        """Return a value as the text holds it; `place` names the value in messages."""
+    def pack(self, value: Any, path: str) -> Any:
+        """Return a value as JSON holds it; `path` names the value in messages."""
         kind = type(value)
         if kind is int and value.bit_length() > 64:  # Python parses decimal numbers of 4300 digits at most
             return {"$int": hex(value)}
         if value is None or kind in (bool, int, float, str):
             return value
         if kind is list:
-            return [self.pack(item, f"{place}.{i}") for i, item in enumerate(value)]
+            return [self.pack(item, f"{path}.{i}") for i, item in enumerate(value)]
         if kind in (tuple, set, frozenset, torch.Size):
-            return {"$list": self.pack(list(value), place), "as": kind.__name__}
+            return {"$list": self.pack(list(value), path), "as": kind.__name__}
         if kind is deque:
-            return {"$deque": self.pack(list(value), place), "maxlen": value.maxlen}
+            return {"$deque": self.pack(list(value), path), "maxlen": value.maxlen}
         if kind in (dict, OrderedDict, Counter, defaultdict):
-            return self._dict(value, place)
+            return self._dict(value, path)
         if kind is complex:
             return {"$complex": [value.real, value.imag]}
         if kind in (bytes, bytearray):
             return {"$bytes": value.hex(), "as": kind.__name__}
         if isinstance(value, np.generic):
-            return {"$scalar": value.tobytes().hex(), "dtype": _dtype_text(value, place)}
-        return self._array(value, place)
+            return {"$scalar": value.tobytes().hex(), "dtype": _dtype_text(value, path)}
+        return self._array(value, path)
 
-    def _dict(self, value: dict[Any, Any], place: str) -> dict[str, Any]:
+    def _dict(self, value: dict[Any, Any], path: str) -> dict[str, Any]:
         if type(value) is dict and all(type(key) is str and not key.startswith("$") for key in value):
-            return {key: self.pack(item, f"{place}.{key}") for key, item in value.items()}
-        items = [[self.pack(key, place), self.pack(item, f"{place}.{key}")] for key, item in value.items()]
+            return {key: self.pack(item, f"{path}.{key}") for key, item in value.items()}
+        items = [[self.pack(key, path), self.pack(item, f"{path}.{key}")] for key, item in value.items()]
         if not isinstance(value, defaultdict):
             return {"$dict": items, "as": type(value).__name__}
         factory = value.default_factory
         if factory is not None and factory not in _FACTORIES.values():
             raise ArgumentError(
-                f"{place} is a defaultdict of {factory!r}, which cannot be saved; a run's state holds those of "
+                f"{path} is a defaultdict of {factory!r}, which cannot be saved; a run's state may hold those of "
                 f"{', '.join(_FACTORIES)}"
             )
         return {"$defaultdict": items, "factory": getattr(factory, "__name__", None)}
 
-    def _array(self, value: Any, place: str) -> dict[str, Any]:
+    def _array(self, value: Any, path: str) -> dict[str, Any]:
         if isinstance(value, RowSparseNDArray):
-            parts = {"data": value.data, "indices": value.indices, "shape": list(value.shape)}
-            return {"$rows": self.pack(parts, place)}
+            fields = {"data": value.data, "indices": value.indices, "shape": list(value.shape)}
+            return {"$rows": self.pack(fields, path)}
         if isinstance(value, NDArray) and value.stype == "default":
             return {"$array": self._put(value)}
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
@@ -143,13 +143,13 @@ class _Packer:
             }
         if type(value) in (np.ndarray, np.memmap):
             order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
-            dtype = _dtype_text(value, place)
+            dtype = _dtype_text(value, path)
             content = np.frombuffer(bytearray(value.tobytes(order)), np.uint8)
             key = self._put(NDArray(torch.from_numpy(content), cpu()))
             return {"$numpy": key, "dtype": dtype, "shape": list(value.shape), "order": order}
         layout = f" of {value.layout}" if isinstance(value, torch.Tensor) else ""
         raise ArgumentError(
-            f"{place} is a {type(value).__name__}{layout}, which cannot be saved; a run's state holds None, numbers, "
+            f"{path} is a {type(value).__name__}{layout}, which cannot be saved; a run's state holds None, numbers, "
             "str, bytes, dense arrays, and lists, tuples, sets, deques and dicts of them"
         )
 
@@ -159,12 +159,12 @@ class _Packer:
         return key
 
 
-def _dtype_text(value: np.ndarray[Any, Any] | np.generic, place: str) -> str:
-    """Return the text from which NumPy makes the dtype of a value again."""
+def _dtype_text(value: np.ndarray[Any, Any] | np.generic, path: str) -> str:
+    """Return the text from which NumPy restores the dtype of a value."""
     dtype = value.dtype
     if dtype.hasobject or np.dtype(dtype.str) != dtype:
         raise ArgumentError(
-            f"{place} is an array of dtype {dtype}, which cannot be saved; a run's state holds arrays of numbers, str, "
+            f"{path} is an array of dtype {dtype}, which cannot be saved; a run's state holds arrays of numbers, str, "
             "bytes and dates"
         )
     return dtype.str
@@ -186,9 +186,9 @@ def _items(rows: Any, arrays: Mapping[str, NDArray]) -> list[tuple[Any, Any]]:
     return [(_unpacked(key, arrays), _unpacked(item, arrays)) for key, item in rows]
 
 
-def _read_rows(value: Any, parts: Any, arrays: Mapping[str, NDArray]) -> RowSparseNDArray:
-    parts = _unpacked(parts, arrays)
-    return RowSparseNDArray(parts["data"].raw, parts["indices"].raw, tuple(parts["shape"]), cpu())
+def _read_rows(value: Any, fields: Any, arrays: Mapping[str, NDArray]) -> RowSparseNDArray:
+    fields = _unpacked(fields, arrays)
+    return RowSparseNDArray(fields["data"].raw, fields["indices"].raw, tuple(fields["shape"]), cpu())
 
 
 def _read_tensor(value: Any, key: str, arrays: Mapping[str, NDArray]) -> torch.Tensor:
@@ -224,4 +224,4 @@ _READERS: dict[str, Callable[[Any, Any, Mapping[str, NDArray]], Any]] = {
     "$tensor": _read_tensor,
     "$numpy": _read_numpy,
 }
-"""Make a value of its dict in the text, what the dict has under the tag, and the file's arrays."""
+"""Functions by tag that restore a value from its dict, the dict's value of the tag, and the file's arrays."""

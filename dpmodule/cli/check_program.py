@@ -108,49 +108,51 @@ class _ProgramNames:
 def _imported_paths(node: ast.Import | ast.ImportFrom) -> list[tuple[str, ast.alias]]:
     """Return the dotted path of everything that a statement imports, without relative imports."""
     if isinstance(node, ast.Import):
-        return [(each.name, each) for each in node.names]
+        return [(alias.name, alias) for alias in node.names]
     if node.level or not node.module:
         return []
-    return [(node.module if each.name == "*" else f"{node.module}.{each.name}", each) for each in node.names]
+    return [
+        (node.module if alias.name == "*" else f"{node.module}.{alias.name}", alias) for alias in node.names
+    ]
 
 
 def _bound_names(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
     """Return the names that a statement binds, and their dotted paths."""
     names = {}
-    for path, each in _imported_paths(node):
-        if each.name != "*" and system_of(path):
-            is_top = isinstance(node, ast.Import) and each.asname is None
-            name = each.name.partition(".")[0] if is_top else each.asname or each.name
+    for path, alias in _imported_paths(node):
+        if alias.name != "*" and system_of(path):
+            is_top = isinstance(node, ast.Import) and alias.asname is None
+            name = alias.name.partition(".")[0] if is_top else alias.asname or alias.name
             names[name] = name if is_top else path
     return names
 
 
 def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """Yield what to do about an import: the new import, or why a name is missing."""
-    for path, each in _imported_paths(node):
+    for path, alias in _imported_paths(node):
         if not system_of(path):
             continue
-        place = find_target(path)
-        if place.path is None:
+        target = find_target(path)
+        if target.path is None:
             if not path.startswith(("mxnet.gluon", "dpmodule.gluon")):  # may be imported, but not used
-                yield f"{path}: {place.advice}"
+                yield f"{path}: {target.advice}"
             elif path.startswith("mxnet."):
                 yield f"import of {path}: write dpmodule{path.removeprefix('mxnet')}"
-        elif place.path != path:
-            yield f"import of {path}: write {_new_import(node, each, place)}"
+        elif target.path != path:
+            yield f"import of {path}: write {_new_import(node, alias, target)}"
 
 
-def _new_import(node: ast.Import | ast.ImportFrom, each: ast.alias, place: NameTarget) -> str:
+def _new_import(node: ast.Import | ast.ImportFrom, alias: ast.alias, target: NameTarget) -> str:
     """Return the import to write."""
-    path = place.path or ""
+    path = target.path or ""
     if isinstance(node, ast.ImportFrom):
-        if each.name == "*":
-            return f"from {path} import {each.name}"
+        if alias.name == "*":
+            return f"from {path} import {alias.name}"
         module, _, name = path.rpartition(".")
-        return f"from {module} import {name}" + (f" as {each.asname}" if each.asname else "")
-    top = each.name.partition(".")[0]
-    if each.asname or each.name == top:
-        return f"import {path} as {each.asname or top}"
+        return f"from {module} import {name}" + (f" as {alias.asname}" if alias.asname else "")
+    top = alias.name.partition(".")[0]
+    if alias.asname or alias.name == top:
+        return f"import {path} as {alias.asname or top}"
     return f"import {path}, and dpmodule for {top}"
 
 
@@ -197,9 +199,12 @@ def system_of(path: str) -> str:
 
 def members_of(systems: set[str]) -> dict[str, str]:
     """Return the advice on members of objects, by name, for programs of some systems."""
-    found = moving_table()["members"]
+    members = moving_table()["members"]
     return {
-        name: text for system in sorted(systems) if system in found for name, text in found[system].items()
+        name: text
+        for system in sorted(systems)
+        if system in members
+        for name, text in members[system].items()
     }
 
 
@@ -216,8 +221,8 @@ def advice(path: str) -> str:
         longest_prefix(path, moving_table()["absent"]),
         longest_prefix(path, moving_table()["instead"]),
     )
-    found = [f"left out: {moving_table()['absent'][why]}"] if why else []
-    return "; ".join(found + ([moving_table()["instead"][instead]] if instead else []))
+    reasons = [f"left out: {moving_table()['absent'][why]}"] if why else []
+    return "; ".join(reasons + ([moving_table()["instead"][instead]] if instead else []))
 
 
 @cache
@@ -235,10 +240,10 @@ def find_target(path: str) -> NameTarget:
     for name in path[len(start) :].split(".")[1:]:
         if not isinstance(owner, (ModuleType, type)):
             break
-        found = _member(owner, name)
-        if found is None:
+        member = _member(owner, name)
+        if member is None:
             return NameTarget(None, _missing_advice(path, owner, name))
-        owner, new = found[0], f"{new}.{name}"
+        owner, new = member[0], f"{new}.{name}"
     if hasattr(owner, "__absent_path__"):  # may be named but not used, like all of Gluon
         return NameTarget(None, advice(f"mxnet.{owner.__absent_path__}"))
     return NameTarget(new, is_module=isinstance(owner, ModuleType))

@@ -16,7 +16,7 @@ import torch
 from .._devices.generators import host
 from ..base import ArgumentError
 from ..graph.node import printable
-from ..recordio.folder import Picture, Recoding, find_pictures, split_pictures, write_pictures
+from ..recordio.folder import ImageEncoding, Picture, find_pictures, split_pictures, write_pictures
 from ..symbol import Symbol
 from .models import Model, ModelLocation, Shapes, exported, find, read, wanted, write
 from .shapes import find_shapes, given_shapes, random_batch
@@ -26,12 +26,12 @@ _TOLERANCE = 1e-4
 
 def convert(args: argparse.Namespace) -> int:
     """Convert a model, and compare the outputs of both models."""
-    place = find(args.input, args.epoch)
+    location = find(args.input, args.epoch)
     asked = {name: shape for name, shape in args.shape if name is not None}
-    model = read(place, args.symbol, args.params, asked)
-    target = wanted(args.output, args.to, 0 if place.epoch is None else place.epoch)
-    if target == place or (
-        not target.is_prefix and os.path.realpath(target.path) == os.path.realpath(place.path)
+    model = read(location, args.symbol, args.params, asked)
+    target = wanted(args.output, args.to, 0 if location.epoch is None else location.epoch)
+    if target == location or (
+        not target.is_prefix and os.path.realpath(target.path) == os.path.realpath(location.path)
     ):
         raise ArgumentError(
             f"{args.output} is the input {args.input}; choose another output, or another kind with --to"
@@ -40,7 +40,8 @@ def convert(args: argparse.Namespace) -> int:
         raise ArgumentError(f"--opset {args.opset} is for ONNX outputs, but the output is {target.kind}")
     shapes = _shapes(model, args)
     print(
-        f"read: {args.input} ({place.kind}), {len(model.net.graph.nodes)} nodes, {_num_parameters(model):,} parameters"
+        f"read: {args.input} ({location.kind}), {len(model.net.graph.nodes)} nodes, "
+        f"{_num_parameters(model):,} parameters"
     )
     for name in model.inputs:
         print(f"input: {printable(name)} {shapes[name]}")
@@ -62,7 +63,7 @@ def _num_parameters(model: Model) -> int:
 def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolerance: float) -> int:
     """Read the written model, run both models on the same data, and print the largest difference."""
     known = {name: shapes[name] for name in model.inputs}
-    converted = replace(model, place=target) if has_own_runtime(target) else read(target, shapes=known)
+    converted = replace(model, location=target) if has_own_runtime(target) else read(target, shapes=known)
     known |= {name: shapes[name] for name in model.label_names if name in converted.net.list_arguments()}
     feed = random_inputs(model.net, shapes, model.inputs)
     first, expected = run_model(model, shapes, feed)
@@ -70,11 +71,12 @@ def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolera
     if target.kind in ("onnx", "pt2"):  # these kinds have no outputs that are computed from labels
         kept = model.predictions.list_outputs()
         expected = [array for name, array in zip(model.net.list_outputs(), expected) if name in kept]
-    found = compare(expected, outputs)
-    is_within = found.is_within(tolerance)
+    difference = compare(expected, outputs)
+    is_within = difference.is_within(tolerance)
     print(
-        f"largest difference: {found.largest:.3g} among {found.numbers:,} numbers up to {found.scale:.3g} "
-        f"({first} against {second}), {'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
+        f"largest difference: {difference.largest:.3g} among {difference.numbers:,} numbers up to "
+        f"{difference.scale:.3g} ({first} against {second}), "
+        f"{'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
     )
     return 0 if is_within else 1
 
@@ -124,9 +126,9 @@ def random_inputs(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: lis
     }
 
 
-def has_own_runtime(place: ModelLocation) -> bool:
+def has_own_runtime(location: ModelLocation) -> bool:
     """Return True if another library runs the file, and needs only the file."""
-    return place.kind == "pt2" or (place.kind == "onnx" and _onnx_runtime() is not None)
+    return location.kind == "pt2" or (location.kind == "onnx" and _onnx_runtime() is not None)
 
 
 def _onnx_runtime() -> Any:
@@ -142,11 +144,11 @@ def run_model(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays)
     Args:
         shapes: shape of every argument.
     """
-    if model.place.kind == "pt2":
+    if model.location.kind == "pt2":
         return "torch", _run_exported(model, feed)
-    if has_own_runtime(model.place):
-        return "ONNX Runtime", _run_onnx(model.place.path, feed)
-    missing = ", as onnxruntime is not installed" if model.place.kind == "onnx" else ""
+    if has_own_runtime(model.location):
+        return "ONNX Runtime", _run_onnx(model.location.path, feed)
+    missing = ", as onnxruntime is not installed" if model.location.kind == "onnx" else ""
     return f"dpmodule{missing}", _run_here(model, shapes, feed)
 
 
@@ -158,15 +160,15 @@ def _run_here(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays)
 
 
 def _run_exported(model: Model, feed: Arrays) -> Outputs:
-    program = exported(model.place.path)
+    program = exported(model.location.path)
     inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
     names = [node.name for node in inputs]
     if set(names) != set(feed):
         names = model.inputs
     values = [torch.from_numpy(feed[name]).to(node.meta["val"].dtype) for name, node in zip(names, inputs)]
     with torch.no_grad():
-        found = program.module()(*values)
-    return [each.numpy() for each in (found if isinstance(found, (tuple, list)) else [found])]
+        outputs = program.module()(*values)
+    return [each.numpy() for each in (outputs if isinstance(outputs, (tuple, list)) else [outputs])]
 
 
 def _run_onnx(path: str, feed: Arrays) -> Outputs:
@@ -218,7 +220,7 @@ def im2rec(args: argparse.Namespace) -> int:
                 f"--train-ratio {args.train_ratio:g} leaves no picture for {prefix}.rec; choose another ratio"
             )
     os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
-    unusable = write_pictures(args.folder, chosen, Recoding(args.resize, args.quality), args.threads)
+    unusable = write_pictures(args.folder, chosen, ImageEncoding(args.resize, args.quality), args.threads)
     for prefix, rows in chosen.items():
         count = sum(row.path not in unusable for row in rows)
         print(

@@ -162,14 +162,14 @@ def _read_sparse_files(args: argparse.Namespace, paths: Sequence[str], width: in
         )
     wanted = math.prod(args.shape) if args.shape is not None else width
     base = None if args.index_base == "auto" else int(args.index_base)
-    found, first = read_sparse(paths, base, wanted)
+    samples, first = read_sparse(paths, base, wanted)
     if base is None:
         reason = "a column 0 is named" if first == 0 else "no column 0 is named"
         print(
             f"{paths[0]}: {reason}, so columns count from {first} (--index-base sets the base)",
             file=sys.stderr,
         )
-    return found
+    return samples
 
 
 def _digits(args: argparse.Namespace) -> Samples:
@@ -392,10 +392,10 @@ def _find_label_column(
         return None
     if label is None:
         return max((i for i in range(width) if i != validation_column), default=None)
-    found = _find_column(path, "--label-column", label, header, width)
-    if found == validation_column:
+    column = _find_column(path, "--label-column", label, header, width)
+    if column == validation_column:
         raise ArgumentError(f"--label-column {label} and --validation-column are the same column of {path}")
-    return found
+    return column
 
 
 def _find_column(path: str, option: str, asked: str, header: Sequence[str], width: int) -> int:

@@ -34,10 +34,10 @@ def check(args: argparse.Namespace) -> int:
         return _check_program(args)
     if args.net is not None and os.path.isdir(args.net) and not is_pretrained(args.net):
         return check_folder(args.net, args.shape)
-    found = saved_files.find_network(args)
-    net, values = found.net, found.values
+    network = saved_files.find_network(args)
+    net, values = network.net, network.values
     counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)
-    print(f"{found.title}: {len(net.graph.nodes)} nodes")
+    print(f"{network.title}: {len(net.graph.nodes)} nodes")
     print(
         "operators:", ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), "(none missing)"
     )
@@ -45,8 +45,8 @@ def check(args: argparse.Namespace) -> int:
     shapes = find_shapes(net, given, values)
     names = net.list_arguments() + net.list_auxiliary_states()
     inputs = [name for name in net.list_arguments() if name in input_names(net, values)]
-    print("\n".join(input_lines(net, inputs, shapes, given, values, found.is_built_in)))
-    if found.params_file is not None:
+    print("\n".join(input_lines(net, inputs, shapes, given, values, network.is_built_in)))
+    if network.params_file is not None:
         _compare_names(names, inputs, values)
     bound = random_batch(net, shapes, values)
     for name, output in zip(net.list_outputs(), bound.forward(is_train=False)):
@@ -155,8 +155,8 @@ def _has_graph(path: str) -> bool:
 
 def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> str:
     """Run a model, and return its description."""
-    place = find(path)
-    model = _without_params(place) if place.is_graph else read(place)
+    location = find(path)
+    model = _without_params(location) if location.is_graph else read(location)
     fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
     given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, model.values, 1)}
     shapes = find_shapes(model.net, given, model.values)
@@ -166,14 +166,14 @@ def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ..
     inputs = ", ".join(f"{name} {shapes[name]}" for name in names)
     results = ", ".join(f"{name} {each.shape}" for name, each in zip(model.net.list_outputs(), outputs))
     count = sum(array.size for array in model.values.values())
-    epoch = f" epoch {place.epoch}" if place.is_prefix else ""
+    epoch = f" epoch {location.epoch}" if location.is_prefix else ""
     parameters = f"{count:,} parameters" if model.values else "no parameters, random ones"
     finite = f" ({bad} numbers not finite)" if bad else ""
-    return f"{place.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {parameters}; {inputs} -> {results}{finite}"
+    return f"{location.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {parameters}; {inputs} -> {results}{finite}"
 
 
-def _without_params(place: ModelLocation) -> Model:
-    return Model(place, symbol.load(place.path), {}, {})
+def _without_params(location: ModelLocation) -> Model:
+    return Model(location, symbol.load(location.path), {}, {})
 
 
 _QUIET_LEVEL = "6"
@@ -182,14 +182,14 @@ _QUIET_LEVEL = "6"
 
 def explain(args: argparse.Namespace) -> int:
     """Print a network's plan."""
-    found = saved_files.find_network(args)
-    net, values = found.net, found.values
+    network = saved_files.find_network(args)
+    net, values = network.net, network.values
     given = given_shapes(net, args.shape, values, 1)
     shapes = find_shapes(net, given, values, guess=bool(values))
     inputs = input_names(net, values) | set(given)
     parameters = [name for name in net.list_arguments() if name not in inputs]
     shown = [name for name in net.list_arguments() if name in inputs]
-    print("\n".join(input_lines(net, shown, shapes, given, values, found.is_built_in)))
+    print("\n".join(input_lines(net, shown, shapes, given, values, network.is_built_in)))
     wanted = {name: "write" if args.train and name in parameters else "null" for name in net.list_arguments()}
     if args.measure_memory:
         os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET_LEVEL)
@@ -204,16 +204,16 @@ def explain(args: argparse.Namespace) -> int:
 
 def summary(args: argparse.Namespace) -> int:
     """Print a network's layers."""
-    found = saved_files.find_network(args, default="lenet")
-    net, values = found.net, found.values
+    network = saved_files.find_network(args, default="lenet")
+    net, values = network.net, network.values
     given = given_shapes(net, args.shape, values, args.batch_size)
     shapes = find_shapes(net, given, values, args.batch_size, guess=bool(values))
     labels = networks.label_names(net)
     data = [name for name in net.list_arguments() if name in input_names(net, values) and name not in labels]
     module = Module(net, data_names=data, label_names=labels)
     module.bind([(name, shapes[name]) for name in data])
-    print(found.title)
-    print("\n".join(input_lines(net, data, shapes, given, values, found.is_built_in)))
+    print(network.title)
+    print("\n".join(input_lines(net, data, shapes, given, values, network.is_built_in)))
     print(module.summary())
     return 0
 

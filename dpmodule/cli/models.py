@@ -180,7 +180,7 @@ Shapes = dict[str, tuple[int, ...]]
 class Model:
     """A graph with its parameters."""
 
-    place: ModelLocation
+    location: ModelLocation
     net: Symbol
     arg_params: Params
     aux_params: Params
@@ -219,7 +219,7 @@ class Model:
 
 
 def read(
-    place: ModelLocation, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
+    location: ModelLocation, graph: str | None = None, params: str | None = None, shapes: Shapes | None = None
 ) -> Model:
     """Read a model.
 
@@ -228,34 +228,36 @@ def read(
         params: file of its parameters, if it is another one.
         shapes: shapes of inputs from the user.
     """
-    if place.kind == "folder":
-        found = interop.load_pretrained(place.path)
-        return Model(place, found.symbol, found.arg_params, found.aux_params, dict(found.data_shapes))
-    if place.kind == "onnx":
-        return _read_onnx(place, shapes or {})
-    if place.kind == "pt2":
-        return _read_exported(place)
-    if place.is_prefix and params is None and graph is None:
-        return Model(place, *checkpoint.load_checkpoint(place.path, place.epoch or 0))
-    return _read_pair(place, graph, params)
+    if location.kind == "folder":
+        saved = interop.load_pretrained(location.path)
+        return Model(location, saved.symbol, saved.arg_params, saved.aux_params, dict(saved.data_shapes))
+    if location.kind == "onnx":
+        return _read_onnx(location, shapes or {})
+    if location.kind == "pt2":
+        return _read_exported(location)
+    if location.is_prefix and params is None and graph is None:
+        return Model(location, *checkpoint.load_checkpoint(location.path, location.epoch or 0))
+    return _read_pair(location, graph, params)
 
 
-def _read_pair(place: ModelLocation, graph: str | None, params: str | None) -> Model:
+def _read_pair(location: ModelLocation, graph: str | None, params: str | None) -> Model:
     """Return the model of a graph file and a parameter file."""
-    net = _graph(place, graph)
-    if params is None and place.is_prefix:
-        arg_params, aux_params = checkpoint.load_params(place.path, place.epoch or 0)
+    net = _graph(location, graph)
+    if params is None and location.is_prefix:
+        arg_params, aux_params = checkpoint.load_params(location.path, location.epoch or 0)
         values = {**arg_params, **aux_params}
-    elif params is None and place.is_graph:
-        raise ArgumentError(f"{place.path} is a graph without parameters; give their file with --params FILE")
+    elif params is None and location.is_graph:
+        raise ArgumentError(
+            f"{location.path} is a graph without parameters; give their file with --params FILE"
+        )
     else:
-        values = read_values(place.path if params is None else params)
+        values = read_values(location.path if params is None else params)
     arg_params, aux_params, extra = split_values(net, values)
     if extra:
         raise FileFormatError(
-            f"{params or place.path}: has {', '.join(sorted(extra))}, which the graph does not have"
+            f"{params or location.path}: has {', '.join(sorted(extra))}, which the graph does not have"
         )
-    return Model(place, net, arg_params, aux_params)
+    return Model(location, net, arg_params, aux_params)
 
 
 def split_values(net: Symbol, values: Params) -> tuple[checkpoint.Params, checkpoint.Params, list[str]]:
@@ -263,24 +265,24 @@ def split_values(net: Symbol, values: Params) -> tuple[checkpoint.Params, checkp
     return checkpoint.split_params(values, lambda: (net.list_arguments(), net.list_auxiliary_states()))
 
 
-def _graph(place: ModelLocation, graph: str | None) -> Symbol:
+def _graph(location: ModelLocation, graph: str | None) -> Symbol:
     if graph is not None:
         return symbol.load(graph)
-    if place.is_graph:
-        return symbol.load(place.path)
-    if place.is_prefix:
-        return checkpoint.saved_symbol(place.path, place.epoch or 0)
-    if place.kind == "safetensors":
-        text = safetensors.read_metadata(place.path).get(checkpoint.SYMBOL)
+    if location.is_graph:
+        return symbol.load(location.path)
+    if location.is_prefix:
+        return checkpoint.saved_symbol(location.path, location.epoch or 0)
+    if location.kind == "safetensors":
+        text = safetensors.read_metadata(location.path).get(checkpoint.SYMBOL)
         if text is not None:
             try:
                 return symbol.load_json(text)
             except FileFormatError as error:
-                raise FileFormatError(f"{place.path}: the text {checkpoint.SYMBOL!r}: {error}") from error
-    symbol_file = f"{os.path.splitext(place.path)[0]}-symbol.json"
+                raise FileFormatError(f"{location.path}: the text {checkpoint.SYMBOL!r}: {error}") from error
+    symbol_file = f"{os.path.splitext(location.path)[0]}-symbol.json"
     if not os.path.exists(symbol_file):
         raise ArgumentError(
-            f"{place.path} has only parameters, and {symbol_file} does not exist; give the graph with --symbol FILE"
+            f"{location.path} has only parameters, and {symbol_file} does not exist; give the graph with --symbol FILE"
         )
     return symbol.load(symbol_file)
 
@@ -289,22 +291,22 @@ def read_values(path: str) -> dict[str, NDArray]:
     """Return the arrays of a file by name, without ``arg:`` and ``aux:``."""
     if find(path).kind == "pt":
         return interop.load_torch_state(path)
-    found = ndarray.load(path)
-    if not isinstance(found, dict):
+    arrays = ndarray.load(path)
+    if not isinstance(arrays, dict):
         raise FileFormatError(f"{path}: has arrays without names, expected those of a checkpoint")
-    return {key.removeprefix("arg:").removeprefix("aux:"): array for key, array in found.items()}
+    return {key.removeprefix("arg:").removeprefix("aux:"): array for key, array in arrays.items()}
 
 
 def _onnx() -> Any:
     return importlib.import_module("..onnx", __package__)
 
 
-def _read_onnx(place: ModelLocation, shapes: Shapes) -> Model:
-    net, arg_params, aux_params = _onnx().import_model(place.path)
-    declared = dict(_onnx().get_model_metadata(place.path)["input_tensor_data"])
+def _read_onnx(location: ModelLocation, shapes: Shapes) -> Model:
+    net, arg_params, aux_params = _onnx().import_model(location.path)
+    declared = dict(_onnx().get_model_metadata(location.path)["input_tensor_data"])
     values = {**arg_params, **aux_params}
     return Model(
-        place, net, arg_params, aux_params, {**_fill_open_sizes(net, values, declared, shapes), **shapes}
+        location, net, arg_params, aux_params, {**_fill_open_sizes(net, values, declared, shapes), **shapes}
     )
 
 
@@ -313,25 +315,25 @@ def _fill_open_sizes(
 ) -> Shapes:
     """Return shapes of inputs with open sizes (0) replaced by the first common size that fits."""
     for size in _USUAL_SIZES:
-        found = {
+        filled = {
             name: tuple(each or (size if axis else 1) for axis, each in enumerate(shape))
             for name, shape in declared.items()
             if shape
         }
         try:
-            find_shapes(net, {**found, **shapes}, values, guess=False)
+            find_shapes(net, {**filled, **shapes}, values, guess=False)
         except MXNetError:
             continue
-        return found
+        return filled
     return {name: tuple(shape) for name, shape in declared.items() if shape and all(shape)}
 
 
-def _read_exported(place: ModelLocation) -> Model:
+def _read_exported(location: ModelLocation) -> Model:
     """Return the model of a file of `torch.export.save`."""
-    program = exported(place.path)
+    program = exported(location.path)
     if program.example_inputs is None:
         raise FileFormatError(
-            f"{place.path}: has no example inputs; save it with the inputs it was exported with"
+            f"{location.path}: has no example inputs; save it with the inputs it was exported with"
         )
     examples, named = program.example_inputs
     module: Any = program.module()
@@ -339,7 +341,7 @@ def _read_exported(place: ModelLocation) -> Model:
     net, arg_params, aux_params = translate(module, *examples, dynamic=_dynamic_axes(program), **named)
     inputs = [name for name in net.list_arguments() if name not in arg_params]
     shapes = {name: tuple(each.shape) for name, each in zip(inputs, (*examples, *named.values()))}
-    return Model(place, net, arg_params, aux_params, shapes)
+    return Model(location, net, arg_params, aux_params, shapes)
 
 
 def _dynamic_axes(program: Any) -> dict[str, dict[int, str]]:
@@ -363,42 +365,42 @@ def exported(path: str) -> Any:
         raise FileFormatError(f"{path}: not a file of torch.export.save: {lines[0]}") from error
 
 
-def write(model: Model, place: ModelLocation, shapes: Shapes, opset: int | None) -> list[str]:
+def write(model: Model, location: ModelLocation, shapes: Shapes, opset: int | None) -> list[str]:
     """Write a model as another kind; return the files.
 
     Args:
         shapes: shape of every input.
         opset: version of ONNX's operators; None: that of the exporter.
     """
-    os.makedirs(os.path.dirname(place.path) or ".", exist_ok=True)
-    if place.kind == "folder":
+    os.makedirs(os.path.dirname(location.path) or ".", exist_ok=True)
+    if location.kind == "folder":
         data = [(name, shapes[name]) for name in model.data_names]
         interop.save_pretrained(
-            place.path, model.net, model.arg_params, model.aux_params, data, model.label_names
+            location.path, model.net, model.arg_params, model.aux_params, data, model.label_names
         )
-        return sorted(os.path.join(place.path, name) for name in os.listdir(place.path))
-    if place.kind == "onnx":
-        return [_write_onnx(model, place.path, shapes, opset)]
-    if place.kind == "pt2":
-        return [_write_exported(model, place.path, shapes)]
-    if place.kind == "pt":
-        return _write_state(model, place.path)
-    return _write_checkpoint(model, place)
+        return sorted(os.path.join(location.path, name) for name in os.listdir(location.path))
+    if location.kind == "onnx":
+        return [_write_onnx(model, location.path, shapes, opset)]
+    if location.kind == "pt2":
+        return [_write_exported(model, location.path, shapes)]
+    if location.kind == "pt":
+        return _write_state(model, location.path)
+    return _write_checkpoint(model, location)
 
 
-def _write_checkpoint(model: Model, place: ModelLocation) -> list[str]:
-    if place.is_prefix:
-        epoch, kind = place.epoch or 0, "params" if place.kind == "mxnet" else place.kind
+def _write_checkpoint(model: Model, location: ModelLocation) -> list[str]:
+    if location.is_prefix:
+        epoch, kind = location.epoch or 0, "params" if location.kind == "mxnet" else location.kind
         checkpoint.save_checkpoint(
-            place.path, epoch, model.net, model.arg_params, model.aux_params, format=kind
+            location.path, epoch, model.net, model.arg_params, model.aux_params, format=kind
         )
-        written = [checkpoint.params_file(place.path, epoch, kind)]
-        return [checkpoint.symbol_file(place.path), *written] if kind == "params" else written
+        written = [checkpoint.params_file(location.path, epoch, kind)]
+        return [checkpoint.symbol_file(location.path), *written] if kind == "params" else written
     arrays = {f"arg:{name}": array for name, array in model.arg_params.items()}
     arrays.update({f"aux:{name}": array for name, array in model.aux_params.items()})
     texts = {checkpoint.SYMBOL: model.net.tojson()}
-    write_atomically(place.path, lambda file: safetensors.write(file, arrays, texts))
-    return [place.path]
+    write_atomically(location.path, lambda file: safetensors.write(file, arrays, texts))
+    return [location.path]
 
 
 def _write_state(model: Model, path: str) -> list[str]:
@@ -430,10 +432,10 @@ def _input_type(model: Model, name: str) -> str:
     """Return the element type of an input: as declared, else that of the parameters."""
     known = {key: value.dtype for key, value in model.arg_params.items()}
     try:
-        found = dict(zip(model.net.list_arguments(), model.net.infer_type_partial(**known)[0] or ()))
+        types = dict(zip(model.net.list_arguments(), model.net.infer_type_partial(**known)[0] or ()))
     except MXNetError:
-        found = {}
-    return dtype_name(found.get(name))
+        types = {}
+    return dtype_name(types.get(name))
 
 
 def _write_exported(model: Model, path: str, shapes: Shapes) -> str:

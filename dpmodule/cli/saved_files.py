@@ -94,9 +94,9 @@ def _load_path(path: str, params: str | None) -> SavedNetwork:
             return SavedNetwork(
                 symbol.load(path), path, {} if params is None else read_values(params), params
             )
-    found = read(find_model(path))
+    model = read(find_model(path))
     return SavedNetwork(
-        found.net, path, found.values if params is None else read_values(params), params or path
+        model.net, path, model.values if params is None else read_values(params), params or path
     )
 
 

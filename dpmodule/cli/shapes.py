@@ -98,23 +98,23 @@ def find_shapes(
         n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - set(given)
     ]
     try:
-        found = _infer_all(net, {**_declared(net, known, inputs, batch), **known})
+        result = _infer_all(net, {**_declared(net, known, inputs, batch), **known})
     except ShapeError as error:
         if given and values:
             shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
             raise ArgumentError(f"{shown} does not fit the parameters: {error}") from error
         raise
     data = [name for name in inputs if not name.endswith("label")] or inputs
-    if found is None and guess and (len(data) == 1 or (data and not values)):
-        found = _guess(net, known, values, data[0], batch)
-    if found is None:
+    if result is None and guess and (len(data) == 1 or (data and not values)):
+        result = _guess(net, known, values, data[0], batch)
+    if result is None:
         others = {*inferred(net, values, known)[0], *_inputs_of_kind(PARAM, net)}
         names = [name for name in net.list_arguments() if name not in others]
         labels = label_inputs(net)
         names = [name for name in names if name not in labels] or names or inputs
         wanted = " ".join(f"--shape {name}=..." for name in names)
         raise ArgumentError(f"the shapes of the inputs cannot be inferred; set them: {wanted}")
-    return found
+    return result
 
 
 def input_lines(
@@ -162,8 +162,8 @@ def inferred(
     """Return the shapes of arguments and auxiliary states, as far as they can be inferred, and of the outputs."""
     args, outputs, aux = net.infer_shape_partial(**{**_shapes_of(net, values), **given})
     names = net.list_arguments() + net.list_auxiliary_states()
-    found = dict(zip(names, (*(args or ()), *(aux or ()))))
-    return {name: tuple(s) for name, s in found.items() if s and 0 not in s}, list(outputs or ())
+    known = dict(zip(names, (*(args or ()), *(aux or ()))))
+    return {name: tuple(s) for name, s in known.items() if s and 0 not in s}, list(outputs or ())
 
 
 def fit_samples(samples: Samples, net: Symbol, values: Mapping[str, NDArray], batch: int) -> Samples:
@@ -197,11 +197,11 @@ def _shapes_of(net: Symbol, values: Mapping[str, NDArray]) -> Shapes:
 
 def _declared(net: Symbol, known: Mapping[str, tuple[int, ...]], inputs: Sequence[str], batch: int) -> Shapes:
     """Return the shapes of inputs that are known except for the number of samples."""
-    found = dict(zip(net.list_arguments(), net.infer_shape_partial(**known)[0] or ()))
+    inferred_shapes = dict(zip(net.list_arguments(), net.infer_shape_partial(**known)[0] or ()))
     return {
         name: (batch, *shape[1:])
         for name in inputs
-        if (shape := found[name]) and shape[0] == 0 and all(size for size in shape[1:])
+        if (shape := inferred_shapes[name]) and shape[0] == 0 and all(size for size in shape[1:])
     }
 
 
@@ -210,11 +210,11 @@ def _guess(
 ) -> Shapes | None:
     for sample in _candidate_shapes(net, values):
         try:
-            found = _infer_all(net, {**known, name: (batch, *sample)})
+            result = _infer_all(net, {**known, name: (batch, *sample)})
         except MXNetError:
             continue
-        if found is not None:
-            return found
+        if result is not None:
+            return result
     return None
 
 
@@ -237,8 +237,8 @@ def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tu
 
 def _infer_all(net: Symbol, known: Mapping[str, tuple[int, ...]]) -> Shapes | None:
     """Return all shapes, None if some are unknown."""
-    found, _ = inferred(net, {}, known)
-    return found if len(found) == len({*net.list_arguments(), *net.list_auxiliary_states()}) else None
+    shapes, _ = inferred(net, {}, known)
+    return shapes if len(shapes) == len({*net.list_arguments(), *net.list_auxiliary_states()}) else None
 
 
 def random_batch(

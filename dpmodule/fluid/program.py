@@ -191,7 +191,7 @@ class Program:
         """Use the scope of a startup program.
 
         Args:
-            startup: the startup program.
+            startup: program whose scope holds the parameters.
 
         Raises:
             StateError: the program already uses another scope.
@@ -207,7 +207,7 @@ class Program:
         """Add a variable, and return it.
 
         Args:
-            variable: the variable.
+            variable: a new value of this program.
 
         Raises:
             ArgumentError: the name is in use.

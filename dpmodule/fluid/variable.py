@@ -156,8 +156,8 @@ class Variable:
     def dtype(self) -> str:
         """Name of the element type."""
         if self._dtype is None:
-            found = self.symbol.infer_type_partial()[1][0]
-            self._dtype = "float32" if found is None else dtype_name(found)
+            inferred = self.symbol.infer_type_partial()[1][0]
+            self._dtype = "float32" if inferred is None else dtype_name(inferred)
         return self._dtype
 
     @property

@@ -1,7 +1,7 @@
-"""The few parts of Gluon that programs of the Module interface use; the rest says that it is not there.
+"""The few parts of Gluon that programs of the Module interface use; other names raise an error when they are used.
 
-Programs that import Gluon beside the symbolic interface without using it run; anything else used from here is an
-error that names what takes its place.
+Programs may import Gluon together with the symbolic interface. The error for using a missing part names its
+replacement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands in the place of Gluon's modules, classes and functions, and says so when one is made or called."""
+"""Stand-ins for Gluon's modules, classes and functions, which raise an error when they are created or called."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ MODULES: dict[str, dict[str, str]] = {
             Conv3DLSTMCell Conv3DRNNCell VariationalDropoutCell""",
     },
 }
-"""Those that a module defines; "" stands for the package itself. What is here is left out."""
+"""Names that each module of each package defines, "" being the package itself, without those implemented here."""
 
 
 _ROOT = __package__
@@ -124,7 +124,7 @@ _HOMES = {
     for text in modules.values()
     for name in text.split()
 }
-"""Where a name that several modules have is said to be missing from, so that it is one class in all of them."""
+"""Package that errors give for each name, so that a name of several modules is one class in all of them."""
 
 
 def absent_from(place: str) -> Callable[[str], Any]:
@@ -165,7 +165,7 @@ def _module(path: str, names: list[str]) -> None:
     above, _, name = path.rpartition(".")
     if above:
         _module(above, [])
-    made = ModuleType(full, f"Stands for MXNet's gluon.{path}, which is not part of this package.")
+    made = ModuleType(full, f"Stand-in for MXNet's gluon.{path}, which is not part of this package.")
     made.__spec__ = ModuleSpec(full, None, is_package=True)
     made.__path__, made.__package__ = [], full
     shown = sorted(names)

@@ -1,4 +1,4 @@
-"""Gluon's helpers that training loops of modules use: clipping by the global norm, cutting batches, downloads."""
+"""Gluon's helpers for training loops of modules: clipping by the global norm, splitting batches, checksums."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def clip_global_norm(
     """Scale arrays in place so that the 2-norm of all together is at most `max_norm`.
 
     Args:
-        check_isfinite: look at the norm, and warn if it is NaN or infinite.
+        check_isfinite: True to warn if the norm is NaN or infinite.
 
     Returns:
         The norm before scaling; an array of shape (1,) without `check_isfinite`.
@@ -52,16 +52,16 @@ def clip_global_norm(
 
 
 def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:
-    """Cut an array into slices along an axis.
+    """Split an array into slices along an axis.
 
     Args:
         batch_axis: the axis.
-        even_split: whether slices must have one size; else the last takes what is left over.
+        even_split: True to require slices of one size; otherwise the last slice takes the remainder.
     """
     size = data.shape[batch_axis]
     if size < num_slice or (even_split and size % num_slice):
         raise ShapeError(
-            f"split_data: axis {batch_axis} of shape {data.shape} cannot be cut into {num_slice} slices"
+            f"split_data: axis {batch_axis} of shape {data.shape} cannot be split into {num_slice} slices"
             + ("; even_split=False allows uneven ones" if even_split and size >= num_slice else "")
         )
     step = size // num_slice
@@ -72,20 +72,20 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
 def split_and_load(
     data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
-    """Cut an array into a slice for each context, and copy each to its context.
+    """Split an array into a slice for each context, and copy each to its context.
 
     Args:
-        batch_axis: the axis to cut along.
+        batch_axis: the axis to split along.
     """
     if isinstance(data, torch.Tensor):
         data = NDArray(data.detach(), ctx_list[0])
     array = data if isinstance(data, NDArray) else nd.array(data, ctx=ctx_list[0])
     slices = split_data(array, len(ctx_list), batch_axis, even_split)
-    return [part.as_in_context(ctx) for part, ctx in zip(slices, ctx_list)]
+    return [one.as_in_context(ctx) for one, ctx in zip(slices, ctx_list)]
 
 
 def check_sha1(filename: str, sha1_hash: str) -> bool:
-    """Say whether a file has a SHA-1 sum, given in hexadecimal digits."""
+    """Return True if a file has this SHA-1 sum, in hexadecimal digits."""
     digest = hashlib.sha1(usedforsecurity=False)
     with Path(filename).open("rb") as file:
         while block := file.read(_BLOCK_BYTES):

@@ -263,7 +263,7 @@ class AsyncExecutor(Closing):
         """Return the engine that mode "auto" chooses for a program, and the reason, as a printable `EngineChoice`.
 
         Args:
-            program: the program.
+            program: a Module, a Symbol, or a program of `fluid`.
             data_feed: description of its feed; None: that of its last run.
             thread_num: number of workers.
             optimizer: as in `run_from_files`, only with `data_feed`.

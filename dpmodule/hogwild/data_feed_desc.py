@@ -132,7 +132,7 @@ class DataFeedDesc:
         """Mark slots as dense: every line has the same number of values; other slots do not change.
 
         Args:
-            dense_slots_name: names of slots.
+            dense_slots_name: list of existing names.
 
         Raises:
             ArgumentError: the argument is a string, not a list of names.
@@ -145,7 +145,7 @@ class DataFeedDesc:
         """Mark slots as used; other slots do not change.
 
         Args:
-            use_slots_name: names of slots.
+            use_slots_name: list of existing names.
 
         Raises:
             ArgumentError: the argument is a string, not a list of names.
@@ -235,20 +235,20 @@ class DataFeedDesc:
             raise self._error(
                 place, 'multi_slot_desc { slots { name: "..." type: "..." } } with one or more slots'
             )
-        found: dict[str, Slot] = {}
+        slots: dict[str, Slot] = {}
         for given in owner.all("slots"):
             name, type = given.value.one("name"), given.value.one("type")
             if not name.value:
                 raise self._error(name, "the name of the slot")
-            if name.value in found:
+            if name.value in slots:
                 raise self._error(name, "another name, since an earlier slot has this one")
             if type.value not in ("uint64", "float"):
                 raise self._error(type, f'the type "uint64" or "float" of slot {name.value!r}')
             flags = [given.value.one(flag, False).value for flag in ("is_dense", "is_used")]
             if given.value.all("shape"):
                 self.shapes[name.value] = tuple(size.value for size in given.value.all("shape"))
-            found[name.value] = self._slot(name.value, type.value, *flags)
-        return found
+            slots[name.value] = self._slot(name.value, type.value, *flags)
+        return slots
 
 
 def _read_description(description: Any) -> tuple[str, str]:

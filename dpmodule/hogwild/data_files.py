@@ -238,7 +238,7 @@ class _CommandOutput:
 
     def __init__(self, path: str, command: str) -> None:
         self._path, self._command = path, command
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`; a pipe could fill up
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`; a pipe could block
         with file_errors(path), open(path, "rb") as file:
             self._lifeline = Lifeline()
             try:

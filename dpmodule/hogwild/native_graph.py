@@ -148,13 +148,13 @@ class NativeSteps:
             self._numbers[name] = self.add("Numbers", [], tail, (self.slot(name),))
         return self._numbers[name]
 
-    def matrix(self, node: Node, found: StepInput) -> StepValue:
+    def matrix(self, node: Node, value: StepInput) -> StepValue:
         """Return an input as a matrix."""
-        if isinstance(found, SlotInput) and not found.ragged:
-            return self.number_slot(found.name)
-        if not isinstance(found, StepValue):
+        if isinstance(value, SlotInput) and not value.ragged:
+            return self.number_slot(value.name)
+        if not isinstance(value, StepValue):
             raise unsupported(node, "its input is ragged; use an Embedding and sequence_pool first")
-        return found
+        return value
 
     def _parameter(self, node: Node, weight: Node) -> int:
         if weight.op is not None or weight.name in self.inputs:

@@ -92,9 +92,9 @@ def read(text: str, schema: Mapping[str, FieldKind], source: str) -> ProtoMessag
 
 def syntax_error(source: str, token: Token, expected: str) -> FileFormatError:
     """Return the error for an unexpected token."""
-    found = "the end of the text" if token.kind == "end" else _shown(token.text)
+    actual = "the end of the text" if token.kind == "end" else _shown(token.text)
     return FileFormatError(
-        f"{source}: line {token.line}, column {token.column}: found {found}, expected {expected}"
+        f"{source}: line {token.line}, column {token.column}: found {actual}, expected {expected}"
     )
 
 
@@ -192,7 +192,7 @@ class _Parser:
             raise syntax_error(self._source, first, f"UTF-8 in the string for {name}") from None
 
     def _unescaped(self, token: Token) -> bytes:
-        found = []
+        pieces = []
         for match in _ESCAPE.finditer(token.text[1:-1]):
             simple, octal, hexadecimal, short, long, bad, plain = match.groups()
             code = int(octal or "0", 8) if octal else int(hexadecimal or "0", 16)
@@ -205,11 +205,11 @@ class _Parser:
                     self._source, place, 'an escape such as \\n, \\", \\\\, \\101, \\x41 or \\u0041'
                 )
             if octal or hexadecimal:
-                found.append(bytes([code]))
+                pieces.append(bytes([code]))
             else:
-                one = chr(point) if short or long else _SIMPLE_ESCAPES[simple] if simple else plain
-                found.append(one.encode("utf-8", "surrogatepass"))
-        return b"".join(found)
+                character = chr(point) if short or long else _SIMPLE_ESCAPES[simple] if simple else plain
+                pieces.append(character.encode("utf-8", "surrogatepass"))
+        return b"".join(pieces)
 
     # tokens
 

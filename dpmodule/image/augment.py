@@ -25,7 +25,7 @@ from .functions import (
 )
 
 
-class Dumped:
+class Dumpable:
     """What both kinds of changes do: keep their arguments for `dumps`."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -36,7 +36,7 @@ class Dumped:
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
 
-class Augmenter(Dumped):
+class Augmenter(Dumpable):
     """Base of the changes to images.
 
     A subclass defines `__call__`, which may change the image in place.

@@ -14,7 +14,7 @@ import numpy as np
 from ..base import ArgumentError, DTypeError, numeric_types
 from ..ndarray import NDArray
 from ..ops.image.detection_labels import areas, common_areas, has_area, mirror_objects, project
-from .augment import Augmenter, Dumped
+from .augment import Augmenter, Dumpable
 from .functions import copyMakeBorder, fixed_crop
 
 _logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ Box = tuple[int, int, int, int]
 _ISOLATED = 16
 
 
-class DetAugmenter(Dumped):
+class DetAugmenter(Dumpable):
     """Base of the changes to images and their objects.
 
     A subclass defines `__call__`, which may change image and labels in place.
@@ -116,7 +116,7 @@ def _span(owner: str, name: str, value: Any) -> tuple[Any, Any]:
 
 
 def _is_possible(owner: str, aspect_ratio_range: Any, area_range: Any, above: float) -> bool:
-    """Say whether areas up to one above `above` and aspect ratios can be drawn, and warn if not."""
+    """Return True if areas up to one above `above` and aspect ratios can be drawn, and warn if not."""
     if area_range[1] <= above or area_range[0] > area_range[1]:
         wrong = f"area_range is {area_range}"
     elif aspect_ratio_range[0] > aspect_ratio_range[1] or aspect_ratio_range[0] <= 0:

@@ -70,7 +70,7 @@ class ImageDetIter(ImageIter):
 
     The labels of an image are ``header width, object width, more header ..., objects ...``, an object being
     class, left, top, right, bottom as parts of the image's edges, and whatever follows. A batch's labels are
-    (batch_size, objects, object width), filled up with -1. Images without a usable object are left out.
+    (batch_size, objects, object width), padded with -1. Images without a usable object are left out.
 
     Args:
         batch_size: number of images in a batch.

@@ -210,7 +210,7 @@ class ImageIter(DataIter):
 
     def state_dict(self) -> dict[str, Any]:
         carried = None
-        if self._carried is not None:  # they are filled up in place
+        if self._carried is not None:  # they are padded in place
             data, label, filled = self._carried
             carried = [data.asnumpy().copy(), label.asnumpy().copy(), filled]
         return {

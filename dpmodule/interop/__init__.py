@@ -1,4 +1,4 @@
-"""Files and folders of other systems: a folder that others can load, and torch's state dictionaries (`mx.interop`)."""
+"""Files of other systems: folders that other libraries can load, and torch's state dictionaries (`mx.interop`)."""
 
 from .._core import lazy
 from .folder import Pretrained, load_pretrained, save_pretrained

@@ -1,4 +1,4 @@
-"""The model card of a folder: what it holds and how it is used, for people and for sites that list models."""
+"""Saving a network as a folder with a model card, and loading it from there or from a repository."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def make_card(
     """Return a card in Markdown, with YAML before it.
 
     Args:
-        config: what ``config.json`` holds.
-        preprocessor: what ``preprocessor.json`` holds, None without one.
-        body: the text below the YAML, None = one that is made here. A text that begins with YAML itself is taken whole.
+        config: content of ``config.json``.
+        preprocessor: content of ``preprocessor.json``, or None.
+        body: text below the YAML; None for a generated text. A text that begins with YAML is the whole card.
     """
     if body is not None and body.startswith("---"):
         return body
@@ -46,18 +46,18 @@ def make_card(
         "tags:",
         *(f"- {tag}" for tag in ("dpmodule", "mxnet", "pytorch")),
     ]
-    text = _body(name, config, count, operators, preprocessor) if body is None else body.strip()
+    text = _default_text(name, config, count, operators, preprocessor) if body is None else body.strip()
     return "\n".join([*front, "---", "", text, ""])
 
 
-def _body(
+def _default_text(
     name: str,
     config: Mapping[str, Any],
     count: int,
     operators: Mapping[str, int],
     preprocessor: Mapping[str, Any] | None,
 ) -> str:
-    kinds = ", ".join(f"{kind} {times}" for kind, times in sorted(operators.items()))
+    counts = ", ".join(f"{operator} {times}" for operator, times in sorted(operators.items()))
     lines = [
         f"# {name}",
         "",
@@ -65,7 +65,7 @@ def _body(
         "",
         *_table(config["data"]),
         "",
-        f"Outputs: {', '.join(map(_code, config['outputs']))}. Operators: {kinds or 'none'}.",
+        f"Outputs: {', '.join(map(_code, config['outputs']))}. Operators: {counts or 'none'}.",
         "",
         "```python",
         "import dpmodule as mx",
@@ -77,13 +77,13 @@ def _body(
     if preprocessor:
         lines += [
             "",
-            f"What is done to the data before is in `preprocessor.json`: {', '.join(sorted(preprocessor))}.",
+            f"`preprocessor.json` describes the preprocessing of the data: {', '.join(sorted(preprocessor))}.",
         ]
     return "\n".join(lines)
 
 
 def _code(name: str) -> str:
-    """Return a name as code in a table: neither a line, nor a column, nor the code ends in it."""
+    """Return a name as inline code of a table, with line breaks, bars and backquotes escaped."""
     text = printable(name).replace("|", r"\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
@@ -91,16 +91,16 @@ def _code(name: str) -> str:
 
 
 def _table(inputs: Sequence[Mapping[str, Any]]) -> list[str]:
-    rows = [f"| {_code(each['name'])} | {tuple(each['shape'])} | {each['dtype']} |" for each in inputs]
+    rows = [f"| {_code(entry['name'])} | {tuple(entry['shape'])} | {entry['dtype']} |" for entry in inputs]
     return ["| input | shape, the batch first | type |", "|---|---|---|", *rows]
 
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_WANTED = ["*.json", "*.safetensors", "README.md"]
+_FETCHED_FILES = ["*.json", "*.safetensors", "README.md"]
 
 
 def local_folder(name: str, revision: str | None = None) -> str:
-    """Return the folder of a name: itself if it is there, else the copy of the repository with this id."""
+    """Return the path of a folder, or of the local copy of the repository with this id."""
     if os.path.isdir(name):
         return name
     if not _ID.fullmatch(name):
@@ -109,11 +109,11 @@ def local_folder(name: str, revision: str | None = None) -> str:
         import huggingface_hub
     except ImportError:
         raise MissingPackageError(
-            f"{name!r} is no folder here; to fetch it as a repository's id, pip install huggingface_hub"
+            f"{name!r} is not a folder here; to fetch it as a repository's id, pip install huggingface_hub"
         ) from None
     try:
-        return str(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_WANTED))
-    except Exception as error:  # its own kinds of errors change with its versions
+        return str(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_FETCHED_FILES))
+    except Exception as error:  # huggingface_hub's error classes change with its versions
         raise FileError(
             getattr(error, "errno", None) or 5, f"cannot fetch the repository: {error}", name
         ) from error
@@ -125,23 +125,22 @@ PREPROCESSOR_FILE = "preprocessor.json"
 _CARD_FILE = "README.md"
 
 MAX_SHARD_BYTES = 5 * 10**9
-"""Bytes of parameters in a file, beyond which there are several: what sites that keep models advise."""
+"""Default limit of the bytes of parameters in one file, as model hubs recommend."""
 
 _VERSION = 1
 _PREPROCESSING = ("labels", "mean", "scale", "size")
 
 
 class Pretrained(NamedTuple):
-    """What a folder holds.
+    """Content of a folder.
 
     Attributes:
         symbol: the network.
         arg_params: its parameters by name.
         aux_params: its auxiliary states by name.
-        config: what ``config.json`` says: "data" is a list of dicts with "name", "shape" and "dtype"; "label_names"
+        config: content of ``config.json``: "data" is a list of dicts with "name", "shape" and "dtype"; "label_names"
             and "state_names" are lists of names.
-        preprocessor: what is done to the data before: "mean", "scale", "size", "labels"; empty if the folder does
-            not tell.
+        preprocessor: preprocessing of the data: "mean", "scale", "size", "labels"; empty if the folder has none.
     """
 
     symbol: Symbol
@@ -153,7 +152,7 @@ class Pretrained(NamedTuple):
     @property
     def data_shapes(self) -> list[DataDesc]:
         """Names, shapes and types of the inputs, the batch first, as `Module.bind` takes them."""
-        return [DataDesc(each["name"], each["shape"], each["dtype"]) for each in self.config["data"]]
+        return [DataDesc(entry["name"], entry["shape"], entry["dtype"]) for entry in self.config["data"]]
 
 
 def save_pretrained(
@@ -168,22 +167,22 @@ def save_pretrained(
     card: str | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
-    """Save a network as a folder, which is made if it is missing; files of an earlier save are replaced together.
+    """Save a network as a folder, which is created if missing; files of an earlier save are replaced together.
 
     Args:
-        folder: path of what is made or written to.
+        folder: path of the folder.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.
         data_shapes: name and shape, the batch first, of each input, or its `DataDesc`.
         state_names: inputs that carry state from batch to batch.
-        preprocessor: some of "mean", "scale", "size" and "labels", as numbers, texts, lists or arrays; None leaves what
-            the folder has.
-        card: text of the model card ``README.md``; None leaves one that is there, or makes one.
-        max_shard_bytes: bytes of parameters in a file, beyond which there are several.
+        preprocessor: some of "mean", "scale", "size" and "labels", as numbers, texts, lists or arrays; None leaves the
+            present file.
+        card: text of the model card ``README.md``; None leaves the present card, or generates one.
+        max_shard_bytes: most bytes of parameters in one file.
 
     Raises:
-        ArgumentError: parameters do not fit the graph, are sparse, or another argument is none of these.
-        FileError: a file cannot be written; what was there is untouched then.
+        ArgumentError: parameters do not fit the graph or are sparse, or another argument is invalid.
+        FileError: a file cannot be written; the present files stay.
 
     Example:
         >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
@@ -197,7 +196,7 @@ def save_pretrained(
     config = _config(
         symbol, params, _inputs(data_shapes), {"label_names": label_names, "state_names": state_names}
     )
-    problems = _misfits(symbol, params, config)
+    problems = _mismatches(symbol, params, config)
     if problems:
         raise ArgumentError(f"save_pretrained: {'; '.join(problems)}")
     weights = weight_files(params, max_shard_bytes)
@@ -219,8 +218,8 @@ def save_pretrained(
 
 def _inputs(data_shapes: Sequence[Any]) -> list[dict[str, Any]]:
     return [
-        {"name": each[0], "shape": list(each[1]), "dtype": dtype_name(getattr(each, "dtype", None))}
-        for each in data_shapes
+        {"name": desc[0], "shape": list(desc[1]), "dtype": dtype_name(getattr(desc, "dtype", None))}
+        for desc in data_shapes
     ]
 
 
@@ -243,32 +242,32 @@ def _config(
     }
 
 
-def _misfits(symbol: Symbol, params: Mapping[str, NDArray], config: Mapping[str, Any]) -> list[str]:
-    """Say what does not fit between a graph, its parameters, and its inputs."""
+def _mismatches(symbol: Symbol, params: Mapping[str, NDArray], config: Mapping[str, Any]) -> list[str]:
+    """Return descriptions of mismatches between a graph, its parameters and its inputs."""
     known = {*symbol.list_arguments(), *symbol.list_auxiliary_states()}
-    inputs = [each["name"] for each in config["data"]]
+    inputs = [entry["name"] for entry in config["data"]]
     unknown = [name for name in inputs if name not in known]
     inputs += [*config["label_names"], *config["state_names"]]
-    found = (
+    mismatches = (
         ("no parameters for", [name for name in known if name not in params and name not in inputs]),
-        ("parameters that the symbol has not:", [name for name in params if name not in known]),
-        ("inputs that the symbol has not:", unknown),
-        ("inputs that are parameters, too:", [name for name in inputs if name in params]),
+        ("parameters that the symbol does not have:", [name for name in params if name not in known]),
+        ("inputs that the symbol does not have:", unknown),
+        ("inputs that are also parameters:", [name for name in inputs if name in params]),
     )
-    return [f"{what} {', '.join(sorted(names))}" for what, names in found if names]
+    return [f"{what} {', '.join(sorted(names))}" for what, names in mismatches if names]
 
 
-def _preprocessing(given: Mapping[str, Any]) -> Any:
-    unknown = sorted(set(given) - set(_PREPROCESSING))
+def _preprocessing(values: Mapping[str, Any]) -> Any:
+    unknown = sorted(set(values) - set(_PREPROCESSING))
     if unknown:
         raise ArgumentError(
             f"preprocessor has {', '.join(map(repr, unknown))}, expected some of {', '.join(_PREPROCESSING)}"
         )
-    return jsonable(given)
+    return jsonable(values)
 
 
 def _write(folder: str, files: Mapping[str, bytes | Writer]) -> None:
-    """Write the files as one set, and remove what an earlier save spread its parameters over."""
+    """Write the files as one set, and remove the weight files of an earlier save."""
     with naming_errors(folder):
         os.makedirs(folder, exist_ok=True)
     write_set(
@@ -291,18 +290,18 @@ def load_pretrained(folder: str | os.PathLike[str], revision: str | None = None)
 
     Raises:
         FileError: there is no such folder, a file is missing, or the repository cannot be fetched.
-        FileFormatError: a file is damaged, or parameters do not fit the graph; all that do not are told.
-        MissingPackageError: it is an id, and `huggingface_hub` is not installed.
+        FileFormatError: a file is damaged, or parameters do not fit the graph; the message lists all that do not.
+        MissingPackageError: `folder` is an id, and `huggingface_hub` is not installed.
     """
     path = local_folder(os.fspath(folder), revision)
     if not os.path.exists(os.path.join(path, CONFIG_FILE)) and not os.path.exists(
         os.path.join(path, SYMBOL_FILE)
     ):
-        raise FileError(2, f"no folder that save_pretrained wrote: there is no {CONFIG_FILE}", path)
+        raise FileError(2, f"the folder has no {CONFIG_FILE}; save_pretrained did not write it", path)
     config = _read_config(os.path.join(path, CONFIG_FILE))
     symbol = load_symbol(os.path.join(path, SYMBOL_FILE))
     params = load_weights(path, config.get("weights") == INDEX_FILE)
-    problems = _misfits(symbol, params, config)
+    problems = _mismatches(symbol, params, config)
     if problems:
         raise FileFormatError(f"{path}: {'; '.join(problems)}")
     names = (symbol.list_arguments(), symbol.list_auxiliary_states())
@@ -314,12 +313,12 @@ def load_pretrained(folder: str | os.PathLike[str], revision: str | None = None)
 
 def _read_json(path: str) -> dict[str, Any]:
     try:
-        found = json.loads(read_committed(path))
+        content = json.loads(read_committed(path))
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: no JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise FileFormatError(f"{path}: holds {type(found).__name__}, expected an object")
-    return found
+        raise FileFormatError(f"{path}: not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise FileFormatError(f"{path}: holds {type(content).__name__}, expected an object")
+    return content
 
 
 def _read_config(path: str) -> dict[str, Any]:
@@ -331,22 +330,22 @@ def _read_config(path: str) -> dict[str, Any]:
             "version of this one"
         )
     if not (isinstance(data, list) and all(map(_is_input, data))):
-        raise FileFormatError(f"{path}: data is no list of inputs with name, shape and dtype")
-    for each in data:
-        each.setdefault("dtype", dtype_name(None))
+        raise FileFormatError(f"{path}: data is not a list of inputs with name, shape and dtype")
+    for entry in data:
+        entry.setdefault("dtype", dtype_name(None))
     for key in ("label_names", "state_names"):
         names = config.setdefault(key, [])
-        if not (isinstance(names, list) and all(isinstance(each, str) for each in names)):
-            raise FileFormatError(f"{path}: {key} is no list of names")
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise FileFormatError(f"{path}: {key} is not a list of names")
     return config
 
 
-def _is_input(found: Any) -> bool:
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+def _is_input(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         return False
-    shape = found.get("shape")
+    shape = entry.get("shape")
     try:
-        dtype_name(found.get("dtype"))
+        dtype_name(entry.get("dtype"))
     except DTypeError:
         return False
-    return isinstance(shape, list) and all(type(each) is int and each >= 0 for each in shape)
+    return isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)

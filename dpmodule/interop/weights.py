@@ -1,4 +1,4 @@
-"""Parameters in files: of safetensors, named as Hugging Face's libraries do, and torch's state dictionaries."""
+"""Parameters in safetensors files, with the file names of Hugging Face's libraries, and torch's state dictionaries."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
 _NAME = re.compile(r"model(-\d{5,}-of-\d{5,})?\.safetensors")
-_TEXTS = {"format": "pt"}  # what other libraries look for: the arrays are laid out as torch has them
+_TEXTS = {"format": "pt"}  # other libraries expect this text: the arrays have torch's layout
 
 
 def is_weights_file(name: str) -> bool:
-    """Say whether a file of a folder holds parameters, or is their index."""
+    """Return True for the name of a file with parameters, or of their index."""
     return name == INDEX_FILE or _NAME.fullmatch(name) is not None
 
 
-def weight_files(params: Mapping[str, NDArray], most: int) -> dict[str, bytes | Writer]:
-    """Return the files for parameters, by name: each at most so large, but for arrays that are larger alone.
+def weight_files(params: Mapping[str, NDArray], max_bytes: int) -> dict[str, bytes | Writer]:
+    """Return the files for parameters by name, each within the limit unless a single array exceeds it.
 
     Args:
-        params: parameters by name, in the order in which they fill the files.
-        most: bytes of arrays in a file, at least 1.
+        params: parameters by name, in the order of the files.
+        max_bytes: most bytes of arrays in a file, at least 1.
     """
-    if most < 1:
-        raise ArgumentError(f"max_shard_bytes is {most}, expected at least 1")
-    shards = _shards(params, most)
+    if max_bytes < 1:
+        raise ArgumentError(f"max_shard_bytes is {max_bytes}, expected at least 1")
+    shards = _shards(params, max_bytes)
     if len(shards) == 1:
         return {WEIGHTS_FILE: _writer(shards[0])}
     names = [f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors" for i in range(len(shards))]
@@ -55,12 +55,12 @@ def _bytes(array: NDArray) -> int:
     return array.raw.numel() * array.raw.dtype.itemsize
 
 
-def _shards(params: Mapping[str, NDArray], most: int) -> list[dict[str, NDArray]]:
+def _shards(params: Mapping[str, NDArray], max_bytes: int) -> list[dict[str, NDArray]]:
     shards: list[dict[str, NDArray]] = [{}]
     filled = 0
     for name, array in params.items():
         size = _bytes(array)
-        if shards[-1] and filled + size > most:
+        if shards[-1] and filled + size > max_bytes:
             shards.append({})
             filled = 0
         shards[-1][name] = array
@@ -76,57 +76,59 @@ def load_weights(folder: str, by_index: bool) -> dict[str, NDArray]:
     """Return the parameters in a folder by name.
 
     Args:
-        by_index: whether the index names their files; a save that was killed may have left files of both kinds.
+        by_index: True to read the files that the index names; a killed save may leave files of both kinds.
     """
     if not by_index:
         return safetensors.read(os.path.join(folder, WEIGHTS_FILE))[0]
     index = os.path.join(folder, INDEX_FILE)
-    places = _weight_map(index)
-    found: dict[str, NDArray] = {}
-    wrong: list[str] = []
-    for name in dict.fromkeys(places.values()):
+    file_names = _weight_map(index)
+    params: dict[str, NDArray] = {}
+    missing: list[str] = []
+    for name in dict.fromkeys(file_names.values()):
         arrays = safetensors.read(os.path.join(folder, name))[0]
-        wanted = {key for key, place in places.items() if place == name}
-        wrong += [f"{key!r} is not in {name}" for key in sorted(wanted - set(arrays))]
-        found.update({key: arrays[key] for key in arrays if key in wanted})
-    if wrong:
-        raise FileFormatError(f"{index}: {', '.join(wrong)}; the folder's files do not belong together")
-    return {key: found[key] for key in places}
+        keys = {key for key, file_name in file_names.items() if file_name == name}
+        missing += [f"{key!r} is not in {name}" for key in sorted(keys - set(arrays))]
+        params.update({key: arrays[key] for key in arrays if key in keys})
+    if missing:
+        raise FileFormatError(f"{index}: {', '.join(missing)}; the folder's files do not belong together")
+    return {key: params[key] for key in file_names}
 
 
 def _weight_map(path: str) -> dict[str, str]:
-    """Return which file of the folder holds which parameter."""
+    """Return the name of each parameter's file."""
     try:
-        places = json.loads(read_committed(path))["weight_map"]
-        wrong = [name for name in places.values() if not (isinstance(name, str) and _NAME.fullmatch(name))]
+        file_names = json.loads(read_committed(path))["weight_map"]
+        wrong = [
+            name for name in file_names.values() if not (isinstance(name, str) and _NAME.fullmatch(name))
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FileFormatError(f"{path}: no index of parameters ({error!r})") from None
+        raise FileFormatError(f"{path}: not an index of parameters ({error!r})") from None
     if wrong:
         raise FileFormatError(
             f"{path}: names {wrong[0]!r}, expected files of its own folder such as model-00001-of-00002.safetensors"
         )
-    return dict(places)
+    return dict(file_names)
 
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Where programs keep the state dictionary among other things that they save."""
+"""Keys under which programs save the state dictionary together with other values."""
 
-_MOST_TOLD = 20
+_MAX_LISTED = 20
 
 
 def load_torch_state(file: str | os.PathLike[str]) -> dict[str, NDArray]:
-    """Return the tensors of a state dictionary that `torch.save` wrote, on cpu(0), by their names.
+    """Return the tensors of a state dictionary that `torch.save` wrote by name, on cpu(0).
 
-    The file is read with ``weights_only=True``: a pickle that asks for anything but tensors is refused. Of a dictionary
-    that has the state dictionary under "state_dict", "model_state_dict" or "model", that is taken. `nd.load` does not
-    read these files: it promises arrays, which a pickle does not.
+    The file is read with ``weights_only=True``, which refuses a pickle with anything but tensors. The state dictionary
+    may also be the value of "state_dict", "model_state_dict" or "model" in a larger dictionary. `nd.load` does not read
+    these files, since a pickle may hold other values than arrays.
 
     Args:
         file: a ``.pt`` or ``.pth`` file.
 
     Raises:
         FileError: the file cannot be read.
-        FileFormatError: it is damaged, asks for code, or holds something else; all entries that do not fit are told.
+        FileFormatError: it is damaged, asks for code, or holds other values; the message lists the first ones.
 
     Example:
         >>> import torch
@@ -135,19 +137,21 @@ def load_torch_state(file: str | os.PathLike[str]) -> dict[str, NDArray]:
         ['bias', 'weight']
     """
     path = os.fspath(file)
-    found = _loaded(path)
-    if isinstance(found, Mapping):
-        inner = [found[key] for key in _WRAPPERS if isinstance(found.get(key), Mapping)]
-        found = inner[0] if len(inner) == 1 else found
-    if not isinstance(found, Mapping):
-        raise FileFormatError(f"{path}: holds {_kind(found)}, expected a dictionary of tensors by name")
-    wrong = [f"{key!r} is {_kind(value)}" for key, value in found.items() if not _fits(key, value)]
-    if wrong:
-        more = f" and {len(wrong) - _MOST_TOLD} more" if len(wrong) > _MOST_TOLD else ""
+    content = _loaded(path)
+    if isinstance(content, Mapping):
+        inner = [content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)]
+        content = inner[0] if len(inner) == 1 else content
+    if not isinstance(content, Mapping):
         raise FileFormatError(
-            f"{path}: {', '.join(wrong[:_MOST_TOLD])}{more}; expected dense tensors of MXNet's types by name"
+            f"{path}: holds {_description(content)}, expected a dictionary of tensors by name"
         )
-    return _arrays(found)
+    wrong = [f"{key!r} is {_description(value)}" for key, value in content.items() if not _fits(key, value)]
+    if wrong:
+        more = f" and {len(wrong) - _MAX_LISTED} more" if len(wrong) > _MAX_LISTED else ""
+        raise FileFormatError(
+            f"{path}: {', '.join(wrong[:_MAX_LISTED])}{more}; expected dense tensors of MXNet's types by name"
+        )
+    return _arrays(content)
 
 
 def _loaded(path: str) -> Any:
@@ -160,10 +164,10 @@ def _loaded(path: str) -> Any:
         raise FileError(error.errno or 0, f"cannot load: {error.strerror or error}", path) from error
     except MemoryError:
         raise
-    except Exception as error:  # torch has a dozen kinds for what may be wrong
+    except Exception as error:  # torch raises a dozen classes of errors
         kind = "" if head[:2] in (b"PK", b"\x80\x02") else likely_kind(head)
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise FileFormatError(f"{path}: no state dictionary of torch: {kind or lines[0]}") from error
+        raise FileFormatError(f"{path}: not a state dictionary of torch: {kind or lines[0]}") from error
 
 
 def _fits(key: Any, value: Any) -> bool:
@@ -176,20 +180,20 @@ def _fits(key: Any, value: Any) -> bool:
     return value.device.type == "cpu"
 
 
-def _kind(value: Any) -> str:
+def _description(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of {value.dtype}, {value.layout} on {value.device.type}"
     return f"of type {type(value).__name__}"
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray]:
-    """Return tensors as arrays none of which has memory of another one, or keeps more memory than its own."""
-    found, seen = {}, set()
+    """Return tensors as arrays that share no memory, and keep no more memory than they need."""
+    arrays, seen = {}, set()
     for name, tensor in tensors.items():
         own = tensor.detach()
         storage = own.untyped_storage()
         if storage.data_ptr() in seen or storage.nbytes() != own.numel() * own.dtype.itemsize:
             own = own.clone()
         seen.add(storage.data_ptr())
-        found[name] = from_torch(own)
-    return found
+        arrays[name] = from_torch(own)
+    return arrays

@@ -92,7 +92,7 @@ class NDArrayIter(DataIter):
             (labels under "TN") are cut along the first.
         num_parts: number of parts that the examples are split into, one for each of several processes.
         part_index: which part to read: the examples of numbers part_index, part_index + num_parts, ...; every example
-            is in one part, and parts differ by one example at most. `shuffle` orders each part by itself.
+            is in one part, and parts differ by one example at most. `shuffle` orders each part on its own.
 
     Raises:
         ArgumentError: no data, an unknown `last_batch_handle`, a `batch_size` below 1, a layout without "N", a part
@@ -176,7 +176,7 @@ class NDArrayIter(DataIter):
     def take_part(self, num_parts: int, part_index: int) -> None:
         check_part("NDArrayIter", num_parts, part_index)
         if self._part[1] > 1:
-            raise StateError(f"NDArrayIter: it reads part {self._part[0]} of {self._part[1]} already")
+            raise StateError(f"NDArrayIter already reads part {self._part[0]} of {self._part[1]}")
         self._cut_part(num_parts, part_index)
         self._stand_before_all()
         self.reset()
@@ -185,7 +185,7 @@ class NDArrayIter(DataIter):
     def data(self) -> list[tuple[str, NDArray]]:
         """Names and arrays of the data, in their own order even under `shuffle`.
 
-        A subclass may set them anew, say to rows it has shuffled itself; batches are then cut from these rows
+        A subclass may set them again, say to rows it has shuffled itself; batches are then cut from these rows
         as they stand.
 
         Raises:
@@ -264,7 +264,7 @@ class NDArrayIter(DataIter):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._watched = _watched(self._data + self._label)  # a pickle's tensors count their writes anew
+        self._watched = _watched(self._data + self._label)  # a pickle's tensors count their writes again
         self._seen_writes = self._writes()
 
     def state_dict(self) -> dict[str, Any]:

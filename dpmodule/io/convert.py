@@ -125,7 +125,7 @@ def as_data_iter(
 
 
 class IterableIter(CurrentBatch):
-    """Read an iterable of batches; `reset` iterates over it anew.
+    """Read an iterable of batches; `reset` iterates over it again.
 
     Tensors of float32, of halves and of 32-bit and 64-bit integers are wrapped without copying; others, such as bytes
     and doubles, and NumPy arrays become float32. A last batch that is smaller has its own shape and no padding. An
@@ -178,7 +178,7 @@ class IterableIter(CurrentBatch):
 
     @property
     def begun(self) -> bool:
-        """Whether the epoch has been begun: `reset` does not begin one, the next batch does."""
+        """True if the epoch has been begun: `reset` does not begin one, the next batch does."""
         return self._begun_with is not None
 
     def state_dict(self) -> dict[str, Any]:
@@ -305,7 +305,7 @@ def _check_iterable(data: Any) -> None:
 
 
 def _is_group(value: object) -> bool:
-    """Say whether `value` is several arrays rather than one, or a list of plain numbers."""
+    """Return True if `value` is several arrays rather than one, or a list of plain numbers."""
     return isinstance(value, (tuple, list)) and any(is_array(part) for part in value)
 
 

@@ -229,12 +229,12 @@ class MXDataIter(DataIter):
 class Rounds(Generic[T]):
     """Cut endless rounds over the examples into batches, the way MXNet does.
 
-    With `wrap`, an epoch's last batch is filled up from the next round, and the next epoch goes on behind those
+    With `wrap`, an epoch's last batch is padded from the next round, and the next epoch goes on behind those
     examples. Without, its last places keep what the batch before had there.
 
     Args:
         batch_size: number of examples in a batch.
-        wrap: whether the last batch is filled up from the next round.
+        wrap: whether the last batch is padded from the next round.
     """
 
     def __init__(self, begin: Callable[[], Iterator[T]], batch_size: int, wrap: bool, what: str) -> None:
@@ -269,7 +269,7 @@ class Rounds(Generic[T]):
         if len(fill) < missing:
             raise MXNetError(
                 f"{self._what} has {len(rows)} examples, fewer than a batch of {self._size}, which cannot be "
-                "filled up; take a smaller batch_size"
+                "padded; take a smaller batch_size"
             )
         return fill
 
@@ -280,7 +280,7 @@ class Rounds(Generic[T]):
         self._over = self._wrapped = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where this stands; the same state of whatever `begin` draws from is for its owner to keep."""
+        """Return the position; the owner keeps the state of the generator that `begin` draws from."""
         return {"taken": self._taken, "over": self._over, "wrapped": self._wrapped, "last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -290,6 +290,6 @@ class Rounds(Generic[T]):
         self._over, self._wrapped, self._last = state["over"], state["wrapped"], list(state["last"])
 
     def restart(self) -> None:
-        """Begin a new epoch with the first example, even if the last batch was filled up."""
+        """Begin a new epoch with the first example, even if the last batch was padded."""
         self._wrapped = False
         self.reset()

@@ -27,7 +27,7 @@ class DataLoaderIter(CurrentBatch, Closing):
     DataLoader or any other iterable of batches, is read as it is; with `num_workers` a DataLoader's dataset, sampler
     and collate function are used in processes of ours instead.
 
-    The last batch is filled up with zeros to the size of the others; its `pad` tells how many rows are not examples.
+    The last batch is padded with zeros to the size of the others; its `pad` tells how many rows are not examples.
 
     Args:
         loader: a dataset, or a loader.
@@ -49,10 +49,10 @@ class DataLoaderIter(CurrentBatch, Closing):
         seed: of the workers' random numbers (default: drawn, so that ``mx.random.seed`` repeats it).
         num_parts: number of parts that the examples are split into, one for each of several processes.
         part_index: which part to read: the examples of numbers part_index, part_index + num_parts, ...; every example
-            is in one part, and parts differ by one example at most. `shuffle` orders each part by itself. Of what has
+            is in one part, and parts differ by one example at most. `shuffle` orders each part on its own. Of what has
             an order of its own, a sampler, a loader or an iterable dataset, every num_parts-th index or item is taken;
             that order has to be the same in all processes. A batch_sampler and a loader are split by batches, and an
-            iterable dataset in each worker by itself.
+            iterable dataset in each worker on its own.
 
     Raises:
         ArgumentError: options that contradict each other or do not fit `loader`, or it yields nothing.
@@ -137,7 +137,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         check_part("DataLoaderIter", num_parts, part_index)
         if self._plan.num_parts > 1:
             raise StateError(
-                f"DataLoaderIter: it reads part {self._plan.part_index} of {self._plan.num_parts} already"
+                f"DataLoaderIter already reads part {self._plan.part_index} of {self._plan.num_parts}"
             )
         if isinstance(self._plan.loader, Iterator):
             raise StateError(

@@ -24,7 +24,7 @@ from ..base import ArgumentError, StateError
 from ..context import cpu
 from ..streams.checks import check_count
 from .iterator import EveryNth
-from .process_feed import END, FeedOptions, FeedOrders, WorkerFeed
+from .process_feed import END, FeedCommands, FeedOptions, WorkerFeed
 
 Collate = Callable[[Any], Any]
 
@@ -71,7 +71,7 @@ class LoaderPlan:
         return items if self.num_parts == 1 else EveryNth(items, self.num_parts, self.part_index)
 
     def _is_dataset(self) -> bool:
-        """Say whether to read examples rather than batches."""
+        """Return True if to read examples rather than batches."""
         sized = self.batch_size is not None or self.batch_sampler is not None
         if not sized and self.num_workers is None and isinstance(self.loader, torch.utils.data.Dataset):
             if isinstance(self.loader, IterableDataset):
@@ -146,7 +146,7 @@ class LoaderPlan:
         return SubsetRandomSampler(mine, generator=source)
 
     def _gives_batches(self) -> bool:
-        """Say whether the dataset's examples are whole batches."""
+        """Return True if the dataset's examples are whole batches."""
         return self.batch_size is None and self.batch_sampler is None
 
 
@@ -164,7 +164,7 @@ def _torch_loader(
         gives_batches: whether what the dataset has under an index is a whole batch.
         batches: the indices of each batch; None for an iterable dataset.
     """
-    # torch draws from the generator what only its own workers need
+    # torch draws seeds for its own workers from the generator
     options: dict[str, Any] = {"collate_fn": collate, "generator": torch.Generator()}
     if batches is None:
         return DataLoader(_Iterable(dataset), batch_size, drop_last=drop_last, **options)
@@ -191,7 +191,7 @@ class ProcessLoader:
 
     Args:
         loading: makes a worker's `_Loading`.
-        batches: gives, for each epoch anew, the indices of each batch; None for an iterable dataset.
+        batches: gives, for each epoch again, the indices of each batch; None for an iterable dataset.
         num_workers: number of processes.
     """
 
@@ -320,7 +320,7 @@ class _Loading:
         num_workers: int,
         seed: int,
         index: int,
-        orders: FeedOrders,
+        orders: FeedCommands,
     ) -> None:
         self._loader, self._is_ordered, self._orders = loader, is_ordered, orders
         self._show = partial(torch_private.set_worker_info, index, num_workers, seed + index, dataset)

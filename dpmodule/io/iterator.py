@@ -61,7 +61,7 @@ class DataBatch:
     """
 
     rolled_over = False
-    """Whether `pad` counts rows that the epoch before left, none of which may be cut off."""
+    """True if `pad` counts rows that the epoch before left, none of which may be cut off."""
 
     def __init__(
         self,

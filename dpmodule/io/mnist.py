@@ -34,7 +34,7 @@ from .data_iter import (
 )
 from .desc import DataDesc
 from .iterator import DataBatch
-from .std_random import StandardDraws
+from .std_random import StdRandom
 
 if TYPE_CHECKING:
     from .data_iter import OptionValues
@@ -92,7 +92,7 @@ class MNISTIter(MXDataIter):
         begin, end = (int(count / o.num_parts * part) for part in (o.part_index, o.part_index + 1))
         images, labels = images[begin:end], labels[begin:end]
         if o.shuffle:
-            order = StandardDraws(o.seed).shuffled(len(images))
+            order = StdRandom(o.seed).shuffled(len(images))
             images, labels = images[order], labels[order]
         height, width = images.shape[1:]
         one = (height * width,) if o.flat else (1, height, width)
@@ -109,7 +109,7 @@ describe(MNISTIter, _OPTIONS)
 
 
 class _Digits:
-    """Batches of images that lie in memory as bytes."""
+    """Batches of images that are in memory as bytes."""
 
     def __init__(self, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], o: OptionValues) -> None:
         self._images, self._labels = torch.from_numpy(images.copy()), torch.from_numpy(labels.copy())

@@ -21,7 +21,7 @@ from ..base import FileError, FileFormatError
 Array = np.ndarray[Any, Any]
 Parsed = TypeVar("Parsed")
 
-_PIECE = 1 << 19
+_CHUNK_BYTES = 1 << 19
 """Bytes that are read and parsed at once."""
 _TAIL = 1 << 12
 """Bytes behind a piece that are read with it, for the end of its last line."""
@@ -31,7 +31,7 @@ _SLACK = 1.02
 
 _KINDS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q"}
 
-_MOST_COLUMNS = 2**53  # what a float64 tells apart
+_MAX_COLUMNS = 2**53  # what a float64 tells apart
 _QUERY = re.compile(rb"^([ \t]*\S+[ \t]+)qid:\d+(?!\S)")
 _WORD = re.compile(rb"\S+")
 
@@ -56,7 +56,7 @@ def input_files(path: str) -> list[str]:
     return found
 
 
-class _Piece(NamedTuple):
+class _Chunk(NamedTuple):
     """Some of the bytes of a file: the lines that begin there are meant."""
 
     path: str
@@ -74,7 +74,7 @@ class _BadNumberLine(Exception):
         self.line, self.reason = line, reason
 
 
-def _pieces(paths: Sequence[str]) -> list[_Piece]:
+def _chunks(paths: Sequence[str]) -> list[_Chunk]:
     """Cut files into pieces; what is no plain file, such as a pipe, is read now."""
     found, done = [], 0
     for path in paths:
@@ -88,10 +88,10 @@ def _pieces(paths: Sequence[str]) -> list[_Piece]:
                 size = len(held)
         except OSError as error:
             raise _unreadable(path, error) from error
-        step = _PIECE if held is None else size
+        step = _CHUNK_BYTES if held is None else size
         for begin in range(0, size, step):
             end = min(begin + step, size)
-            found.append(_Piece(path, begin, end, held, float(done + end)))
+            found.append(_Chunk(path, begin, end, held, float(done + end)))
         done += size
     return [piece._replace(share=piece.share / done) for piece in found]
 
@@ -100,7 +100,7 @@ def _unreadable(path: str, error: OSError) -> FileError:
     return FileError(error.errno, f"text file: {error.strerror}", path)
 
 
-def _lines(piece: _Piece) -> bytes | memoryview:
+def _lines(piece: _Chunk) -> bytes | memoryview:
     """Read the lines that begin in a piece."""
     if piece.held is not None:
         return piece.held
@@ -130,7 +130,7 @@ def _in_order(
     path: str, parse: Callable[[bytes | memoryview], Parsed], threads: int
 ) -> Iterator[tuple[Parsed, float]]:
     """Parse files in several threads; yield what each piece holds, in order, and the share that has been parsed."""
-    pieces = _pieces(input_files(path))
+    pieces = _chunks(input_files(path))
     workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, len(pieces))
     if workers <= 1:
         for piece in pieces:
@@ -147,7 +147,7 @@ def _in_order(
             yield job.result(), share
 
 
-def _parsed(parse: Callable[[bytes | memoryview], Parsed], piece: _Piece) -> Parsed:
+def _parsed(parse: Callable[[bytes | memoryview], Parsed], piece: _Chunk) -> Parsed:
     text = _lines(piece)
     if piece.begin == 0 and (kind := likely_kind(bytes(text[:64]))):
         raise FileFormatError(f"{piece.path}: line 1: {kind}")
@@ -155,12 +155,12 @@ def _parsed(parse: Callable[[bytes | memoryview], Parsed], piece: _Piece) -> Par
         return parse(text)
     except _BadNumberLine as bad:
         line = bad.line
-        for begin in range(0, piece.begin, _PIECE):
-            line += len(bytes(_lines(piece._replace(begin=begin, end=begin + _PIECE))).splitlines())
+        for begin in range(0, piece.begin, _CHUNK_BYTES):
+            line += len(bytes(_lines(piece._replace(begin=begin, end=begin + _CHUNK_BYTES))).splitlines())
         raise FileFormatError(f"{piece.path}: line {line}: {bad.reason}") from None
 
 
-class _Growing:
+class _GrowingArray:
     """An array that gets longer with every piece of a file.
 
     Args:
@@ -206,7 +206,7 @@ def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
         threads: how many threads parse; without the native extension, one does.
     """
     kind = np.dtype(dtype)
-    table = _Growing(kind, (columns,))
+    table = _GrowingArray(kind, (columns,))
     for rows, share in _in_order(path, partial(_csv, columns=columns, dtype=kind), threads):
         table.add(rows, share)
     return table.close()
@@ -274,8 +274,8 @@ def read_libsvm(path: str, columns: int | None, threads: int = 1) -> ParsedRows:
         columns: how many columns there are; None = as many as the file names.
         threads: how many threads parse; without the native extension, one does.
     """
-    limit = _MOST_COLUMNS if columns is None else columns
-    growing = [_Growing(dtype) for dtype in ("f4", "i8", "f4", "i8")]
+    limit = _MAX_COLUMNS if columns is None else columns
+    growing = [_GrowingArray(dtype) for dtype in ("f4", "i8", "f4", "i8")]
     for arrays, share in _in_order(path, partial(_libsvm, columns=limit), threads):
         for each, array in zip(growing, arrays, strict=True):
             each.add(array, share)

@@ -100,7 +100,7 @@ class PrefetchingIter(CurrentBatch, Closing):
         self.num_parts = num_parts
 
     def _begin(self, change: Callable[[DataIter], None]) -> None:
-        """Begin to read anew after a change of the iterators, while no thread reads."""
+        """Begin to read again after a change of the iterators, while no thread reads."""
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:

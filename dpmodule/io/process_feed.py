@@ -35,7 +35,7 @@ EPOCH, WORK = "epoch", "work"
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class EpochStartOrder:
     """What a worker begins an epoch with.
 
     Args:
@@ -62,17 +62,17 @@ class ItemSource(Protocol):
         """Bring the source to where another one stood."""
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        """Begin an epoch, and return an iterator over its items; the number is what `FeedOrders` know it by."""
+        """Begin an epoch, and return an iterator over its items; the number is what `FeedCommands` know it by."""
 
 
 class Cancelled(Exception):
     """The parent wants another epoch."""
 
 
-class FeedOrders:
+class FeedCommands:
     """What the parent wants."""
 
-    def __init__(self, channel: Channel, epoch: int, beginning: Beginning) -> None:
+    def __init__(self, channel: Channel, epoch: int, beginning: EpochStartOrder) -> None:
         self.epoch, self.beginning = epoch, beginning
         self._channel = channel
         self._work: deque[Any] = deque()
@@ -109,12 +109,12 @@ class FeedOrders:
 def serve(
     channel: Channel,
     writer: TensorPipeWriter,
-    make: Callable[[FeedOrders], ItemSource],
+    make: Callable[[FeedCommands], ItemSource],
     epoch: int,
-    beginning: Beginning,
+    beginning: EpochStartOrder,
 ) -> None:
     """Make items, epoch after epoch, until the parent closes the channel."""
-    orders = FeedOrders(channel, epoch, beginning)
+    orders = FeedCommands(channel, epoch, beginning)
     generators.seed_process([beginning.seed, beginning.number])
     channel.note("its beginning")
     source = make(orders)
@@ -133,7 +133,7 @@ def serve(
         orders.next_epoch(epoch)
 
 
-def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: ItemSource, orders: FeedOrders) -> None:
+def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: ItemSource, orders: FeedCommands) -> None:
     """Send how an epoch begins, its items, and what comes after the last one."""
     epoch, beginning = orders.epoch, orders.beginning
     what = f"epoch {beginning.number}, batch"
@@ -160,7 +160,7 @@ def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: ItemSource, o
         del item, tensors
 
 
-Make = Callable[[FeedOrders], ItemSource]
+Make = Callable[[FeedCommands], ItemSource]
 
 
 @dataclass(frozen=True)
@@ -246,9 +246,9 @@ class WorkerFeed:
             raise
         self._turns = list(range(len(self._workers)))
 
-    def _beginning(self, index: int, state: Any = None) -> Beginning:
+    def _beginning(self, index: int, state: Any = None) -> EpochStartOrder:
         """Return what a worker begins this epoch with."""
-        return Beginning(self._seed * len(self._makes) + index, self._number, state)
+        return EpochStartOrder(self._seed * len(self._makes) + index, self._number, state)
 
     def _start(self, index: int, state: Any = None) -> _Worker:
         options = self._options

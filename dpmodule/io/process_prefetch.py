@@ -15,7 +15,7 @@ from ..streams.checks import check_count
 from .convert import EpochStart
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, DataIter, check_part, check_state
-from .process_feed import END, FeedOptions, FeedOrders, WorkerFeed
+from .process_feed import END, FeedCommands, FeedOptions, WorkerFeed
 
 _logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
     turn, one of each, so that their order depends on neither the workers' speed nor the load; workers whose part is
     over are left out. Reading starts at once and again after each `reset`, for which the processes stay.
 
-    A batch lies in the memory of a slot that its worker fills again when nothing refers to the batch any more: neither
+    A batch uses the memory of a slot, which its worker reuses when nothing refers to the batch any longer: neither
     an array, nor a view of one, nor a module that has just computed with it. Whoever keeps as many batches of a worker
     as it has slots gets copies from then on, so that nothing ever waits for that. `Module.fit` holds two batches at a
     time: with one worker, three slots give it every batch without a copy; with several, two slots do.
@@ -50,9 +50,8 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         timeout_s: how long a batch may take, in seconds; a worker that takes longer is killed, and `WorkerStuck` shows
             its stack. None: as long as it takes.
         num_threads: how many threads torch may use in each worker.
-        seed: of the workers' random numbers: Python's, NumPy's, torch's and `mx.random`'s begin anew in each worker and
-            each epoch from this, the worker's and the epoch's number (default: drawn, so that ``mx.random.seed``
-            repeats it).
+        seed: seed of Python's, NumPy's, torch's and `mx.random`'s numbers in the workers, combined with the numbers of
+            the worker and the epoch (default: drawn, so that ``mx.random.seed`` repeats it).
 
     Raises:
         ArgumentError: a number that makes no sense, or workers whose batches have different names or sizes.
@@ -88,7 +87,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         super().__init__()
         self._open(self._makes, self._options)
 
-    def _open(self, makes: list[Callable[[FeedOrders], IterSource]], options: FeedOptions) -> None:
+    def _open(self, makes: list[Callable[[FeedCommands], IterSource]], options: FeedOptions) -> None:
         """Start the workers, and see what they give."""
         self._feed = WorkerFeed("ProcessPrefetchingIter", makes, options)
         try:
@@ -122,7 +121,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         self._feed.check()
         check_part("ProcessPrefetchingIter", num_parts, part_index)
         if self.num_parts > 1:
-            raise StateError(f"ProcessPrefetchingIter: it reads one of {self.num_parts} parts already")
+            raise StateError(f"ProcessPrefetchingIter already reads one of {self.num_parts} parts")
         if not callable(self._factory):
             raise NotImplementedError(
                 "ProcessPrefetchingIter: a list of factories cannot be told which part to read"
@@ -191,7 +190,7 @@ def drawn_seed() -> int:
 
 def _makes(
     factory: Factory | Sequence[Factory], num_workers: int | None
-) -> list[Callable[[FeedOrders], IterSource]]:
+) -> list[Callable[[FeedCommands], IterSource]]:
     """Return what makes each worker's source."""
     if callable(factory):
         count = 1 if num_workers is None else num_workers
@@ -227,7 +226,7 @@ def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
 class IterSource:
     """Makes a worker's batches with an iterator."""
 
-    def __init__(self, factory: Factory, part: dict[str, int], orders: FeedOrders) -> None:
+    def __init__(self, factory: Factory, part: dict[str, int], orders: FeedCommands) -> None:
         self._iterator = factory(**part)
         if not hasattr(self._iterator, "provide_data"):
             raise ArgumentError(

@@ -14,7 +14,7 @@ _WORDS = 64
 _SCRATCH = threading.local()
 
 
-class StandardDraws:
+class StdRandom:
     """Draw from a Mersenne twister.
 
     Args:
@@ -31,7 +31,7 @@ class StandardDraws:
         self._spare: float | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the draws stand, as plain data and arrays."""
+        """Return the generator's state, as plain data and arrays."""
         state = list(self._own().get_state()) if self._begun else None
         return {"seed": self._seed, "state": state, "words": list(self._words), "spare": self._spare}
 
@@ -51,7 +51,7 @@ class StandardDraws:
         return self._words.pop()
 
     def _block(self) -> bytes:
-        """Return the next words; the first ones without a generator, whose making takes longer than most draws."""
+        """Return the next words; the first ones without a generator, whose making takes longer than most rng."""
         if self._begun:
             return self._own().bytes(4 * _WORDS)
         self._begun = True

@@ -40,7 +40,7 @@ _NONE = ("", "NULL")  # how MXNet writes "no file"
 
 _ROUND = {
     "round_batch": Attr(
-        boolean, "whether the last batch is filled up from the start, where the next epoch goes on", True
+        boolean, "whether the last batch is padded from the start, where the next epoch goes on", True
     )
 }
 
@@ -48,7 +48,7 @@ Cut = Callable[[torch.Tensor], Any]
 
 
 class _RowSource:
-    """Batches of rows that lie in memory."""
+    """Batches of rows that are in memory."""
 
     def __init__(
         self, count: int, cuts: tuple[Cut, Cut], descs: tuple[DataDesc, DataDesc], wrap: bool, what: str

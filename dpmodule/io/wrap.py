@@ -19,12 +19,12 @@ from ..ops.write_tracking import expose
 
 
 def is_array(value: object) -> bool:
-    """Say whether `value` is one array: an NDArray, a tensor, or something NumPy takes for one."""
+    """Return True if `value` is one array: an NDArray, a tensor, or something NumPy takes for one."""
     return isinstance(value, (NDArray, torch.Tensor, np.ndarray)) or hasattr(value, "__array__")
 
 
 def shares_read_only(value: object) -> bool:
-    """Say whether `wrap` would share memory that must not be written, such as a file mapped for reading."""
+    """Return True if `wrap` would share memory that must not be written, such as a file mapped for reading."""
     return isinstance(value, np.ndarray) and value.dtype == np.float32 and not value.flags.writeable
 
 
@@ -63,7 +63,7 @@ def wrap(value: Any, what: str) -> NDArray:
 
 
 def _is_row(value: Any) -> bool:
-    """Say whether something in a list is a row of a ragged array."""
+    """Return True if something in a list is a row of a ragged array."""
     return isinstance(value, (list, tuple)) or (is_array(value) and bool(np.ndim(value)))
 
 

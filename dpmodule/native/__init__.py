@@ -1,4 +1,4 @@
-"""The optional extension in C++: whether it is here, and if not, why. It is loaded when somebody first asks."""
+"""The optional C++ extension, loaded on first use, or the reason why it is missing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["available", "core", "error", "include", "report"]
 lazy.publish(__name__, __all__)
 
 core: ModuleType | None
-"""The extension, None where there is none or ``DPMODULE_NATIVE=0`` is set."""
+"""The extension; None if it is missing or ``DPMODULE_NATIVE=0`` is set."""
 
 error: str | None
-"""Why there is no extension."""
+"""Reason why there is no extension; None if there is one."""
 
-_HERE: Any = sys.modules[__name__]
+_MODULE: Any = sys.modules[__name__]
 _LOADING = threading.RLock()
 _reported = False
 
@@ -34,51 +34,50 @@ def _load() -> tuple[ModuleType | None, str | None]:
     is_source_tree = os.path.exists(os.path.join(folder, "module.cpp"))
     try:
         spec = importlib.util.find_spec("dpmodule._native")
-        found = "" if spec is None else spec.origin or ""
-        if is_source_tree and os.path.dirname(found) != os.path.dirname(folder):
-            answer: tuple[ModuleType | None, str | None] = importlib.import_module(
-                "dpmodule.native.installed"
-            ).extension(found)
-            return answer
+        path = "" if spec is None else spec.origin or ""
+        if is_source_tree and os.path.dirname(path) != os.path.dirname(folder):
+            installed: Any = importlib.import_module("dpmodule.native.installed")
+            loaded: tuple[ModuleType | None, str | None] = installed.extension(path)
+            return loaded
         return importlib.import_module("dpmodule._native"), None
     except (ImportError, OSError) as failure:
-        again = "pip install --no-cache-dir --no-deps --force-reinstall dpmodule"
-        return None, f"{failure}; install a C++17 compiler and run: {again}"
+        command = "pip install --no-cache-dir --no-deps --force-reinstall dpmodule"
+        return None, f"{failure}; install a C++17 compiler and run: {command}"
 
 
-def _found(name: str) -> Any:
-    """Return `core` or `error` for the first one who asks; from then on they are attributes like others."""
+def _load_attribute(name: str) -> Any:
+    """Return `core` or `error` on first use; from then on they are ordinary attributes."""
     if name not in ("core", "error"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    names = vars(_HERE)
-    with _LOADING:  # a thread that looks while another one loads finds half a module
+    names = vars(_MODULE)
+    with _LOADING:  # another thread must not see a half-loaded module
         if name not in names:
-            for each, value in zip(("core", "error"), _load()):
-                names.setdefault(each, value)
-            names.pop("__getattr__", None)  # with it Python takes twice as long to find the others
+            for attribute, value in zip(("core", "error"), _load()):
+                names.setdefault(attribute, value)
+            names.pop("__getattr__", None)  # with it, lookup of the other attributes takes twice as long
     return names[name]
 
 
-_HERE.__getattr__ = _found
+_MODULE.__getattr__ = _load_attribute
 for _name in ("core", "error"):
-    vars(_HERE).pop(_name, None)  # whoever loads this module again looks again
+    vars(_MODULE).pop(_name, None)  # reloading this module looks for the extension again
 
 
 def available() -> bool:
-    """Say whether the extension is in use."""
-    return _HERE.core is not None
+    """Return True if the extension is in use."""
+    return _MODULE.core is not None
 
 
 def include() -> str:
-    """Return the folder of the C++ headers, for programs that compile functors of their own."""
+    """Return the folder of the C++ headers, for compiling your own functors."""
     return os.path.join(os.path.dirname(__file__), "include")
 
 
 def report() -> None:
-    """Say in the log, once per process, if work is done without the extension: why, and how to get it.
+    """Log, once per process, that the extension is missing, why, and how to get it.
 
-    Whoever has a slower stand-in calls this when it is used. If the extension was switched off, the line's level is
-    INFO.
+    Slower Python replacements call this when they are used. The level is INFO if the extension was switched off, else
+    WARNING.
     """
     global _reported
     if _reported or available():
@@ -87,5 +86,5 @@ def report() -> None:
     switched_off = os.environ.get("DPMODULE_NATIVE", "1") == "0"
     level = logging.INFO if switched_off else logging.WARNING
     logging.getLogger("dpmodule").log(
-        level, "work is done in Python, slower, without the native extension: %s", _HERE.error
+        level, "work is done in Python, slower, without the native extension: %s", _MODULE.error
     )

@@ -1,4 +1,4 @@
-"""Errors of pools and buses, which the extension raises too; `dpmodule.streams.errors` draws the whole family."""
+"""Errors of pools and buses, which the extension also raises; see `dpmodule.streams.errors`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ..base import MXNetError
 
 
 class LoopClosedError(MXNetError):
-    """The event loop that a completion should wake is closed."""
+    """The event loop that a finished job would wake is closed."""
 
 
 class PoolClosedError(MXNetError):
-    """A job for a pool that is not open."""
+    """A job was sent to a pool that is closed."""
 
 
 class FunctorError(MXNetError):

@@ -1,4 +1,4 @@
-"""What the native StringHandle asks Python, and the StringHandle of programs without the extension."""
+"""StringHandle in Python, used without the extension, and the checks that the native one calls."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 from ..base import ArgumentError, BoundsError, DeviceError, DTypeError, StateError
 
 _SHOWN = 16
-"""Bytes of a handle that its repr shows."""
+"""Number of bytes that the repr of a handle shows."""
 
 
 def tensor_memory(data: object) -> tuple[int, int]:
-    """Return address and size in bytes of a tensor that a StringHandle can be made over."""
+    """Return the address and the size in bytes of a tensor's memory for a StringHandle."""
     if not isinstance(data, torch.Tensor):
         hint = "; encode text first, data.encode()" if isinstance(data, str) else ""
         raise DTypeError(
@@ -50,35 +50,35 @@ def _as_bytes(view: memoryview) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-# Before Python 3.12 a class written in Python cannot give a buffer of its own, but it can inherit one.
+# Before Python 3.12 a class written in Python cannot define a buffer, but it can inherit one.
 _Array: Any = np.ndarray
 
 
-class StringHandle(_Array):  # type: ignore[misc]  # of an array's methods, most are replaced by those of bytes
+class StringHandle(_Array):  # type: ignore[misc]  # most array methods are replaced by those of bytes
     """Hold bytes of Python, C++ or a tensor without copying them, and share their ownership.
 
-    A handle is a small object that is passed by value: slices of it, functors that were given it and views of it
-    each keep the memory alive. It has a read-only buffer, so whatever reads bytes without copying them takes it:
+    A handle is a small object passed by value: its slices, its views and the functors that hold it keep the memory
+    alive. It has a read-only buffer, so everything that reads buffers accepts it:
     ``memoryview(handle)``, ``socket.send``, ``numpy.frombuffer``, ``torch.frombuffer``, ``writer.writelines``. (The
-    transports of asyncio ask for exactly bytes, bytearray or memoryview: ``writer.write(memoryview(handle))``.)
+    transports of asyncio accept only bytes, bytearray or memoryview: ``writer.write(memoryview(handle))``.)
 
     Like bytes it has ``len``, integer indices, iteration over integers, ``in``, ``==`` with bytes-likes and
-    handles, and the hash of equal bytes. Slices copy nothing; a step other than 1 would, and is refused.
+    handles, and the hash of equal bytes. Slices copy nothing; a step other than 1 would, and is an error.
 
-    Multiprocessing passes a handle over a tensor in shared memory without a copy. Others it copies into shared
-    memory once, those of up to 16 KiB into the message. Plain pickle copies the bytes.
+    Multiprocessing passes a handle over a tensor in shared memory without a copy. It copies other handles into shared
+    memory, and those of up to 16 KiB into the message. Plain pickle copies the bytes.
 
     Args:
-        data: bytes, to which a reference is kept; another handle; a contiguous tensor of uint8 on the CPU, in
-            shared memory or not; any other object with a contiguous buffer; or an object of C++ that gives a
-            capsule ``dpmodule.bytes.v1``.
+        data: bytes; another handle; a contiguous tensor of uint8 on the CPU, in shared memory or not; any other object
+            with a contiguous buffer; or a C++ object that returns a capsule ``dpmodule.bytes.v1``.
 
     Attributes:
-        source: the object whose memory it is; None for memory of C++.
-        offset: where in that memory it begins, in bytes.
-    A handle over memory that can be written, such as a tensor's, shows what is written to it: its hash and its
-    equality change with it, so it is no key of a dict meanwhile. A tensor's memory must stay where it is:
-    `share_memory_` and `resize_` move it, which the native handle notices when it is read (StateError).
+        source: the object that owns the memory; None for memory of C++.
+        offset: beginning of the handle in that memory, in bytes.
+
+    A handle over writable memory, such as a tensor's, shows later writes. Its hash changes with them, so do not use it
+    as a key of a dict while you write. Do not call `share_memory_` or `resize_` on its tensor: they move the memory,
+    and reading the handle then raises StateError.
 
     Example:
         >>> handle = StringHandle(b"key=value")
@@ -96,7 +96,7 @@ class StringHandle(_Array):  # type: ignore[misc]  # of an array's methods, most
     __array_ufunc__ = None  # no arithmetic
 
     def __new__(cls, data: Any) -> StringHandle:
-        """Make a handle over bytes, a contiguous buffer, a uint8 tensor or another handle."""
+        """Return a handle over bytes, a contiguous buffer, a uint8 tensor or another handle."""
         if isinstance(data, StringHandle):
             data._check()
             return data
@@ -108,11 +108,11 @@ class StringHandle(_Array):  # type: ignore[misc]  # of an array's methods, most
         self: StringHandle = super().__new__(cls, (len(memory),), np.uint8, memory)
         self.setflags(write=False)
         self.source, self.offset, self._address = source, offset, address
-        self._memory = memory  # an array does not hold it, and so would not keep a bytearray from moving
+        self._memory = memory  # the array alone does not stop a bytearray from moving
         return self
 
     def __array_finalize__(self, other: Any) -> None:
-        """Do nothing: views are made by slicing, and complete themselves."""
+        """Do nothing: slicing sets the attributes of a view."""
 
     def _check(self) -> None:
         if self._address is not None and self.source.data_ptr() != self._address:

@@ -80,7 +80,7 @@ def _parse(line: str, number: int, path: str, key_type: Callable[[str], Any]) ->
 
 
 def _fits(index: Index, file: RecordFile) -> bool:
-    """Say whether records begin where an index claims."""
+    """Return True if records begin where an index claims."""
     if not index:
         return file.size == 0
     offsets = [offset for _, offset in index]

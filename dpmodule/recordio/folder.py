@@ -39,7 +39,7 @@ class Picture(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recoding:
+class ImageEncoding:
     """How pictures are changed on their way.
 
     Args:
@@ -102,7 +102,7 @@ def _refuse(error: OSError) -> None:
 def split_pictures(
     pictures: Sequence[Picture], ratio: float = 1.0, seed: int | None = None
 ) -> tuple[list[Picture], list[Picture]]:
-    """Split pictures for training and validation, each class by itself.
+    """Split pictures for training and validation, each class on its own.
 
     Args:
         ratio: part of each class that is for training; at least one picture of each is.
@@ -123,7 +123,7 @@ def split_pictures(
 
 
 def write_pictures(
-    folder: str, parts: Mapping[str, Sequence[Picture]], recoding: Recoding, threads: int = 1
+    folder: str, parts: Mapping[str, Sequence[Picture]], recoding: ImageEncoding, threads: int = 1
 ) -> dict[str, str]:
     """Write pictures as ``PREFIX.rec``, with ``PREFIX.idx`` and ``PREFIX.lst``, for every prefix.
 
@@ -156,7 +156,7 @@ class _RecordPart:
     folder: str
     prefix: str
     pictures: Sequence[Picture]
-    recoding: Recoding
+    recoding: ImageEncoding
     unusable: dict[str, str]
     index: list[bytes] = field(default_factory=list)
     listing: list[bytes] = field(default_factory=list)

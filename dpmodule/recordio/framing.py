@@ -154,7 +154,7 @@ class RecordFile:
         return os.pread(self._file.fileno(), count, offset)
 
     def starts_at(self, offset: int) -> bool:
-        """Say whether a whole record begins at a byte offset."""
+        """Return True if a whole record begins at a byte offset."""
         return skip_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path) is not None
 
     def offsets(self) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""What a stream and a pool of workers can do: the interfaces that pipelines and conformance checks rely on."""
+"""Protocols of streams and worker pools, which pipelines and conformance checks use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Self = TypeVar("Self")
 
 @runtime_checkable
 class Stream(Protocol[T]):
-    """An asynchronous iterator that is filled while one consumer reads it, once."""
+    """An asynchronous iterator that producers fill while one consumer reads it, once."""
 
     def put(self, data: T) -> None:
         """Add an item.
@@ -29,10 +29,10 @@ class Stream(Protocol[T]):
         """
 
     def stop(self) -> None:
-        """End the consumer's loop after the items there are."""
+        """End the consumer's loop after the queued items."""
 
     def throw(self, error: BaseException | type[BaseException]) -> None:
-        """Raise an error in the consumer's loop, before the items there are.
+        """Raise an error in the consumer's loop, before the queued items.
 
         Args:
             error: the exception, or its class.
@@ -45,12 +45,12 @@ class Stream(Protocol[T]):
         """Return the stream itself."""
 
     async def __anext__(self) -> T:
-        """Return the next item; wait for it if need be."""
+        """Wait for the next item and return it."""
 
 
 @runtime_checkable
 class Worker(Protocol):
-    """Does one job at a time; ``__aenter__`` and ``__aexit__`` are called if it has them."""
+    """A worker that does one job at a time; ``__aenter__`` and ``__aexit__`` are optional."""
 
     async def _do_job(self, *args: Any, **kwargs: Any) -> Any:
         """Do a job and return its result."""
@@ -58,18 +58,18 @@ class Worker(Protocol):
 
 @runtime_checkable
 class WorkerPool(Protocol):
-    """Gives jobs to workers inside ``async with``, and raises the first failure everywhere."""
+    """A pool that gives jobs to workers inside ``async with`` and raises the first failure everywhere."""
 
     @property
     def die_mode(self) -> bool:
-        """Whether a job has failed."""
+        """True if a job has failed."""
 
     async def assign_job(self, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Return the future of a job as soon as a free worker has taken it.
 
         Args:
-            *args: what the pool's function is called with.
-            **kwargs: the same by name.
+            *args: arguments of the pool's function.
+            **kwargs: keyword arguments of the pool's function.
 
         Raises:
             PoolClosedError: outside ``async with``.
@@ -77,9 +77,9 @@ class WorkerPool(Protocol):
         """
 
     async def __aenter__(self: Self) -> Self:
-        """Enter the workers."""
+        """Enter the contexts of the workers."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for the jobs and leave the workers."""
+        """Wait for the jobs and leave the contexts of the workers."""

@@ -1,4 +1,4 @@
-"""Refusing counts and times that make no sense, with one wording."""
+"""Checks of counts and durations, with uniform messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..base import ArgumentError
 
 
 def check_count(owner: str, name: str, value: Any, low: int = 1, high: int | None = None) -> None:
-    """Refuse what is no integer from `low` to `high`."""
+    """Raise ArgumentError unless `value` is an integer from `low` to `high`."""
     whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
@@ -18,7 +18,7 @@ def check_count(owner: str, name: str, value: Any, low: int = 1, high: int | Non
 def check_seconds(
     owner: str, name: str, value: Any, *, positive: bool = False, optional: bool = True
 ) -> None:
-    """Refuse what is no number of seconds, 0 or more (`positive`: above 0); None means no limit where `optional`."""
+    """Raise ArgumentError unless `value` is 0 or more seconds (`positive`: more than 0), or None if `optional`."""
     if value is None and optional:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""What runs in a child process before, around and after the function that it was started for."""
+"""Code of a child process: its setup, its channel to the parent, and the call of its function."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from typing import Any
 import torch
 
 from .._devices import generators
-from .crash_note import Note
 from .errors import PipeClosed, WorkerStuck
-from .messages import Message, MessageFrames, Received, RemoteError, pack
+from .messages import Message, MessageFrames, ReceivedMessage, RemoteError, pack
+from .worker_status import WorkerStatus
 
 _SET_SIGNAL: int | None = getattr(fcntl, "F_SETSIG", None)  # Linux only
 
 
 class Lifeline:
-    """The parent's part: a child is killed by the system once this is closed, as it is when the parent dies.
+    """A pipe whose closing, or the parent's death, makes the system kill the child.
 
-    The system itself sends SIGKILL when nobody holds the pipe's writing end any more, so that it does not matter what
-    the child's interpreter is doing; nor does it matter which thread started the child, which for
-    ``prctl(PR_SET_PDEATHSIG)`` must not end before the child does.
+    The system sends SIGKILL when the last writing end is closed, whatever the child's interpreter is doing. Unlike
+    ``prctl(PR_SET_PDEATHSIG)`` it does not depend on the thread that started the child.
 
     Attributes:
-        child_fd: the reading end, for the child to inherit; -1 once it has been given away.
+        child_fd: the reading end, which the child inherits; -1 after it is closed here.
     """
 
     def __init__(self) -> None:
@@ -59,27 +58,27 @@ class Lifeline:
             os.close(fd)
 
     def close(self) -> None:
-        """Let go of the child: kill it, if it still runs."""
+        """Kill the child if it still runs."""
         self.close_child_fd()
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the parent's own end only."""
+        """Close the parent's end only."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 def _notify(fd: int) -> None:
-    """Have the system send SIGKILL, to an owner yet to be named, when the pipe's other end closes."""
+    """Have the system send SIGKILL to the descriptor's owner when the pipe's other end closes."""
     fcntl.fcntl(fd, _SET_SIGNAL or 0, signal.SIGKILL)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def hold(fd: int) -> None:
-    """In the child: end with the parent from now on, at once if it is gone already."""
+def hold_lifeline(fd: int) -> None:
+    """In the child: end when the parent ends, immediately if it is already gone."""
     if _SET_SIGNAL is not None:
-        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())  # the parent may have died before it could
+        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())  # the parent may have died before doing it
         if select.select([fd], [], [], 0)[0]:
             os._exit(1)
     else:
@@ -92,52 +91,52 @@ def _watch(fd: int) -> None:
 
 
 START, MESSAGE, DONE, ERROR = range(4)
-"""Kinds of messages: what to run; the users' own; what the function returned; what it raised."""
+"""Kinds of messages: the function to run, a user's value, the function's result, its exception."""
 
 _received_fds: list[int] = []
 _importing_main = False
 
 
 class ParentGone(PipeClosed):
-    """The parent closed its end: the child is not needed any more."""
+    """The parent closed its end of the channel."""
 
 
 @dataclass(slots=True)
-class Link:
-    """What a child needs from its parent, on its way through the start of the process."""
+class ChildStart:
+    """Resources and settings that a parent passes to a new child."""
 
     sock: socket.socket
     lifeline_fd: int
-    note_fd: int
+    status_fd: int
     name: str
     index: int
     num_threads: int
     entropy: tuple[int, int]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fds = [reduction.DupFd(fd) for fd in (self.sock.fileno(), self.lifeline_fd, self.note_fd)]
+        fds = [reduction.DupFd(fd) for fd in (self.sock.fileno(), self.lifeline_fd, self.status_fd)]
         return _rebuild_link, (fds, self.name, self.index, self.num_threads, self.entropy)
 
 
-def _rebuild_link(fds: list[Any], *rest: Any) -> Link:
-    sock, lifeline_fd, note_fd = (each.detach() for each in fds)
-    return Link(socket.socket(fileno=sock), lifeline_fd, note_fd, *rest)
+def _rebuild_link(fds: list[Any], *rest: Any) -> ChildStart:
+    sock, lifeline_fd, status_fd = (fd.detach() for fd in fds)
+    return ChildStart(socket.socket(fileno=sock), lifeline_fd, status_fd, *rest)
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """Stands for an open descriptor in a pickle; `detach` returns it in the child, as multiprocessing's own does."""
+class PassedDescriptor:
+    """Placeholder of an open descriptor in a pickle; `detach` returns it in the child, as in multiprocessing."""
 
     position: int
 
     def detach(self) -> int:
-        """Return the descriptor; it belongs to the caller then."""
+        """Return the descriptor, which then belongs to the caller."""
         fd, _received_fds[self.position] = _received_fds[self.position], -1
         return fd
 
 
 def importing_main() -> bool:
-    """Say whether this child is importing the program's main file, for the sake of a function defined there."""
+    """Return True while this child imports the program's main file, for a function defined there."""
     return _importing_main
 
 
@@ -145,38 +144,38 @@ class Channel:
     """A child's connection to its parent.
 
     Args:
-        note: memory shared with the parent, in which the worker leaves what it is doing.
+        status: page shared with the parent, in which the worker writes what it is doing.
 
     Attributes:
         name: of this worker.
         index: of this worker, from 0.
     """
 
-    def __init__(self, frames: MessageFrames, note: Note, name: str, index: int) -> None:
+    def __init__(self, frames: MessageFrames, status: WorkerStatus, name: str, index: int) -> None:
         self.name = name
         self.index = index
         self._frames = frames
-        self._note = note
-        self._waiting: list[Received] = []
+        self._status = status
+        self._waiting: list[ReceivedMessage] = []
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when a message arrives, or when the parent closes."""
         return self._frames.fileno()
 
     def note(self, what: str, number: int = -1) -> None:
-        """Note what this worker is working on, for the error that the parent raises should the worker die or hang.
+        """Record what this worker is working on, for the parent's error message if the worker dies or hangs.
 
         Args:
-            what: such as the name of a file, or "batch"; pass the same object while it stays the same.
-            number: which record, batch or job of it; below 0: none.
+            what: name of the work, such as a file or "batch"; pass the same object while it does not change.
+            number: number of the record, batch or job; negative for none.
         """
-        self._note.write(what, number)
+        self._status.write(what, number)
 
     def send(self, value: Any) -> None:
-        """Send a value to the parent; waits while the parent does not read.
+        """Send a value to the parent; block while the parent does not read.
 
         Args:
-            value: anything that can be pickled; arrays and tensors travel in shared memory when they are large.
+            value: any picklable object; large arrays and tensors go through shared memory.
 
         Raises:
             PipeClosed: the parent has closed the channel.
@@ -184,10 +183,10 @@ class Channel:
         self.send_message(pack(MESSAGE, value))
 
     def send_message(self, message: Message) -> None:
-        """Send a message that is packed already.
+        """Send a packed message.
 
         Args:
-            message: what `pack` made.
+            message: a message that `pack` made.
         """
         try:
             self._frames.send(message, self._until_writable)
@@ -198,7 +197,7 @@ class Channel:
         select.select([], [self._frames], [])
 
     def poll(self, timeout_s: float | None = 0.0) -> bool:
-        """Say whether `recv` would return or raise at once, after waiting up to `timeout_s` seconds for that.
+        """Wait up to `timeout_s` seconds, and return True if `recv` would return or raise without blocking.
 
         Args:
             timeout_s: seconds; None for no limit.
@@ -216,15 +215,15 @@ class Channel:
         """Return the next value that the parent sent.
 
         Args:
-            timeout_s: how long to wait, in seconds; None: as long as the parent lives.
+            timeout_s: seconds to wait; None to wait as long as the parent lives.
 
         Raises:
-            PipeClosed: the parent has closed the channel; let it pass, and this process ends quietly.
+            PipeClosed: the parent has closed the channel; if it is not caught, the process ends without an error.
             TimeoutError: nothing came in time.
         """
         return self.recv_message(timeout_s).value()
 
-    def recv_message(self, timeout_s: float | None = None) -> Received:
+    def recv_message(self, timeout_s: float | None = None) -> ReceivedMessage:
         """Return the next message, not yet unpickled.
 
         Args:
@@ -240,15 +239,15 @@ class Channel:
         return ParentGone(f"the parent of worker {self.index} {self.name!r} has closed the channel")
 
 
-def run(link: Link, target: Callable[..., Any] | None = None, args: tuple[Any, ...] = ()) -> None:
-    """Be a child process: the function that every process of a supervisor is started with.
+def run(start: ChildStart, target: Callable[..., Any] | None = None, args: tuple[Any, ...] = ()) -> None:
+    """Run a child process from its setup to its end.
 
     Args:
-        target: what to run, for a forked child; others receive it.
+        target: function of a forked child; other children receive theirs as a message.
     """
-    note = Note(link.note_fd)
-    _settle(link, note)
-    channel = Channel(MessageFrames(link.sock), note, link.name, link.index)
+    status = WorkerStatus(start.status_fd)
+    _initialize(start, status)
+    channel = Channel(MessageFrames(start.sock), status, start.name, start.index)
     try:
         if target is None:
             target, args = _receive_target(channel)
@@ -267,20 +266,20 @@ def run(link: Link, target: Callable[..., Any] | None = None, args: tuple[Any, .
         channel.send_message(message)
 
 
-def _settle(link: Link, note: Note) -> None:
-    """Put right what a new process has from its parent or from the system."""
-    hold(link.lifeline_fd)
+def _initialize(start: ChildStart, status: WorkerStatus) -> None:
+    """Reset signals, threads and random numbers that a new process has from its parent."""
+    hold_lifeline(start.lifeline_fd)
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; it is the parent's to end its children
-    note.watch_stack()
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:  # what ps, top and perf show
-        name.write(link.name[:15])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends its children
+    status.watch_stack()
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:  # shown by ps, top and perf
+        name.write(start.name[:15])
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    torch.set_num_threads(link.num_threads)  # before any work: a forked child has none of OpenMP's threads
-    generators.seed_process(link.entropy)
+    torch.set_num_threads(start.num_threads)  # first: a forked child lacks the threads of OpenMP
+    generators.seed_process(start.entropy)
     if (asyncio := sys.modules.get("asyncio")) is not None:
         asyncio._set_running_loop(None)
         asyncio.set_event_loop(None)
@@ -306,7 +305,7 @@ def _import_main(main: dict[str, Any]) -> None:
     """Import the program's main file, under another name, as multiprocessing does."""
     global _importing_main
     process: Any = multiprocessing.process.current_process()
-    _importing_main = process._inheriting = True  # so that a program without a guard is told so
+    _importing_main = process._inheriting = True  # so that a program without a guard gets the error
     try:
         multiprocessing.spawn.prepare(main)
     finally:

@@ -1,4 +1,4 @@
-"""The parent's resources of one child process, and how they are given back."""
+"""The parent's resources of a child process, and their release."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import time
 from multiprocessing.process import BaseProcess
 
 from .child import Lifeline
-from .crash_note import Note
-from .launch import forget, let_continue
+from .launch import forget_process, resume_fork_server
 from .messages import MessageFrames
+from .worker_status import WorkerStatus
 
 KILL_S = 5.0
-"""How long a killed process may take to go, in seconds; longer only if the system itself hangs."""
+"""Most seconds to wait for a killed process to end; it takes longer only if the system hangs."""
 
-_live: set[Ends] = set()
+_open: set[ChildResources] = set()
 
 
-class Ends:
-    """A child's process, channel, lifeline and note, as its parent has them.
+class ChildResources:
+    """Process, channel, lifeline and status page of a child, in its parent.
 
-    They are closed in every process that is forked from the parent: a child must not keep its sisters alive.
+    Every process forked from the parent closes them, so that a child does not keep its siblings alive.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Ends:
             undo.callback(self.child_sock.close)
             self.lifeline = Lifeline()
             undo.callback(self.lifeline.close)
-            self.note = Note()
+            self.status = WorkerStatus()
             undo.pop_all()
         self.process: BaseProcess | None = None
         self.pid = -1
@@ -45,15 +45,15 @@ class Ends:
         self._pidfd = -1
         self._owner = os.getpid()
         self._closed = False
-        _live.add(self)
+        _open.add(self)
 
-    def started(self, process: BaseProcess) -> None:
-        """Take over a process that has just been started."""
+    def attach(self, process: BaseProcess) -> None:
+        """Take ownership of a process that has just started."""
         self.process = process
         self.pid = process.pid or -1
         self.lifeline.arm(self.pid)
         self.child_sock.close()
-        # no such call here, or the process is gone already
+        # the system lacks the call, or the process has ended
         with contextlib.suppress(AttributeError, OSError):
             self._pidfd = os.pidfd_open(self.pid)
 
@@ -65,7 +65,7 @@ class Ends:
         return int(self.process.sentinel)
 
     def dead(self, timeout_s: float = 0.0) -> bool:
-        """Say whether the process has ended, after waiting up to `timeout_s` seconds for that."""
+        """Wait up to `timeout_s` seconds, and return True if the process has ended."""
         if self.process is None or self._closed:
             return True
         poll = select.poll()
@@ -83,65 +83,65 @@ class Ends:
                 os.kill(self.pid, number)
 
     def reap(self, timeout_s: float = KILL_S) -> bool:
-        """Wait for the process to end and take its exit status; False if it still runs after `timeout_s` seconds."""
+        """Wait for the process to end and read its exit status; return False if it still runs after `timeout_s`."""
         if self.process is None:
             return True
         deadline = time.monotonic() + timeout_s
         if not self.dead(timeout_s):
             return False
         self.exitcode = self.process.exitcode
-        if self.exitcode is None:  # with a forkserver the status comes by way of the server
-            let_continue()
+        if self.exitcode is None:  # a fork server reports the status
+            resume_fork_server()
             self.process.join(max(deadline - time.monotonic(), 1.0))
             self.exitcode = self.process.exitcode
         return True
 
     def close(self) -> None:
-        """Kill the process if it still runs, and give everything back; further calls do nothing."""
+        """Kill the process if it still runs, and release everything; further calls do nothing."""
         if os.getpid() != self._owner:
             self.abandon()
         elif not self._closed:
             self.signal(signal.SIGKILL)
             self.reap()
-            self._give_back()
+            self._release()
 
     def abandon(self) -> None:
-        """In another process than the parent: close what was inherited."""
+        """In a process other than the parent: close the inherited descriptors."""
         if self._closed:
             return
-        if self.process is None:  # this is the child itself, which needs the rest
+        if self.process is None:  # this is the child, which needs the rest
             self._closed = True
-            _live.discard(self)
+            _open.discard(self)
             self.frames.close()
             self.lifeline.abandon()
         else:
-            self._give_back()
+            self._release()
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         self._closed = True
-        _live.discard(self)
+        _open.discard(self)
         self.frames.close()
         self.child_sock.close()
         self.lifeline.close()
-        self.note.close()
+        self.status.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
         if self.process is not None and os.getpid() == self._owner:
             try:
                 self.process.close()
-            except ValueError:  # the system hangs, and the process still runs
-                forget(self.process)
+            except ValueError:  # the process still runs: the system hangs
+                forget_process(self.process)
 
 
 def _close_all() -> None:
-    for ends in list(_live):
-        ends.close()
+    for resources in list(_open):
+        resources.close()
 
 
 def _abandon_all() -> None:
-    for ends in list(_live):
-        ends.abandon()
+    for resources in list(_open):
+        resources.abandon()
 
 
 atexit.register(_close_all)

@@ -74,7 +74,7 @@ def _run(
     loop.set_exception_handler(lambda _, report: reports.append(_text(report)))
     try:
         problem = loop.run_until_complete(_within(trial, timeout_s))
-        gc.collect()  # asyncio reports exceptions that nobody has retrieved when their futures go
+        gc.collect()  # asyncio reports exceptions that no one has retrieved when their futures go
     finally:
         if not is_frozen:
             gc.unfreeze()

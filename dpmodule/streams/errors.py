@@ -1,20 +1,20 @@
-"""Errors of streams, pipes, pools and processes; each is also the built-in type that belongs to its kind.
+"""Errors of streams, pipes, pools and processes; each also derives from the matching built-in type.
 
 ::
 
     MXNetError
     ├── StreamStopped                 `put` after `stop`, or a second iteration
-    ├── LoopClosedError               the event loop that should be woken is closed
-    ├── PoolClosedError               a job for a pool that is not open
+    ├── LoopClosedError               the event loop to wake is closed
+    ├── PoolClosedError               a job was sent to a pool that is not open
     ├── FunctorError                  a C++ functor threw; the text is the exception's
     ├── StructureError [TypeError]    not a nested structure of tensors
     ├── PipeClosed [EOFError]         the other end closed the pipe, all was read
     ├── PipeBroken [ConnectionError]  the other end's process is gone; the text names the side
-    ├── WorkerDied                    a child process ended without saying why; names worker, pid and signal
+    ├── WorkerDied                    a child process ended without an exception; names worker, pid, signal
     ├── WorkerStuck [TimeoutError]    a child process did not answer in time; the text has its Python stack
     ├── WorkerError                   a child process raised an exception that cannot be pickled; the text is its
     │                                 traceback
-    └── UnpicklableError [pickle.PicklingError]  something that cannot be given to another process
+    └── UnpicklableError [pickle.PicklingError]  something that cannot be sent to another process
 """
 
 from __future__ import annotations
@@ -49,25 +49,27 @@ lazy.publish(__name__, __all__)
 
 
 def refused(what: str, error: OSError) -> FileError:
-    """Return the error for what the system refused, mostly because it has no descriptor or no memory left."""
+    """Return the error for a system call that failed, usually for lack of descriptors or memory."""
     hint = ""
     if error.errno == errno.EMFILE:
-        hint = "; this process has as many open files as it may: close some, or raise the limit (ulimit -n)"
+        hint = (
+            "; this process has reached its limit of open files: close some, or raise the limit (ulimit -n)"
+        )
     elif error.errno in (errno.ENOMEM, errno.ENOSPC):
         hint = "; there is no memory for it: send less at a time, or use fewer slots"
     return FileError(error.errno, f"{what}: {error.strerror}{hint}")
 
 
 class StreamStopped(MXNetError):
-    """A call on a stream that has been stopped or is being iterated already."""
+    """The stream has been stopped, or is already being iterated."""
 
 
 class StructureError(MXNetError, TypeError):
-    """A value that is not a nested structure of tensors."""
+    """The value is not a nested structure of tensors."""
 
 
 class PipeClosed(MXNetError, EOFError):
-    """The other end closed the pipe and everything it sent has been received."""
+    """The other end closed the pipe, and everything it sent has been received."""
 
 
 class PipeBroken(MXNetError, ConnectionError):
@@ -79,10 +81,10 @@ class PipeTimeout(MXNetError, TimeoutError):
 
 
 class WorkerDied(MXNetError):
-    """A child process ended without an exception of its own; the text names worker, process and signal.
+    """A child process ended without raising an exception; the text names worker, process and signal.
 
     Attributes:
-        index: number of the worker, None if it has none.
+        index: number of the worker; None if it has none.
         exitcode: its exit status; minus the signal's number if one killed it, None if unknown.
     """
 
@@ -93,19 +95,19 @@ class WorkerDied(MXNetError):
 
 
 class WorkerStuck(MXNetError, TimeoutError):
-    """A child process did not answer in time; the text says what it was doing and has its Python stack."""
+    """A child process did not answer in time; the text has its work and its Python stack."""
 
 
 class WorkerError(MXNetError):
-    """A child process raised an exception that cannot be brought here; the text names it and has its traceback."""
+    """A child process raised an exception that cannot be pickled; the text has its name and traceback."""
 
 
 class UnpicklableError(MXNetError, pickle.PicklingError):
-    """A function or an argument that cannot be given to another process; the text names it and says what to do."""
+    """A function or an argument cannot be sent to another process; the text names it and the remedy."""
 
 
 class RemoteTraceback(Exception):
-    """Carries, as the cause of an exception that came from another process, the traceback it had there.
+    """Traceback of an exception in another process, set as the cause of the exception raised here.
 
     Args:
         text: the traceback as Python prints it.

@@ -1,4 +1,4 @@
-"""A stream that is filled while it is read: the base class, whose subclasses say how items are kept."""
+"""Base class of streams that are filled while they are read; subclasses store the items."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from .errors import LoopClosedError, StreamStopped
 from .signal_bus import Mailbox
 
 WAITING = frozenset({"SEND", "YIELD_FROM", "YIELD_VALUE"})
-"""The instructions, of Python 3.10 to 3.13, by which a coroutine waits."""
+"""Bytecode instructions of Python 3.10 to 3.13 with which a coroutine waits."""
 
 
 @functools.lru_cache(maxsize=256)
 def never_waits(hook: Any) -> bool:
-    """Say whether a hook is an ``async def`` without an ``await``: then nothing can reach it while it waits."""
+    """Return True if a hook is an ``async def`` without an ``await``, so that it cannot be interrupted."""
     if type(hook) is not types.FunctionType or not hook.__code__.co_flags & inspect.CO_COROUTINE:
         return False
-    return WAITING.isdisjoint(each.opname for each in dis.get_instructions(hook))
+    return WAITING.isdisjoint(instruction.opname for instruction in dis.get_instructions(hook))
 
 
 def steps(hook: Awaitable[Any]) -> Any:
-    """Return what runs an awaitable step by step, with ``send`` and ``throw``."""
+    """Return the coroutine or iterator of an awaitable, with ``send`` and ``throw``."""
     return hook if isinstance(hook, types.CoroutineType) else hook.__await__()
 
 
 def woken_by(awaited: asyncio.Future[Any], waiter: asyncio.Future[Any]) -> Generator[Any, None, None]:
-    """Wait for `waiter`, which `awaited` ends when it is done."""
+    """Wait for `waiter`, and end it when `awaited` is done."""
     wake = _setter(waiter)
     awaited.add_done_callback(wake)
     try:
@@ -69,17 +69,16 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         open ──stop()──> stopped ──all items read──> ended: StopAsyncIteration
           └──────┴──throw(error), cancel()──> failed: the error, before items that are still queued
 
-    A subclass keeps the items with three hooks, which are called in the loop's thread only. It is read by one
-    consumer, once: a second ``async for`` raises `StreamStopped`. A consumer that left its loop early or was
-    cancelled goes on with ``await anext(stream)``; nothing was lost.
+    A subclass stores the items with three hooks, which are called only in the loop's thread. One consumer reads the
+    stream once: a second ``async for`` raises `StreamStopped`. A consumer that left its loop early or was cancelled
+    continues with ``await anext(stream)``; no item is lost.
 
-    `put`, `stop`, `throw` and `cancel` are ordinary functions for the thread of the consumer's event loop. Other
-    threads call `put_threadsafe`, `stop_threadsafe` and `throw_threadsafe`; the calls of all threads take effect
-    in the order in which they were made.
+    Call `put`, `stop`, `throw` and `cancel` in the thread of the consumer's event loop. Other threads call
+    `put_threadsafe`, `stop_threadsafe` and `throw_threadsafe`; the calls of all threads take effect in their order.
 
     Args:
         *args: fields of the subclass, a dataclass.
-        **kwargs: the same by name.
+        **kwargs: fields by name.
 
     Example:
         >>> @dataclasses.dataclass
@@ -101,19 +100,19 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         [2, 1]
     """
 
-    # the hooks whose work a class does in `put` and `__anext__` itself; see `inlines`
+    # hooks that `put` and `__anext__` of a class inline; see `inlines`
     _inlined_hooks: ClassVar[tuple[Any, ...]] = ()
 
-    # the state is no dataclass field: a subclass may write an __init__ of its own that does not call this one's
+    # not in __init__: a subclass may define an __init__ that does not call this one
     def __new__(cls: type[Self], *args: object, **kwargs: object) -> Self:
         self = super().__new__(cls)
         self._begin()
         return self
 
     def _begin(self) -> None:
-        self._waiter: asyncio.Future[None] | None = None  # while it exists, somebody waits in __anext__;
-        self._sleeper: asyncio.Future[None] | None = None  # the same if `put` has yet to wake it
-        self._waiter_thread = 0  # where it was made
+        self._waiter: asyncio.Future[None] | None = None  # not None while a consumer waits in __anext__;
+        self._sleeper: asyncio.Future[None] | None = None  # the same, until `put` wakes it
+        self._waiter_thread = 0  # thread of the waiter
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
         self._stopped = False
@@ -121,39 +120,39 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         self._closing = False  # another thread has called stop or throw
         self._mailbox: Mailbox[tuple[str, Any]] = Mailbox(self._deliver, type(self).__name__)
         self._inlined = _hooks(type(self)) == self._inlined_hooks
-        # what `put` and `__anext__` need to know, each in one flag, and the same for those which inline hooks
+        # flags that `put` and `__anext__` check, also for classes that inline hooks
         self._accepts, self._yields = True, True
         self._quick_put, self._quick_next = self._inlined, self._inlined
         self._simple_next = never_waits(type(self)._async_iterator_next_impl)
 
     @abstractmethod
     def _async_iterator_put_impl(self, data: T) -> None:
-        """Keep an item."""
+        """Store an item."""
 
     @abstractmethod
     async def _async_iterator_next_impl(self) -> T:
         """Return the next item; called when there is one.
 
-        It may wait. If the stream is thrown an error meanwhile, that is raised where it waits; if the consumer is
-        cancelled, a CancelledError, and an item that was taken already has to be put back.
+        It may wait. If an error is thrown into the stream meanwhile, it is raised where the hook waits; if the consumer
+        is cancelled, a CancelledError is, and the hook must put back an item it has taken.
         """
 
     @abstractmethod
     def _empty_impl(self) -> bool:
-        """Say whether there is no item to return now."""
+        """Return True if there is no item now."""
 
     def _expecting_impl(self) -> bool:
-        """Say whether a stopped stream still gets items by itself (optional)."""
+        """Return True if a stopped stream still receives items, such as results of tasks (optional)."""
         return False
 
     def _failed_impl(self) -> None:
-        """Give up what the stream holds: it has been thrown an error (optional)."""
+        """Release the stored items after an error was thrown into the stream (optional)."""
 
     def put(self, data: T) -> None:
         """Add an item and wake the consumer.
 
         Raises:
-            StreamStopped: the stream has been stopped, or thrown an error, which is the cause.
+            StreamStopped: the stream has been stopped or has an error, which is the cause.
             StateError: the consumer waits in the event loop of another thread; the item was not added.
             LoopClosedError: the consumer's event loop is closed.
         """
@@ -166,13 +165,13 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             self._wake()
 
     def stop(self) -> None:
-        """Say that there will be no more items; the consumer's loop ends after those there are.
+        """Declare that no more items follow; the consumer's loop ends after the queued items.
 
         Raises:
             StateError: as in `put`, and LoopClosedError.
         """
         self._check_thread("stop")
-        with self._mailbox.lock:  # an item that a thread may put is delivered, any other is refused
+        with self._mailbox.lock:  # deliver the items put before, refuse later ones
             self._deliver()
             self._stopped = True
             self._shut()
@@ -181,13 +180,13 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     def throw(self, error: BaseException | type[BaseException]) -> None:
         """Raise an error in the consumer's loop, before items that it has not read yet.
 
-        The first error stays; later ones, and errors after the consumer has met the end, have no effect.
+        The first error stays. Later errors, and errors after the end of the stream, have no effect.
 
         Args:
             error: the exception, or its class.
 
         Raises:
-            ArgumentError: `error` is something else.
+            ArgumentError: `error` is not an exception.
             StateError: as in `put`, and LoopClosedError.
         """
         failure = _exception(error, self)
@@ -201,20 +200,20 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     def put_threadsafe(self, data: T) -> None:
         """Add an item from any thread.
 
-        Many calls wake the loop once. If the subclass refuses the item, its error is thrown into the stream.
+        Many calls wake the loop only once. If the subclass rejects the item, its error is thrown into the stream.
 
         Raises:
-            StreamStopped: the stream has been stopped, or thrown an error.
+            StreamStopped: the stream has been stopped or has an error.
             LoopClosedError: the consumer's event loop is closed; the item was not added.
         """
         with self._mailbox.lock:
             if self._closing or self._stopped or self._error is not None:
                 self._refuse_put()
             self._mailbox.post(("put", data))
-            self._shut()  # until `put` has looked into the mailbox
+            self._shut()  # until `put` has read the mailbox
 
     def stop_threadsafe(self) -> None:
-        """Do as `stop` does, from any thread.
+        """Call `stop` from any thread.
 
         Raises:
             LoopClosedError: the consumer's event loop is closed.
@@ -222,7 +221,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         self._post_end("stop", None)
 
     def throw_threadsafe(self, error: BaseException | type[BaseException]) -> None:
-        """Do as `throw` does, from any thread.
+        """Call `throw` from any thread.
 
         Args:
             error: the exception, or its class.
@@ -242,7 +241,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         if self._iterated:
             raise StreamStopped(
                 f"{type(self).__name__} is being iterated already or has been; a stream is read once, by one "
-                "consumer: give each consumer its own stream, or go on with `await anext(stream)`"
+                "consumer: give each consumer its own stream, or continue with `await anext(stream)`"
             )
         self._iterated = True
         return self
@@ -276,41 +275,41 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
 
     @types.coroutine
     def _drive(self, hook: Any, awaited: Any) -> Generator[Any, None, Any]:
-        """Go on with a hook that waits for `awaited`, and return its result.
+        """Run a hook that waits for `awaited` to its end, and return its result.
 
-        The hook cannot simply be awaited: what it waits for may never come once the producer has failed, and
-        then the producer's error has to be raised in the hook.
+        A plain `await` does not work: once the producer has failed, `awaited` may never be done, and the producer's
+        error has to be raised in the hook.
         """
-        told = False
+        error_raised = False
         while True:
             failure: BaseException | None = None
             try:
-                yield from self._pause(awaited, told)
-            except BaseException as error:  # of the consumer: cancelled, or closed
+                yield from self._pause(awaited, error_raised)
+            except BaseException as error:  # the consumer is cancelled or closed
                 failure = error
-            if failure is None and not told and self._error is not None:
-                failure, told = self._error, True
+            if failure is None and not error_raised and self._error is not None:
+                failure, error_raised = self._error, True
             try:
                 awaited = hook.send(None) if failure is None else hook.throw(failure)
             except StopIteration as done:
                 return done.value
 
-    def _pause(self, awaited: Any, told: bool) -> Generator[Any, None, None]:
-        """Wait for `awaited`, or until an error is thrown into the stream, of which the hook has not been told."""
+    def _pause(self, awaited: Any, error_raised: bool) -> Generator[Any, None, None]:
+        """Wait for `awaited`, or for an error of the stream that has not been raised in the hook."""
         loop = get_running_loop()
         self._waiter = loop.create_future()
         try:
             if not getattr(awaited, "_asyncio_future_blocking", False):
-                yield awaited  # None: a bare pause, as of asyncio.sleep(0)
+                yield awaited  # None: a bare yield, as in asyncio.sleep(0)
                 return
             awaited._asyncio_future_blocking = False  # the task will wait for the waiter instead
             cancelled = False
-            while not awaited.done() and (cancelled or told or self._error is None):
+            while not awaited.done() and (cancelled or error_raised or self._error is None):
                 self._waiter = loop.create_future()
                 try:
                     yield from woken_by(awaited, self._waiter)
                 except asyncio.CancelledError:
-                    # as if the consumer's task had waited for it: cancel it, and let it end
+                    # as if the consumer's task awaited it: cancel it and let it end
                     cancelled = awaited.cancel()
                     if not cancelled:
                         raise
@@ -318,7 +317,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             self._waiter = None
 
     def _new_waiter(self) -> asyncio.Future[None] | None:
-        """Return what an empty stream's consumer waits for, None if there is something now."""
+        """Return the future that the consumer of an empty stream awaits; None if there is an item now."""
         loop = get_running_loop()
         if self._mailbox.loop is not loop:
             self._mailbox.bind(loop)
@@ -333,7 +332,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         return waiter
 
     def _check_thread(self, call: str) -> None:
-        """Refuse a call that would have to wake the consumer, but comes from another thread than that of its loop."""
+        """Raise StateError if the consumer waits in the event loop of another thread."""
         loop = None if self._waiter is None else self._waiter.get_loop()
         if loop is None or not loop.is_running():
             return
@@ -344,12 +343,12 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         if not is_here:
             name = type(self).__name__
             raise StateError(
-                f"{name}.{call} was called in another thread than that of the event loop which reads the stream; "
+                f"{name}.{call} was called in another thread than the event loop that reads the stream; "
                 f"call {call}_threadsafe there"
             )
 
     def _wake(self) -> None:
-        """Let the consumer look again, if it waits for an item or the end."""
+        """Wake the consumer if it waits for an item or the end."""
         sleeper, self._sleeper = self._sleeper, None
         if sleeper is not None and not sleeper.done():
             try:
@@ -371,16 +370,16 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         try:
             self._failed_impl()
         finally:
-            self._sleeper = self._waiter  # also if it waits in a hook
+            self._sleeper = self._waiter  # also while it waits in a hook
             self._wake()
 
     def _deliver(self) -> None:
-        """Do what other threads have asked for."""
+        """Execute the calls of other threads."""
         with self._mailbox.lock:
-            letters = self._mailbox.take()
+            messages = self._mailbox.take()
             self._accepts = not self._stopped and self._error is None
             self._quick_put = self._accepts and self._inlined
-        for kind, content in letters:
+        for kind, content in messages:
             if kind == "throw":
                 self._fail(content)
             elif kind == "stop":
@@ -389,7 +388,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             elif self._error is None:
                 try:
                     self._async_iterator_put_impl(content)
-                except BaseException as error:  # who put it has gone on; the consumer must know
+                except BaseException as error:  # the producer is elsewhere, so the consumer gets the error
                     self._fail(_exception(error, self))
         self._wake()
 
@@ -397,7 +396,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
         self._accepts = self._quick_put = False
 
     def _settle(self) -> None:
-        """Do what other threads have asked for, and see whether an item may follow it."""
+        """Execute the calls of other threads, and raise if the stream no longer accepts items."""
         self._deliver()
         if self._stopped or self._error is not None:
             self._refuse_put()
@@ -410,13 +409,13 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
 
     def _refuse_next(self) -> NoReturn:
         if self._error is not None:
-            # with the traceback it came with: each raise would make that longer
+            # with the original traceback, which each raise would extend
             raise self._error.with_traceback(self._trace)
         raise StreamStopped(f"another task waits for this {type(self).__name__}; a stream has one consumer")
 
 
 def inlines(cls: Class) -> Class:
-    """Declare that a class does its hooks' work in `put` and `__anext__`; subclasses with other hooks are none such."""
+    """Declare that `put` and `__anext__` of a class inline its hooks; subclasses with other hooks do not use them."""
     cls._inlined_hooks = _hooks(cls)
     return cls
 
@@ -430,10 +429,10 @@ def _exception(error: Any, stream: object) -> BaseException:
         error = error()
     if not isinstance(error, BaseException):
         raise ArgumentError(
-            f"{type(stream).__name__}.throw: {error!r} is neither an exception nor the class of one"
+            f"{type(stream).__name__}.throw: {error!r} is neither an exception nor an exception class"
         )
     if isinstance(error, (StopIteration, StopAsyncIteration)):
-        # raised in the consumer's loop it would look like the end, and what happened would be lost
+        # in the consumer's loop it would look like the end of the stream
         wrapped = MXNetError(f"a producer of {type(stream).__name__} raised {type(error).__name__}")
         wrapped.__cause__ = error
         return wrapped

@@ -1,14 +1,14 @@
-"""Ready-made functors for `cpp_threaded_worker`: work on bytes that C++ does in its own threads, without the GIL.
+"""Ready-made functors for `cpp_threaded_worker`: work on bytes in C++ threads, without the GIL.
 
-Each is made with its data, and awaited through a worker, or run at once in the calling thread::
+Make a functor with its data, then await it through a worker, or run it in the calling thread::
 
     >>> packed = CompressFunctor(b"to be or not to be " * 100).run()
     >>> DecompressFunctor(packed).run()[:12]
     StringHandle(b'to be or not')
 
-Data are a `StringHandle` or whatever one can be made of. They are not copied, so a buffer must not be written to before
-the work is done. A functor may be run several times, also at once, with equal results. Without the extension the same
-names work in Python, slower; without libz.so.1 the two of zlib do, and hold the GIL now and then.
+Data are a `StringHandle` or anything one can be made of. They are not copied, so do not write to a buffer before the
+work is done. A functor may run several times, also concurrently, with equal results. Without the extension the same
+names work in Python, slower; so do the two functors of zlib without libz.so.1.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, Generic, TypeVar
 
 from .. import native
 from ..base import ArgumentError, BoundsError
-from ..native.functors import checksum, copy, deflate, multislot, records
-from ..native.functors.multislot import MultiSlotLines, Slot
-from ..native.functors.multislot import SlotValues as SlotValues
-from ..native.functors.records import Records
+from ..native import blocks, multislot
+from ..native.blocks import Records
+from ..native.multislot import MultiSlotLines, Slot
+from ..native.multislot import SlotValues as SlotValues
 from .string_handle import StringHandle
 
 _Result = TypeVar("_Result")
 
 
-class _InPython(Generic[_Result]):
-    """A job in Python, with the methods of the native one."""
+class _PythonJob(Generic[_Result]):
+    """A job in Python with the methods of the native one."""
 
     reentrant = True
 
@@ -41,18 +41,18 @@ class _InPython(Generic[_Result]):
 
 
 class ReadyFunctor(Generic[_Result]):
-    """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here.
+    """Base class of the ready-made functors: send one to a worker, or call `run` to do the work here.
 
     Args:
-        job: does it in C++; None where that cannot.
-        run: does it in Python then, called with `args`.
-        *args: what is worked on, such as bytes.
+        job: native job; None without the extension.
+        run: Python function that does the same work, called with `args`.
+        *args: arguments of `run`, such as bytes.
     """
 
     __slots__ = ("__weakref__", "_job")
 
     def __init__(self, job: Any, run: Callable[..., _Result], *args: Any) -> None:
-        self._job = _InPython(partial(run, *args)) if job is None else job
+        self._job = _PythonJob(partial(run, *args)) if job is None else job
 
     def run(self) -> _Result:
         """Do the work in the calling thread and return its result; other Python threads run meanwhile."""
@@ -62,7 +62,7 @@ class ReadyFunctor(Generic[_Result]):
     __call__ = run
 
     def __dpmodule_functor__(self) -> Any:
-        """Return the capsule by which pools of C++ threads take the functor; without the extension, its job."""
+        """Return the capsule that pools of C++ threads accept; without the extension, the job itself."""
         return self._job.__dpmodule_functor__()
 
 
@@ -81,7 +81,7 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
     __slots__ = ()
 
     def __init__(self, data: Any, format: str = "gzip", *, level: int = -1) -> None:
-        if format not in deflate.FORMATS:
+        if format not in blocks.WINDOW_BITS:
             raise ArgumentError(
                 f"CompressFunctor: format is {format!r}, expected 'gzip', 'zlib' or 'deflate'"
             )
@@ -91,21 +91,21 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         core = native.core
         super().__init__(
             core and core.zlib_version() and core.compress(handle, format, level),
-            lambda: StringHandle(deflate.compress(handle, format, level)),
+            lambda: StringHandle(blocks.compress(handle, format, level)),
         )
 
 
 class DecompressFunctor(ReadyFunctor[StringHandle]):
     """Decompress bytes into a StringHandle.
 
-    gzip data may have several members, one behind the other, and zeros behind the last. Anything else that follows the
-    compressed data, in any format, is an error. So is an empty input, which is no compressed data.
+    gzip data may have several members, and zeros after the last one. Anything else after the compressed data is an
+    error, in any format; so is an empty input.
 
     Args:
         data: the compressed bytes.
-        format: "gzip", "zlib", "deflate" (a bare stream), or "auto" to tell gzip and zlib apart by their beginning.
-        max_bytes: largest size of the result; None for any. Give it for data from outside: a thousand-fold expansion is
-            possible, which this stops early.
+        format: "gzip", "zlib", "deflate" (a bare stream), or "auto" to detect gzip or zlib by the first bytes.
+        max_bytes: largest size of the result; None for any. Set it for untrusted data, which may expand a
+            thousand-fold.
 
     Raises:
         ArgumentError: another format, or a negative `max_bytes`.
@@ -116,16 +116,16 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
     __slots__ = ()
 
     def __init__(self, data: Any, format: str = "auto", *, max_bytes: int | None = None) -> None:
-        if format != "auto" and format not in deflate.FORMATS:
+        if format != "auto" and format not in blocks.WINDOW_BITS:
             raise ArgumentError(
                 f"DecompressFunctor: format is {format!r}, expected 'auto', 'gzip', 'zlib' or 'deflate'"
             )
-        most = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
+        limit = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
         handle = StringHandle(data)
         core = native.core
         super().__init__(
-            core and core.zlib_version() and core.decompress(handle, format, most),
-            lambda: StringHandle(deflate.decompress(handle, format, most)),
+            core and core.zlib_version() and core.decompress(handle, format, limit),
+            lambda: StringHandle(blocks.decompress(handle, format, limit)),
         )
 
 
@@ -134,10 +134,10 @@ class Crc32cFunctor(ReadyFunctor[int]):
 
     Args:
         data: the bytes.
-        value: the checksum of what comes before them.
+        value: the checksum of the bytes before them.
 
     Raises:
-        ArgumentError: `value` is no unsigned integer of 32 bits.
+        ArgumentError: `value` is not an unsigned integer of 32 bits.
 
     Example:
         >>> hex(Crc32cFunctor(b"123456789").run())
@@ -153,18 +153,18 @@ class Crc32cFunctor(ReadyFunctor[int]):
             raise ArgumentError(f"Crc32cFunctor: value is {value!r}, expected an integer from 0 to 2^32 - 1")
         handle = StringHandle(data)
         core = native.core
-        super().__init__(core and core.crc32c(handle, value), checksum.crc32c, handle, value)
+        super().__init__(core and core.crc32c(handle, value), blocks.crc32c, handle, value)
 
 
 class MemcpyFunctor(ReadyFunctor[int]):
-    """Copy bytes into a buffer or tensor; the result is how many.
+    """Copy bytes into a buffer or tensor; the result is their number.
 
     Both sides are contiguous buffers, or contiguous tensors of any element type on the CPU; offsets count bytes. They
     may overlap.
 
     Args:
-        target: what is written to.
-        source: what is read.
+        target: the buffer to write to.
+        source: the buffer to read.
         target_offset: first byte of `target` to write.
         source_offset: first byte of `source` to read.
         count: number of bytes; None for all of `source` from its offset on.
@@ -187,12 +187,12 @@ class MemcpyFunctor(ReadyFunctor[int]):
         source_offset: int = 0,
         count: int | None = None,
     ) -> None:
-        read = copy.range_of("MemcpyFunctor: source", source, source_offset, count)
-        written = copy.range_of("MemcpyFunctor: target", target, target_offset, len(read), write=True)
+        read = blocks.byte_range("MemcpyFunctor: source", source, source_offset, count)
+        written = blocks.byte_range("MemcpyFunctor: target", target, target_offset, len(read), write=True)
         core = native.core
         super().__init__(
             core and core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
-            copy.copy,
+            blocks.copy,
             written,
             read,
         )
@@ -201,18 +201,18 @@ class MemcpyFunctor(ReadyFunctor[int]):
 class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
     r"""Parse text in the MultiSlot format of Paddle's data feeds into tensors.
 
-    Every line holds for each slot, in the order of the description, how many values follow and then the values:
+    Every line has, for each slot in the order of `slots`, the number of its values followed by the values:
     ``2 17 4 1 0`` is a slot with the values 17 and 4 and one with the value 0. Blanks are spaces and tabs; lines may
     end with "\r\n".
 
     Args:
         data: the text.
-        source: what messages call the text, such as the path of its file.
+        source: name of the text in messages, such as the path of its file.
         first_line: number of the first line, in messages.
-        final: nothing follows: the last line may lack its end. False for a piece of a longer text, of which a line
-            that is not complete is left over.
-        skip_blank: pass over lines without a word; they are errors otherwise.
-        skip_bad: pass over lines that are not as described, and count them; each takes some microseconds.
+        final: nothing follows, so the last line may lack its end. False for a block of a longer text: its incomplete
+            last line is then left over.
+        skip_blank: skip lines without a word, which are errors otherwise.
+        skip_bad: skip and count lines that do not match the description; each takes some microseconds.
 
     Shape:
         values: (sum of the counts,), int64 or float32; (N, count) for a dense slot.
@@ -223,8 +223,8 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
 
     Raises:
         ArgumentError: no slots, or two of one name.
-        FileFormatError: from the work: a line is not as described; the text names line and slot, what was found and
-            what was expected.
+        FileFormatError: from the work: a line does not match the description; the text names line and slot, the
+            value found and the value expected.
 
     Example:
         >>> lines = MultiSlotFunctor(b"2 17 4 1 0\n1 5 1 1\n", [Slot("words"), Slot("label", is_dense=True)]).run()
@@ -234,7 +234,7 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         tensor([[0],
                 [1]])
 
-    Source: the format of Paddle's MultiSlotDataFeed, which ends the process at most of the mistakes that raise here.
+    Source: the format of Paddle's MultiSlotDataFeed, which ends the process on most of the errors raised here.
     """
 
     __slots__ = ()
@@ -250,45 +250,47 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         skip_blank: bool = False,
         skip_bad: bool = False,
     ) -> None:
-        given = list(slots)
-        for slot in given:
+        slot_list = list(slots)
+        for slot in slot_list:
             if not isinstance(slot, Slot):
                 raise ArgumentError(f"MultiSlotFunctor: slots has {slot!r} in it, expected Slot('name', ...)")
-        if not given or len({slot.name for slot in given}) < len(given):
-            names = [slot.name for slot in given]
+        if not slot_list or len({slot.name for slot in slot_list}) < len(slot_list):
+            names = [slot.name for slot in slot_list]
             raise ArgumentError(
                 f"MultiSlotFunctor: slots are {names}, expected one or more with different names"
             )
         _count("MultiSlotFunctor: first_line", first_line)
         handle = StringHandle(data)
-        finish = partial(multislot.finish, given)
+        finish = partial(multislot.to_tensors, slot_list)
         described = [
-            (_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used, slot.width or 0)
-            for slot in given
+            (_printable(slot.name), slot.type == "float", slot.is_dense, slot.is_used, slot.width or 0)
+            for slot in slot_list
         ]
         core = native.core
         super().__init__(
             core
             and core.multislot(
-                handle, described, _shown(source), first_line, final, skip_blank, skip_bad, finish
+                handle, described, _printable(source), first_line, final, skip_blank, skip_bad, finish
             ),
-            lambda: finish(multislot.parse(handle, given, source, first_line, final, skip_blank, skip_bad)),
+            lambda: finish(
+                multislot.parse(handle, slot_list, source, first_line, final, skip_blank, skip_bad)
+            ),
         )
 
 
 class RecordsFunctor(ReadyFunctor[Records]):
-    """Find the records in a piece of a record file, as `mx.recordio` writes them.
+    """Find the records in a block of a record file, as `mx.recordio` writes them.
 
-    The piece begins with a record and may end inside one, which is then left over.
+    The block begins with a record and may end inside one, which is then left over.
 
     Args:
-        source: what messages call it, such as the path of the file.
-        offset: where in the file it begins, in bytes, for messages.
-        final: nothing follows: a record that is cut short is an error.
+        source: name of the data in messages, such as the path of the file.
+        offset: position of the block in the file, in bytes, for messages.
+        final: nothing follows, so an incomplete record is an error.
 
     Raises:
-        FileFormatError: from the work: something else than a record stands where one is expected; the text has the
-            byte offset.
+        FileFormatError: from the work: the data do not have a record where one is expected; the text has the byte
+            offset.
 
     Source: the format of MXNet's RecordIO; it finds the records that `mx.recordio.MXRecordIO` reads.
     """
@@ -302,13 +304,13 @@ class RecordsFunctor(ReadyFunctor[Records]):
         handle = StringHandle(data)
         core = native.core
         super().__init__(
-            core and core.records(handle, _shown(source), offset, final, Records._make),
-            lambda: Records(*records.find(handle, StringHandle, source, offset, final)),
+            core and core.records(handle, _printable(source), offset, final, Records._make),
+            lambda: Records(*blocks.find_records(handle, StringHandle, source, offset, final)),
         )
 
 
-def _shown(text: str) -> str:
-    """Return a text that C++ takes: names of files may hold what is no character."""
+def _printable(text: str) -> str:
+    """Return a text that C++ accepts: file names may hold undecodable bytes."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 

@@ -1,4 +1,4 @@
-"""Start a process: the one place that calls `multiprocessing`."""
+"""Starting processes through `multiprocessing`."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from typing import Any
 from .._devices import shared_memory
 from ..base import ArgumentError, StateError
 from . import child
-from .child import START, Link, Passed
-from .crash_note import state_of
+from .child import START, ChildStart, PassedDescriptor
 from .errors import UnpicklableError, WorkerDied, WorkerStuck
 from .messages import Message, pack
+from .worker_status import process_state
 
 _STOPPED_S = 5.0
-"""How long the server may be stopped (SIGSTOP) while a process is started, in seconds."""
+"""Most seconds that the server may be stopped (SIGSTOP) while it starts a process."""
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _END_S = 5.0
 
 
 @contextlib.contextmanager
-def watched(worker: str, timeout_s: float) -> Iterator[None]:
-    """Raise if the fork server does not answer, or dies, while it starts a process: `multiprocessing` only waits.
+def fork_server_watchdog(worker: str, timeout_s: float) -> Iterator[None]:
+    """Raise if the fork server dies or does not answer while it starts a process: `multiprocessing` only waits.
 
     Args:
-        timeout_s: how long it may take, in seconds.
+        timeout_s: most seconds for the start.
     """
     over, reasons = threading.Event(), list[str]()
 
     def watch() -> None:
-        waited = stopped = 0.0  # in looks, as this process may itself have been stopped for a while
-        while not over.wait(_LOOK_S):
+        waited = stopped = 0.0  # counts polls, as this process may have been stopped for a while
+        while not over.wait(_POLL_S):
             pid = _server_pid()
-            waited += _LOOK_S
-            stopped = stopped + _LOOK_S if _is_stopped(pid) else 0.0
+            waited += _POLL_S
+            stopped = stopped + _POLL_S if _is_stopped(pid) else 0.0
             if pid is not None and (waited > timeout_s or stopped > _STOPPED_S):
                 how = "is stopped" if stopped else f"did not answer within {timeout_s:g} s"
                 reasons.append(f"the fork server (pid {pid}) {how}")
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)  # ends the wait for it
+                    os.kill(pid, signal.SIGKILL)  # ends the wait
                 return
 
     watcher = threading.Thread(target=watch, name="dpmodule-forkserver-watch", daemon=True)
@@ -67,7 +67,7 @@ def watched(worker: str, timeout_s: float) -> Iterator[None]:
                 f"{worker} could not be started: {reasons[0]} and has been killed; the next start makes a new one"
             ) from error
         raise WorkerDied(
-            f"{worker} could not be started: the fork server died meanwhile; the next start makes a new one"
+            f"{worker} could not be started: the fork server died; the next start makes a new one"
         ) from error
     finally:
         over.set()
@@ -75,7 +75,7 @@ def watched(worker: str, timeout_s: float) -> Iterator[None]:
 
 
 def _server_pid() -> int | None:
-    from multiprocessing import forkserver  # its import starts nothing, but few programs need it
+    from multiprocessing import forkserver  # few programs need it
 
     server: Any = forkserver._forkserver
     pid: int | None = server._forkserver_pid
@@ -83,33 +83,33 @@ def _server_pid() -> int | None:
 
 
 def _await_end(pid: int | None) -> None:
-    """Wait for a server to be gone that has closed its connections, so that the next start does not ask it again."""
+    """Wait for a server that has closed its connections to end, so that the next start makes a new one."""
     deadline = time.monotonic() + _END_S
-    while pid is not None and state_of(pid) not in ("", "X", "Z") and time.monotonic() < deadline:
+    while pid is not None and process_state(pid) not in ("", "X", "Z") and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def _is_stopped(pid: int | None) -> bool:
-    return pid is not None and state_of(pid) == "T"
+    return pid is not None and process_state(pid) == "T"
 
 
-def let_continue() -> None:
-    """Let a fork server that is stopped go on: it alone tells how its children ended."""
+def resume_fork_server() -> None:
+    """Resume a stopped fork server: only it knows the exit status of its children."""
     pid = _server_pid() if "multiprocessing.forkserver" in sys.modules else None
     if pid is not None and _is_stopped(pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
 
 
-def forget(process: BaseProcess) -> None:
-    """Keep the interpreter from waiting, when it exits, for a process whose end nobody tells."""
+def forget_process(process: BaseProcess) -> None:
+    """Keep the interpreter from waiting at exit for a process whose end is never reported."""
     multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
 
 
 START_METHODS = ("spawn", "fork", "forkserver")
 
 START_S = 60.0
-"""How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""
+"""Most seconds for a process that is not forked to start and import torch on a busy machine."""
 
 _MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 _hiding = threading.RLock()
@@ -118,44 +118,43 @@ _chosen: list[list[str]] = []
 
 
 def check_start_method(method: str) -> str:
-    """Return the name of a way to start processes if the system has it."""
-    known = [each for each in START_METHODS if each in multiprocessing.get_all_start_methods()]
+    """Return the name of a start method, or raise ArgumentError if the system lacks it."""
+    known = [name for name in START_METHODS if name in multiprocessing.get_all_start_methods()]
     if method not in known:
         raise ArgumentError(f"start_method is {method!r}, expected one of {', '.join(known)}")
     return method
 
 
 def check_not_importing_main() -> None:
-    """Refuse to start processes from a main program that a child is importing."""
+    """Raise StateError if a child is importing the main program that starts processes."""
     if child.importing_main():
         raise StateError(
-            "a child process was to be started while its own parent's main file is being imported: put what starts "
-            'processes under: if __name__ == "__main__":'
+            "a child process must not start processes while it imports its parent's main file: put the code that "
+            'starts processes under: if __name__ == "__main__":'
         )
 
 
-class _Collector:
-    """Takes multiprocessing's part of a process being started, so that what only such a one gets can be pickled."""
+class _DescriptorCollector:
+    """Replacement of multiprocessing's process object while a child's arguments are pickled."""
 
-    DupFd = Passed
+    DupFd = PassedDescriptor
 
     def __init__(self) -> None:
         self.fds: list[int] = []
 
     def duplicate_for_child(self, fd: int) -> int:
-        """Note a descriptor that the child needs; returns its position."""
+        """Record a descriptor that the child needs, and return its position."""
         self.fds.append(fd)
         return len(self.fds) - 1
 
 
 def _dumps(value: Any) -> tuple[bytes, list[int], object]:
-    """Pickle for a child; tensors are moved to shared memory, as torch.multiprocessing does.
+    """Pickle a value for a child, moving tensors to shared memory as torch.multiprocessing does.
 
     Returns:
-        The pickle, the descriptors it needs, and what keeps these open: the pickler, which holds all it has pickled,
-        also what was made for that alone.
+        The pickle, the descriptors it needs, and the pickler, which keeps them open.
     """
-    collector, buffer = _Collector(), io.BytesIO()
+    collector, buffer = _DescriptorCollector(), io.BytesIO()
     pickler = reduction.ForkingPickler(buffer)
     before = multiprocessing.context.get_spawning_popen()
     multiprocessing.context.set_spawning_popen(collector)  # type: ignore[arg-type]
@@ -167,37 +166,37 @@ def _dumps(value: Any) -> tuple[bytes, list[int], object]:
 
 
 def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
-    """Make the message that tells a spawned child what to run."""
+    """Return the message with the function and arguments of a spawned child."""
     try:
         data, fds, kept = _dumps((target, args))
     except MemoryError:
         raise
-    except Exception as error:  # whatever the objects' own code raises
+    except Exception as error:  # raised by the objects' own code
         if shared_memory.is_out_of_memory(error):
             raise shared_memory.out_of_memory_error(f"the arguments of {_name(target)}") from error
-        raise UnpicklableError(_explain(target, args, error)) from error
+        raise UnpicklableError(_unpicklable_text(target, args, error)) from error
     main = _main_for(target, data)
     message = pack(START, (main, data), fds=fds)
     message.kept = kept
     return message
 
 
-def _explain(target: Callable[..., Any], args: tuple[Any, ...], error: Exception) -> str:
-    named = [(f"the function {_name(target)}", target)]
-    named += [(f"argument {i} of {_name(target)}, {_short(each)},", each) for i, each in enumerate(args)]
-    culprits = [what for what, value in named if not _can_dump(value)]
+def _unpicklable_text(target: Callable[..., Any], args: tuple[Any, ...], error: Exception) -> str:
+    candidates = [(f"the function {_name(target)}", target)]
+    candidates += [(f"argument {i} of {_name(target)}, {_short(arg)},", arg) for i, arg in enumerate(args)]
+    culprits = [what for what, value in candidates if not _can_dump(value)]
     what = " and ".join(culprits) or f"{_name(target)} with its arguments"
     return (
-        f"{what} cannot be given to another process: {error}. Functions and classes have to be defined at the top "
-        "level of a module (no lambda, nothing inside a function); what cannot be pickled, such as open files, has to "
-        'be made in the child. With start_method="fork" nothing is pickled'
+        f"{what} cannot be given to another process: {error}. Define functions and classes at the top level of a "
+        "module (not as a lambda, not inside a function), and make what cannot be pickled, such as open files, in the "
+        'child. With start_method="fork" nothing is pickled'
     )
 
 
 def _can_dump(value: Any) -> bool:
     try:
         _dumps(value)
-    except Exception:  # whatever the object's own code raises
+    except Exception:  # raised by the object's own code
         return False
     return True
 
@@ -209,15 +208,15 @@ def _name(function: Any) -> str:
 def _short(value: Any) -> str:
     try:
         text = repr(value)
-    except Exception:  # whatever its own code raises
+    except Exception:  # raised by its own code
         text = type(value).__qualname__
     return text if len(text) <= 60 else f"a {type(value).__qualname__}"
 
 
 def _main_for(target: Callable[..., Any], data: bytes) -> dict[str, Any] | None:
-    """Return how the child imports the main program, None where it need not.
+    """Return the data with which the child imports the main program; None if the pickle does not refer to it.
 
-    Only what mentions the main program needs it: others work from scripts without a guard, too.
+    Programs whose pickles do not refer to the main program work without a guard.
     """
     if not _mentions_main(data):
         return None
@@ -243,20 +242,20 @@ def _mentions_main(data: bytes) -> bool:
 
 def launch(
     method: str,
-    link: Link,
+    start: ChildStart,
     target: Callable[..., Any],
     args: tuple[Any, ...],
     timeout_s: float = START_S,
 ) -> BaseProcess:
-    """Start the process of a child.
+    """Start the process of a child and return it.
 
     Args:
-        timeout_s: how long the fork server may take to start it, in seconds.
+        timeout_s: most seconds for the fork server to start it.
     """
     context: Any = multiprocessing.get_context(method)
-    given = (link, target, args) if method == "fork" else (link,)
+    child_args = (start, target, args) if method == "fork" else (start,)
     # not a daemon: a worker may start processes of its own, such as a DataLoader's
-    process: BaseProcess = context.Process(target=child.run, args=given, name=link.name, daemon=False)
+    process: BaseProcess = context.Process(target=child.run, args=child_args, name=start.name, daemon=False)
     if method == "fork":
         with _without_interrupts():
             process.start()
@@ -264,16 +263,16 @@ def launch(
     if method == "forkserver":
         _prepare_forkserver()
         try:
-            _start(process, watched(_worker(link), timeout_s))
-        except WorkerDied:  # it may have been killed before, and just not been gone: the next one is new
-            _start(process, watched(_worker(link), timeout_s))
+            _start(process, fork_server_watchdog(_worker(start), timeout_s))
+        except WorkerDied:  # the old server may have been dying: try a new one
+            _start(process, fork_server_watchdog(_worker(start), timeout_s))
     else:
         _start(process, contextlib.nullcontext())
     return process
 
 
-def _worker(link: Link) -> str:
-    return f"worker {link.index} {link.name!r}"
+def _worker(start: ChildStart) -> str:
+    return f"worker {start.index} {start.name!r}"
 
 
 def _start(process: BaseProcess, watch: contextlib.AbstractContextManager[None]) -> None:
@@ -283,17 +282,17 @@ def _start(process: BaseProcess, watch: contextlib.AbstractContextManager[None])
 
 
 def preload(module: str) -> None:
-    """Have the server that children of "forkserver" come from import a module, should it not have been started yet.
+    """Have the fork server import a module, if the server has not been started yet.
 
     Args:
-        module: name of a module that all these children need; importing it starts no thread.
+        module: name of a module that all its children need; importing it must not start threads.
     """
     if module not in _preloaded:
         _preloaded.append(module)
 
 
 def _prepare_forkserver() -> None:
-    """Have the server import torch once, rather than every child, unless the program has made its own choice."""
+    """Have the server import torch once for all children, unless the program has set its own modules."""
     from multiprocessing import forkserver
 
     server: Any = forkserver._forkserver
@@ -304,7 +303,7 @@ def _prepare_forkserver() -> None:
 
 def _renew_lock() -> None:
     global _hiding
-    _hiding = threading.RLock()  # a thread that a forked child does not have may have held it
+    _hiding = threading.RLock()  # a thread that the forked child lacks may have held it
 
 
 if hasattr(os, "register_at_fork"):
@@ -313,7 +312,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C from a child that is not yet ready to ignore it: it begins with the signals its parent blocks."""
+    """Block Ctrl-C until the child ignores it: a child starts with its parent's blocked signals."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -323,7 +322,7 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Keep multiprocessing from importing the main program in the child; `child` does that where it is needed."""
+    """Keep multiprocessing from importing the main program in the child; `child` does so if needed."""
     main: Any = sys.modules["__main__"]
     kept = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
     if "__file__" in kept:

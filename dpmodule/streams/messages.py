@@ -1,4 +1,4 @@
-"""Messages between processes: pickles whose arrays and tensors travel in shared memory, and the socket they go by."""
+"""Messages between processes: pickles with arrays and tensors in shared memory, sent through a socket."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .errors import RemoteTraceback, WorkerError, refused
 
 _ALIGNMENT = 64
 _SPILL_BYTES = 32 << 10
-"""From this size on the contents are put into shared memory: what is left always fits into an empty socket."""
+"""Contents of this size or more go into shared memory, so that the rest always fits into an empty socket."""
 
 _MAP_BYTES = 4 << 20
 _HEADER = struct.Struct("<BxHIQ")
 _SPILLED = 0x80
-"""Marks the kind of a message whose contents lie in shared memory."""
+"""Flag in the kind of a message whose contents are in shared memory."""
 
 
 @dataclass(slots=True)
@@ -36,9 +36,9 @@ class Message:
     """A message that is ready to be sent.
 
     Args:
-        fds: descriptors that go with it; the last one is the shared memory, if there is any.
-        owned: those of them to be closed once it is sent.
-        kept: what has to live until then, such as the memory behind the others.
+        fds: descriptors sent with it; the last one is the shared memory, if there is any.
+        owned: descriptors to close after sending.
+        kept: objects to keep alive until then, such as the owners of the other descriptors.
     """
 
     kind: int
@@ -49,7 +49,7 @@ class Message:
     kept: Any = None
 
     def close(self) -> None:
-        """Close the descriptors that belong to the message, and let go of what it keeps."""
+        """Close the descriptors that belong to the message, and release the objects it keeps."""
         for fd in self.owned:
             os.close(fd)
         self.owned.clear()
@@ -73,7 +73,7 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
 
 
 class _ValuePickler(pickle.Pickler):
-    """Pickles by value; contents of arrays and tensors are handed to `buffer_callback` without a copy."""
+    """Pickles by value; contents of arrays and tensors are passed to `buffer_callback` without a copy."""
 
     dispatch_table = {**copyreg.dispatch_table, torch.Tensor: _reduce_tensor}
 
@@ -90,11 +90,11 @@ def pack(
     dumps: Callable[[Any], bytes] | None = None,
     fds: Sequence[int] = (),
 ) -> Message:
-    """Make a message.
+    """Return a message that is ready to be sent.
 
     Args:
-        kind: number that tells its meaning, 0 to 255.
-        dumps: pickles the value (default: by value, with the contents of arrays and tensors beside the pickle).
+        kind: meaning of the message, 0 to 127.
+        dumps: function that pickles the value (default: by value, with arrays and tensors outside of the pickle).
     """
     contents: list[pickle.PickleBuffer] = []
     data = _pickle_by_value(value, contents) if dumps is None else dumps(value)
@@ -106,16 +106,16 @@ def pack(
         message.fds.append(memory)
         message.owned.append(memory)
     else:
-        for part, room in zip(parts, _rooms(sizes)):
+        for part, room in zip(parts, _padded_sizes(sizes)):
             message.body += [part, bytes(room - part.nbytes)]
-    length = sum(len(each) for each in message.body)
+    length = sum(len(block) for block in message.body)
     kind |= _SPILLED if message.owned else 0
     message.header = _HEADER.pack(kind, len(message.fds), len(parts), length)
     return message
 
 
-def _rooms(sizes: Sequence[int]) -> list[int]:
-    """Return how many bytes each part takes, so that all begin aligned."""
+def _padded_sizes(sizes: Sequence[int]) -> list[int]:
+    """Return the sizes of parts rounded up, so that each part begins aligned."""
     return [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
 
 
@@ -127,7 +127,7 @@ def _spill(parts: list[memoryview]) -> int:
         raise refused("shared memory for a message", error) from error
     try:
         offset = 0
-        for part, room in zip(parts, _rooms([part.nbytes for part in parts])):
+        for part, room in zip(parts, _padded_sizes([part.nbytes for part in parts])):
             _write_at(fd, part, offset)
             offset += room
         os.ftruncate(fd, offset)
@@ -148,11 +148,11 @@ def _write_at(fd: int, part: memoryview, offset: int) -> None:
 
 
 @dataclass(slots=True)
-class Received:
-    """A message as it came: its value is unpickled when it is asked for.
+class ReceivedMessage:
+    """A received message, unpickled by `value`.
 
     Args:
-        fds: descriptors that came with it; whoever takes the message closes them.
+        fds: descriptors that came with it; the receiver closes them.
     """
 
     kind: int
@@ -160,7 +160,7 @@ class Received:
     fds: list[int]
 
     def value(self) -> Any:
-        """Return the value; its arrays and tensors lie in the message's own memory."""
+        """Return the value; its arrays and tensors share the message's memory."""
         return pickle.loads(self.parts[0], buffers=self.parts[1:])
 
     def close(self) -> None:
@@ -170,22 +170,22 @@ class Received:
         self.fds.clear()
 
 
-def _unpacked(kind: int, num_parts: int, body: bytearray, fds: list[int]) -> Received:
-    """Make a message from the kind and the number of parts in its header, its body and its descriptors."""
+def _unpacked(kind: int, num_parts: int, body: bytearray, fds: list[int]) -> ReceivedMessage:
+    """Return the message of a header's kind and number of parts, a body and descriptors."""
     sizes = struct.unpack_from(f"<{num_parts}Q", body)
     if kind >= _SPILLED:
-        memory, start = _content(fds.pop(), sum(_rooms(sizes))), 0
+        memory, start = _content(fds.pop(), sum(_padded_sizes(sizes))), 0
     else:
         memory, start = memoryview(body), 8 * num_parts
     parts = []
-    for size, room in zip(sizes, _rooms(sizes)):
+    for size, room in zip(sizes, _padded_sizes(sizes)):
         parts.append(memory[start : start + size])
         start += room
-    return Received(kind & ~_SPILLED, parts, fds)
+    return ReceivedMessage(kind & ~_SPILLED, parts, fds)
 
 
 def _content(fd: int, size: int) -> memoryview:
-    """Return the content of shared memory: a copy if it is small, since a mapping takes a descriptor while it lives."""
+    """Return the content of shared memory; small ones are copied, since a mapping holds a descriptor."""
     try:
         if size >= _MAP_BYTES or not hasattr(os, "preadv"):
             return memoryview(mmap.mmap(fd, size))
@@ -205,10 +205,10 @@ _RECEIVE_FLAGS = getattr(socket, "MSG_DONTWAIT", 0) | getattr(socket, "MSG_CMSG_
 
 
 class MessageFrames:
-    """Sends and receives messages over one end of a socket pair, without ever blocking in a system call.
+    """One end of a socket pair that sends and receives messages without blocking in a system call.
 
     Args:
-        sock: the end; it belongs to this object from now on.
+        sock: the socket, which this object then owns.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -217,7 +217,7 @@ class MessageFrames:
         self._data = bytearray()
         self._fds: deque[int] = deque()
         self.ended = False
-        """Whether the other end is closed and everything it sent has been received."""
+        """True if the other end is closed and everything it sent has been received."""
 
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 when it is closed."""
@@ -227,8 +227,8 @@ class MessageFrames:
         """Send a whole message.
 
         Args:
-            message: is closed afterwards, also if this fails.
-            until_writable: called when the socket is full; returns when it is not, or raises.
+            message: the message, which is closed afterwards, also after an error.
+            until_writable: called while the socket is full; returns when it is not, or raises.
         """
         try:
             self._send_all(message, until_writable)
@@ -237,14 +237,14 @@ class MessageFrames:
 
     def _send_all(self, message: Message, until_writable: Callable[[], None]) -> None:
         fds = message.fds
-        # one message to the system takes no more than 253 descriptors, and at least one byte
+        # one system call sends at most 253 descriptors, and at least one byte
         chunks = [fds[i : i + _FDS_AT_ONCE] for i in range(0, len(fds), _FDS_AT_ONCE)] or [[]]
         data = memoryview(b"".join([message.header, *message.body]))
         while data:
             last = len(chunks) <= 1
-            piece = data if last else data[:1]
+            block = data if last else data[:1]
             try:
-                sent = self._send_some(piece, chunks[0] if chunks else [])
+                sent = self._send_some(block, chunks[0] if chunks else [])
             except BlockingIOError:
                 until_writable()
                 continue
@@ -257,13 +257,13 @@ class MessageFrames:
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))
         return self._sock.sendmsg([data], [rights], _SEND_FLAGS)
 
-    def receive(self) -> list[Received]:
-        """Return the messages that have come; `ended` tells afterwards whether more can come."""
-        found: list[Received] = []
+    def receive(self) -> list[ReceivedMessage]:
+        """Return the messages that have arrived; `ended` is then True if no more can follow."""
+        messages: list[ReceivedMessage] = []
         while not self.ended and self._read():
             while (message := self._take()) is not None:
-                found.append(message)
-        return found
+                messages.append(message)
+        return messages
 
     def _read(self) -> bool:
         room = socket.CMSG_SPACE(4 * _FDS_AT_ONCE)
@@ -271,7 +271,7 @@ class MessageFrames:
             data, rights, _, _ = self._sock.recvmsg(_READ_BYTES, room, _RECEIVE_FLAGS)
         except BlockingIOError:
             return False
-        except OSError:  # reset: the other end was closed with something unread
+        except OSError:  # reset: the other end was closed with unread data
             self.ended = True
             return False
         for level, kind, content in rights:
@@ -281,7 +281,7 @@ class MessageFrames:
         self._data += data
         return bool(data)
 
-    def _take(self) -> Received | None:
+    def _take(self) -> ReceivedMessage | None:
         if len(self._data) < _HEADER.size:
             return None
         kind, num_fds, num_parts, length = _HEADER.unpack_from(self._data)
@@ -291,14 +291,14 @@ class MessageFrames:
         body = self._data[_HEADER.size : end]
         del self._data[:end]
         fds = [self._fds.popleft() for _ in range(min(num_fds, len(self._fds)))]
-        if len(fds) < num_fds:  # the system drops what it finds no room for
+        if len(fds) < num_fds:  # the system drops descriptors beyond the limit
             for fd in fds:
                 os.close(fd)
             raise refused("a descriptor that came with a message", OSError(errno.EMFILE, "it was lost"))
         return _unpacked(kind, num_parts, body, fds)
 
     def close(self) -> None:
-        """Close the socket and every descriptor that came and was not taken."""
+        """Close the socket and all received descriptors that were not taken."""
         self.ended = True
         self._sock.close()
         while self._fds:
@@ -307,10 +307,10 @@ class MessageFrames:
 
 @dataclass(frozen=True, slots=True)
 class RemoteError:
-    """An exception in a form that always can be sent.
+    """An exception in a form that can always be sent.
 
     Args:
-        pickled: the exception, None if it cannot be pickled and read again.
+        pickled: the pickled exception; None if it cannot be pickled and unpickled.
     """
 
     pickled: bytes | None
@@ -323,7 +323,7 @@ class RemoteError:
         """Describe an exception.
 
         Args:
-            skip: how many outermost calls to leave out of the traceback.
+            skip: number of outermost calls to omit from the traceback.
         """
         trace = error.__traceback__
         for _ in range(skip):
@@ -332,12 +332,14 @@ class RemoteError:
         return cls(_pickled(error), type(error).__qualname__, _text(error), text)
 
     def restore(self, who: str) -> BaseException:
-        """Return the exception, its cause being the traceback it had; a WorkerError where that is impossible."""
+        """Return the exception with its traceback as cause; a WorkerError if it cannot be unpickled."""
         error: BaseException | None = None
         if self.pickled is not None:
             try:
                 error = pickle.loads(self.pickled)
-            except Exception:  # of its own code, which may depend on modules that only the child has
+            except (
+                Exception
+            ):  # raised by its own code, for example because of modules that only the child has
                 error = None
         if not isinstance(error, BaseException):
             error = WorkerError(f"{who} raised {self.name}, which cannot be pickled: {self.text}")
@@ -346,11 +348,11 @@ class RemoteError:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    """Return the pickle of an exception if it gives the exception again."""
+    """Return the pickle of an exception; None if it does not unpickle to the same class."""
     try:
         data = pickle.dumps(error)
         again = pickle.loads(data)
-    except Exception:  # whatever its own code raises
+    except Exception:  # raised by its own code
         return None
     return data if type(again) is type(error) else None
 
@@ -358,5 +360,5 @@ def _pickled(error: BaseException) -> bytes | None:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # whatever its own code raises
+    except Exception:  # raised by its own code
         return "its text cannot be made"

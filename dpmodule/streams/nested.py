@@ -1,9 +1,9 @@
-"""Nested structures of tensors: what they may be made of, their outline, and back.
+"""Nested structures of tensors, taken apart into an outline and leaves, and rebuilt.
 
 A nested structure is None, a tensor, or a list, tuple, named tuple, dict, `collections.OrderedDict` or dataclass of
 nested structures. Its *outline* is everything but the tensors: a tree of plain tuples that compares with ``==`` and
-pickles. Dicts with the same keys in another order have another outline. Any other object is taken apart into its
-tensors and a pickle of the rest.
+pickles. Dicts with the same keys in another order have another outline. `split_object` takes any other object apart
+into its tensors and a pickle of the rest.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ ORDERED = 6
 DATACLASS = 7
 
 MAX_DEPTH = 200
-"""How deep a structure may be nested."""
+"""Deepest nesting of a structure."""
 
 _MAX_AXES = 64
 _MAX_STEPS = 12
 _KEYS = (str, int)
-_WHAT = "None, a tensor, or a list, tuple, dict or dataclass of these"
+_EXPECTED = "None, a tensor, or a list, tuple, dict or dataclass of these"
 
 Path = tuple[Any, ...]
-"""The way to a leaf, innermost step first: ((text, key), path of the parent)."""
+"""Path of a leaf, innermost step first: ((text, key), path of the parent)."""
 
 
 def flatten(value: Any) -> tuple[Outline, list[torch.Tensor]]:
@@ -58,23 +58,23 @@ def flatten(value: Any) -> tuple[Outline, list[torch.Tensor]]:
 
 
 def parts(value: Any) -> tuple[Outline, list[torch.Tensor]]:
-    """Return outline and tensors of a nested structure, whatever its tensors are: on any device, of any layout."""
+    """Return outline and tensors of a nested structure, with tensors on any device and of any layout."""
     walk = _StructureWalk(_any_tensor)
     return walk.visit(value, ()), walk.leaves
 
 
 def outline(value: Any) -> Outline:
-    """Return the outline of a nested structure, whatever its tensors are."""
+    """Return the outline of a nested structure with any tensors."""
     return parts(value)[0]
 
 
 def same_outline(first: Any, second: Any) -> bool:
-    """Say whether two nested structures differ in their tensors at most."""
+    """Return True if two nested structures differ at most in their tensors."""
     return bool(outline(first) == outline(second))
 
 
 class _StructureWalk:
-    """One walk over a structure; collects its tensors."""
+    """A traversal of a structure that collects its tensors."""
 
     def __init__(self, check: Callable[[torch.Tensor, Path], None]) -> None:
         self.leaves: list[torch.Tensor] = []
@@ -90,11 +90,11 @@ class _StructureWalk:
             return TENSOR
         split = _splitter(type(value))
         if split is None:
-            raise StructureError(f"{_place(path)} is {_brief(value)}; expected {_WHAT}")
+            raise StructureError(f"{_path_text(path)} is {_brief(value)}; expected {_EXPECTED}")
         if id(value) in self._open:
-            raise StructureError(f"{_place(path)} is a {type(value).__name__} that contains itself")
+            raise StructureError(f"{_path_text(path)} is a {type(value).__name__} that contains itself")
         if len(self._open) >= MAX_DEPTH:
-            raise StructureError(f"{_place(path)} is nested deeper than {MAX_DEPTH} levels")
+            raise StructureError(f"{_path_text(path)} is nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(value))
         try:
             return split(self, value, path)
@@ -108,7 +108,7 @@ class _StructureWalk:
     def mapping(self, kind: int, value: dict[Any, Any], path: Path) -> Outline:
         for key in value:
             if type(key) not in _KEYS:
-                raise StructureError(f"{_place(path)} has the key {_brief(key)}; expected str or int")
+                raise StructureError(f"{_path_text(path)} has the key {_brief(key)}; expected str or int")
         children = tuple([self.visit(v, (("[{!r}]", k), path)) for k, v in value.items()])
         return (kind, None, tuple(value), children)
 
@@ -129,7 +129,7 @@ _SPLITTERS: dict[type, _Split | None] = {
 
 
 def _splitter(cls: type) -> _Split | None:
-    """Return what takes a value of this class apart, None if nothing does."""
+    """Return the function that takes a value of this class apart; None if there is none."""
     if cls in _SPLITTERS:
         return _SPLITTERS[cls]
     if dataclasses.is_dataclass(cls):
@@ -143,7 +143,7 @@ def _field(value: Any, name: str, path: Path) -> Any:
     try:
         return getattr(value, name)
     except Exception as error:
-        text = f"{_place((('.{}', name), path))} cannot be read: {type(error).__name__}: {error}"
+        text = f"{_path_text((('.{}', name), path))} cannot be read: {type(error).__name__}: {error}"
         raise StructureError(text) from error
 
 
@@ -152,10 +152,10 @@ def _any_tensor(tensor: torch.Tensor, path: Path) -> None:
 
 
 def check_tensor(tensor: torch.Tensor, path: Path = ()) -> None:
-    """Refuse a tensor whose values do not lie in memory as numbers."""
+    """Raise StructureError if a tensor is not a strided array of numbers on the CPU or CUDA."""
     reason = _unsendable(tensor)
     if reason:
-        raise StructureError(f"{_place(path)} is {reason}")
+        raise StructureError(f"{_path_text(path)} is {reason}")
 
 
 def _unsendable(tensor: torch.Tensor) -> str | None:
@@ -171,7 +171,7 @@ def _unsendable(tensor: torch.Tensor) -> str | None:
     return None
 
 
-def _place(path: Path) -> str:
+def _path_text(path: Path) -> str:
     steps = []
     while path:
         (text, key), path = path
@@ -215,21 +215,21 @@ def _build(shape: Outline, leaves: Iterator[Any]) -> Any:
     if kind == NAMED:
         return maker(cls)(items)
     if kind == DATACLASS:
-        return _fill(cls, keys, items)
+        return _new_dataclass(cls, keys, items)
     return (dict if kind == DICT else OrderedDict)(zip(keys, items))
 
 
 def maker(cls: Any) -> Callable[[Sequence[Any]], Any]:
-    """Return what makes a named tuple of this class from its items."""
-    made: Callable[[Sequence[Any]], Any] = getattr(cls, "_make", cls)
-    return made
+    """Return the function that makes a named tuple of this class from its items."""
+    make: Callable[[Sequence[Any]], Any] = getattr(cls, "_make", cls)
+    return make
 
 
-def _fill(cls: type, names: Sequence[str], items: Sequence[Any]) -> Any:
-    made: Any = object.__new__(cls)
+def _new_dataclass(cls: type, names: Sequence[str], items: Sequence[Any]) -> Any:
+    instance: Any = object.__new__(cls)
     for name, item in zip(names, items):
-        object.__setattr__(made, name, item)
-    return made
+        object.__setattr__(instance, name, item)
+    return instance
 
 
 _NUMBERS = frozenset("?bhilqBefdFD")
@@ -237,53 +237,53 @@ _NUMBERS = frozenset("?bhilqBefdFD")
 
 
 class _ObjectPickler(pickle.Pickler):
-    """Pickles an object without the arrays and tensors in it, which it collects."""
+    """A pickler that leaves out the arrays and tensors of an object and collects them."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.tensors: list[torch.Tensor] = []
-        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
         self._held: list[Any] = []
 
     def persistent_id(self, obj: object) -> Any:
         if isinstance(obj, torch.Tensor):
             if obj.layout != torch.strided or obj.is_quantized or obj.device.type != "cpu":
                 return None
-            return "tensor", self._place(obj, obj.detach())
+            return "tensor", self._position(obj, obj.detach())
         if type(obj) is np.ndarray and obj.dtype.char in _NUMBERS and obj.dtype.isnative:
-            return "array", self._place(obj, torch.from_numpy(obj if _sharable(obj) else obj.copy()))
+            return "array", self._position(obj, torch.from_numpy(obj if _sharable(obj) else obj.copy()))
         return None
 
-    def _place(self, obj: Any, tensor: torch.Tensor) -> int:
-        place = self._places.get(id(obj))
-        if place is None:
-            place = self._places[id(obj)] = len(self.tensors)
+    def _position(self, obj: Any, tensor: torch.Tensor) -> int:
+        position = self._positions.get(id(obj))
+        if position is None:
+            position = self._positions[id(obj)] = len(self.tensors)
             self.tensors.append(tensor)
-            self._held.append(obj)  # or another array, made for its owner's pickle only, might get its id
-        return place
+            self._held.append(obj)  # else a temporary array might get the same id
+        return position
 
 
 class _ObjectUnpickler(pickle.Unpickler):
-    """Reads such a pickle."""
+    """The unpickler of `_ObjectPickler`."""
 
     def __init__(self, data: bytes, tensors: list[torch.Tensor]) -> None:
         super().__init__(io.BytesIO(data))
         self._tensors = tensors
 
     def persistent_load(self, pid: Any) -> Any:
-        kind, place = pid
-        tensor = self._tensors[place]
+        kind, position = pid
+        tensor = self._tensors[position]
         return tensor if kind == "tensor" else tensor.numpy()
 
 
 def _sharable(array: np.ndarray[Any, Any]) -> bool:
-    """Say whether torch takes the array as it lies: it may be written, and no axis goes backwards."""
+    """Return True if torch can share the array: it is writable, and no stride is negative."""
     steps_fit = all(stride >= 0 and not stride % array.itemsize for stride in array.strides)
     return array.flags.writeable and steps_fit
 
 
 def split_object(value: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """Return a pickle of a value without its tensors and arrays, and these."""
+    """Return a pickle of a value without its tensors and arrays, and the list of these."""
     file = io.BytesIO()
     pickler = _ObjectPickler(file)
     pickler.dump(value)
@@ -291,9 +291,9 @@ def split_object(value: Any) -> tuple[bytes, list[torch.Tensor]]:
 
 
 def join_object(data: bytes, tensors: list[torch.Tensor]) -> Any:
-    """Return the value that `split_object` took apart; its arrays lie in the memory of the tensors.
+    """Return the value that `split_object` took apart; its arrays share the memory of the tensors.
 
     Args:
-        tensors: those that `split_object` gave, or what came out of the pipe in their place.
+        tensors: the tensors of `split_object`, or the ones received for them.
     """
     return _ObjectUnpickler(data, tensors).load()

@@ -1,4 +1,4 @@
-"""Streams that give items in the order of `put`, the smallest first, or in the order in which they are ready."""
+"""Streams that return items in the order of `put`, smallest first, or in the order of completion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 @inlines
 @dataclasses.dataclass(eq=False)
 class SortedExtendableStream(BaseAsyncExtendableStream[T]):
-    """A stream that gives its items in the order in which they were put.
+    """A stream that returns its items in the order of `put`.
 
     Example:
         >>> import asyncio
@@ -50,7 +50,7 @@ class SortedExtendableStream(BaseAsyncExtendableStream[T]):
     def _empty_impl(self) -> bool:
         return not self.queue
 
-    # the same as the base class does with these hooks, without calling them
+    # as in the base class, with the hooks inlined
 
     def put(self, data: T) -> None:
         if not self._quick_put:
@@ -69,7 +69,7 @@ class SortedExtendableStream(BaseAsyncExtendableStream[T]):
                 return self.queue.popleft()
             waiter = self._new_waiter()
             if waiter is not None:
-                self._quick_next = False  # another consumer has to be refused
+                self._quick_next = False  # a second consumer gets an error
                 try:
                     await waiter
                 finally:
@@ -81,10 +81,10 @@ class SortedExtendableStream(BaseAsyncExtendableStream[T]):
 @inlines
 @dataclasses.dataclass(eq=False)
 class PriorityExtendableStream(BaseAsyncExtendableStream[T]):
-    """A stream that gives the smallest of the items it holds; equal ones in the order in which they were put.
+    """A stream that returns its smallest item first; equal items in the order of `put`.
 
     Args:
-        key: what to compare instead of the items themselves.
+        key: function of an item whose results are compared; None to compare the items.
 
     Example:
         >>> import asyncio
@@ -108,8 +108,8 @@ class PriorityExtendableStream(BaseAsyncExtendableStream[T]):
         try:
             heapq.heappush(self.heap, entry)
         except BaseException:
-            # a key that cannot be compared; the heap has taken the item before it noticed
-            self.heap[:] = [each for each in self.heap if each is not entry]
+            # the key cannot be compared; the heap already has the item
+            self.heap[:] = [item for item in self.heap if item is not entry]
             heapq.heapify(self.heap)
             raise
 
@@ -125,7 +125,7 @@ class PriorityExtendableStream(BaseAsyncExtendableStream[T]):
                 return heapq.heappop(self.heap)[2]
             waiter = self._new_waiter()
             if waiter is not None:
-                self._quick_next = False  # another consumer has to be refused
+                self._quick_next = False  # a second consumer gets an error
                 try:
                     await waiter
                 finally:
@@ -136,13 +136,13 @@ class PriorityExtendableStream(BaseAsyncExtendableStream[T]):
 
 @dataclasses.dataclass(eq=False)
 class CompletionExtendableStream(BaseAsyncExtendableStream[Any]):
-    """Take futures, tasks and coroutines; give their results in the order in which these are ready.
+    """A stream of futures, tasks and coroutines that returns their results in the order of completion.
 
-    A failed one raises its exception at the consumer when its turn comes, and fails the stream with it. A stream
-    that has failed, been thrown an error or been cancelled cancels all that is still pending. After `stop` the
-    consumer's loop ends when all results have been read.
+    A failed future raises its exception in the consumer when its turn comes, and fails the stream. A stream that has
+    failed or been cancelled cancels all pending futures. After `stop` the consumer's loop ends when all results have
+    been read.
 
-    `put` also takes futures of `concurrent.futures`. It starts coroutines at once, so it needs the running loop.
+    `put` also accepts futures of `concurrent.futures`. It starts coroutines immediately, so a loop must be running.
 
     Example:
         >>> async def after(seconds):
@@ -163,7 +163,7 @@ class CompletionExtendableStream(BaseAsyncExtendableStream[Any]):
 
     def _async_iterator_put_impl(self, data: Awaitable[Any] | concurrent.futures.Future[Any]) -> None:
         future = self._future(data)
-        self.pending[future] = self.pending.get(future, 0) + 1  # the same may be put twice
+        self.pending[future] = self.pending.get(future, 0) + 1  # a future may be put twice
         future.add_done_callback(self._completed)
 
     async def _async_iterator_next_impl(self) -> Any:
@@ -192,7 +192,7 @@ class CompletionExtendableStream(BaseAsyncExtendableStream[Any]):
         except RuntimeError as error:
             raise StateError(
                 "CompletionExtendableStream.put: no event loop is running in this thread; call it in the thread of the "
-                "loop that reads the stream, put_threadsafe in others"
+                "loop that reads the stream, or put_threadsafe in others"
             ) from error
         if isinstance(data, concurrent.futures.Future):
             return asyncio.wrap_future(data)
@@ -210,7 +210,7 @@ class CompletionExtendableStream(BaseAsyncExtendableStream[Any]):
         if count > 1:
             self.pending[future] = count - 1
         if self._error is not None:
-            _mark_seen(future)  # nobody will read it, and asyncio must not print that
+            _mark_seen(future)  # no one reads it, and asyncio must not log that
             return
         self.ready.append(future)
         self._wake()

@@ -1,4 +1,4 @@
-"""`ChildProcess`: one child, as its parent sees it."""
+"""`ChildProcess`: a child process, for its parent."""
 
 from __future__ import annotations
 
@@ -13,50 +13,49 @@ from typing import Any
 from .._core.closing import Closing
 from .._devices import generators
 from ..base import ArgumentError, MXNetError, StateError
-from .child import DONE, ERROR, MESSAGE, Link
-from .child_resources import Ends
-from .crash_note import STACK_SIGNAL, death, hanging, state_of
+from .child import DONE, ERROR, MESSAGE, ChildStart
+from .child_resources import ChildResources
 from .errors import PipeClosed, WorkerStuck, refused
 from .launch import START_S, check_not_importing_main, launch, pack_target
-from .messages import Message, Received, RemoteError, pack
+from .messages import Message, ReceivedMessage, RemoteError, pack
+from .worker_status import STACK_SIGNAL, died_error, process_state, stuck_error
 
 GRACE_S = 1.0
-"""How long a child may take to end after its channel was closed, and again after SIGTERM, in seconds."""
-_LAST_WORDS_S = 5.0  # an interpreter that ends has closed the channel before it runs what atexit has
+"""Most seconds for a child to end after its channel is closed, and again after SIGTERM."""
+_EXIT_S = 5.0  # an interpreter closes the channel before it runs its atexit functions
 _STACK_S = 0.6
 
 
 class ChildProcess(Closing):
-    """A process that runs ``target(channel, *args)``; its parent talks to it by messages.
+    """A process that runs ``target(channel, *args)`` and exchanges messages with its parent.
 
-    The first exception of the child is raised here, with its own type, its cause being the traceback it had there. A
-    child that ends without one, killed by a signal or otherwise, raises `WorkerDied`, at once. Whatever is raised is
-    raised again by every later call. The process ends with this object, or with the process that it belongs to, in
-    whatever way that dies.
+    The first exception of the child is raised here with its own type; its cause is the traceback in the child. If the
+    child ends without an exception, for example by a signal, `WorkerDied` is raised. Every later call raises the same
+    error. The process ends with this object or with the parent process, however that ends.
 
-    Not to be used from several threads at a time.
+    Do not use an object from several threads at a time.
 
     Args:
-        target: what to run; its first argument is a `Channel`.
-        args: its other arguments. Tensors among them lie in shared memory afterwards.
+        target: function to run; its first argument is a `Channel`.
+        args: its other arguments. Tensors among them are in shared memory afterwards.
         name: name of the worker, also of the process.
         start_method: "spawn", "fork" or "forkserver".
-        num_threads: how many threads torch may use in the child.
-        start_timeout_s: how long the system may take to start the child, until it has its function, in seconds.
+        num_threads: number of threads that torch may use in the child.
+        start_timeout_s: most seconds to start the child, until it has its function.
 
     Attributes:
-        name: of the worker.
-        index: of the worker.
-        pid: of the process.
+        name: name of the worker.
+        index: number of the worker.
+        pid: number of the process.
 
     Raises:
         ArgumentError: `target` cannot be called.
-        UnpicklableError: the function or one of its arguments cannot be given to a process that is not forked; none
-            has been started then.
-        StateError: a main program that lacks ``if __name__ == "__main__":`` is being imported in a child.
-        WorkerStuck: the child could not be started in time, as the fork server or the child itself is stopped.
-        WorkerDied: the fork server, or the child, died meanwhile.
-        FileError: the system has no descriptor, process or memory left for it.
+        UnpicklableError: the function or an argument cannot be sent to a process that is not forked; no process is
+            started.
+        StateError: a child is importing a main program that lacks ``if __name__ == "__main__":``.
+        WorkerStuck: the child could not be started in time: the fork server or the child is stopped.
+        WorkerDied: the fork server or the child died during the start.
+        FileError: the system has no descriptor, process or memory left.
     """
 
     def __init__(
@@ -71,8 +70,8 @@ class ChildProcess(Closing):
     ) -> None:
         self.name = name
         self.index = index
-        self._inbox: deque[Received] = deque()
-        self._outcome: Received | None = None
+        self._inbox: deque[ReceivedMessage] = deque()
+        self._outcome: ReceivedMessage | None = None
         self._error: BaseException | None = None
         self._closed = False
         if not callable(target):
@@ -80,11 +79,11 @@ class ChildProcess(Closing):
         check_not_importing_main()
         message = None if start_method == "fork" else pack_target(target, args)
         try:
-            self._ends = Ends()
+            self._resources = ChildResources()
         except OSError as error:
             raise refused(f"the channel of worker {index} {name!r}", error) from error
-        self._finalizer = weakref.finalize(self, Ends.close, self._ends)
-        self._finalizer.atexit = False  # `child_resources` has a function of its own for that
+        self._finalizer = weakref.finalize(self, ChildResources.close, self._resources)
+        self._finalizer.atexit = False  # `child_resources` closes it at exit
         try:
             self._start(start_method, target, args, num_threads, message, start_timeout_s)
         except BaseException:
@@ -94,7 +93,7 @@ class ChildProcess(Closing):
         finally:
             if message is not None:
                 message.close()
-        self.pid = self._ends.pid
+        self.pid = self._resources.pid
 
     def _start(
         self,
@@ -105,11 +104,11 @@ class ChildProcess(Closing):
         message: Message | None,
         timeout_s: float,
     ) -> None:
-        ends = self._ends
-        fds = (ends.child_sock, ends.lifeline.child_fd, ends.note.fd)
-        link = Link(*fds, self.name, self.index, threads, generators.child_seed())
+        resources = self._resources
+        fds = (resources.child_sock, resources.lifeline.child_fd, resources.status.fd)
+        start = ChildStart(*fds, self.name, self.index, threads, generators.child_seed())
         try:
-            ends.started(launch(method, link, target, args, timeout_s))
+            resources.attach(launch(method, start, target, args, timeout_s))
         except MXNetError:
             raise
         except OSError as error:
@@ -120,60 +119,60 @@ class ChildProcess(Closing):
     def __repr__(self) -> str:
         return f"ChildProcess({self.index}, {self.name!r}, pid={self.pid})"
 
-    # --- what it is doing
+    # --- state
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
-        return not self._closed and not self._ends.dead()
+        """True if the process runs."""
+        return not self._closed and not self._resources.dead()
 
     @property
     def finished(self) -> bool:
-        """Whether the child's function has returned."""
+        """True if the child's function has returned."""
         return self._outcome is not None
 
     @property
     def working_on(self) -> str:
-        """What the child noted last by `Channel.note`; empty if nothing."""
-        return "" if self._closed else self._ends.note.read()
+        """The child's latest `Channel.note`; empty if there is none."""
+        return "" if self._closed else self._resources.status.read()
 
     @property
     def sentinel(self) -> int:
         """Descriptor that becomes readable when the process ends, for an event loop to watch."""
-        return self._ends.sentinel
+        return self._resources.sentinel
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when a message has come, for an event loop to watch."""
-        return self._ends.frames.fileno()
+        return self._resources.frames.fileno()
 
     def stack(self, timeout_s: float = _STACK_S) -> str:
-        """Return the Python stacks of the child's threads as they are now; empty if it does not give them in time.
+        """Return the current Python stacks of the child's threads; empty if the child does not answer in time.
 
-        A child that is stopped is let go on, since it could not answer otherwise.
+        A stopped child is resumed, since it could not answer otherwise.
 
         Args:
-            timeout_s: seconds the child has for it.
+            timeout_s: most seconds to wait.
         """
-        ends = self._ends
-        if self._closed or ends.dead() or not ends.note.begun():
+        resources = self._resources
+        if self._closed or resources.dead() or not resources.status.begun():
             return ""
-        ends.signal(STACK_SIGNAL)
-        ends.signal(signal.SIGCONT)
-        return ends.note.await_stack(timeout_s)
+        resources.signal(STACK_SIGNAL)
+        resources.signal(signal.SIGCONT)
+        return resources.status.await_stack(timeout_s)
 
     # --- messages
 
     def send(self, value: Any, timeout_s: float | None = None) -> None:
-        """Send a value to the child; waits while the child does not read.
+        """Send a value to the child; block while the child does not read.
 
         Args:
-            value: anything that can be pickled; arrays and tensors travel in shared memory when they are large.
-            timeout_s: how long to wait, in seconds; None: as long as the child lives.
+            value: any picklable object; large arrays and tensors go through shared memory.
+            timeout_s: seconds to wait; None to wait as long as the child lives.
 
         Raises:
             WorkerDied: the child has ended.
             WorkerStuck: the child did not read in time; it has been killed.
-            BaseException: whatever the child raised.
+            BaseException: the exception of the child.
         """
         self._check_open()
         self._raise_error()
@@ -186,8 +185,8 @@ class ChildProcess(Closing):
             self._wait(deadline, timeout_s, writing=True)
 
         try:
-            self._ends.frames.send(message, until_writable)
-        except OSError:  # the other end is closed: it is ending, and says why or not
+            self._resources.frames.send(message, until_writable)
+        except OSError:  # the other end is closed: the child is ending
             self._pump()
             if self._error is None and self._outcome is None:
                 self._fail()
@@ -198,13 +197,13 @@ class ChildProcess(Closing):
         """Return the next value that the child sent.
 
         Args:
-            timeout_s: how long to wait, in seconds; None: as long as the child lives.
+            timeout_s: seconds to wait; None to wait as long as the child lives.
 
         Raises:
             PipeClosed: the child's function has returned, and all it sent has been received.
             WorkerDied: the child has ended otherwise.
             WorkerStuck: nothing came in time; the child has been killed.
-            BaseException: whatever the child raised.
+            BaseException: the exception of the child.
         """
         if not self.poll(timeout_s):
             raise self._give_up(timeout_s)
@@ -214,7 +213,7 @@ class ChildProcess(Closing):
         raise self._returned()
 
     def poll(self, timeout_s: float | None = 0.0) -> bool:
-        """Say whether `recv` would return or raise at once, after waiting up to `timeout_s` seconds for that.
+        """Wait up to `timeout_s` seconds, and return True if `recv` would return or raise without blocking.
 
         Args:
             timeout_s: seconds; None for no limit.
@@ -229,7 +228,7 @@ class ChildProcess(Closing):
         return True
 
     def result(self, timeout_s: float | None = None) -> Any:
-        """Wait until the child's function returns, and return what it returned; messages stay to be received.
+        """Wait for the child's function and return its result; messages can still be received.
 
         Args:
             timeout_s: seconds to wait; None for no limit.
@@ -249,10 +248,10 @@ class ChildProcess(Closing):
         return None if self._outcome is None else self._outcome.value()
 
     def failure(self, timeout_s: float = 0.0) -> BaseException | None:
-        """Return why the child failed: its exception, or a WorkerDied; None if it runs, or has returned.
+        """Return the child's exception or a WorkerDied; None if the child runs or has returned.
 
         Args:
-            timeout_s: how long to wait for its end, in seconds.
+            timeout_s: seconds to wait for its end.
         """
         deadline = time.monotonic() + timeout_s
         while self._error is None and not self._closed:
@@ -264,8 +263,8 @@ class ChildProcess(Closing):
         return self._error
 
     def _pump(self) -> bool:
-        """Take what has come; say whether there is a message to receive."""
-        frames = self._ends.frames
+        """Read from the channel, and return True if there is a message to receive."""
+        frames = self._resources.frames
         if not frames.ended:
             for message in frames.receive():
                 if message.kind == MESSAGE:
@@ -274,7 +273,7 @@ class ChildProcess(Closing):
                     self._conclude(message)
         return bool(self._inbox)
 
-    def _conclude(self, message: Received) -> None:
+    def _conclude(self, message: ReceivedMessage) -> None:
         if message.kind == DONE:
             self._outcome = message
         elif message.kind == ERROR and self._error is None:
@@ -282,24 +281,25 @@ class ChildProcess(Closing):
             self._error = remote.restore(self._who())
 
     def _ended(self) -> bool:
-        """Say whether the child has returned or failed; find out why, should it have died."""
+        """Return True if the child has returned or failed; if it died, find out why."""
         if self._outcome is not None or self._error is not None:
             return True
-        if self._ends.dead() or self._ends.frames.ended:
+        if self._resources.dead() or self._resources.frames.ended:
             self._fail()
             return True
         return False
 
     def _fail(self) -> None:
-        """Find the reason of an end: the last words of the child, or the way in which it ended."""
-        ended = self._ends.reap(_LAST_WORDS_S)
+        """Find out why the child ended: from its last messages or from its exit status."""
+        ended = self._resources.reap(_EXIT_S)
         self._pump()
         if self._outcome is None and self._error is None:
             if ended:
-                ends = self._ends
-                self._error = death(self._who(), self.index, self.name, ends.pid, ends.exitcode, ends.note)
+                resources = self._resources
+                end = (resources.pid, resources.exitcode, resources.status)
+                self._error = died_error(self._who(), self.index, self.name, *end)
             else:
-                self.stuck(f"closed its channel and did not end within {_LAST_WORDS_S:g} s")
+                self.stuck(f"closed its channel and did not end within {_EXIT_S:g} s")
         elif not ended:
             self.kill()
 
@@ -322,68 +322,68 @@ class ChildProcess(Closing):
         if left is not None and left <= 0:
             raise self._give_up(timeout_s)
         block([self], left, select.POLLOUT if writing else select.POLLIN)
-        if self._ends.dead():
+        if self._resources.dead():
             raise BrokenPipeError
 
     def _give_up(self, timeout_s: float | None) -> BaseException:
-        """Kill a child that does not answer, and return the error that says where it hung."""
+        """Kill a child that does not answer, and return the error with its stack."""
         if self._error is None:
             self._error = self.stuck(f"did not answer within {timeout_s:g} s")
         return self._error.with_traceback(None)
 
     def stuck(self, how: str) -> WorkerStuck:
-        """Kill the child because it hangs; returns the error that says where, which later calls raise.
+        """Kill a hanging child, and return the error with its stack, which later calls raise.
 
         Args:
-            how: completes the sentence "worker 1 'reader' (pid 42) ...".
+            how: rest of the sentence "worker 1 'reader' (pid 42) ...".
         """
-        state, doing = state_of(self.pid), self.working_on
-        begun = not self._closed and self._ends.note.begun()
+        state, doing = process_state(self.pid), self.working_on
+        begun = not self._closed and self._resources.status.begun()
         stack = self.stack()
         self.kill()
-        error = hanging(self._who(), how, doing, state, stack, begun)
+        error = stuck_error(self._who(), how, doing, state, stack, begun)
         self._error = self._error or error
         return error
 
     # --- its end
 
     def _who(self) -> str:
-        return f"worker {self.index} {self.name!r} (pid {self._ends.pid})"
+        return f"worker {self.index} {self.name!r} (pid {self._resources.pid})"
 
     def kill(self) -> None:
-        """End the process at once, with SIGKILL; its last messages can still be received."""
+        """End the process with SIGKILL; its last messages can still be received."""
         if not self._closed:
-            self._ends.signal(signal.SIGKILL)
-            self._ends.reap()
+            self._resources.signal(signal.SIGKILL)
+            self._resources.reap()
 
     def ask_to_end(self) -> None:
-        """Close the channel: the child's next `recv` or `send` tells it that it is not needed any more."""
+        """Close the channel: the child's next `recv` or `send` then raises PipeClosed."""
         if not self._closed:
-            self._ends.frames.close()
+            self._resources.frames.close()
 
     def terminate(self) -> None:
         """Send SIGTERM."""
-        self._ends.signal(signal.SIGTERM)
-        self._ends.signal(signal.SIGCONT)
+        self._resources.signal(signal.SIGTERM)
+        self._resources.signal(signal.SIGCONT)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the process to end, up to `timeout_s` seconds; say whether it has.
+        """Wait up to `timeout_s` seconds, and return True if the process has ended.
 
         Args:
-            timeout_s: seconds, from 0.
+            timeout_s: seconds, 0 or more.
         """
-        return self._closed or self._ends.dead(timeout_s)
+        return self._closed or self._resources.dead(timeout_s)
 
     def close(self, grace_s: float = GRACE_S) -> None:
-        """End the process and give everything back: first asked, then told by SIGTERM, then killed.
+        """End the process and release everything: close the channel, then send SIGTERM, then SIGKILL.
 
         Args:
-            grace_s: how long to wait after each of the first two, in seconds.
+            grace_s: seconds to wait after each of the first two.
         """
         close_all([self], grace_s)
 
-    def give_back(self) -> None:
-        """Kill the process if it still runs, and give everything back."""
+    def release(self) -> None:
+        """Kill the process if it still runs, and release everything."""
         self._closed = True
         self._finalizer()
 
@@ -392,7 +392,7 @@ def block(children: Iterable[ChildProcess], left_s: float | None, event: int = s
     """Wait until there is something to read from a child, or to write to it, or its process ends.
 
     Args:
-        event: what to wait for, besides the end: reading or writing.
+        event: what to wait for, in addition to the end: reading or writing.
     """
     poll = select.poll()
     for child in children:
@@ -414,7 +414,7 @@ def close_all(children: list[ChildProcess], grace_s: float = GRACE_S) -> None:
                 break
     finally:  # also when Ctrl-C cuts the waiting short
         for child in children:
-            child.give_back()
+            child.release()
 
 
 def _deadline(timeout_s: float | None) -> float | None:

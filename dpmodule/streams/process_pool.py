@@ -23,25 +23,25 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
 
     ``await pool.assign_job(*args, **kwargs)`` sends the arguments to a free worker, which calls ``function(*args,
     **kwargs)``. Arguments and results are pickled; the contents of arrays and tensors travel in shared memory, and
-    those of large ones are not copied again on arrival. An exception of the function is raised with its own type, as in
+    large ones are not copied again on arrival. An exception of the function is raised with its own type, as in
     every pool; a worker that is killed raises `WorkerDied`, which names it, its process, the signal and the job.
 
-    Cancelling a job's future does not interrupt the function: its worker is free again when it returns, and what it
-    returns is dropped. A pool in die mode does not wait: it kills the workers that are busy.
+    Cancelling a job's future does not interrupt the function: its worker is free again when it returns, and the result
+    is dropped. A pool in die mode does not wait: it kills the busy workers.
 
     Args:
-        function: what they call; it is pickled once for each of them, unless `start_method` is "fork", so an object
-            with a method ``__call__`` keeps its state there between jobs.
+        function: function to call; it is pickled once for each worker, unless `start_method` is "fork", so a callable
+            object keeps its state between jobs.
         initializer: called once in each process before the first job.
-        initargs: what `initializer` is called with.
+        initargs: arguments of `initializer`.
         start_method: "spawn", "fork" or "forkserver"; see `Supervisor`.
-        timeout_s: how long a job may take, in seconds; a worker that takes longer is killed, and the pool fails with
-            `WorkerStuck`, which shows the worker's stack. None: as long as it takes.
-        grace_s: how long an idle worker may take to end when the pool is left, in seconds.
-        num_threads: how many threads torch may use in each process.
+        timeout_s: most seconds for a job; a worker that takes longer is killed, and the pool fails with `WorkerStuck`,
+            which shows the worker's stack. None for no limit.
+        grace_s: most seconds for an idle worker to end when the pool is left.
+        num_threads: number of threads that torch may use in each process.
 
     Raises:
-        ArgumentError: a number of workers or a time that makes no sense, or no such start method.
+        ArgumentError: an invalid number of workers, time or start method.
 
     Example:
         >>> async def main():
@@ -77,7 +77,7 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
 
     @property
     def pids(self) -> list[int]:
-        """The processes' numbers, in the order of the workers."""
+        """The process numbers, in the order of the workers."""
         return [child.pid for child in self._supervisor.children]
 
     def start_child(self) -> ChildProcess:
@@ -90,31 +90,31 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
         return self._count - 1
 
     def fail(self, error: BaseException) -> None:
-        """Enter die mode because of a worker that had no job.
+        """Enter die mode because an idle worker failed.
 
         Args:
-            error: what happened to it.
+            error: error of the worker.
         """
         self._die(error)
 
     @property
     def job_timeout_s(self) -> float | None:
-        """How long a job may take, in seconds."""
+        """Most seconds for a job; None for no limit."""
         return self._supervisor.timeout_s
 
     @property
     def start_blocks(self) -> bool:
-        """Whether starting a process may take so long that the event loop should go on meanwhile."""
+        """True if starting a process may block for long, so that a thread should do it."""
         return self._supervisor.start_method == "forkserver"
 
     @property
     def grace_s(self) -> float:
-        """How long a worker may take to end by itself, in seconds: next to nothing once the pool has failed."""
+        """Most seconds for a worker to end on its own; very few once the pool has failed."""
         return _FAILED_GRACE_S if self.die_mode else self._supervisor.grace_s
 
     async def _leave_workers(self) -> None:
         for worker in self._workers:
-            worker.ask_to_end()  # all at once, since they are then awaited one after another
+            worker.ask_to_end()  # all first, since they are then awaited one after another
         try:
             await super()._leave_workers()
         finally:
@@ -123,13 +123,13 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
 
 
 class _ProcessWorker(BaseAsyncWorker):
-    """The parent's side of one worker process."""
+    """The parent's side of a worker process."""
 
     def __init__(self, pool: ProcessWorkerPool) -> None:
         self._pool = pool
         self._child: ChildProcess | None = None
         self._watched: list[int] = []
-        self._answer: asyncio.Future[Any] | None = None
+        self._reply: asyncio.Future[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ready = False
 
@@ -141,18 +141,18 @@ class _ProcessWorker(BaseAsyncWorker):
             self._child = self._pool.start_child()
         self._watched = [self._child.fileno(), self._child.sentinel]
         for fd in self._watched:
-            loop.add_reader(fd, self._heard)
+            loop.add_reader(fd, self._on_readable)
         return self
 
     async def _do_job(self, *args: Any, **kwargs: Any) -> Any:
         loop = asyncio.get_running_loop()
-        answer = self._answer = loop.create_future()
+        future = self._reply = loop.create_future()
         self._running().send((self._pool.number_job(), args, kwargs))
         self._start_timer()
         try:
-            reply = await asyncio.shield(answer)
+            reply = await asyncio.shield(future)
         except asyncio.CancelledError:
-            reply = await self._until_free(answer)
+            reply = await self._until_free(future)
             if not isinstance(reply, RemoteError):
                 raise
         finally:
@@ -161,66 +161,66 @@ class _ProcessWorker(BaseAsyncWorker):
             raise reply.restore(repr(self._child))
         return reply[0]
 
-    async def _until_free(self, answer: asyncio.Future[Any]) -> Any:
-        """After a cancellation: wait until the process is free again and return its reply; kill it if the pool ends."""
-        while not answer.done():
+    async def _until_free(self, future: asyncio.Future[Any]) -> Any:
+        """After a cancellation, wait for the process's reply and return it; kill the process if the pool fails."""
+        while not future.done():
             if self._pool.die_mode:
                 self._unwatch()
                 self._running().kill()
                 return None
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(answer)
-        return answer.result()
+                await asyncio.shield(future)
+        return future.result()
 
     def _start_timer(self) -> None:
-        """Begin to count the job's time; what the process takes to start is not part of it."""
+        """Start the job's timer; the start of the process does not count."""
         self._stop_timer()
         seconds = self._pool.job_timeout_s
-        if seconds is not None and self._answer is not None:
+        if seconds is not None and self._reply is not None:
             seconds += 0.0 if self._ready else START_S
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._expire, self._answer)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._expire, self._reply)
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
 
-    def _expire(self, answer: asyncio.Future[Any]) -> None:
-        """Kill the process, which has worked too long on its job."""
-        if answer.done():
+    def _expire(self, future: asyncio.Future[Any]) -> None:
+        """Kill the process because its job took too long."""
+        if future.done():
             return
-        self._unwatch()  # the child is another thread's from here on: showing its stack may take half a second
+        self._unwatch()  # from here on the child belongs to another thread: its stack may take half a second
         how = f"did not finish within {self._pool.job_timeout_s:g} s"
         ended = asyncio.get_running_loop().run_in_executor(None, self._running().stuck, how)
-        ended.add_done_callback(partial(_fail_with, answer))
+        ended.add_done_callback(partial(_fail_with, future))
 
-    def _heard(self) -> None:
-        """Take what the process has sent, or find out that it has ended."""
+    def _on_readable(self) -> None:
+        """Receive the messages of the process, or notice its end."""
         child = self._running()
         try:
-            # all of it: the loop calls again only for what is still in the socket
+            # all messages: the loop calls again only for data still in the socket
             while self._watched and child.poll():
-                self._got(child.recv())
+                self._receive(child.recv())
         except BaseException as error:
             self._unwatch()
-            self._lost(error)
+            self._fail_job(error)
 
-    def _got(self, value: Any) -> None:
+    def _receive(self, value: Any) -> None:
         if not self._ready:
             self._ready = True
             self._start_timer()
             return
-        answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
-            answer.set_result(value)
+        future, self._reply = self._reply, None
+        if future is not None and not future.done():
+            future.set_result(value)
 
-    def _lost(self, error: BaseException) -> None:
-        answer, self._answer = self._answer, None
-        if answer is None or answer.done():
+    def _fail_job(self, error: BaseException) -> None:
+        future, self._reply = self._reply, None
+        if future is None or future.done():
             self._pool.fail(error)
         else:
-            answer.set_exception(error)
-            answer.exception()  # whoever awaits it gets it; nothing else is to report it
+            future.set_exception(error)
+            future.exception()  # asyncio need not log it
 
     def _running(self) -> ChildProcess:
         if self._child is None:
@@ -234,7 +234,7 @@ class _ProcessWorker(BaseAsyncWorker):
         self._watched.clear()
 
     def ask_to_end(self) -> None:
-        """Let the process end by itself; it has no job."""
+        """Ask the idle process to end."""
         self._unwatch()
         self._running().ask_to_end()
 
@@ -245,13 +245,13 @@ class _ProcessWorker(BaseAsyncWorker):
             if child.alive:
                 await asyncio.get_running_loop().run_in_executor(None, child.close, self._pool.grace_s)
         finally:
-            child.give_back()
+            child.release()
 
 
-def _fail_with(answer: asyncio.Future[Any], ended: asyncio.Future[BaseException]) -> None:
-    if not answer.done():
-        answer.set_exception(ended.result())
-        answer.exception()
+def _fail_with(future: asyncio.Future[Any], ended: asyncio.Future[BaseException]) -> None:
+    if not future.done():
+        future.set_exception(ended.result())
+        future.exception()
 
 
 def _serve(
@@ -260,20 +260,20 @@ def _serve(
     initializer: Callable[..., object] | None,
     initargs: tuple[Any, ...],
 ) -> None:
-    """Do jobs until the parent closes the channel."""
+    """Run jobs until the parent closes the channel."""
     if initializer is not None:
         initializer(*initargs)
     channel.send("ready")
     while True:
         number, args, kwargs = channel.recv()
         channel.note("job", number)
-        reply = pack(MESSAGE, _attempt(function, args, kwargs))
-        channel.note("")  # the parent may give the next job as soon as it has the reply
+        reply = pack(MESSAGE, _call(function, args, kwargs))
+        channel.note("")  # first: the parent may send the next job after the reply
         channel.send_message(reply)
         del args, kwargs, reply
 
 
-def _attempt(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     try:
         return (function(*args, **kwargs),)
     except SystemExit:

@@ -1,4 +1,4 @@
-"""A thread that reads any iterator ahead of its consumer."""
+"""Reading an iterator ahead of its consumer in a thread."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..context import Context, current_context
 from .checks import check_count
 
 JOIN_TIMEOUT_S = 5.0
-"""How long `join` waits for an item that is being read, in seconds."""
+"""Most seconds that `join` waits for the current read."""
 
 T = TypeVar("T")
 E = TypeVar("E")
 
 
 class _Outcome(NamedTuple):
-    """What one read gave: an item, or the end, which may be an error."""
+    """Result of one read: an item, or the end, which may be an error."""
 
     item: Any = None
     final: bool = False
@@ -35,15 +35,14 @@ class _Outcome(NamedTuple):
 
 
 class ReadAhead(Closing, Generic[T]):
-    """Read an iterator in a thread, at most `depth` items ahead; an iterator itself.
+    """An iterator that reads another one in a thread, at most `depth` items ahead.
 
-    The end and errors stay until `release`: every further call meets them again. The thread has the device context and
-    the gradient mode of whoever made this. It is a daemon and knows nothing but the source, so that whoever drops the
-    owner of this may stop it from a finalizer; `close`, or leaving a ``with`` block, ends it.
+    After the end or an error, every further call raises it again, until `release`. The thread uses the device context
+    and the gradient mode of the constructor's caller. It is a daemon; `close`, or leaving a ``with`` block, ends it.
 
     Args:
-        source: what to read.
-        owner: what errors call the object that is used.
+        source: iterable to read.
+        owner: name of the object in error messages.
 
     Raises:
         ArgumentError: `depth` is below 1.
@@ -67,7 +66,7 @@ class ReadAhead(Closing, Generic[T]):
         self._owner = owner
         self._changed = threading.Condition()
         self._ready: deque[_Outcome] = deque()
-        self._held = False  # somebody else uses the source: read nothing
+        self._held = False  # another object uses the source: read nothing
         self._reading = False
         self._stopped = False
         self._pid = os.getpid()
@@ -77,14 +76,14 @@ class ReadAhead(Closing, Generic[T]):
         self._thread.start()
 
     def peek(self, end: E | None = None) -> T | E | None:
-        """Return the next item without taking it, `end` after the last; wait for it if need be.
+        """Wait for the next item and return it without taking it.
 
         Args:
-            end: what stands for the end of the source.
+            end: value returned at the end of the source.
 
         Raises:
-            StateError: this is closed, or in a forked child, which has no thread.
-            BaseException: whatever the source raised, with the traceback it had there.
+            StateError: the object is closed, or in a forked child, which has no thread.
+            BaseException: an exception of the source, with its traceback.
         """
         outcome = self._next_outcome()
         if outcome.final:
@@ -111,7 +110,7 @@ class ReadAhead(Closing, Generic[T]):
         return item
 
     def hold(self) -> None:
-        """Finish the read under way, drop what was read ahead and read nothing until `release`."""
+        """Finish the current read, drop the items read ahead, and read nothing until `release`."""
         self._check_process()
         with self._changed:
             self._held = True
@@ -120,7 +119,7 @@ class ReadAhead(Closing, Generic[T]):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Read nothing inside the block; what was read ahead stays."""
+        """Read nothing inside the block; keep the items read ahead."""
         self._check_process()
         with self._changed:
             self._held = True
@@ -131,27 +130,27 @@ class ReadAhead(Closing, Generic[T]):
             self.release()
 
     def release(self) -> None:
-        """Go on reading after `hold`, also past the end or an error that was met before."""
+        """Resume reading after `hold`, also after the end or an error."""
         with self._changed:
             self._held = False
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Tell the thread to end, without waiting for it; safe in finalizers."""
+        """Ask the thread to end, without waiting; safe in finalizers."""
         if os.getpid() == self._pid:
             with self._changed:
                 self._stopped = True
                 self._changed.notify_all()
 
     def join(self) -> None:
-        """Wait for the thread to end; warn if the source does not come back from a read within 5 seconds."""
+        """Wait for the thread to end; warn if the current read takes more than 5 seconds."""
         if os.getpid() != self._pid or self._thread is threading.current_thread():
             return
         self._thread.join(JOIN_TIMEOUT_S)
         if self._thread.is_alive():
             warnings.warn(
                 f"{self._name} still waits for {type(self._source).__name__} after {JOIN_TIMEOUT_S:g} s; "
-                "the thread is left to end with the process",
+                "the thread ends with the process",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -177,14 +176,14 @@ class ReadAhead(Closing, Generic[T]):
 
     def _run(self) -> None:
         torch.set_grad_enabled(self._grad_mode)
-        with Context(self._context):  # a copy: a context keeps its own stack of enclosing ones
+        with Context(self._context):  # a copy: a context keeps a stack of enclosing contexts
             while self._wait_for_work():
                 outcome = self._read()
                 with self._changed:
                     self._reading = False
                     self._ready.append(outcome)
                     self._changed.notify_all()
-                del outcome  # the item is the consumer's alone
+                del outcome  # only the consumer holds the item
 
     def _wait_for_work(self) -> bool:
         with self._changed:
@@ -201,5 +200,5 @@ class ReadAhead(Closing, Generic[T]):
             return _Outcome(next(self._source))
         except StopIteration:
             return _Outcome(final=True)
-        except BaseException as error:  # the consumer raises it, whatever it is
+        except BaseException as error:  # raised in the consumer
             return _Outcome(final=True, error=error, trace=error.__traceback__)

@@ -1,4 +1,4 @@
-"""What wakes an event loop: jobs in C++ that have ended, and what other threads hand to it.
+"""Wake-ups of an event loop by finished C++ jobs and by messages of other threads.
 
 ::
 
@@ -6,11 +6,11 @@
     -------------                                    -----------------------------
     worker(functor): make a future, queue the job -> run the functor
     the future is awaited                            put the job into the bus's list
-    the descriptor is readable     <- eventfd <-     write, if the loop has not been told yet
+    the descriptor is readable     <- eventfd <-     write, if the loop has not been woken yet
     drain: resolve the futures of all jobs listed
 
-Source: the signal socket bus of ads_pytorch; there every job writes to the socket, here a job does only if the loop
-does not know yet that there is something to fetch, so a worker never waits for a full socket.
+Source: the signal socket bus of ads_pytorch. There every job writes to the socket; here a job writes only if the loop
+has not been woken yet, so a worker never waits for a full socket.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .. import native
 from .errors import LoopClosedError
 
 if TYPE_CHECKING or native.core is None:
-    from ..native.signal_bus import SignalBus
+    from ..native.threads import SignalBus
 else:
     SignalBus = native.core.SignalBus
 
@@ -35,28 +35,28 @@ _buses: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[SignalS
 _buses = weakref.WeakKeyDictionary()
 
 
-def _maker(loop: asyncio.AbstractEventLoop) -> Callable[[], asyncio.Future[Any]]:
+def _future_factory(loop: asyncio.AbstractEventLoop) -> Callable[[], asyncio.Future[Any]]:
     if type(loop).create_future is asyncio.BaseEventLoop.create_future:
-        return functools.partial(asyncio.Future, loop=loop)  # what it does, without a call in Python
+        return functools.partial(asyncio.Future, loop=loop)  # the same, without a call in Python
     return loop.create_future
 
 
 class SignalSocketBus(SignalBus):
-    """Resolves the futures of one event loop when jobs have ended; `SignalSocketBus.of` gives the loop's.
+    """Resolves the futures of an event loop when jobs end; `SignalSocketBus.of` returns the bus of a loop.
 
-    Workers call it by themselves. There is one for each loop: made when the loop first sends a job, made anew in a
-    forked child, and closed with the loop, to which it belongs as the callback of its descriptor. Jobs that end after
-    that are dropped. Without the extension it has no descriptor and uses ``loop.call_soon_threadsafe``.
+    Workers use it automatically. Each loop has one: it is made with the loop's first job, made again in a forked child,
+    and closed with the loop. Jobs that end later are dropped. Without the extension the bus has no descriptor and uses
+    ``loop.call_soon_threadsafe``.
 
     Args:
         loop: an event loop of asyncio or uvloop.
-        pipe: use a pipe where an eventfd would do.
+        pipe: use a pipe instead of an eventfd.
 
     Attributes:
-        loop: the event loop, None once closed.
-        closed: whether the bus has been closed, by itself or with its loop.
-        usable: whether jobs may be sent: not closed, and made by this process.
-        in_flight: number of jobs that were sent and have not come back.
+        loop: the event loop; None once closed.
+        closed: True if the bus or its loop has been closed.
+        usable: True if jobs may be sent: the bus is not closed and was made by this process.
+        in_flight: number of jobs that were sent and have not been resolved.
 
     Raises:
         LoopClosedError: the loop is closed.
@@ -66,16 +66,16 @@ class SignalSocketBus(SignalBus):
     def __init__(self, loop: asyncio.AbstractEventLoop, *, pipe: bool = False) -> None:
         if loop.is_closed():
             raise LoopClosedError(f"{loop!r} is closed; jobs are sent by a loop that is running")
-        super().__init__(loop, _maker(loop), pipe)
+        super().__init__(loop, _future_factory(loop), pipe)
         if self.fileno() >= 0:
             loop.add_reader(self.fileno(), super().drain)
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop | None = None) -> SignalSocketBus:
-        """Return the bus of an event loop, by default the one that is running; make it if there is none.
+        """Return the bus of an event loop, and make it if there is none.
 
         Args:
-            loop: the event loop; None for the one that is running.
+            loop: the event loop; None for the running one.
 
         Raises:
             LoopClosedError: the loop is closed.
@@ -88,20 +88,20 @@ class SignalSocketBus(SignalBus):
             True
         """
         loop = loop or asyncio.get_running_loop()
-        found = _buses.get(loop, _nothing)()
-        if found is None or not found.usable:
+        bus = _buses.get(loop, _nothing)()
+        if bus is None or not bus.usable:
             native.report()
-            found = cls(loop)
-            _buses[loop] = weakref.ref(found)
-        return found
+            bus = cls(loop)
+            _buses[loop] = weakref.ref(bus)
+        return bus
 
     def close(self) -> None:
-        """Close the descriptor and drop what ends later; a second call does nothing.
+        """Close the descriptor and drop jobs that end later; a second call does nothing.
 
-        There is seldom a reason to: closing the loop does the same, and a loop that goes on makes a new bus.
+        It is rarely needed: closing the loop does the same, and a running loop makes a new bus.
         """
         loop = self.loop
-        # in a forked child the loop's selector is still the parent's, which goes on listening
+        # in a forked child the selector is the parent's, which still needs the descriptor
         if loop is not None and self.usable and self.fileno() >= 0 and not loop.is_closed():
             loop.remove_reader(self.fileno())
         super().close()
@@ -115,13 +115,13 @@ T = TypeVar("T")
 
 
 class Mailbox(Generic[T]):
-    """A queue that any thread fills and one event loop empties.
+    """A queue from any threads to one event loop.
 
-    `deliver` is called in the loop's thread once for everything that was posted since its last call, so that a
-    thousand letters cost one wake-up. Before `bind`, letters wait and nobody is woken.
+    `deliver` is called in the loop's thread once for all messages posted since its last call, so that a thousand
+    messages cost one wake-up. Before `bind`, messages wait and nothing is woken.
 
     Args:
-        deliver: called without arguments in the loop's thread; it calls `take`.
+        deliver: function without arguments that calls `take`.
     """
 
     def __init__(self, deliver: Callable[[], object], owner: str) -> None:
@@ -130,25 +130,25 @@ class Mailbox(Generic[T]):
         self.loop: asyncio.AbstractEventLoop | None = None
         self._deliver = deliver
         self._owner = owner
-        self._letters: deque[T] = deque()
+        self._messages: deque[T] = deque()
         self._called = False  # the loop will call `deliver`
 
     def __bool__(self) -> bool:
-        return bool(self._letters)
+        return bool(self._messages)
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Deliver to `loop` from now on; call it in that loop's thread."""
+        """Set the loop that receives the messages; call it in that loop's thread."""
         with self.lock:
             self.loop, self._called = loop, False
 
-    def post(self, letter: T) -> None:
-        """Leave a letter, from any thread."""
+    def post(self, message: T) -> None:
+        """Add a message, from any thread."""
         with self.lock:
-            self._letters.append(letter)
+            self._messages.append(message)
             try:
                 self._wake()
             except LoopClosedError:
-                self._letters.pop()
+                self._messages.pop()
                 raise
 
     def _wake(self) -> None:
@@ -162,8 +162,8 @@ class Mailbox(Generic[T]):
             raise LoopClosedError(f"{self._owner}: the event loop that reads it is closed") from error
 
     def take(self) -> deque[T]:
-        """Return all letters and forget them."""
+        """Remove and return all messages."""
         with self.lock:
             self._called = False
-            letters, self._letters = self._letters, deque()
-            return letters
+            messages, self._messages = self._messages, deque()
+            return messages

@@ -12,20 +12,20 @@ import torch
 
 from .. import native
 from .._devices.shared_memory import shared_bytes
-from ..native import string_handle as stand_in
+from ..native import string_handle as python_handle
 
 _BY_VALUE_BYTES = 1 << 14
-"""Up to this size, what is not in shared memory goes to other processes by value: a descriptor costs more."""
+"""Handles of up to this size outside of shared memory are sent by value: a descriptor costs more."""
 
 if TYPE_CHECKING or native.core is None:
     from ..native.string_handle import StringHandle as StringHandle
 else:
     StringHandle = native.core.StringHandle
-    StringHandle.__doc__ = stand_in.StringHandle.__doc__
+    StringHandle.__doc__ = python_handle.StringHandle.__doc__
 
 
 def _reduce(handle: StringHandle) -> tuple[Any, ...]:
-    """Say how multiprocessing passes a handle to another process."""
+    """Return the arguments with which multiprocessing rebuilds a handle in another process."""
     source: Any = handle.source
     if isinstance(source, torch.Tensor) and source.is_shared():  # type: ignore[no-untyped-call]
         return StringHandle, (source.detach().reshape(-1)[handle.offset : handle.offset + len(handle)],)
@@ -34,12 +34,12 @@ def _reduce(handle: StringHandle) -> tuple[Any, ...]:
     shared = shared_bytes("StringHandle", len(handle))
     shared.numpy()[:] = np.frombuffer(memoryview(handle), np.uint8)
     process: Any = get_spawning_popen()
-    if process is not None:  # it passes on the descriptor itself, later
-        weakref.finalize(process, _let_go, shared)
+    if process is not None:  # it sends the descriptor later
+        weakref.finalize(process, _keep_alive, shared)
     return StringHandle, (shared,)
 
 
-def _let_go(memory: torch.Tensor) -> None:
+def _keep_alive(memory: torch.Tensor) -> None:
     pass
 
 

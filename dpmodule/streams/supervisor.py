@@ -36,9 +36,9 @@ class Supervisor(Closing):
         name: what the workers are called: ``name-0``, ``name-1`` and so on.
         start_method: "spawn", "fork" or "forkserver".
         timeout_s: how long a child may take to answer in `join`, in seconds; None: as long as it lives.
-        grace_s: how long a child may take to end by itself in `close`, in seconds, and again after SIGTERM.
-        num_threads: how many threads torch may use in each child.
-        start_timeout_s: how long the system may take to start a child, until it has its function, in seconds.
+        grace_s: how long a child may take to end on its own in `close`, in seconds, and again after SIGTERM.
+        num_threads: number of threads that torch may use in each child.
+        start_timeout_s: most seconds to start a child, until it has its function.
 
     Raises:
         ArgumentError: the system has no such start method, or a number is below 0.
@@ -149,7 +149,7 @@ class Supervisor(Closing):
         """Return the children whose `recv` would return or raise at once; wait until there is one.
 
         Args:
-            timeout_s: how long to wait, in seconds; None: as long as it takes.
+            timeout_s: seconds to wait; None for no limit.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -200,7 +200,7 @@ class ProgressWatch:
         self._seen: dict[int, tuple[Any, float]] = {}
 
     def is_stuck(self, worker: int, progress: Any, timeout_s: float) -> bool:
-        """Say whether a worker's progress, a number or a text, is what it was some seconds ago."""
+        """Return True if a worker's progress, a number or a text, is what it was some seconds ago."""
         now = time.monotonic()
         before, since = self._seen.setdefault(worker, (progress, now))
         if before != progress:

@@ -147,7 +147,7 @@ class SharedCounter(ProcessLock):
         return os.lseek(self._fd, 0, os.SEEK_CUR)
 
     def reset(self, number: int = 0) -> None:
-        """Begin at 0 again, or at another number, while nobody takes any."""
+        """Begin at 0 again, or at another number, while no one takes any."""
         os.lseek(self._fd, number, os.SEEK_SET)
 
     @property

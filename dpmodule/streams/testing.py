@@ -31,7 +31,7 @@ def check_stream(
         expected: what comes out, in this order, when all items are put before they are read. None: the items
             themselves, in any order.
         new_loop: returns the event loop to check with, such as `uvloop.new_event_loop`.
-        timeout_s: how long one trial may take, in seconds.
+        timeout_s: most seconds for one trial.
 
     Returns:
         The names of the trials, all of which passed.
@@ -67,7 +67,7 @@ def check_worker_pool(
         slow: arguments of a job that succeeds after about 0.05 to 0.5 seconds.
         check: looks at the result of a good job and says whether it is right.
         new_loop: returns the event loop to check with.
-        timeout_s: how long one trial may take, in seconds.
+        timeout_s: most seconds for one trial.
 
     Returns:
         The names of the trials, all of which passed.

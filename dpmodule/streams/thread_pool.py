@@ -94,7 +94,7 @@ class ThreadWorker(BaseAsyncWorker):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """End the thread, which has no job any more, and join it."""
+        """End the thread, which has no job any longer, and join it."""
         self.end()
         self._thread.join()
 
@@ -113,7 +113,7 @@ class ThreadWorker(BaseAsyncWorker):
             call.run(self._function)
             try:
                 self._results.post(call)
-            except LoopClosedError:  # nobody waits any more
+            except LoopClosedError:  # no one waits
                 return
             del call  # its arguments are not to live on while the thread waits
 

@@ -24,9 +24,9 @@ from .thread_pool import Unstoppable
 from .worker_pool import BaseAsyncWorker, BaseAsyncWorkerPool
 
 if TYPE_CHECKING or native.core is None:
-    from ..native.functor import NoopFunctor as NoopFunctor
-    from ..native.thread_pool import ThreadPool as Threads
-    from ..native.thread_pool import Worker
+    from ..native.threads import NoopFunctor as NoopFunctor
+    from ..native.threads import ThreadPool as Threads
+    from ..native.threads import Worker
 else:
     NoopFunctor = native.core.NoopFunctor
     Threads = native.core.ThreadPool
@@ -90,7 +90,7 @@ class ThreadPool(Threads):
         futures are resolved if their loop still runs. Ctrl-C ends the wait.
 
         Args:
-            timeout_s: how long to wait, in seconds. Threads that are busy for longer end by themselves after their job.
+            timeout_s: how long to wait, in seconds. Threads that are busy for longer end on their own after their job.
 
         Returns:
             Whether all threads have ended.

@@ -59,7 +59,7 @@ class BaseAsyncWorkerPool:
     the future of every unfinished job, every `assign_job`, waiting or later, and on leaving the context. Nothing is
     printed or logged. The exception of an ``async with`` body does the same; it leaves the context itself.
 
-    A job that is cancelled through its own future is no failure. A job that raises CancelledError by itself is one.
+    A job that is cancelled through its own future is no failure. A job that raises CancelledError on its own is one.
     A job that does not stop when it is cancelled keeps its worker, and the context, waiting; what it returns is
     dropped. Cancelling the task that leaves the context cancels the jobs again.
 
@@ -95,11 +95,11 @@ class BaseAsyncWorkerPool:
         self._free: deque[Any] = deque()
         self._assigners: deque[asyncio.Future[Any]] = deque()  # first come, first served
         self._running: dict[asyncio.Task[Any], tuple[Any, JobFuture]] = {}
-        self._quiet: asyncio.Future[None] | None = None  # set when no job runs any more
+        self._quiet: asyncio.Future[None] | None = None  # set when no job runs any longer
 
     @property
     def die_mode(self) -> bool:
-        """Whether the pool has failed."""
+        """True if the pool has failed."""
         return self._error is not None
 
     def create_new_worker(self) -> Any:
@@ -139,7 +139,7 @@ class BaseAsyncWorkerPool:
         """Give a job to a worker as soon as one is free, in the order of the calls.
 
         Args:
-            args: handed to the worker's `_do_job`.
+            args: passed to the worker's `_do_job`.
 
         Returns:
             The future of the job's result. Awaiting it in a task that is cancelled cancels the job, as with any
@@ -250,7 +250,7 @@ class BaseAsyncWorkerPool:
             _fail(self._assigners.popleft(), error)
 
     async def __aexit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, GeneratorExit):  # a coroutine that nobody runs any more: it may not wait
+        if isinstance(error, GeneratorExit):  # a coroutine that no one runs any longer: it may not wait
             self._abandon(error)
             return
         if self._state != "open":
@@ -307,7 +307,7 @@ class BaseAsyncWorkerPool:
 
 
 def _goes_first(body: BaseException, pool: BaseException) -> bool:
-    """Say whether the error of the body leaves the context of a pool that had failed before."""
+    """Return True if the error of the body leaves the context of a pool that had failed before."""
     if isinstance(body, (KeyboardInterrupt, SystemExit)):
         return True
     # the event loop has raised the job's interrupt already, and cancels the tasks because of it

@@ -38,21 +38,21 @@ def _context(ctx: ContextLike) -> Context:
     return context_of(ctx).check()
 
 
-def _named(what: str, names: Sequence[str], given: Arrays, *, partial: bool) -> dict[str, NDArray]:
+def _named(what: str, names: Sequence[str], values: Arrays, *, partial: bool) -> dict[str, NDArray]:
     """Return arrays from a list in the order of `names`, or a dict, as a dict."""
-    if given is None:
-        given = {}
-    if isinstance(given, Mapping):
-        arrays = {k: v for k, v in given.items() if k in names and v is not None}
-    elif isinstance(given, Iterable):
-        values = list(given)
-        if len(values) != len(names):
+    if values is None:
+        values = {}
+    if isinstance(values, Mapping):
+        arrays = {k: v for k, v in values.items() if k in names and v is not None}
+    elif isinstance(values, Iterable):
+        listed = list(values)
+        if len(listed) != len(names):
             raise ArgumentError(
-                f"{what}: got {len(values)} arrays, expected {len(names)}: {', '.join(names)}"
+                f"{what}: got {len(listed)} arrays, expected {len(names)}: {', '.join(names)}"
             )
-        arrays = {k: v for k, v in zip(names, values) if v is not None}
+        arrays = {k: v for k, v in zip(names, listed) if v is not None}
     else:
-        raise ArgumentError(f"{what} is {type(given).__name__}, expected a list or dict of NDArrays")
+        raise ArgumentError(f"{what} is {type(values).__name__}, expected a list or dict of NDArrays")
     missing = [] if partial else [k for k in names if k not in arrays]
     if missing:
         raise ArgumentError(f"{what}: missing {', '.join(missing)}")
@@ -138,26 +138,26 @@ def bind(
 _STYPES = ("default", "row_sparse", "csr", "ragged")
 
 
-def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
+def _storage_types(graph: Graph, requested: Mapping[str, str]) -> dict[str, str]:
     """Return the storage types of variables that are not dense: requested, declared, or required by operators."""
-    for name, stype in given.items():
+    for name, stype in requested.items():
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
     stypes = {
         name: stype
-        for name, stype in {**declared_storage_types(graph), **given}.items()
+        for name, stype in {**declared_storage_types(graph), **requested}.items()
         if stype != "default"
     }
     variables = [node for node in graph.nodes if node.op is None and "__storage_type__" not in node.attrs]
-    storage = infer_storage_types(graph, stypes, {node.name for node in variables} - {*given})
+    storage = infer_storage_types(graph, stypes, {node.name for node in variables} - {*requested})
     settled = {} if storage is None else storage.values
     return stypes | {node.name: stype for (node, _), stype in settled.items() if node.op is None}
 
 
-def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mapping[str, NDArray]) -> None:
+def _check_devices(graph: Graph, ctx: Context, placement: Placement, arrays: Mapping[str, NDArray]) -> None:
     """Raise for arrays on another device than the node that reads them."""
     for node in (*graph.arguments, *graph.auxiliary):
-        wanted, array = places.get(node, ctx), arrays[node.name]
+        wanted, array = placement.get(node, ctx), arrays[node.name]
         if array.context.torch_device != wanted.torch_device:
             raise DeviceError(
                 f"{node.name} is on {array.context}, but is bound to {wanted}; copy it there with as_in_context"
@@ -220,13 +220,13 @@ def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], d
     return array
 
 
-def _known_names(graph: Graph, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _known_names(graph: Graph, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the names that the graph has, and warn about others; MXNet drops them silently."""
     names = {*graph.argument_names, *graph.auxiliary_names}
-    unknown = [k for k in given if k not in names]
+    unknown = [k for k in values if k not in names]
     if unknown:
         warnings.warn(f"simple_bind: {what} of {', '.join(unknown)} ignored: no such argument", stacklevel=3)
-    return {k: v for k, v in given.items() if k in names}
+    return {k: v for k, v in values.items() if k in names}
 
 
 def simple_bind(

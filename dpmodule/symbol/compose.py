@@ -43,19 +43,19 @@ def make_variable(name: str, attrs: Mapping[str, str]) -> Node:
 
 
 def variable_attributes(
-    name: str, attr: Mapping[str, str], given: Mapping[str, Any], others: Mapping[str, Any]
+    name: str, attr: Mapping[str, str], arguments: Mapping[str, Any], others: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the stored attributes of a variable.
 
     Args:
-        given: arguments of `Variable` that become attributes, by name; None if not passed.
+        arguments: arguments of `Variable` that become attributes, by name; None if not passed.
         others: further attributes, of the form ``__x__``.
     """
     attributes: dict[str, str] = {stored_key(k): v for k, v in attr.items()}
     for key, value in attributes.items():
         if not isinstance(value, str):
             raise ArgumentError(f"Variable {name!r}: attribute {key} is {value!r}, expected a string")
-    for key, value in given.items():
+    for key, value in arguments.items():
         if value is not None:
             stored, text = _VARIABLE_KEYS[key]
             try:
@@ -142,20 +142,20 @@ def _hint(alias: str) -> str:
     return (alias if space in ("", "_internal", "random") else public).lower()
 
 
-def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
+def _count_inputs(op: Op, count: int, params: dict[str, str]) -> int:
     """Return the number of inputs of a variadic operator: those passed, or more if its attribute requires it."""
     if op.variadic is None:
         return 0
     key = op.variadic.count
     if key is None:
-        return given
+        return count
     if op.variadic.fixed is not None and op.variadic.is_fixed(op.parse(params)):
-        params.setdefault(key, str(given))
-        return given
-    stated = op.attrs[key].type.parse(params[key]) if key in params else op.variadic.units(given)
+        params.setdefault(key, str(count))
+        return count
+    stated = op.attrs[key].type.parse(params[key]) if key in params else op.variadic.units(count)
     total = op.variadic.total(int(stated))
-    if total < given:
-        raise OpError(f"{op.name}: {key} is {stated}, but {given} inputs were passed")
+    if total < count:
+        raise OpError(f"{op.name}: {key} is {stated}, but {count} inputs were passed")
     params[key] = str(stated)
     return total
 
@@ -173,9 +173,11 @@ def _named_inputs(
     for key in named:
         if key not in names:
             raise OpError(f"{op.name} {name!r}: input {key} does not exist with these attributes")
-    given = {names[i]: _entry(op, names[i], value) for i, value in enumerate(positional) if value is not None}
-    given.update({key: _entry(op, key, value) for key, value in named.items()})
-    return given
+    entries = {
+        names[i]: _entry(op, names[i], value) for i, value in enumerate(positional) if value is not None
+    }
+    entries.update({key: _entry(op, key, value) for key, value in named.items()})
+    return entries
 
 
 def apply_op(

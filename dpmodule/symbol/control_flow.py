@@ -83,8 +83,8 @@ def extract_subgraph(symbol: Symbol, name: str) -> Subgraph:
                 inputs.append((copies[child], i))
                 continue
             if (child, i) not in stand_ins:
-                stand_ins[child, i] = made = Node(None, child.output_names[i], source=child.source)
-                sources[made] = (child, i)
+                stand_ins[child, i] = variable = Node(None, child.output_names[i], source=child.source)
+                sources[variable] = (child, i)
             inputs.append((stand_ins[child, i], 0))
         copies[node] = copy = Node(
             node.op,
@@ -139,7 +139,7 @@ def _make(
         attribute.current().get(None),
         tuple(inputs),
         source_line(),
-        tuple(each.graph for each in subgraphs),
+        tuple(subgraph.graph for subgraph in subgraphs),
     )
     return [Symbol([(node, i)]) for i in range(node.num_outputs)]
 
@@ -156,16 +156,16 @@ def _source(subgraph: Subgraph, i: int) -> Entry:
 
 def _body_variables(symbols: Sequence[Symbol], form: Form) -> Any:
     """Return new variables for the body of a loop, nested like the user's symbols."""
-    return regroup([Variable(input_name(each)) for each in symbols], form)
+    return regroup([Variable(input_name(symbol)) for symbol in symbols], form)
 
 
 def _positions(subgraph: Subgraph, symbols: Sequence[Symbol], what: str) -> list[int]:
     """Return the positions of symbols among the inputs of a subgraph."""
     names = subgraph.names
-    for each in symbols:
-        if input_name(each) not in names:
-            raise UnusedInputError(f"{what}: {each.name!r} has to be used in the loop body")
-    return [names.index(input_name(each)) for each in symbols]
+    for symbol in symbols:
+        if input_name(symbol) not in names:
+            raise UnusedInputError(f"{what}: {symbol.name!r} has to be used in the loop body")
+    return [names.index(input_name(symbol)) for symbol in symbols]
 
 
 def foreach(
@@ -207,7 +207,7 @@ def foreach(
     data_locs = _positions(subgraph, items, "foreach: data")
     state_locs = _positions(subgraph, states, "foreach: state")
     remain = [i for i in range(len(subgraph.names)) if i not in (*data_locs, *state_locs)]
-    inputs = [each.entries[0] for each in (*items, *states)] + [_source(subgraph, i) for i in remain]
+    inputs = [symbol.entries[0] for symbol in (*items, *states)] + [_source(subgraph, i) for i in remain]
     loop = _make(
         "_foreach",
         [subgraph],
@@ -286,8 +286,8 @@ def while_loop(
 
 
 def _arguments(variables: Sequence[Symbol], form: Form) -> list[Any]:
-    made = _body_variables(variables, form)
-    return made if isinstance(made, list) else [made]
+    variables_inside = _body_variables(variables, form)
+    return variables_inside if isinstance(variables_inside, list) else [variables_inside]
 
 
 def _test_subgraph(test: Callable[..., Any], variables: Sequence[Symbol], form: Form, name: str) -> Subgraph:
@@ -307,7 +307,7 @@ def _united(
 
     Loop variables are listed once, other inputs of two subgraphs twice, as in MXNet.
     """
-    by_name = {input_name(each): each.entries[0] for each in variables}
+    by_name = {input_name(variable): variable.entries[0] for variable in variables}
     inputs: list[Entry] = []
     positions: dict[str, int] = {}
     locs = []

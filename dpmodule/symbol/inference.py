@@ -17,7 +17,7 @@ from ..graph import Graph, Node, infer_shapes, infer_types
 from ..graph.infer import read_shape, shown_shape
 from ..ops.shapes import known
 
-Found = tuple[Any, Any, Any]
+InferenceResult = tuple[Any, Any, Any]
 """Lists for arguments, outputs and auxiliary states; three times None if something is unknown."""
 
 
@@ -46,17 +46,17 @@ def _named(graph: Graph, what: str, args: tuple[Any, ...], kwargs: Mapping[str, 
     names = graph.argument_names
     if len(args) > len(names):
         raise ArgumentError(f"{what}: got {len(args)} values for {len(names)} arguments: {', '.join(names)}")
-    given = dict(zip(names, args)) if args else dict(kwargs)
-    for key in given:
+    values = dict(zip(names, args)) if args else dict(kwargs)
+    for key in values:
         if key not in names and key not in graph.auxiliary_names:
             raise ArgumentError(f"{what}: {key!r} is not an argument; arguments: {', '.join(names)}")
-    return {k: v for k, v in given.items() if v is not None}
+    return {k: v for k, v in values.items() if v is not None}
 
 
-def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found:
+def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> InferenceResult:
     """Infer shapes as far as possible; arguments and errors as for `Symbol.infer_shape`."""
-    given = _named(graph, "infer_shape", args, kwargs)
-    shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given.items()})
+    values = _named(graph, "infer_shape", args, kwargs)
+    shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in values.items()})
     return (
         [shown_shape(shapes[n][0]) for n in graph.arguments],
         [shown_shape(shapes[node][i]) for node, i in graph.heads],
@@ -64,12 +64,12 @@ def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any
     )
 
 
-def check_shapes(graph: Graph, found: Found) -> Found:
+def check_shapes(graph: Graph, shapes: InferenceResult) -> InferenceResult:
     """Return shapes if all are known, else three times None with a warning."""
-    if all(_complete(shape) for part in found for shape in part):
-        return found
+    if all(_complete(shape) for part in shapes for shape in part):
+        return shapes
     names = (*graph.argument_names, *graph.output_names, *graph.auxiliary_names)
-    every = zip(names, (shape for part in found for shape in part))
+    every = zip(names, (shape for part in shapes for shape in part))
     unknown = [f"{name}: {shape or 'unknown'}" for name, shape in every if not _complete(shape)]
     more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
     warnings.warn(
@@ -78,10 +78,10 @@ def check_shapes(graph: Graph, found: Found) -> Found:
     return None, None, None
 
 
-def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found:
+def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> InferenceResult:
     """Infer types as far as possible; arguments and errors as for `Symbol.infer_type`."""
-    given = _named(graph, "infer_type", args, kwargs)
-    types = infer_types(graph, {k: dtype_name(v) for k, v in given.items()})
+    values = _named(graph, "infer_type", args, kwargs)
+    types = infer_types(graph, {k: dtype_name(v) for k, v in values.items()})
 
     def shown(name: str | None) -> Any:
         return None if name is None else np_dtype(name)
@@ -93,23 +93,23 @@ def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     )
 
 
-def check_types(graph: Graph, found: Found) -> Found:
+def check_types(graph: Graph, types: InferenceResult) -> InferenceResult:
     """Return types if all are known, else three times None with a warning."""
-    if any(t is None for part in found for t in part):
-        unknown = [name for name, t in zip(graph.argument_names, found[0]) if t is None]
+    if any(t is None for part in types for t in part):
+        unknown = [name for name, t in zip(graph.argument_names, types[0]) if t is None]
         warnings.warn(
             "cannot infer every type; pass those of more arguments: " + ", ".join(unknown[:10]),
             stacklevel=3,
         )
         return None, None, None
-    return found
+    return types
 
 
 def shown(attributes: Mapping[str, str]) -> dict[str, str]:
     """Return attributes with both forms of the five bare keys."""
-    found = dict(attributes)
-    found.update({k: attributes[f"__{k}__"] for k in BARE_KEYS if f"__{k}__" in attributes})
-    return found
+    merged = dict(attributes)
+    merged.update({k: attributes[f"__{k}__"] for k in BARE_KEYS if f"__{k}__" in attributes})
+    return merged
 
 
 def debug_str(graph: Graph) -> str:

@@ -117,15 +117,15 @@ class HalfConverter:
             return entry
         key = (node, number, dtype)
         if key not in self.casts:
-            made = Node(
+            cast = Node(
                 get("amp_cast"),
                 f"{node.output_names[number]}_amp_cast_{dtype}",
                 {"dtype": dtype},
                 {},
                 (entry,),
             )
-            self.types[made] = dtype
-            self.casts[key] = made
+            self.types[cast] = dtype
+            self.casts[key] = cast
         return self.casts[key], 0
 
     def add(self, node: Node) -> None:

@@ -127,11 +127,11 @@ def export(
 def _distinct(leaves: list[Any]) -> list[Any]:
     """Return examples with repeated ones copied, as torch would treat them as one input."""
     seen: set[int] = set()
-    found = []
+    copied_leaves = []
     for leaf in leaves:
-        found.append(leaf.clone() if isinstance(leaf, torch.Tensor) and id(leaf) in seen else leaf)
+        copied_leaves.append(leaf.clone() if isinstance(leaf, torch.Tensor) and id(leaf) in seen else leaf)
         seen.add(id(leaf))
-    return found
+    return copied_leaves
 
 
 def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None) -> None:
@@ -332,8 +332,8 @@ def functional(program: ExportedProgram) -> ExportedProgram:
         table.pop(target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: ExportedProgram = program.run_decompositions(table)
-        return found
+        decomposed: ExportedProgram = program.run_decompositions(table)
+        return decomposed
 
 
 _KEPT: dict[Any, tuple[Any, int]] = {

@@ -39,10 +39,10 @@ def _empty_network(
     data: torch.Tensor, states: torch.Tensor | Sequence[torch.Tensor], *rest: Any
 ) -> tuple[torch.Tensor, ...]:
     """Return empty results: the output has the shape of the data with the features of the states."""
-    given = [states] if isinstance(states, torch.Tensor) else states
+    state_list = [states] if isinstance(states, torch.Tensor) else states
     bidirectional = rest[5]
-    output = data.new_empty(*data.shape[:-1], given[0].shape[-1] * (2 if bidirectional else 1))
-    return (output, *(torch.empty_like(s) for s in given))
+    output = data.new_empty(*data.shape[:-1], state_list[0].shape[-1] * (2 if bidirectional else 1))
+    return (output, *(torch.empty_like(s) for s in state_list))
 
 
 def _define(name: str, function: Callable[..., Any]) -> None:
@@ -125,9 +125,9 @@ class AppliedFunction(torch.nn.Module):
 
     def called(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Call the function; return the tensors among its results, and store their positions in `result`."""
-        given = iter(tensors)
+        remaining = iter(tensors)
         versions = [t._version for t in tensors]
-        arguments = [next(given) if leaf is _Tensor else leaf for leaf in self._leaves]
+        arguments = [next(remaining) if leaf is _Tensor else leaf for leaf in self._leaves]
         results, spec = pytree.tree_flatten(
             _apply(self.function, *pytree.tree_unflatten(arguments, self._spec))
         )
@@ -140,11 +140,11 @@ class AppliedFunction(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Call the function on a symbol's values, which have one axis for none in torch and numbers for bools."""
-        given = [
+        inputs = [
             t.reshape(()).to(dtype) if rank == 0 else t.to(dtype)
             for t, (dtype, rank) in zip(tensors, self._dtypes)
         ]
-        return tuple(one.to(self.floating) for one in self.called(given))
+        return tuple(one.to(self.floating) for one in self.called(inputs))
 
     def _get_name(self) -> str:
         return self.function.__name__
@@ -152,8 +152,8 @@ class AppliedFunction(torch.nn.Module):
     def rebuilt(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Return the function's results with other tensors."""
         leaves, spec = self.result
-        given = iter(tensors)
-        return pytree.tree_unflatten([next(given) if leaf is _Tensor else leaf for leaf in leaves], spec)
+        remaining = iter(tensors)
+        return pytree.tree_unflatten([next(remaining) if leaf is _Tensor else leaf for leaf in leaves], spec)
 
 
 def applied_function(number: int) -> AppliedFunction:

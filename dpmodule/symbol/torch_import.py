@@ -83,8 +83,8 @@ def from_torch(
 
     Source: `torch.export`; MXNet has no such function.
     """
-    found = imported(module, example, named, dynamic)
-    return found.symbol, found.arg_params, found.aux_params
+    result = imported(module, example, named, dynamic)
+    return result.symbol, result.arg_params, result.aux_params
 
 
 def imported(
@@ -116,8 +116,8 @@ _PROGRAM = "_StatefulGraphModule"
 def _trains(module: torch.nn.Module, program: ExportedProgram) -> bool:
     """Return True if a module is in training mode; for an exported program, its operators determine it."""
     if not any(kind.__name__ == _PROGRAM for kind in type(module).__mro__):
-        found: bool = module.training
-        return found
+        training: bool = module.training
+        return training
     return any(
         given is True and argument.name in ("train", "training")
         for node in program.graph.nodes
@@ -187,17 +187,17 @@ class _Translation:
         return symbol, self.builder.params
 
     def _refusal(self) -> ArgumentError:
-        rows = "".join(f"\n  {what}: {', '.join(places)}" for what, places in self.problems.items())
+        rows = "".join(f"\n  {what}: {', '.join(locations)}" for what, locations in self.problems.items())
         return ArgumentError(
             f"from_torch: {self.kind} cannot be translated:{rows}\nsym.torch_module(module, ...) runs the whole "
             "module as one operator instead"
         )
 
     def _problem(self, what: str, node: TorchNode) -> None:
-        places = self.problems.setdefault(what, [])
-        place = _place(node)
-        if place not in places:
-            places.append(place)
+        locations = self.problems.setdefault(what, [])
+        location = _place(node)
+        if location not in locations:
+            locations.append(location)
 
     # variables
 
@@ -214,10 +214,10 @@ class _Translation:
                 node.users and specs[node.name].target is not None
             ):  # a target of None is a token that orders side effects
                 tensor = self._held(specs[node.name].target)
-                found = tied.get(id(tensor))
-                if found is None:
-                    found = tied[id(tensor)] = self._entered(specs[node.name], tensor, node)
-                self.values[node] = found
+                value = tied.get(id(tensor))
+                if value is None:
+                    value = tied[id(tensor)] = self._entered(specs[node.name], tensor, node)
+                self.values[node] = value
 
     def _enter_input(self, node: TorchNode, name: str) -> None:
         example = node.meta["val"]
@@ -231,8 +231,8 @@ class _Translation:
     def _held(self, target: str) -> torch.Tensor:
         """Return a parameter, buffer or constant."""
         tensor = self.program.state_dict.get(target)
-        found: torch.Tensor = self.program.constants[target] if tensor is None else tensor
-        return found
+        constant: torch.Tensor = self.program.constants[target] if tensor is None else tensor
+        return constant
 
     def _entered(self, spec: InputSpec, tensor: torch.Tensor, node: TorchNode) -> TorchValue:
         input_kind, name = spec.kind.name, self.owned.get(id(tensor), spec.target or "")
@@ -245,9 +245,9 @@ class _Translation:
 
     def _variable(self, name: str, tensor: torch.Tensor, trained: bool, node: TorchNode) -> TorchValue:
         self.builder.begin(name, "", node.meta["val"])
-        found = self.builder.variable(name, tensor, trained)
+        value = self.builder.variable(name, tensor, trained)
         self.builder.finish([])
-        return found
+        return value
 
     # operators
 
@@ -284,11 +284,11 @@ class _Translation:
                 self._problem(f"{name}, which has no translation", node)
                 return self._unknown(node)
             self.builder.begin(self.names[node], _source(node), node.meta["val"])
-            made = self._valued(translator(self.builder, *args, **kwargs), node)
+            output = self._valued(translator(self.builder, *args, **kwargs), node)
             self.builder.finish(
-                [v.symbol for v in (made if isinstance(made, list) else [made]) if v is not None]
+                [v.symbol for v in (output if isinstance(output, list) else [output]) if v is not None]
             )
-            return made
+            return output
         except NoCounterpart as error:
             self._problem(f"{name} {error}", node)
         except MXNetError as error:
@@ -303,62 +303,62 @@ class _Translation:
         """Return a placeholder for a value that could not be translated, so that others can be checked."""
         return _UNKNOWN if isinstance(node.meta["val"], torch.Tensor) else [_UNKNOWN] * len(node.meta["val"])
 
-    def _valued(self, made: Any, node: TorchNode) -> Any:
-        if isinstance(made, (list, tuple)):
-            return [self._one(m, f) for m, f in zip(made, node.meta["val"])]
-        return self._one(made, node.meta["val"])
+    def _valued(self, output: Any, node: TorchNode) -> Any:
+        if isinstance(output, (list, tuple)):
+            return [self._one(m, f) for m, f in zip(output, node.meta["val"])]
+        return self._one(output, node.meta["val"])
 
-    def _one(self, made: Any, fake: Any) -> TorchValue | None:
-        if made is None:
+    def _one(self, output: Any, fake: Any) -> TorchValue | None:
+        if output is None:
             return None
         dims = dims_of(fake)
-        if isinstance(made, TorchValue):
-            made = self.builder.cast(made, fake.dtype)
-            return self.builder.see(TorchValue(dims, fake.dtype, made.symbol, made.tensor))
-        return self.builder.see(TorchValue(dims, fake.dtype, made))
+        if isinstance(output, TorchValue):
+            output = self.builder.cast(output, fake.dtype)
+            return self.builder.see(TorchValue(dims, fake.dtype, output.symbol, output.tensor))
+        return self.builder.see(TorchValue(dims, fake.dtype, output))
 
-    def _resolved(self, given: object) -> Any:
+    def _resolved(self, argument: object) -> Any:
         """Return arguments with values in the place of nodes."""
-        if isinstance(given, TorchNode):
-            if given in self.values:
-                found = self.values[given]
-                if found is _UNKNOWN or (isinstance(found, list) and _UNKNOWN in found):
+        if isinstance(argument, TorchNode):
+            if argument in self.values:
+                value = self.values[argument]
+                if value is _UNKNOWN or (isinstance(value, list) and _UNKNOWN in value):
                     raise _Missing
-                return found
-            return self._size(given)
-        if isinstance(given, (list, tuple)):
-            return [self._resolved(each) for each in given]
-        if isinstance(given, dict):
-            return {key: self._resolved(each) for key, each in given.items()}
-        return given
+                return value
+            return self._size(argument)
+        if isinstance(argument, (list, tuple)):
+            return [self._resolved(item) for item in argument]
+        if isinstance(argument, dict):
+            return {key: self._resolved(item) for key, item in argument.items()}
+        return argument
 
     def _size(self, node: TorchNode) -> Any:
         """Return the size that a node of torch's graph computes."""
-        found = node.meta.get("val")
-        if isinstance(found, (torch.SymFloat, torch.SymBool)):
+        size = node.meta.get("val")
+        if isinstance(size, (torch.SymFloat, torch.SymBool)):
             raise NoCounterpart("takes a number that is computed from sizes")
-        return as_size(found)
+        return as_size(size)
 
     def _inlined(self, node: TorchNode) -> Any:
         """Translate a part of forward under `torch.no_grad`, or with gradients again."""
-        enabled, inner, *given = list[Any](node.args)
+        enabled, inner, *operands = list[Any](node.args)
         graph = getattr(self.program.graph_module, str(inner.target))
-        places = [n for n in graph.graph.nodes if n.op == "placeholder"]
-        for place, outer in zip(places, given):
-            self.values[place] = self.values.get(outer, outer)
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        for placeholder, outer in zip(placeholders, operands):
+            self.values[placeholder] = self.values.get(outer, outer)
         self.names.update(_names(graph.graph.nodes))
         self._translate(graph.graph.nodes)
         outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
-        found = [self.values.get(o) for o in outputs]
-        return found if enabled else [self._stopped(v, node) for v in found]
+        values = [self.values.get(o) for o in outputs]
+        return values if enabled else [self._stopped(v, node) for v in values]
 
     def _stopped(self, value: object, node: TorchNode) -> Any:
         if not isinstance(value, TorchValue) or value.symbol is None or value is _UNKNOWN:
             return value
         self.builder.begin(self.names[node], _source(node), None)
-        made = self.builder.op("BlockGrad", value)
-        self.builder.finish([made])
-        return TorchValue(value.dims, value.dtype, made)
+        stopped = self.builder.op("BlockGrad", value)
+        self.builder.finish([stopped])
+        return TorchValue(value.dims, value.dtype, stopped)
 
     # outputs
 
@@ -435,10 +435,10 @@ def _known(node: TorchNode, args: Sequence[object], kwargs: Mapping[str, object]
         return None
     plain = pytree.tree_map(_plain, (args, kwargs))
     with torch.no_grad():
-        made = node.target(*plain[0], **{k: v for k, v in plain[1].items() if k != "device"})
-    if isinstance(made, torch.Tensor):
-        return TorchValue(dims_of(made), made.dtype, None, made.cpu())
-    return [TorchValue(dims_of(m), m.dtype, None, m.cpu()) for m in made]
+        result = node.target(*plain[0], **{k: v for k, v in plain[1].items() if k != "device"})
+    if isinstance(result, torch.Tensor):
+        return TorchValue(dims_of(result), result.dtype, None, result.cpu())
+    return [TorchValue(dims_of(m), m.dtype, None, m.cpu()) for m in result]
 
 
 def _plain(leaf: object) -> Any:
@@ -455,8 +455,8 @@ def _is_constant(leaf: object) -> bool:
 
 
 def _stack(node: TorchNode) -> list[tuple[str, str]]:
-    found = node.meta.get("nn_module_stack") or {}
-    pairs = [p for p in found.values() if isinstance(p, tuple)]
+    stack = node.meta.get("nn_module_stack") or {}
+    pairs = [p for p in stack.values() if isinstance(p, tuple)]
     return [(path, str(kind)) for path, kind in pairs]
 
 
@@ -483,14 +483,14 @@ def _counts(node: TorchNode) -> bool:
 def _source(node: TorchNode) -> str:
     """Return "file:line" of the innermost frame of forward outside torch."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
-    found = [line for line in lines if line.startswith("File ")]
-    found = [line for line in found if '"<' not in line]
-    mine = [line for line in found if "/torch/" not in line.replace("\\", "/")] or found
+    frames = [line for line in lines if line.startswith("File ")]
+    frames = [line for line in frames if '"<' not in line]
+    mine = [line for line in frames if "/torch/" not in line.replace("\\", "/")] or frames
     if not mine:
         return ""
-    parts = mine[-1].split('"')
-    number = parts[2].replace(",", " ").split()[1] if len(parts) > 2 else ""
-    return f"{parts[1]}:{number}"
+    fields = mine[-1].split('"')
+    number = fields[2].replace(",", " ").split()[1] if len(fields) > 2 else ""
+    return f"{fields[1]}:{number}"
 
 
 def _place(node: TorchNode) -> str:

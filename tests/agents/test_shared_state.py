@@ -124,7 +124,7 @@ def test_other_types_and_missing_keys_are_refused():
         (torch.zeros(2).int(), "int32"),
     ):
         with pytest.raises(
-            DTypeError, match=rf"'w' is a tensor of shape \(2,\) and torch.float32 .* got .*{told}"
+            DTypeError, match=rf"'w' is a tensor of shape \(2,\) and torch.float32, .* got .*{told}"
         ):
             table["w"] = value
     with pytest.raises(ArgumentError, match="at most 64 bits"):

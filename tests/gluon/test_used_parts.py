@@ -45,7 +45,7 @@ def test_batches_are_cut_for_contexts():
     assert [part.shape for part in columns] == [(5, 1), (5, 1)]
     with pytest.raises(ShapeError, match="even_split=False allows"):
         mx.gluon.utils.split_data(mx.nd.array(data), 2)
-    with pytest.raises(ShapeError, match="cannot be cut into 6"):
+    with pytest.raises(ShapeError, match="cannot be split into 6"):
         mx.gluon.utils.split_data(mx.nd.array(data), 6, even_split=False)
 
 

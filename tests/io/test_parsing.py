@@ -31,9 +31,9 @@ NUMBERS = FLOATS | DIGITS | WITH_POWER | NAMES
 PLAIN = st.floats(-1e6, 1e6, width=32).map(repr)
 
 
-@pytest.fixture(params=[300, parsing._PIECE], ids=["short pieces", "pieces"])
+@pytest.fixture(params=[300, parsing._CHUNK_BYTES], ids=["short pieces", "pieces"])
 def piece(request, monkeypatch):
-    monkeypatch.setattr(parsing, "_PIECE", request.param)
+    monkeypatch.setattr(parsing, "_CHUNK_BYTES", request.param)
 
 
 def rounded(words, dtype):
@@ -162,7 +162,7 @@ def test_a_file_larger_than_a_piece_is_the_same_with_any_number_of_threads(tmp_p
     numbers = np.random.default_rng(0).standard_normal((30000, 5)).astype(np.float32)
     path = tmp_path / "a.csv"
     path.write_text("".join(",".join(map(str, row)) + "\n" for row in numbers.tolist()))
-    assert path.stat().st_size > 2 * parsing._PIECE
+    assert path.stat().st_size > 2 * parsing._CHUNK_BYTES
     for threads in (1, 4):
         it = mx.io.CSVIter(data_csv=path, data_shape=(5,), batch_size=30000, preprocess_threads=threads)
         np.testing.assert_array_equal(it.next().data[0].asnumpy(), numbers)
@@ -219,7 +219,7 @@ def test_a_file_of_blank_lines_has_no_rows(tmp_path, text):
 
 
 def test_lines_may_be_of_any_kind_of_end_and_length(tmp_path, monkeypatch):
-    monkeypatch.setattr(parsing, "_PIECE", 64)
+    monkeypatch.setattr(parsing, "_CHUNK_BYTES", 64)
     monkeypatch.setattr(parsing, "_TAIL", 8)
     (tmp_path / "a").write_bytes(b"1,2\r3,4\r5,6\n" + b" " * 500 + b"7," + b"0" * 900 + b"8\n9,10")
     assert read_csv(str(tmp_path / "a"), 2, np.float32, 2).tolist() == [

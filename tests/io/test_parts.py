@@ -162,7 +162,7 @@ def test_refusals():
         with pytest.raises(ArgumentError, match="num_parts is 0, expected at least 1"):
             make().take_part(0, 0)
         part = make(num_parts=2, part_index=1)
-        with pytest.raises(StateError, match="it reads part 1 of 2 already"):
+        with pytest.raises(StateError, match="already reads part 1 of 2"):
             part.take_part(2, 0)
         with pytest.raises(ArgumentError, match=r"part is \[1, 2\], here \[0, 2\]"):
             make(num_parts=2, part_index=0).load_state_dict(part.state_dict())
@@ -206,7 +206,7 @@ def test_a_part_of_several_iterators_read_together():
         for batch in it:
             assert (batch.data[0].asnumpy() == batch.data[1].asnumpy()).all()
             assert (batch.label[0].asnumpy() % 2 == 1).all() or batch.pad
-        with pytest.raises(StateError, match="NDArrayIter: it reads part 1 of 2 already"):
+        with pytest.raises(StateError, match="NDArrayIter already reads part 1 of 2"):
             it.take_part(2, 0)
     with pytest.raises(StateError, match="PrefetchingIter is closed"):
         it.take_part(2, 0)
@@ -238,7 +238,7 @@ def test_worker_processes():
                 assert epoch == list(range(index, 10, 3))
                 it.reset()
             state = it.state_dict()
-            with pytest.raises(StateError, match="ProcessPrefetchingIter: it reads one of 3 parts already"):
+            with pytest.raises(StateError, match="ProcessPrefetchingIter already reads one of 3 parts"):
                 it.take_part(2, 0)
         found += epoch
         with mx.io.ProcessPrefetchingIter(iterators.rows, 2, start_method="fork") as again:

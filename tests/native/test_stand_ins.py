@@ -7,11 +7,11 @@ import pytest
 
 from dpmodule import native
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.native import functor, signal_bus, thread_pool
+from dpmodule.native import threads
 
 core = native.core
 pytestmark = pytest.mark.skipif(core is None, reason="there is nothing to compare with")
-PAIRS = [("ThreadPool", thread_pool), ("Worker", thread_pool), ("SignalBus", signal_bus)]
+PAIRS = [("ThreadPool", threads), ("Worker", threads), ("SignalBus", threads)]
 
 
 @pytest.mark.parametrize(("name", "module"), PAIRS, ids=[name for name, _ in PAIRS])
@@ -24,7 +24,7 @@ def test_public_names_are_the_same(name, module):
 def test_a_functor_in_cpp_needs_the_extension():
     capsule = core.NoopFunctor().__dpmodule_functor__()
     with pytest.raises(ArgumentError, match="runs only with the native extension; `dpmodule info` says why"):
-        functor.work_of(capsule)
+        threads.functor_and_function(capsule)
 
 
 def test_types_refuse_what_does_not_fit():

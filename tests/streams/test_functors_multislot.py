@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpmodule import native
 from dpmodule.base import ArgumentError, BoundsError, FileFormatError
-from dpmodule.native.functors import multislot
+from dpmodule.native import multislot
 from dpmodule.streams import MultiSlotFunctor, Slot, StringHandle
 from helpers.both_backends import in_native
 from helpers.functors import backend as backend

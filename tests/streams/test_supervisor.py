@@ -146,9 +146,9 @@ def test_an_exception_that_cannot_be_pickled(how, text):
 @pytest.mark.parametrize(
     ("how", "code", "text"),
     [
-        ("exit", 3, "ended by itself with exit code 3"),
-        ("exit", 0, "ended by itself with exit code 0"),
-        ("os_exit", 5, "ended by itself with exit code 5"),
+        ("exit", 3, "ended on its own with exit code 3"),
+        ("exit", 0, "ended on its own with exit code 0"),
+        ("os_exit", 5, "ended on its own with exit code 5"),
         ("signal", signal.SIGKILL, "killed by SIGKILL.*memory"),
         ("signal", signal.SIGTERM, "killed by SIGTERM"),
         ("signal", signal.SIGRTMIN + 2, f"killed by signal {signal.SIGRTMIN + 2}"),
@@ -202,12 +202,12 @@ def _close_the_channel(channel, then):
 def test_a_child_that_takes_its_time_to_end_is_waited_for():
     """The channel of an interpreter that ends is closed first; only then what atexit has runs."""
     supervisor, child = forked(_close_the_channel, "exit")
-    with supervisor, pytest.raises(WorkerDied, match="ended by itself with exit code 3"):
+    with supervisor, pytest.raises(WorkerDied, match="ended on its own with exit code 3"):
         child.recv()
 
 
 def test_a_child_that_closes_its_channel_and_goes_on_is_stuck(monkeypatch):
-    monkeypatch.setattr("dpmodule.streams.process._LAST_WORDS_S", 0.2)
+    monkeypatch.setattr("dpmodule.streams.process._EXIT_S", 0.2)
     supervisor, child = forked(_close_the_channel, "sleep")
     with supervisor:
         with pytest.raises(WorkerStuck, match="closed its channel and did not end.*working on its end"):

@@ -89,7 +89,7 @@ def test_ends_are_given_to_children_that_are_started_afresh(method):
     for process in (one, two):
         process.start()
     for given in (there, reader, answering):
-        with pytest.raises(StateError, match="belongs to|handed to"):
+        with pytest.raises(StateError, match="belongs to|passed to"):
             given.throw(ValueError()) if given is not reader else given.recv()
     for i, value in enumerate(here):
         check(value, i)

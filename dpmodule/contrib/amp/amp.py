@@ -1,4 +1,4 @@
-"""Symbols and models converted to mixed precision, and the scaling of the loss as programs for MXNet write it."""
+"""Conversion of symbols and models to mixed precision, and loss scaling with MXNet's interface."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ lazy.publish(__name__, __all__)
 _TARGETS = ("float16", "bfloat16")
 
 
-def checked(target_dtype: str) -> str:
-    """Return a type of 16 bits."""
+def check_dtype(target_dtype: str) -> str:
+    """Return a 16-bit type; raise for others."""
     if target_dtype not in _TARGETS:
         raise ArgumentError(f"target_dtype is {target_dtype!r}, expected one of {', '.join(_TARGETS)}")
     return target_dtype
@@ -61,7 +61,7 @@ def list_lp16_ops(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    checked(target_dtype)
+    check_dtype(target_dtype)
     return list(LP16)
 
 
@@ -71,17 +71,17 @@ def list_fp32_ops(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    checked(target_dtype)
+    check_dtype(target_dtype)
     return list(FP32)
 
 
 def list_conditional_fp32_ops(target_dtype: str = "float16") -> list[tuple[str, str, list[str]]]:
-    """Return (operator, attribute, values) of what runs in float32 under some attributes.
+    """Return (operator, attribute, values) of the operators that run in float32 with these attribute values.
 
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    checked(target_dtype)
+    check_dtype(target_dtype)
     return [(op, key, list(values)) for op, key, values in CONDITIONAL_FP32]
 
 
@@ -91,7 +91,7 @@ def list_widest_type_cast(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    checked(target_dtype)
+    check_dtype(target_dtype)
     return list(WIDEST)
 
 
@@ -101,7 +101,7 @@ def list_loss_output_functions(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    checked(target_dtype)
+    check_dtype(target_dtype)
     return list(LOSSES)
 
 
@@ -124,24 +124,24 @@ def convert_symbol(
         fp32_ops: operators to run in float32; None = `list_fp32_ops`.
         conditional_fp32_ops: (operator, attribute, values) to run in float32; None = `list_conditional_fp32_ops`.
         excluded_sym_names: names of nodes to keep in float32.
-        data_names: inputs, whose type is never declared; None = as `cast_optional_params` is False.
-        cast_optional_params: declare parameters that are only read in 16 bits as such (their `__dtype__`).
+        data_names: inputs, whose type is never declared.
+        cast_optional_params: declare `__dtype__` as 16 bits for parameters that are only read in 16 bits.
 
     Raises:
-        ArgumentError: another type, an unknown operator, or a name that the network has not.
+        ArgumentError: the type, an operator or a node name is unknown.
 
     Source: the placement of casts and the names of MXNet 1.9.1's `convert_symbol`.
     """
     if not isinstance(sym, Symbol):
         raise ArgumentError(f"sym is {type(sym).__name__}, expected a Symbol")
-    checked(target_dtype)
+    check_dtype(target_dtype)
     unknown = sorted(set(excluded_sym_names or ()) - {node.name for node in sym.graph.nodes})
     if unknown:
-        raise ArgumentError(f"excluded_sym_names has {', '.join(unknown)}, which the network has not")
+        raise ArgumentError(f"excluded_sym_names has {', '.join(unknown)}, which the network does not have")
     converter = HalfConverter(
         target_dtype,
-        checked_names("target_dtype_ops", target_dtype_ops, LP16),
-        checked_names("fp32_ops", fp32_ops, FP32),
+        operator_names("target_dtype_ops", target_dtype_ops, LP16),
+        operator_names("fp32_ops", fp32_ops, FP32),
         CONDITIONAL_FP32 if conditional_fp32_ops is None else conditional_fp32_ops,
         set(excluded_sym_names or ()),
     )
@@ -153,20 +153,16 @@ def convert_symbol(
     return Symbol(heads)
 
 
-def checked_names(argument: str, given: Sequence[str] | None, usual: Sequence[str]) -> set[str]:
-    """Return registry names of operators.
-
-    Args:
-        given: what it was given; None: nothing.
-    """
-    for name in given or ():
+def operator_names(argument: str, names: Sequence[str] | None, default: Sequence[str]) -> set[str]:
+    """Return the registry names of an argument's operators, those of `default` for None."""
+    for name in names or ():
         if find(name) is None:
-            raise ArgumentError(f"{argument} has {name!r}, which is no operator")
-    return {get(name).name for name in (usual if given is None else given)}
+            raise ArgumentError(f"{argument} has {name!r}, which is not an operator")
+    return {get(name).name for name in (default if names is None else names)}
 
 
 def _declare_types(graph: Graph, converter: HalfConverter, data_names: set[str]) -> None:
-    """Give variables that are read in one type that type, and take the casts away."""
+    """Declare the type of variables that are read in one type only, and remove the casts."""
     readers: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         for child, _ in node.inputs:
@@ -198,7 +194,7 @@ def convert_model(
     """Return a network in mixed precision with its parameters; arguments as in `convert_symbol`.
 
     Args:
-        cast_optional_params: store parameters that are only read in 16 bits in 16 bits.
+        cast_optional_params: store parameters in 16 bits that are only read in 16 bits.
     """
     data_names = set(sym.list_inputs()) - set(arg_params) - set(aux_params)
     converted = convert_symbol(
@@ -220,12 +216,12 @@ def convert_model(
 def convert_bucketing_module(
     bucketing_mod: BucketingModule, target_dtype: str = "float16", **options: Any
 ) -> BucketingModule:
-    """Return a bucketing module in mixed precision with the same parameters, ready to be bound.
+    """Return a bucketing module in mixed precision with the same parameters, not yet bound.
 
     Args:
-        bucketing_mod: a module that has been bound and has parameters.
+        bucketing_mod: a bound module with parameters.
         target_dtype: as in `convert_model`.
-        options: the further arguments of `convert_model`.
+        options: further arguments of `convert_model`.
 
     Raises:
         ArgumentError: the module has no parameters yet.
@@ -246,7 +242,7 @@ def init(
     conditional_fp32_ops: Conditions | None = None,
     fp32_ops: Sequence[str] | None = None,
 ) -> None:
-    """Train all modules that are made from now on in mixed precision, unless they say ``amp=False`` or otherwise.
+    """Train all modules created after this call in mixed precision, unless their argument `amp` is set.
 
     Args:
         target_dtype: "float16" or "bfloat16".
@@ -255,35 +251,35 @@ def init(
         fp32_ops: operators to run in float32; None = `list_fp32_ops`.
 
     Raises:
-        ArgumentError: another type, or an unknown operator.
+        ArgumentError: the type or an operator is unknown.
 
-    Source: MXNet 1.9.1 `contrib.amp.init`, which changes the functions that make operators instead.
+    Source: MXNet 1.9.1 `contrib.amp.init`, which patches the operator functions instead.
     """
     rules = HalfRules(
-        checked(target_dtype),
-        sorted(checked_names("target_precision_ops", target_precision_ops, LP16)),
-        sorted(checked_names("fp32_ops", fp32_ops, FP32)),
+        check_dtype(target_dtype),
+        sorted(operator_names("target_precision_ops", target_precision_ops, LP16)),
+        sorted(operator_names("fp32_ops", fp32_ops, FP32)),
         CONDITIONAL_FP32 if conditional_fp32_ops is None else conditional_fp32_ops,
     )
     use_by_default(rules)
 
 
 def init_trainer(trainer: Any) -> None:
-    """Have a trainer scale losses, and leave updates out whose gradients are not finite.
+    """Make a trainer scale losses, and skip updates whose gradients are not finite.
 
     Args:
-        trainer: a module in mixed precision, which does so by itself; or an object in the form of Gluon's ``Trainer``,
-            with ``_scale``, ``_params`` and ``_update``.
+        trainer: an object like Gluon's ``Trainer``, with ``_scale``, ``_params`` and ``_update``; or a module, which
+            scales losses automatically in mixed precision.
 
     Raises:
-        ArgumentError: it is neither.
+        ArgumentError: `trainer` is neither.
     """
     if isinstance(trainer, BaseModule):
         return
     if not all(hasattr(trainer, name) for name in ("_scale", "_params", "_update")):
         raise ArgumentError(
-            f"init_trainer: {type(trainer).__name__} is no trainer; make a Module(amp='fp16') instead, which scales "
-            "the loss by itself"
+            f"init_trainer: {type(trainer).__name__} is not a trainer; make a Module(amp='fp16') instead, "
+            "which scales the loss automatically"
         )
     trainer._amp_loss_scaler = LossScale()
     trainer._amp_original_scale = trainer._scale
@@ -306,11 +302,11 @@ def _gradients(trainer: Any) -> list[Any]:
 
 @contextmanager
 def scale_loss(loss: Any, optimizer_or_trainer: Any) -> Iterator[Any]:
-    """Give a scaled loss for backward, and have the trainer divide gradients by the scale again.
+    """Yield the scaled loss for backward, and make the trainer divide gradients by the scale.
 
     Args:
         loss: an array, or a list of them.
-        optimizer_or_trainer: what `init_trainer` was given; a module scales inside, so that its loss stays as it is.
+        optimizer_or_trainer: argument of `init_trainer`; a module scales internally, so its loss stays as it is.
 
     Raises:
         StateError: `init_trainer` has not been called.
@@ -327,14 +323,14 @@ def scale_loss(loss: Any, optimizer_or_trainer: Any) -> Iterator[Any]:
         return
     scale = _scale_of(trainer, "scale_loss").value
     trainer._scale = trainer._amp_original_scale / scale
-    yield [each * scale for each in loss] if isinstance(loss, (list, tuple)) else loss * scale
+    yield [part * scale for part in loss] if isinstance(loss, (list, tuple)) else loss * scale
 
 
 def unscale(optimizer_or_trainer: Any) -> None:
-    """Divide gradients by the scale now, to look at them or clip them before the update.
+    """Divide gradients by the scale now, to inspect or clip them before the update.
 
     Args:
-        optimizer_or_trainer: what `init_trainer` was given; gradients of a module are never scaled.
+        optimizer_or_trainer: argument of `init_trainer`; gradients of a module are never scaled.
 
     Raises:
         StateError: `init_trainer` has not been called.
@@ -349,7 +345,7 @@ def unscale(optimizer_or_trainer: Any) -> None:
 
 
 def _scale_of(trainer: Any, what: str) -> LossScale:
-    found = getattr(trainer, "_amp_loss_scaler", None)
-    if not isinstance(found, LossScale):
+    scale = getattr(trainer, "_amp_loss_scaler", None)
+    if not isinstance(scale, LossScale):
         raise StateError(f"{what}: call init_trainer() with this {type(trainer).__name__} first")
-    return found
+    return scale

@@ -41,7 +41,7 @@ _BASE_ARGUMENTS = (
 
 @opt.register
 class _AssignmentOptimizer(opt.Optimizer):
-    """Sets each parameter to its gradient, so that a kvstore passes gradients on."""
+    """Optimizer that sets each parameter to its gradient, so that a kvstore passes gradients through."""
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
         weight.raw.copy_(grad.raw)
@@ -49,30 +49,30 @@ class _AssignmentOptimizer(opt.Optimizer):
 
 @opt.register
 class _SVRGOptimizer(opt.Optimizer):
-    """Updates parameters by an optimizer and keys with "full" in their name by assignment."""
+    """Optimizer that assigns keys with "full" in their name, and updates all others with another optimizer."""
 
     def __init__(self, default_optimizer: Any, **kwargs: Any) -> None:
         super().__init__(**{key: kwargs[key] for key in _BASE_ARGUMENTS if key in kwargs})
-        is_made = isinstance(default_optimizer, opt.Optimizer)
+        is_instance = isinstance(default_optimizer, opt.Optimizer)
         self.default_opt: opt.Optimizer = (
-            default_optimizer if is_made else opt.create(default_optimizer, **kwargs)
+            default_optimizer if is_instance else opt.create(default_optimizer, **kwargs)
         )
         self.aux_opt: opt.Optimizer = opt.create(_AssignmentOptimizer.__name__)
 
     def unshared(self) -> str:
-        return "it holds two optimizers with counts of their own"
+        return "it holds two optimizers with separate update counts"
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
-        self._responsible(index).update(index, weight, grad, state)
+        self._optimizer_of(index).update(index, weight, grad, state)
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        return self._responsible(index).create_state(index, weight)
+        return self._optimizer_of(index).create_state(index, weight)
 
-    def _responsible(self, index: Any) -> opt.Optimizer:
+    def _optimizer_of(self, index: Any) -> opt.Optimizer:
         return self.aux_opt if "full" in self._check_index(index) else self.default_opt
 
     def _check_index(self, index: Any) -> str:
-        """Return the name of a parameter given by name or number."""
+        """Return the name of a parameter from its name or number."""
         if isinstance(index, str):
             return index
         if index not in self.idx2name:
@@ -86,24 +86,23 @@ class _SVRGOptimizer(opt.Optimizer):
 class SVRGModule(Module):
     """A Module whose gradients are corrected by the gradient over all data.
 
-    A second module keeps the parameters of some epochs ago. For every batch its gradient is taken away from the
-    module's own and the mean gradient over all data, computed with those old parameters, is added: the expectation
-    stays and the variance falls. `fit` renews the old parameters and the mean every `update_freq` epochs; a loop of
-    one's own calls `update_full_grads` for that.
+    A second module keeps a snapshot of the parameters. For every batch, its gradient is subtracted from the module's
+    own, and the mean gradient over all data at the snapshot is added: the expectation stays and the variance falls.
+    `fit` renews the snapshot and the mean every `update_freq` epochs; your own loop calls `update_full_grads`.
 
     Args:
-        symbol: see `Module`, as all the others but the last.
+        symbol: see `Module`, as for all others but the last.
         label_names: inputs that are labels; None for none.
-        logger: where progress is logged.
+        logger: logger of the progress.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
         fixed_param_names: parameters that are not trained.
         state_names: arguments that carry state from batch to batch.
         group2ctxs: contexts of attribute groups.
-        update_freq: number of epochs between two computations of the full gradients.
+        update_freq: number of epochs between updates of the snapshot.
 
     Raises:
-        DTypeError: `update_freq` is no integer.
+        DTypeError: `update_freq` is not an integer.
         ArgumentError: it is not positive, or another argument does not fit.
 
     Example:
@@ -118,7 +117,7 @@ class SVRGModule(Module):
         True
 
     Source: Johnson and Zhang 2013, "Accelerating Stochastic Gradient Descent using Predictive Variance Reduction";
-    MXNet 1.9.1 `SVRGModule`, whose means start from the one before instead of from zero. With a kvstore MXNet also
+    MXNet 1.9.1 `SVRGModule`, whose means start from the previous mean instead of from zero. With a kvstore MXNet also
     sets the devices' parameters to zero until the first update; here they keep their values.
     """
 
@@ -215,17 +214,17 @@ class SVRGModule(Module):
                 self.updates.store.broadcast(f"{name}_full", _zeros_like(rows[0]), rows)
 
     def _wrapped(self, optimizer: Any, optimizer_params: Any) -> _SVRGOptimizer:
-        """Wrap an optimizer so that it leaves full gradients alone."""
+        """Return an optimizer wrapped so that it leaves full gradients alone."""
         rescale = 1.0 / self.group.num_samples
         inner = optimizer.default_opt if isinstance(optimizer, _SVRGOptimizer) else optimizer
         names = dict(enumerate(self._param_names))
-        made = _SVRGOptimizer(
+        wrapper = _SVRGOptimizer(
             inner, param_idx2name=names, **{"rescale_grad": rescale, **dict(optimizer_params)}
         )
-        made.rescale_grad = (
-            rescale  # only the one inside rescales; Module would warn about another number here
+        wrapper.rescale_grad = (
+            rescale  # only the inner optimizer rescales; Module would warn of another value
         )
-        return made
+        return wrapper
 
     def _trained_names(self) -> list[str]:
         store = self.group.store
@@ -262,10 +261,9 @@ class SVRGModule(Module):
 
     @needs(Stage.READY)
     def update_full_grads(self, train_data: Any) -> None:
-        """Give the second module the present parameters, and compute the mean gradient over all data with them.
+        """Copy the present parameters to the second module, and compute their mean gradient over all data.
 
-        The mean is taken over batches, and starts from the mean before, as in MXNet. `train_data` is left at its
-        end.
+        The mean is taken over batches, and starts from the previous mean, as in MXNet. `train_data` ends exhausted.
         """
         self._mod_aux.set_params(*self.get_params())
         train_data.reset()
@@ -297,14 +295,14 @@ class SVRGModule(Module):
                 sums[name].raw.add_(_gradient(store, name, i))
 
     def _accumulate_kvstore(self, key: str, value: list[NDArray]) -> None:
-        """Sum a full gradient over contexts (and workers), and give each context its share of it."""
+        """Sum a full gradient over contexts (and workers), and assign each context its share."""
         if (store := self.updates.store) is not None:
             store.pushpull(f"{key}_full", value, value)
         for grads, total in zip(self._full_grads(), value):
             grads[key] = NDArray(total.raw / self._ctx_len, total.context)
 
     def _update_svrg_gradients(self) -> None:
-        """Take the second module's gradients away from the module's own, and add the full ones."""
+        """Subtract the second module's gradients from the module's own, and add the full gradients."""
         own, second = self.group.store, self._mod_aux.group.store
         for i, full in enumerate(self._full_grads()):
             for name in self._trained_names():
@@ -326,5 +324,5 @@ def _zeros_like(array: NDArray) -> NDArray:
 
 def _gradient(store: Any, name: str, i: int) -> torch.Tensor:
     """Return a trained parameter's gradient on a context."""
-    found: torch.Tensor = store.grad(name, i).raw
-    return found
+    gradient: torch.Tensor = store.grad(name, i).raw
+    return gradient

@@ -62,8 +62,10 @@ def softmax_with_cross_entropy(
     scores, right = as_variable(layer, logits, "logits"), as_variable(layer, label, "label")
 
     def logarithms(name: str) -> Any:
-        found = sym.log_softmax(scores.symbol, axis=-1, name=name if soft_label else f"{name}_all")
-        return found if soft_label else _pick_label(found, right.symbol, name)
+        log_probabilities = sym.log_softmax(
+            scores.symbol, axis=-1, name=name if soft_label else f"{name}_all"
+        )
+        return log_probabilities if soft_label else _pick_label(log_probabilities, right.symbol, name)
 
     return _entropy(layer, scores, right, logarithms, soft_label, ignore_index)
 
@@ -79,14 +81,14 @@ def _entropy(
         )
 
     def made(name: str) -> Any:
-        found = logarithms(f"{name}_log")
+        log_likelihood = logarithms(f"{name}_log")
         if soft_label:
-            weighed = sym.broadcast_mul(found, label.symbol, name=f"{name}_weighed")
-            found = sym.sum(weighed, axis=-1, keepdims=True, name=f"{name}_sum")
+            weighed = sym.broadcast_mul(log_likelihood, label.symbol, name=f"{name}_weighed")
+            log_likelihood = sym.sum(weighed, axis=-1, keepdims=True, name=f"{name}_sum")
         if ignore_index is None:
-            return sym.negative(found, name=name)
+            return sym.negative(log_likelihood, name=name)
         kept = sym._internal._not_equal_scalar(label.symbol, scalar=float(ignore_index), name=f"{name}_kept")
-        loss = sym.negative(found, name=f"{name}_all")
+        loss = sym.negative(log_likelihood, name=f"{name}_all")
         return sym.broadcast_mul(loss, sym.Cast(kept, dtype=input.dtype), name=name)
 
     return add_layer(layer, [input, label], made, shape=(*input.shape[:-1], 1))

@@ -190,7 +190,7 @@ def dynamic_lstm(
     units, program = size // 4, program_of(layer, given)
     own = program.unique("lstm") if name is None else name
     weight = parameter(program, f"{own}_weight", (size, units), ParamAttr.of(param_attr))
-    found = sym.sequence_lstm(
+    states = sym.sequence_lstm(
         given.symbol,
         weight,
         *biases(program, own, units * (7 if use_peepholes else 4), bias_attr),
@@ -205,4 +205,4 @@ def dynamic_lstm(
     def entered(part: Symbol, name: str) -> Variable:
         return add_layer(layer, [given], lambda name: sym.identity(part, name=name), name, shape=(-1, units))
 
-    return entered(found[0], own), entered(found[1], f"{own}_cell")
+    return entered(states[0], own), entered(states[1], f"{own}_cell")

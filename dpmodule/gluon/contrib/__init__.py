@@ -1,4 +1,4 @@
-"""What is there of ``mx.gluon.contrib``: the projected LSTM."""
+"""The part of ``mx.gluon.contrib`` that exists here: the projected LSTM."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ...ops.image.detection_labels import (
 )
 from ...ops.image.geometry import make_border
 from ...ops.image.resize import pick_method
-from ..std_random import StandardDraws
+from ..std_random import StdRandom
 from .augment import resized, shorter_edge, with_alpha
 
 if TYPE_CHECKING:
@@ -96,32 +96,30 @@ def check_samplers(owner: str, o: OptionValues) -> None:
     pick_method(o.inter_method, (1, 1), (1, 1))
 
 
-def augment_objects(
-    image: torch.Tensor, objects: Objects, o: OptionValues, draws: StandardDraws
-) -> torch.Tensor:
+def augment_objects(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     """Change an image and its objects as the options say.
 
     Shape:
         image: (H, W, C), uint8.
         returns: `o.data_shape` as (height, width, C), or smaller unless `resize_mode` is "force".
 
-    Source: MXNet 1.9.1's default augmenter for detection, with its draws in its order.
+    Source: MXNet 1.9.1's default augmenter for detection; it draws the same numbers in the same order.
     """
     if o.resize != -1:
-        image = shorter_edge(image, o.resize, o.inter_method, draws)
+        image = shorter_edge(image, o.resize, o.inter_method, rng)
     if image.shape[2] >= 3:
-        image = _recolored(image, o, draws)
-    if o.rand_mirror_prob > 0 and draws.uniform() < o.rand_mirror_prob:
+        image = _recolored(image, o, rng)
+    if o.rand_mirror_prob > 0 and rng.uniform() < o.rand_mirror_prob:
         mirror_objects(objects.rows)
         image = image.flip(1)
-    if o.rand_pad_prob > 0 and o.max_pad_scale > 1 and draws.uniform() < o.rand_pad_prob:
-        image = _padded(image, objects, o, draws)
-    if o.rand_crop_prob > 0 and o.num_crop_sampler > 0 and draws.uniform() < o.rand_crop_prob:
-        image = _cropped(image, objects, o, draws)
-    return _fitted(image, o, draws)
+    if o.rand_pad_prob > 0 and o.max_pad_scale > 1 and rng.uniform() < o.rand_pad_prob:
+        image = _padded(image, objects, o, rng)
+    if o.rand_crop_prob > 0 and o.num_crop_sampler > 0 and rng.uniform() < o.rand_crop_prob:
+        image = _cropped(image, objects, o, rng)
+    return _fitted(image, o, rng)
 
 
-def _recolored(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
+def _recolored(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     chances = (
         o.random_hue_prob,
         o.random_saturation_prob,
@@ -131,9 +129,9 @@ def _recolored(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> to
     if not any(chance > 0 for chance in chances):
         return image
     most = o.max_random_hue, o.max_random_saturation, o.max_random_illumination, o.max_random_contrast
-    amounts = [draws.uniform(-1, 1) * each for each in most]
+    amounts = [rng.uniform(-1, 1) * each for each in most]
     h, s, light, contrast = (
-        amount if draws.uniform() < chance else 0 for amount, chance in zip(amounts, chances, strict=True)
+        amount if rng.uniform() < chance else 0 for amount, chance in zip(amounts, chances, strict=True)
     )
     color = image[:, :, :3]
     if int(h) or int(s) or int(light):
@@ -143,12 +141,12 @@ def _recolored(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> to
     return with_alpha(image, color)
 
 
-def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
+def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     """Put an image somewhere on a larger one."""
-    scale = draws.uniform(1, o.max_pad_scale)
+    scale = rng.uniform(1, o.max_pad_scale)
     if scale < 1.05:
         return image
-    x, y = draws.uniform(0, scale - 1), draws.uniform(0, scale - 1)
+    x, y = rng.uniform(0, scale - 1), rng.uniform(0, scale - 1)
     objects.rows = project(objects.rows, (-x, -y, scale, scale))
     height, width = image.shape[:2]
     across = int(x * width), int((scale - x - 1) * width)
@@ -156,10 +154,10 @@ def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, draws: Stand
     return make_border(image, *down, *across, values=(o.fill_value,) * 4)
 
 
-def _cropped(image: torch.Tensor, objects: Objects, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
+def _cropped(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     """Crop an image by the first sampler, in random order, that finds a crop which meets its limits."""
     height, width = image.shape[:2]
-    for i in draws.shuffled(o.num_crop_sampler):
+    for i in rng.shuffled(o.num_crop_sampler):
         limits = np.array(
             [
                 (o.min_crop_overlaps[i], o.max_crop_overlaps[i]),
@@ -168,7 +166,7 @@ def _cropped(image: torch.Tensor, objects: Objects, o: OptionValues, draws: Stan
             ]
         )
         for _ in range(o.max_crop_trials[i]):
-            box = _crop_box(o, i, draws, width / height)
+            box = _crop_box(o, i, rng, width / height)
             left, top, w, h = (int(part * edge) for part, edge in zip(box, (width, height) * 2, strict=True))
             if w < 1 or h < 1:
                 continue
@@ -177,20 +175,20 @@ def _cropped(image: torch.Tensor, objects: Objects, o: OptionValues, draws: Stan
     return image
 
 
-def _crop_box(o: OptionValues, i: int, draws: StandardDraws, aspect: float) -> Box:
-    scale = draws.uniform(o.min_crop_scales[i], o.max_crop_scales[i]) + 1e-12
+def _crop_box(o: OptionValues, i: int, rng: StdRandom, aspect: float) -> Box:
+    scale = rng.uniform(o.min_crop_scales[i], o.max_crop_scales[i]) + 1e-12
     low = max(o.min_crop_aspect_ratios[i] / aspect, scale * scale)
     high = min(o.max_crop_aspect_ratios[i] / aspect, 1 / scale * scale)
-    ratio = math.sqrt(draws.uniform(low, high))
+    ratio = math.sqrt(rng.uniform(low, high))
     width, height = min(1.0, scale * ratio), min(1.0, scale / ratio)
-    return draws.uniform(0, 1 - width), draws.uniform(0, 1 - height), width, height
+    return rng.uniform(0, 1 - width), rng.uniform(0, 1 - height), width, height
 
 
-def _fitted(image: torch.Tensor, o: OptionValues, draws: StandardDraws) -> torch.Tensor:
+def _fitted(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     height, width = o.data_shape[1:]
     if o.resize_mode != "force":
         part = min(height / image.shape[0], width / image.shape[1])
         if o.resize_mode == "shrink" and part >= 1:
             return image
         height, width = max(1, int(part * image.shape[0])), max(1, int(part * image.shape[1]))
-    return resized(image, width, height, o.inter_method, draws)
+    return resized(image, width, height, o.inter_method, rng)

@@ -13,7 +13,7 @@ from ...ops.image.codec import COLOR, GREY, UNCHANGED, decode
 from ...recordio import IRHeader
 from ..data_iter import MXDataIter, check_parts, describe, parse_options
 from ..desc import DataDesc
-from ..std_random import StandardDraws
+from ..std_random import StdRandom
 from .augment import augment, check_augmentation, only_cuts
 from .detect_augment import Objects, augment_objects, check_samplers
 from .normalize import MeanImage, Normalizer, per_channel
@@ -75,15 +75,15 @@ class _Classifier:
         o = self._o
         image = decode_for(header, body, o.data_shape[0], self._only_cuts)
         seed = o.seed if o.seed_aug is None else o.seed_aug
-        draws = StandardDraws(_SEED + seed + number)
+        rng = StdRandom(_SEED + seed + number)
         if o.aug_seq:
-            image = augment(image, o, draws)
+            image = augment(image, o, rng)
         elif image.shape[:2] != o.data_shape[1:]:
             raise ShapeError(
                 f"image {header.id} has {tuple(image.shape[:2])} pixels, expected {o.data_shape[1:]}, since "
                 "aug_seq is empty"
             )
-        self._normalizer.put(image, draws, data)
+        self._normalizer.put(image, rng, data)
 
     def _label_of(self, header: IRHeader) -> np.ndarray[Any, Any]:
         if self._labels is not None:
@@ -195,7 +195,7 @@ class _Detector:
         o = self._o
         objects = Objects(self._label_of(header))
         image = decode_for(header, body, o.data_shape[0])
-        image = augment_objects(image, objects, o, StandardDraws(_DETECTION_SEED + o.seed + number))
+        image = augment_objects(image, objects, o, StdRandom(_DETECTION_SEED + o.seed + number))
         height, width, channels = image.shape
         label.fill_(o.label_pad_value)
         label[: _HEAD - 1] = torch.tensor([channels, height, width], dtype=torch.float32)
@@ -224,7 +224,7 @@ class _Detector:
 class ImageDetRecordIter(MXDataIter):
     """Read batches of images and their objects from record files, decoding in several threads.
 
-    An image's labels are ``channels, height, width, n`` and the n numbers of its record, filled up with
+    An image's labels are ``channels, height, width, n`` and the n numbers of its record, padded with
     `label_pad_value`: header width, object width, further header, and per object class, left, top, right,
     bottom as parts of the image's edges, and whatever follows.
 
@@ -266,14 +266,14 @@ class ImageDetRecordIter(MXDataIter):
         super().__init__(ImageSource(records, work, descs, torch.float32, o))
         self.num_parts = o.num_parts
         if o.verbose:
-            _logger.info("%s: %s, labels filled up to %d", name, o.path_imgrec, width)
+            _logger.info("%s: %s, labels padded to %d", name, o.path_imgrec, width)
 
 
 describe(ImageDetRecordIter, DETECT)
 
 
 def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: RecordSource) -> int:
-    """Return how many labels each image is filled up to."""
+    """Return how many labels each image is padded to."""
     most = records.most_labels() if labels is None else labels.most_labels()
     if 0 < o.label_pad_width < most:
         raise ArgumentError(

@@ -14,7 +14,7 @@ from ...base import FileFormatError
 from ...context import cpu
 from ...ndarray import NDArray, load, save
 from ...recordio import unpack
-from ..std_random import StandardDraws
+from ..std_random import StdRandom
 
 if TYPE_CHECKING:
     from ..data_iter import OptionValues
@@ -51,7 +51,7 @@ class MeanImage:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is a path, but no file yet."""
+        """True if there is a path, but no file yet."""
         return bool(self.path) and self.values is None
 
     def of_shape(self, shape: tuple[int, ...]) -> torch.Tensor:
@@ -94,7 +94,7 @@ class Normalizer:
         self._o, self._mean = o, mean
         self._center, self._std = per_channel(o, "mean"), per_channel(o, "std")
 
-    def put(self, image: torch.Tensor, draws: StandardDraws, out: torch.Tensor) -> None:
+    def put(self, image: torch.Tensor, rng: StdRandom, out: torch.Tensor) -> None:
         """Write an image into its place.
 
         Shape:
@@ -102,9 +102,9 @@ class Normalizer:
             out: (C, H, W).
         """
         o = self._o
-        mirrored = bool((o.rand_mirror and draws.coin()) or o.mirror)
+        mirrored = bool((o.rand_mirror and rng.coin()) or o.mirror)
         if out.dtype is torch.float32 and self._mean.values is None and native.core is not None:
-            self._put_natively(image, mirrored, draws, out)
+            self._put_natively(image, mirrored, rng, out)
             return
         pixels = image.permute(2, 0, 1)
         if mirrored:
@@ -112,7 +112,7 @@ class Normalizer:
         if out.dtype is torch.uint8:
             out.copy_(pixels)
             return
-        contrast, light = self._drawn(draws)
+        contrast, light = self._drawn(rng)
         center = self._center if self._mean.values is None else self._mean.of_shape(pixels.shape)
         if out.dtype is torch.int8:
             rounded = center.sign() * (center.abs() + 0.5).floor()
@@ -122,18 +122,16 @@ class Normalizer:
         if light:
             out.add_(light / self._std)
 
-    def _drawn(self, draws: StandardDraws) -> tuple[float, float]:
+    def _drawn(self, rng: StdRandom) -> tuple[float, float]:
         """Return an image's contrast and what is added to it."""
         o = self._o
-        contrast = (draws.uniform() * o.max_random_contrast * 2 - o.max_random_contrast + 1) * o.scale
-        light = (draws.uniform() * o.max_random_illumination * 2 - o.max_random_illumination) * o.scale
+        contrast = (rng.uniform() * o.max_random_contrast * 2 - o.max_random_contrast + 1) * o.scale
+        light = (rng.uniform() * o.max_random_illumination * 2 - o.max_random_illumination) * o.scale
         return contrast, light
 
-    def _put_natively(
-        self, image: torch.Tensor, mirrored: bool, draws: StandardDraws, out: torch.Tensor
-    ) -> None:
+    def _put_natively(self, image: torch.Tensor, mirrored: bool, rng: StdRandom, out: torch.Tensor) -> None:
         """Write an image into its place with the extension: the same numbers, in one pass without the GIL."""
-        contrast, light = self._drawn(draws)
+        contrast, light = self._drawn(rng)
         if image.stride(2) != 1:
             image = image.contiguous()
         factor = contrast / self._std

@@ -27,7 +27,7 @@ _READING: Options = {
     "seed": Attr(integer(), "seed of the order and of the changes to images", 0),
     **BATCH,
     "round_batch": Attr(
-        boolean, "whether the last batch is filled up from the start, where the next epoch goes on", True
+        boolean, "whether the last batch is padded from the start, where the next epoch goes on", True
     ),
     **PREFETCH,
 }
@@ -151,9 +151,9 @@ DETECT: Options = {
     "label_width": Attr(integer(), "number of labels of an image; -1 for any number", -1),
     **_READING,
     "label_pad_width": Attr(
-        integer(), "number of labels that each image is filled up to; -1 or 0: as needed", 0
+        integer(), "number of labels that each image is padded to; -1 or 0: as needed", 0
     ),
-    "label_pad_value": Attr(real, "what labels are filled up with", -1.0),
+    "label_pad_value": Attr(real, "what labels are padded with", -1.0),
     "dtype": Attr(optional(choice("float32")), "type of the pixels; None is float32", None),
     **_DETECTION_CHANGES,
     **_MEANS,

@@ -25,7 +25,7 @@ from ..data_iter import Rounds
 from ..desc import DataDesc
 from ..iterator import DataBatch
 from ..parsing import input_files
-from ..std_random import StandardDraws
+from ..std_random import StdRandom
 
 if TYPE_CHECKING:
     from ..data_iter import OptionValues
@@ -35,7 +35,7 @@ _HEAD = struct.Struct("<4sII")
 _KIND_SHIFT = 29
 
 
-class RecordPlace(NamedTuple):
+class RecordLocation(NamedTuple):
     """Where a record stands: which file, the byte offset there, and its number in the round."""
 
     file: RecordFile
@@ -70,7 +70,7 @@ class RecordSource:
             raise ArgumentError(f"{owner}: path_imgidx goes with one record file, not {len(self.files)}")
         self.indexed = bool(index)
         self._parts, self._part = parts, part
-        self._draws = StandardDraws(seed) if shuffle else None
+        self._rng = StdRandom(seed) if shuffle else None
         self._before_round: dict[str, Any] | None = None
         self._offsets: list[int] | None = None
         if index:
@@ -81,20 +81,20 @@ class RecordSource:
             for file in self.files:
                 next(file.offsets(), None)  # a foreign file is refused now
 
-    def begin(self) -> Iterator[RecordPlace]:
+    def begin(self) -> Iterator[RecordLocation]:
         """Start a round over the records."""
         places = self._in_order()
-        if self._draws is None:
+        if self._rng is None:
             return places
-        self._before_round = self._draws.state_dict()
+        self._before_round = self._rng.state_dict()
         known = list(places)
-        order = self._draws.shuffled(len(known))
+        order = self._rng.shuffled(len(known))
         return iter([known[i]._replace(number=n) for n, i in enumerate(order)])
 
-    def _in_order(self) -> Iterator[RecordPlace]:
+    def _in_order(self) -> Iterator[RecordLocation]:
         if self._offsets is not None:
             for number, offset in enumerate(self._offsets):
-                yield RecordPlace(self.files[0], offset, number)
+                yield RecordLocation(self.files[0], offset, number)
             return
         # without an index, parts are cut by bytes, so that nothing has to be counted
         step = -(-sum(file.size for file in self.files) // self._parts)
@@ -105,18 +105,18 @@ class RecordSource:
                 if base + offset >= high:
                     return
                 if base + offset >= low:
-                    yield RecordPlace(file, offset, number)
+                    yield RecordLocation(file, offset, number)
                     number += 1
             base += file.size
 
     def state_dict(self) -> dict[str, Any] | None:
-        """Return where the draws stood before the round was begun that was begun last; None if there are none."""
+        """Return the generator's state before the last round began; None without a generator."""
         return self._before_round
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
         """Let the next round be the one that `state_dict` told of."""
-        if self._draws is not None and state is not None:
-            self._draws.load_state_dict(state)
+        if self._rng is not None and state is not None:
+            self._rng.load_state_dict(state)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class RecordSource:
             "bytes": [file.size for file in self.files],
             "indexed": self.indexed,
             "part": [self._part, self._parts],
-            "shuffle": self._draws is not None,
+            "shuffle": self._rng is not None,
         }
 
     def most_labels(self) -> int:
@@ -133,7 +133,7 @@ class RecordSource:
         return max((_label_count(place) for place in self._in_order()), default=0)
 
 
-def _label_count(place: RecordPlace) -> int:
+def _label_count(place: RecordLocation) -> int:
     """Read the number of labels from the head of a record."""
     head = place.file.head(place.offset, _HEAD.size)
     if len(head) < _HEAD.size:
@@ -201,7 +201,7 @@ class BatchMemory:
 
     Args:
         shape: shape of the tensors.
-        most: how many tensors' memory is kept while nobody holds one.
+        most: how many tensors' memory is kept while no one holds one.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, most: int) -> None:
@@ -225,7 +225,7 @@ def _take_back(free: list[np.ndarray[Any, Any]], block: np.ndarray[Any, Any], mo
 
 
 Work = Callable[[IRHeader, bytes, int, torch.Tensor, torch.Tensor], None]
-"""Fills one image's place: (header, file, number for draws, data, label)."""
+"""Fills one image's place: (header, file, number for rng, data, label)."""
 
 
 @dataclass(slots=True)
@@ -242,7 +242,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Position:
-    """Where a source stands: its rounds, the draws of their order, and the number of images so far."""
+    """Position of a source: its round, the generator of the order, and the number of images so far."""
 
     rounds: dict[str, Any]
     records: dict[str, Any] | None
@@ -305,7 +305,7 @@ class ImageSource:
             "records": self._records.facts,
             "wraps": self._wraps,
             "rounds": {**position.rounds, "last": [self._told(place) for place in last]},
-            "draws": position.records,
+            "rng": position.records,
             "count": position.count,
             "ahead": bool(self._pending),
         }
@@ -321,7 +321,7 @@ class ImageSource:
         if wrong:
             raise ArgumentError(f"{self._what}: the state was saved over other records: {'; '.join(wrong)}")
         self._drop()
-        self._records.load_state_dict(state["draws"])
+        self._records.load_state_dict(state["rng"])
         rounds = state["rounds"]
         self._rounds.load_state_dict({**rounds, "last": [self._place(*told) for told in rounds["last"]]})
         self._count = state["count"]
@@ -331,11 +331,11 @@ class ImageSource:
     def _position(self) -> _Position:
         return _Position(self._rounds.state_dict(), self._records.state_dict(), self._count)
 
-    def _told(self, place: RecordPlace) -> list[int]:
+    def _told(self, place: RecordLocation) -> list[int]:
         return [self._records.files.index(place.file), place.offset, place.number]
 
-    def _place(self, file: int, offset: int, number: int) -> RecordPlace:
-        return RecordPlace(self._records.files[file], offset, number)
+    def _place(self, file: int, offset: int, number: int) -> RecordLocation:
+        return RecordLocation(self._records.files[file], offset, number)
 
     def _fill(self) -> None:
         """Have batches decoded ahead."""
@@ -378,8 +378,8 @@ class ImageSource:
         self._pending.append(_Pending(data, label, index, pad, jobs, before))
         return True
 
-    def _number(self, place: RecordPlace, slot: int) -> int:
-        """Return what an image's draws depend on: under `seed_aug` its place, as in MXNet."""
+    def _number(self, place: RecordLocation, slot: int) -> int:
+        """Return the seed of an image's random numbers: under `seed_aug` its position, as in MXNet."""
         if self._repeats:
             return slot if self._records.indexed else place.number
         self._count += 1
@@ -388,7 +388,7 @@ class ImageSource:
 
 def _run(
     work: Work,
-    place: RecordPlace,
+    place: RecordLocation,
     number: int,
     data: torch.Tensor,
     label: torch.Tensor,

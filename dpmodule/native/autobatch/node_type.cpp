@@ -229,9 +229,9 @@ PyObject *type_of(PyObject *base, PyObject *methods, const char *name, const cha
     return made;
 }
 
-// autobatch_expressions(fallback, name, doc): creates the expression type from AutobatchExpression and the class `fallback`,
-// whose operators are the fallback. Created here because the garbage collector tracks instances of Python classes, and
-// there are many.
+// autobatch_expressions(fallback, name, doc): creates the expression type from AutobatchExpression and the class
+// `fallback`, whose operators are used without a kernel. Created here because the garbage collector tracks instances of
+// Python classes, and there are many.
 PyObject *make_type(PyObject *, PyObject *args) {
     PyObject *fallback;
     const char *name, *doc;

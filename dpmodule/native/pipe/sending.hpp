@@ -36,7 +36,7 @@ struct Location {
 
 class Sending {
   public:
-    // `find` is SharedBlocks.find of streams/pipe/sending.py. Throws std::system_error.
+    // `find` is SharedBlocks.find of streams/pipe/external_memory.py. Throws std::system_error.
     Sending(int fd, int own_fd, int other_fd, PyObject *find);
     ~Sending();
 

@@ -19,7 +19,7 @@ from ...base import StateError
 from .. import nested
 from ..errors import refused
 from . import control as c
-from .control import ENDED, FOREIGN, FULL, LOOK, NEWS, READY, SENT, UNFIT
+from .control import CHECK, ENDED, FOREIGN, FULL, NEWS, READY, SENT, UNFIT
 from .layout import DLPACK, DTYPES, HEAD, OWN, RECORD, Leaf, code_of, contiguous, dense
 
 
@@ -90,7 +90,7 @@ class Core:
         control.put(side, c.SLEEPS, 1)  # always: this side sees no race between the flag and the ring
 
     def arm(self) -> bool:
-        """Say whether there is work; if not, the next piece of it wakes the signal."""
+        """Return True if there is work; if not, the next piece of it wakes the signal."""
         self._own.drain()
         return self._ready()
 
@@ -176,7 +176,7 @@ class SlotMemory:
 class _Credit:
     """Gives a slot back when the last of the blocks that a message uses is no longer in use."""
 
-    def __init__(self, words: memoryview, slot: int, other: _Giver) -> None:
+    def __init__(self, words: memoryview, slot: int, other: _CreditSignal) -> None:
         self._words, self._other = words, other
         self._slot, self._pid = slot, os.getpid()
         self._uses, self._drops = 1, itertools.count(1)  # the first use: the message is being built
@@ -200,7 +200,7 @@ class ReaderCore(Core):
 
     def __init__(self, control: c.Control, own: c.Signal, other: c.Signal) -> None:
         super().__init__(control, c.READER, own, other)
-        self._giver = _Giver(other)
+        self._giver = _CreditSignal(other)
         self._shared: dict[int, mmap.mmap] = {}
         self.received = 0
 
@@ -263,7 +263,7 @@ class ReaderCore(Core):
         self._shared.clear()
 
 
-class _Giver:
+class _CreditSignal:
     """A signal of its own descriptor, open as long as received tensors may have to wake the writer."""
 
     def __init__(self, signal: c.Signal) -> None:
@@ -304,14 +304,14 @@ class WriterCore(Core):
         return any(not self._words[self._state(slot)] for slot in range(self._slots))
 
     def fits(self, value: Any) -> bool:
-        """Say whether this is a nested structure of a known outline (here: whether it is one at all)."""
+        """Return True if this is a nested structure of a known outline (here: whether it is one at all)."""
         nested.flatten(value)
         return True
 
     def send(self, value: Any, leased: int = -1) -> int:
         """Send a structure if a free slot, or the leased one, has its outline and room for it."""
         if self._overdue():
-            return LOOK
+            return CHECK
         slots = self.free_slots() if leased < 0 else [leased]
         outline, leaves = nested.flatten(value)
         if not slots:

@@ -33,7 +33,7 @@ from ..synchronization import Signal as Signal
 
 # what both cores answer, the one in Python and that of the extension
 
-SENT, FULL, UNFIT, FOREIGN, LOOK = 0, 1, 2, 3, 4
+SENT, FULL, UNFIT, FOREIGN, CHECK = 0, 1, 2, 3, 4
 """What `send` says: done; no slot is free; no free slot has room for this structure; a tensor is on a device; it is
 time to see whether the reader is still there."""
 
@@ -232,7 +232,7 @@ class PipeFrames:
         self.count = (self.count - 1) & 0xFFFF_FFFF
 
     def close(self) -> None:
-        """Close the socket and the descriptors that nobody took."""
+        """Close the socket and the descriptors that no one took."""
         self.socket.close()
         for fd in [*self._fds, *(frame.fd for frame in self._waiting if frame.fd >= 0)]:
             os.close(fd)
@@ -257,7 +257,7 @@ class Peer:
         self._start = 0
 
     def look(self) -> bool:
-        """Say whether the other side has been claimed; its process is known from the first time on."""
+        """Return True if the other side has been claimed; its process is known from the first time on."""
         if self.pid == 0:
             pid = self._control.get(self.side, PID)
             if pid not in (0, os.getpid()):
@@ -279,16 +279,16 @@ class Peer:
 
     @property
     def remote(self) -> bool:
-        """Whether another process is known to be there."""
+        """True if another process is known to be there."""
         return self.pid not in (0, os.getpid())
 
     @property
     def polled(self) -> bool:
-        """Whether it has to be asked for from time to time."""
+        """True if it has to be asked for from time to time."""
         return self.remote and self.fd < 0 and not self.dead
 
     def check(self) -> bool:
-        """Say whether the process, which `look` has seen, is known to have ended."""
+        """Return True if the process, which `look` has seen, is known to have ended."""
         if self.dead or not self.remote:
             return self.dead
         if self.fd >= 0:
@@ -322,7 +322,7 @@ def _exists(pid: int) -> bool:
 # the descriptors of one end in an event loop
 
 
-class LoopWatch:
+class LoopWatcher:
     """Watches an end's signal, socket and process in the running loop; moves when the end is used in another one.
 
     The loop keeps these alive, and not the end.
@@ -388,7 +388,7 @@ class LoopWatch:
         self._loop, self._fds, self._waiter = None, [], None
 
     def stale(self) -> bool:
-        """Whether who waits does so in a loop that has been closed, and waits for ever."""
+        """True if who waits does so in a loop that has been closed, and waits for ever."""
         return self._waiter is not None and self._waiter.get_loop().is_closed()
 
     async def wait(self, limit_s: float | None) -> None:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 from ...base import ArgumentError, StateError
 from ..errors import PipeBroken, PipeClosed, PipeTimeout
 from . import control as c
-from .control import ENDED, NEWS, POLL_S, LoopWatch, Peer, PipeFrames
+from .control import ENDED, NEWS, POLL_S, LoopWatcher, Peer, PipeFrames
 
 Self = TypeVar("Self", bound="PipeEnd")
 
 
-class Parts(NamedTuple):
+class EndParts(NamedTuple):
     """The descriptors of one end; they belong to it."""
 
     control: int
@@ -46,7 +46,7 @@ class PipeEnd:
     # all that this process held of it has been let go of
 
     def __init__(
-        self, side: int, parts: Parts, make_core: Callable[[c.Control, int, c.Signal, c.Signal], Any]
+        self, side: int, parts: EndParts, make_core: Callable[[c.Control, int, c.Signal, c.Signal], Any]
     ) -> None:
         self._side = side
         self._parts = parts
@@ -55,7 +55,7 @@ class PipeEnd:
         self._control = c.Control(parts.control)
         self._frames = parts.frames
         self._peer = Peer(self._control, 1 - side)
-        self._watch = LoopWatch(parts.own, parts.frames, self._peer)
+        self._watch = LoopWatcher(parts.own, parts.frames, self._peer)
         self._sibling: Callable[[], PipeEnd | None] = lambda: None
         self._core: Any = None
         self._closed = self._gone = self._shared = self._given = self._seen = False
@@ -100,13 +100,13 @@ class PipeEnd:
     def _whose(self) -> str:
         owner = self._control.get(self._side, c.PID)
         if owner == os.getpid():
-            return "is another object of this process, which it was copied or handed to"
-        return f"belongs to process {owner}" if owner else "was handed to another process"
+            return "is another object of this process, which it was copied or passed to"
+        return f"belongs to process {owner}" if owner else "was passed to another process"
 
     def hand_over(self, pid: int) -> None:
         """Enter a child process as the owner of this end and let go of the copy here.
 
-        Without it the child becomes the owner when it first uses its copy; if it ends before that, nobody notices.
+        Without it the child becomes the owner when it first uses its copy; if it ends before that, no one notices.
         """
         if type(pid) is not int or pid < 1:
             raise ArgumentError(f"hand_over: pid is {pid!r}, expected the process id of a child")
@@ -177,7 +177,7 @@ class PipeEnd:
 
     @property
     def _can_wait_inside(self) -> bool:
-        """Whether the core can wait by itself: it has been told what it must watch."""
+        """True if the core can wait on its own: it has been told what it must watch."""
         return self._peer.pid != 0 and not (self._peer.polled or self._peer.dead)
 
     def _block(self, deadline: float | None) -> None:
@@ -212,7 +212,7 @@ class PipeEnd:
             self._check_peer()
 
     def _reason(self) -> Exception | None:
-        """Return why nothing can come from the other side any more, None if something can."""
+        """Return why nothing can come from the other side any longer, None if something can."""
         if self._closed:
             return PipeClosed(f"this {self._name} is closed")
         if self._frames.ended and self._core is not None:
@@ -232,7 +232,7 @@ class PipeEnd:
         return None
 
     def _check(self) -> None:
-        """Raise why nothing can come from the other side any more, if nothing can."""
+        """Raise why nothing can come from the other side any longer, if nothing can."""
         self._look()
         reason = self._reason()
         if reason is not None:
@@ -244,7 +244,7 @@ class PipeEnd:
     # --- the end
 
     def _finish(self, state: int) -> None:
-        """Let no call begin any more, tell the other side, and let go of all as soon as no call is under way."""
+        """Let no call begin any longer, tell the other side, and let go of all as soon as no call is under way."""
         self._closed = True
         self._stop_fast()
         if self._owner == os.getpid():
@@ -258,7 +258,7 @@ class PipeEnd:
 
     @property
     def _busy(self) -> bool:
-        """Whether another thread is inside the core."""
+        """True if another thread is inside the core."""
         return self._core is not None and bool(self._core.busy)
 
     def _drop(self) -> None:
@@ -276,7 +276,7 @@ class PipeEnd:
         os.close(self._parts.control)
 
     def __reduce__(self) -> Any:
-        """Hand the end to a child process that is being started; the copy here cannot be used any more."""
+        """Hand the end to a child process that is being started; the copy here cannot be used any longer."""
         from multiprocessing import reduction
 
         if self._core is not None or self._closed:
@@ -311,7 +311,7 @@ class PipeEnd:
 
     @property
     def closed(self) -> bool:
-        """Whether this end has been closed."""
+        """True if this end has been closed."""
         return self._closed
 
     def __enter__(self: Self) -> Self:
@@ -340,7 +340,7 @@ class PipeEnd:
         return f"<{type(self).__name__} {state}, {self._control.slots} slots>"
 
 
-def introduce(reader: PipeEnd, writer: PipeEnd) -> None:
+def link_ends(reader: PipeEnd, writer: PipeEnd) -> None:
     """Have each end let go of the other, as far as this process has it, once that belongs to another process."""
     for one, other in ((reader, writer), (writer, reader)):
         one._sibling = weakref.ref(other)
@@ -356,14 +356,14 @@ def deadline_of(timeout: float | None) -> float | None:
 
 
 def _rebuild(kind: Any, handles: list[Any], *options: Any) -> PipeEnd:
-    """Make an end in the process that it was handed to, which owns it from now on."""
+    """Make an end in the process that it was passed to, which owns it from now on."""
     unique = {id(handle): handle for handle in handles}
     done = {key: handle.detach() for key, handle in unique.items()}
     control, own_read, own_write, other_read, other_write, sock = (done[id(handle)] for handle in handles)
     own, other = c.Signal(own_read, own_write), c.Signal(other_read, other_write)
     end = socket.socket(fileno=sock)
     end.setblocking(False)
-    made: PipeEnd = kind(Parts(control, own, other, PipeFrames(end)), *options)
+    made: PipeEnd = kind(EndParts(control, own, other, PipeFrames(end)), *options)
     made._claim()
     return made
 

@@ -87,7 +87,7 @@ def code_of(dtype: torch.dtype) -> int:
 
 
 def dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Say whether the elements fill one block of memory exactly, in whatever order of axes."""
+    """Return True if the elements fill one block of memory exactly, in whatever order of axes."""
     expected = 1
     for stride, size in sorted((t, n) for n, t in zip(shape, strides) if n != 1):
         if stride != expected:
@@ -109,7 +109,7 @@ class LeafCapacities:
     """Capacities of the leaves of one outline: what they needed so far, with slack where that was not enough.
 
     Each time a leaf overflows it is given more room than the time before, up to the third power of the slack, so
-    that data that keeps growing is laid out anew only a few times. Room that is never written costs no memory.
+    that data that keeps growing is laid out again only a few times. Room that is never written costs no memory.
 
     Args:
         capacities: bytes of each leaf.
@@ -177,14 +177,14 @@ class SlotLayout(NamedTuple):
     axes: int
 
     def holds(self, leaves: Sequence[Leaf]) -> bool:
-        """Say whether such leaves have room."""
+        """Return True if such leaves have room."""
         return all(
             leaf.nbytes <= room and len(leaf.shape) <= self.axes
             for leaf, room in zip(leaves, self.capacities)
         )
 
 
-class Pattern(NamedTuple):
+class StructureSpec(NamedTuple):
     """What an acquired slot looks like: its outline and leaves, and whether `acquire` was told them."""
 
     outline: Any
@@ -200,7 +200,7 @@ class SlotPlan(NamedTuple):
     head: bytes
     size: int
     sizes: LeafCapacities
-    pattern: Pattern
+    pattern: StructureSpec
 
 
 class Slots:
@@ -214,7 +214,7 @@ class Slots:
         self._slack = slack
         self._layouts: list[SlotLayout | None] = [None] * count
         self._sizes: list[LeafCapacities] = []
-        self._pattern: Pattern | None = None
+        self._pattern: StructureSpec | None = None
 
     def plan(
         self, free: Sequence[int], outline: Any, needed: Sequence[int], leaves: Sequence[torch.Tensor | Leaf]
@@ -233,7 +233,7 @@ class Slots:
         described = [Leaf.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         layout = SlotLayout(outline, sizes.capacities, max(axes, MIN_AXES))
         head, size = table(outline, sizes.capacities, axes)
-        return SlotPlan(slot, layout, head, size, sizes, Pattern(outline, described, False))
+        return SlotPlan(slot, layout, head, size, sizes, StructureSpec(outline, described, False))
 
     def use(self, plan: SlotPlan) -> None:
         """Note that a slot has been laid out as planned: its memory exists."""
@@ -265,20 +265,20 @@ class Slots:
                 return sizes.grown(needed, self._slack)
         return LeafCapacities(outline, needed)
 
-    def pattern(self, like: Any) -> Pattern:
+    def pattern(self, like: Any) -> StructureSpec:
         """Return what the next acquired slot is to look like: `like`, or with None what the last one did."""
         if like is not None:
             outline, leaves = nested.parts(like)
-            return Pattern(outline, [Leaf.of(leaf) for leaf in leaves], True)
+            return StructureSpec(outline, [Leaf.of(leaf) for leaf in leaves], True)
         if self._pattern is None or self._pattern.outline is None:
             raise StateError("nothing was sent yet: say what the slot is to look like with acquire(like=...)")
         return self._pattern
 
-    def acquired(self, pattern: Pattern) -> None:
+    def acquired(self, pattern: StructureSpec) -> None:
         """Note that there is a slot of this pattern."""
         self._pattern = pattern
 
-    def fitting(self, free: Sequence[int], pattern: Pattern) -> int | None:
+    def fitting(self, free: Sequence[int], pattern: StructureSpec) -> int | None:
         """Return a free slot with the outline, and the room, of a pattern."""
         for slot in free:
             layout = self._layouts[slot]
@@ -286,8 +286,8 @@ class Slots:
                 return slot
         return None
 
-    def untangled(self, places: Sequence[int], leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Copy leaves that lie in the place of another one, if there are leaves that will be copied into the slot.
+    def without_overlaps(self, places: Sequence[int], leaves: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Copy leaves that are in the place of another one, if there are leaves that will be copied into the slot.
 
         Args:
             places: for each leaf the leaf in whose place of the slot it lies, -1 if it lies elsewhere.

@@ -1,7 +1,7 @@
-"""Nested structures of tensors from one process to another, without copies where they lie in shared memory.
+"""Nested structures of tensors from one process to another, without copies where they are in shared memory.
 
 A pipe has a fixed number of slots, each a block of shared memory that one message fills. The writer copies a structure
-into a free slot, or fills it in place; the reader gets tensors that lie in the slot. When the last of them is gone, the
+into a free slot, or fills it in place; the reader gets tensors that are in the slot. When the last of them is gone, the
 slot is free again; while none is, the writer waits. Processes at the two ends trust each other: they belong to one job.
 """
 
@@ -19,9 +19,9 @@ from ..errors import PipeBroken, PipeClosed, refused
 from . import backend
 from . import control as c
 from .control import FORGET, LAYOUT, SHARE, PipeFrame, PipeFrames
-from .end import Parts, PipeEnd, deadline_of, introduce
+from .end import EndParts, PipeEnd, deadline_of, link_ends
+from .external_memory import load_foreign
 from .layout import read_outline
-from .sending import load_foreign
 from .writer import PipeStats as PipeStats
 from .writer import TensorPipeWriter as TensorPipeWriter
 
@@ -36,7 +36,7 @@ class TensorPipeReader(PipeEnd):
         parts: memory and sockets of the pipe.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EndParts) -> None:
         super().__init__(c.READER, parts, backend.reader_core)
         self._recv: Callable[[], Any] = _nothing
         self._recv_wait: Callable[[], Any] = _nothing
@@ -55,7 +55,7 @@ class TensorPipeReader(PipeEnd):
         """Receive the next structure.
 
         Returns:
-            What was sent: fresh containers, and tensors that lie in the pipe's memory.
+            What was sent: fresh containers, and tensors that are in the pipe's memory.
 
         Raises:
             PipeClosed: the writer has closed the pipe and everything has been received.
@@ -71,7 +71,7 @@ class TensorPipeReader(PipeEnd):
         """Receive the next structure, blocking this thread.
 
         Args:
-            timeout: how long to wait, in seconds; None for ever.
+            timeout: seconds to wait; None to wait for ever.
 
         Raises:
             PipeTimeout: nothing came in time.
@@ -188,7 +188,7 @@ class TensorPipeReader(PipeEnd):
 
     @property
     def exhausted(self) -> bool:
-        """Whether what has been received and is still in use takes all slots, so that the writer has to wait."""
+        """True if what has been received and is still in use takes all slots, so that the writer has to wait."""
         control = self._control
         words = control.words
         in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(control.slots))
@@ -253,7 +253,7 @@ def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, T
         reader, writer = _ends(slots, float(slack))
     except OSError as error:
         raise refused("a tensor pipe", error) from error
-    introduce(reader, writer)
+    link_ends(reader, writer)
     return reader, writer
 
 
@@ -271,8 +271,8 @@ def _ends(slots: int, slack: float) -> tuple[TensorPipeReader, TensorPipeWriter]
         other = right.enter_context(contextlib.closing(data.copy()))
         copy = os.dup(control)
         right.callback(os.close, copy)
-        reader = TensorPipeReader(Parts(control, data, credit, PipeFrames(near)))
+        reader = TensorPipeReader(EndParts(control, data, credit, PipeFrames(near)))
         left.pop_all()
-        writer = TensorPipeWriter(Parts(copy, own, other, PipeFrames(far)), slack)
+        writer = TensorPipeWriter(EndParts(copy, own, other, PipeFrames(far)), slack)
         right.pop_all()
     return reader, writer

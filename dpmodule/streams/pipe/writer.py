@@ -18,10 +18,10 @@ from ..errors import PipeBroken, StructureError
 from ..messages import RemoteError
 from . import backend
 from . import control as c
-from .control import FOREIGN, FULL, LAYOUT, LOOK, PAYLOAD, SENT
-from .end import Parts, PipeEnd, deadline_of
-from .layout import Leaf, Pattern, Slots
-from .sending import SharedBlocks, dump_foreign
+from .control import CHECK, FOREIGN, FULL, LAYOUT, PAYLOAD, SENT
+from .end import EndParts, PipeEnd, deadline_of
+from .external_memory import SharedBlocks, dump_foreign
+from .layout import Leaf, Slots, StructureSpec
 
 _MAX_FAILURES = 64
 _TRIES = 4
@@ -56,7 +56,7 @@ class TensorPipeWriter(PipeEnd):
         slack: by how much a slot that is too small grows beyond what is needed, as a factor.
     """
 
-    def __init__(self, parts: Parts, slack: float = 1.5) -> None:
+    def __init__(self, parts: EndParts, slack: float = 1.5) -> None:
         blocks = SharedBlocks(parts.frames)
         super().__init__(
             c.WRITER,
@@ -111,7 +111,7 @@ class TensorPipeWriter(PipeEnd):
 
         Args:
             value: None, a tensor, or a list, tuple, dict or dataclass of these.
-            timeout: how long to wait, in seconds; None for ever.
+            timeout: seconds to wait; None to wait for ever.
 
         Raises:
             PipeTimeout: no slot became free in time.
@@ -131,7 +131,7 @@ class TensorPipeWriter(PipeEnd):
         finally:
             self._leave()
 
-    def _send_blocking(self, value: Any, timeout: float | None, status: int = LOOK) -> None:
+    def _send_blocking(self, value: Any, timeout: float | None, status: int = CHECK) -> None:
         deadline = deadline_of(timeout)
         self._enter_unleased()
         try:
@@ -152,7 +152,7 @@ class TensorPipeWriter(PipeEnd):
         if not self._core.fits(value):
             nested.flatten(value)
 
-    # --- what the core cannot send by itself
+    # --- what the core cannot send on its own
 
     def _needed(self, leaf: torch.Tensor) -> int:
         """Return how many bytes of a slot a tensor takes: none if the reader can see it where it lies."""
@@ -175,13 +175,13 @@ class TensorPipeWriter(PipeEnd):
         Args:
             status: what the core said before. It asks for a look at the reader only once in a while.
         """
-        if status == LOOK:
+        if status == CHECK:
             self._check_reader()
         for _ in range(_TRIES):
             status = self._core.send(value)
             if status == SENT:
                 return True
-            if status == LOOK:
+            if status == CHECK:
                 self._check_reader()
                 continue
             self._check()
@@ -224,13 +224,13 @@ class TensorPipeWriter(PipeEnd):
         self._core.frames = frames.count
 
     def _lost(self, error: OSError) -> NoReturn:
-        """Raise why nobody takes what is sent; a killed process closes its socket a moment before it has ended."""
+        """Raise why no one takes what is sent; a killed process closes its socket a moment before it has ended."""
         late = time.monotonic() + _ENDING_S
         while time.monotonic() < late:
             self._check_peer()
             self._check()
             time.sleep(0.002)
-        raise PipeBroken("the reader is gone: nobody is at the other end of the pipe") from error
+        raise PipeBroken("the reader is gone: no one is at the other end of the pipe") from error
 
     def _post(self, kind: int, data: bytes, slot: int = -1) -> None:
         """Send a message that carries bytes."""
@@ -279,7 +279,7 @@ class TensorPipeWriter(PipeEnd):
 
         Args:
             like: as in `coro_acquire`.
-            timeout: how long to wait, in seconds; None for ever.
+            timeout: seconds to wait; None to wait for ever.
 
         Raises:
             PipeTimeout: no slot became free in time.
@@ -296,8 +296,8 @@ class TensorPipeWriter(PipeEnd):
         finally:
             self._leave()
 
-    def _lease(self, pattern: Pattern) -> Any:
-        self._check_peer()  # who only fills slots in place hears of its end from nobody else
+    def _lease(self, pattern: StructureSpec) -> Any:
+        self._check_peer()  # who only fills slots in place hears of its end from no one else
         self._check()
         core = self._core
         slot = self._slots.fitting(core.free_slots(), pattern)
@@ -314,7 +314,7 @@ class TensorPipeWriter(PipeEnd):
         """Send the slot that `acquire` gave; never waits.
 
         Args:
-            value: a structure of the same outline to send instead of the one acquired. Its tensors that lie in the
+            value: a structure of the same outline to send instead of the one acquired. Its tensors that are in the
                 slot, also views and slices, are not copied, the others are.
 
         Raises:
@@ -337,19 +337,19 @@ class TensorPipeWriter(PipeEnd):
         """Send another structure in the slot if it fits there."""
         core = self._core
         status = core.send(value, slot)
-        if status == LOOK:
+        if status == CHECK:
             self._check_reader()
             status = core.send(value, slot)
         return bool(status == SENT)
 
     def _apart(self, value: Any) -> Any:
-        """Copy what lies in the slot but not in its own place, if anything will be copied into the slot."""
+        """Copy what is in the slot but not in its own place, if anything will be copied into the slot."""
         shape, leaves = nested.flatten(value)
         places = self._core.leaf_indices(leaves, self._leased)
-        return nested.unflatten(shape, self._slots.untangled(places, leaves))
+        return nested.unflatten(shape, self._slots.without_overlaps(places, leaves))
 
     def release(self) -> None:
-        """Give the slot that `acquire` gave back unsent; its tensors must not be used any more.
+        """Give the slot that `acquire` gave back unsent; its tensors must not be used any longer.
 
         Raises:
             StateError: nothing is acquired.
@@ -399,7 +399,7 @@ class TensorPipeWriter(PipeEnd):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not self.closed:
-            with contextlib.suppress(PipeBroken, EOFError, StateError):  # nobody is there to be told
+            with contextlib.suppress(PipeBroken, EOFError, StateError):  # no one is there to be told
                 self.throw(error)
         elif error is not None and not self.closed:
             self._finish(c.DROPPED)  # cancelled or interrupted: the stream is not complete
@@ -408,4 +408,4 @@ class TensorPipeWriter(PipeEnd):
 
 
 def _not_yet(value: Any) -> int:
-    return LOOK
+    return CHECK

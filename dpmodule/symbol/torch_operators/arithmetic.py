@@ -156,8 +156,8 @@ TABLE["addcmul"], TABLE["addcdiv"] = _add_both("mul"), _add_both("div")
 @translates("lerp")
 def _lerp(b: SymbolBuilder, start: TorchValue, end: TorchValue, weight: Operand) -> Symbol:
     gap = b.value(b.pair("sub", end, start), broadcast_dims(end.dims, start.dims), b.result.dtype)
-    part = b.value(binary(b, ("mul", "mul", "mul"), gap, weight), dims_of(b.result), b.result.dtype)
-    return _add(b, start, part)
+    change = b.value(binary(b, ("mul", "mul", "mul"), gap, weight), dims_of(b.result), b.result.dtype)
+    return _add(b, start, change)
 
 
 # comparison
@@ -245,8 +245,8 @@ def _clamp(
         return b.op("clip", value, a_min=float(least), a_max=float(most))
     for name, bound in (("maximum", low), ("minimum", high)):
         if bound is not None:
-            made = binary(b, (name, name, name), value, bound)
-            value = b.value(made, dims_of(b.result), value.dtype)
+            bounded = binary(b, (name, name, name), value, bound)
+            value = b.value(bounded, dims_of(b.result), value.dtype)
     return value
 
 

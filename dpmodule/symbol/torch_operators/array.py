@@ -136,16 +136,16 @@ def _repeat_interleave(
 @translates("cat", "concat", "concatenate")
 def _cat(b: SymbolBuilder, values: Sequence[TorchValue], dim: int = 0) -> Any:
     rank = len(b.result.shape)
-    parts = [b.cast(v, b.result.dtype) for v in values if not (v.rank == 1 and v.dims == (0,))]
-    return parts[0] if len(parts) == 1 else b.op("Concat", *parts, dim=dim % rank)
+    inputs = [b.cast(v, b.result.dtype) for v in values if not (v.rank == 1 and v.dims == (0,))]
+    return inputs[0] if len(inputs) == 1 else b.op("Concat", *inputs, dim=dim % rank)
 
 
 @translates("stack")
 def _stack(b: SymbolBuilder, values: Sequence[TorchValue], dim: int = 0) -> Any:
-    parts = [b.cast(v, b.result.dtype) for v in values]
-    if not parts[0].rank:
-        return b.op("Concat", *parts, dim=0)
-    return b.op("stack", *parts, axis=dim % (parts[0].rank + 1))
+    inputs = [b.cast(v, b.result.dtype) for v in values]
+    if not inputs[0].rank:
+        return b.op("Concat", *inputs, dim=0)
+    return b.op("stack", *inputs, axis=dim % (inputs[0].rank + 1))
 
 
 # several parts
@@ -199,7 +199,7 @@ def _ones(b: SymbolBuilder, *rest: Any, **named: Any) -> TorchValue:
 
 
 @translates("full", "full_like", "new_full")
-def _full(b: SymbolBuilder, given: object, number: Any, *rest: Any, **named: Any) -> TorchValue:
+def _full(b: SymbolBuilder, shape: object, number: Any, *rest: Any, **named: Any) -> TorchValue:
     # the size is the second argument of new_full
     number = rest[0] if rest and not isinstance(number, (bool, int, float, TorchValue)) else number
     if isinstance(number, TorchValue):
@@ -224,9 +224,9 @@ def _arange(
     if not is_number(start) or not is_number(step):
         raise NoCounterpart("counts with a start or step that is not fixed")
     (size,) = dims_of(b.result)
-    found = b.find(size)
-    if found is not None:
-        row = b.indices(*found)
+    position = b.find(size)
+    if position is not None:
+        row = b.indices(*position)
     else:
         ones = b.full((size,), 1, torch.float32)
         row = b.value(b.op("_minus_scalar", b.op("cumsum", ones, axis=0), scalar=1.0), (size,), torch.float32)

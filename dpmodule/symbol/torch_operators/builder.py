@@ -86,9 +86,9 @@ class SymbolBuilder:
     def op(self, alias: str, *inputs: Any, **attrs: Any) -> Symbol:
         """Apply an operator to values or symbols."""
         symbols = [self.sym(i) if isinstance(i, TorchValue) else i for i in inputs]
-        made = call(alias, *symbols, name=f"_{len(self._made)}", **attrs)
-        self._made.append(made.entries[0][0])
-        return made
+        symbol = call(alias, *symbols, name=f"_{len(self._made)}", **attrs)
+        self._made.append(symbol.entries[0][0])
+        return symbol
 
     def module(self, module: torch.nn.Module, values: Sequence[TorchValue], num_outputs: int) -> Symbol:
         """Apply a torch module to values, as one operator."""
@@ -274,10 +274,10 @@ class SymbolBuilder:
         """Repeat one axis by a symbolic size."""
         if is_number(size):
             return self.op("broadcast_axis", symbol, axis=(axis,), size=(size,))
-        found = self.find(size)
-        if found is not None:
-            other, place = found
-            return self.op("broadcast_like", symbol, other, lhs_axes=(axis,), rhs_axes=(place,))
+        position = self.find(size)
+        if position is not None:
+            other, other_axis = position
+            return self.op("broadcast_like", symbol, other, lhs_axes=(axis,), rhs_axes=(other_axis,))
         number, rest = size.as_coeff_Add()
         if number:
             whole = self._expand_axis(symbol, axis, rest, goes_on)
@@ -310,9 +310,9 @@ class SymbolBuilder:
 
     def _size(self, size: sympy.Expr) -> Symbol:
         """Return the symbol of a symbolic size."""
-        found = self.find(size)
-        if found is not None:
-            other, axis = found
+        position = self.find(size)
+        if position is not None:
+            other, axis = position
             shape = self.op("shape_array", other)
             return self.op("slice_axis", shape, axis=0, begin=axis, end=axis + 1)
         terms = size.args if size.is_Add or size.is_Mul else ()
@@ -322,8 +322,8 @@ class SymbolBuilder:
             raise NoCounterpart(f"computes with the size {size}, which no array has")
         pair, scalar = ("elemwise_add", "_plus_scalar") if size.is_Add else ("elemwise_mul", "_mul_scalar")
         found_symbol = self._size(others[0])
-        for each in others[1:]:
-            found_symbol = self.op(pair, found_symbol, self._size(each))
+        for term in others[1:]:
+            found_symbol = self.op(pair, found_symbol, self._size(term))
         return self.op(scalar, found_symbol, scalar=float(known[0])) if known else found_symbol
 
     def indices(self, value: TorchValue, axis: int, dtype: torch.dtype = torch.float32) -> TorchValue:

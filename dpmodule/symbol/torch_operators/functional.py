@@ -66,8 +66,8 @@ def _elu(
     b: SymbolBuilder, value: TorchValue, alpha: float = 1, scale: float = 1, input_scale: float = 1
 ) -> Symbol:
     data = b.sym(value) if input_scale == 1 else b.with_number("mul", value, input_scale)
-    made = b.op("LeakyReLU", data, act_type="elu", slope=float(alpha))
-    return made if scale == 1 else b.op("_mul_scalar", made, scalar=float(scale))
+    output = b.op("LeakyReLU", data, act_type="elu", slope=float(alpha))
+    return output if scale == 1 else b.op("_mul_scalar", output, scalar=float(scale))
 
 
 @translates("selu")
@@ -144,8 +144,8 @@ for _name in ("softmax", "log_softmax"):
 
 @translates("dropout", "native_dropout")
 def _dropout(b: SymbolBuilder, value: TorchValue, p: float, train: bool | None = None) -> Any:
-    made = _dropped(b, value, p, train, ())
-    return made if isinstance(b.result, torch.Tensor) else [made, None]
+    output = _dropped(b, value, p, train, ())
+    return output if isinstance(b.result, torch.Tensor) else [output, None]
 
 
 @translates("feature_dropout")
@@ -204,8 +204,8 @@ def _smooth_l1(
 ) -> Symbol:
     if not beta:
         return _l1(b, value, target, reduction)
-    made = b.op("smooth_l1", b.pair("sub", value, target), scalar=beta**-0.5)
-    return _reduced(b, made, reduction)
+    loss = b.op("smooth_l1", b.pair("sub", value, target), scalar=beta**-0.5)
+    return _reduced(b, loss, reduction)
 
 
 @translates("nll_loss", "nll_loss_nd")
@@ -307,8 +307,8 @@ def _binary_of_chances(
     reduction: int = _MEAN,
 ) -> Symbol:
     yes, no = (_log(b, v) for v in (b.sym(value), b.op("_rminus_scalar", value, scalar=1.0)))
-    rest = b.op("_rminus_scalar", target, scalar=1.0)
-    both = b.op("elemwise_add", b.op("elemwise_mul", target, yes), b.op("elemwise_mul", rest, no))
+    complement = b.op("_rminus_scalar", target, scalar=1.0)
+    both = b.op("elemwise_add", b.op("elemwise_mul", target, yes), b.op("elemwise_mul", complement, no))
     return _reduced(b, _weighted(b, b.op("negative", both), weight), reduction)
 
 

@@ -61,12 +61,12 @@ def _slice(
 
 def _first_elements(b: SymbolBuilder, value: TorchValue, axis: int, size: Size) -> Symbol:
     """Return the beginning of an axis with a symbolic length."""
-    found = b.find(size)
-    if found is None:
+    position = b.find(size)
+    if position is None:
         raise NoCounterpart(f"slices to position {size}: no array has that size")
-    other, place = found
-    if place != axis:
-        row = b.indices(other, place)
+    other, other_axis = position
+    if other_axis != axis:
+        row = b.indices(other, other_axis)
         return b.op("take", value, row, axis=axis)
     return b.op("slice_like", value, other, axes=(axis,))
 
@@ -78,8 +78,8 @@ def _select(b: SymbolBuilder, value: TorchValue, dim: int, index: Size) -> Symbo
     if index is None or not is_number(index):
         raise NoCounterpart("selects a position that is not fixed")
     end = None if index == -1 else index + 1
-    part = b.op("slice_axis", value, axis=axis, begin=index, end=end)
-    return b.squeeze(part, [axis], value.rank)
+    element = b.op("slice_axis", value, axis=axis, begin=index, end=end)
+    return b.squeeze(element, [axis], value.rank)
 
 
 @translates("index_select")
@@ -94,8 +94,8 @@ def _index(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue | N
         raise NoCounterpart("selects elements by a mask: their number is not known before run time")
     if len(indexed) == 1:
         axis, index = indexed[0]
-        made = b.op("take", value, index, axis=axis, mode="wrap")
-        return made if index.rank else b.squeeze(made, [axis], value.rank)
+        output = b.op("take", value, index, axis=axis, mode="wrap")
+        return output if index.rank else b.squeeze(output, [axis], value.rank)
     axes = [axis for axis, _ in indexed]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     value = b.transpose(value, [*axes, *(i for i in range(value.rank) if i not in axes)])
@@ -109,7 +109,7 @@ def _positions(b: SymbolBuilder, value: TorchValue, indices: Sequence[TorchValue
     """Return positions for `gather_nd`: one row for each of the leading axes."""
     rank = max(i.rank for i in indices)
     padded = [(1,) * (rank - i.rank) + i.dims for i in indices]
-    dims = tuple(next((d for d in each if not same(d, 1)), 1) for each in zip(*padded))
+    dims = tuple(next((d for d in sizes if not same(d, 1)), 1) for sizes in zip(*padded))
     rows = []
     for axis, index in enumerate(indices):
         whole = b.expand(b.cast(index, torch.int64), dims)
@@ -200,9 +200,9 @@ def _slice_scatter(
 @translates("select_scatter")
 def _select_scatter(b: SymbolBuilder, value: TorchValue, source: TorchValue, dim: int, index: Size) -> Any:
     axis = value.axis(dim)
-    part = (*value.dims[:axis], 1, *value.dims[axis + 1 :])
+    shape = (*value.dims[:axis], 1, *value.dims[axis + 1 :])
     end = _END if index == -1 else index + 1
-    return _slice_scatter(b, value, b.reshape(source, part), axis, index, end)
+    return _slice_scatter(b, value, b.reshape(source, shape), axis, index, end)
 
 
 @translates("index_put")
@@ -226,11 +226,11 @@ def _written(
     """Write or add elements, or slices, at positions for the leading axes."""
     source = b.cast(source, value.dtype)
     if accumulates:
-        made = b.op("_scatter_add_nd", value, source, positions)
+        output = b.op("_scatter_add_nd", value, source, positions)
     else:
         shape = tuple(d if is_number(d) else 0 for d in value.dims)
-        made = b.op("_scatter_set_nd", value, source, positions, shape=shape)
-    return b.value(made, value.dims, value.dtype)
+        output = b.op("_scatter_set_nd", value, source, positions, shape=shape)
+    return b.value(output, value.dims, value.dtype)
 
 
 def _index_written(
@@ -245,16 +245,16 @@ def _index_written(
     positions = [index for index in indices if index is not None]
     rank = max(index.rank for index in positions)
     padded = [(1,) * (rank - i.rank) + i.dims for i in positions]
-    places = tuple(next((d for d in each if not same(d, 1)), 1) for each in zip(*padded))
-    rest = [axis for axis in range(value.rank) if axis not in axes]
+    position_dims = tuple(next((d for d in sizes if not same(d, 1)), 1) for sizes in zip(*padded))
+    other_axes = [axis for axis in range(value.rank) if axis not in axes]
     before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
-    kept = tuple(value.dims[axis] for axis in rest)
-    source = b.expand(source, (*kept[:before], *places, *kept[before:]))
+    kept = tuple(value.dims[axis] for axis in other_axes)
+    source = b.expand(source, (*kept[:before], *position_dims, *kept[before:]))
     # positions first, and their axes first as well
     source = b.transpose(
         source, [*range(before, before + rank), *range(before), *range(before + rank, source.rank)]
     )
-    order = [*axes, *rest]
+    order = [*axes, *other_axes]
     moved = b.transpose(value, order)
     written = _written(b, moved, source, _positions(b, moved, positions), accumulates)
     return b.transpose(written, [order.index(axis) for axis in range(value.rank)])
@@ -331,12 +331,12 @@ def _unfold(b: SymbolBuilder, value: TorchValue, dim: int, size: int, step: int)
             "Reshape", b.op("_arange", start=0.0, stop=float(count * step), step=float(step)), shape=(-1, 1)
         )
         within = b.op("Reshape", b.op("_arange", start=0.0, stop=float(size)), shape=(1, -1))
-        made = b.op("take", value, b.op("broadcast_add", starts, within), axis=axis)
+        stacked = b.op("take", value, b.op("broadcast_add", starts, within), axis=axis)
     else:
         ends = [None if k == size - 1 else k + 1 - size for k in range(size)]
-        parts = [b.op("slice", value, **_ranges(axis, k, end, step)) for k, end in enumerate(ends)]
-        made = b.op("stack", *parts, axis=axis + 1)
-    windows = b.value(made, (*lead, count, size, *tail), value.dtype)
+        slices = [b.op("slice", value, **_ranges(axis, k, end, step)) for k, end in enumerate(ends)]
+        stacked = b.op("stack", *slices, axis=axis + 1)
+    windows = b.value(stacked, (*lead, count, size, *tail), value.dtype)
     return b.transpose(windows, [*range(axis + 1), *range(axis + 2, value.rank + 1), axis + 1])
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ...types import Ints
 
 
-def _each(given: Ints, rank: int) -> tuple[int, ...]:
+def _each(value: Ints, rank: int) -> tuple[int, ...]:
     """Return one number for each spatial axis."""
-    values = (given,) if isinstance(given, int) else tuple(given)
+    values = (value,) if isinstance(value, int) else tuple(value)
     return values * rank if len(values) == 1 else values
 
 
@@ -36,8 +36,8 @@ def _filter(
         value = b.reshape(value, (1, *value.dims))
     name = "Deconvolution" if "adj" in options else "Convolution"
     inputs = [v for v in (value, weight, bias) if v is not None]
-    made = b.op(name, *inputs, kernel=weight.dims[2:], no_bias=bias is None, **options)
-    return b.squeeze(made, [0], rank + 2) if single else made
+    output = b.op(name, *inputs, kernel=weight.dims[2:], no_bias=bias is None, **options)
+    return b.squeeze(output, [0], rank + 2) if single else output
 
 
 @translates("conv1d", "conv2d", "conv3d")
@@ -71,8 +71,8 @@ def _named_padding(
         widths += [0, total % 2]
     if any(widths):
         dims = (*value.dims[:2], *(d + t % 2 for d, t in zip(value.dims[2:], totals)))
-        made = b.op("Pad", value, mode="constant", pad_width=tuple(widths), constant_value=0.0)
-        value = b.value(made, dims, value.dtype)
+        padded = b.op("Pad", value, mode="constant", pad_width=tuple(widths), constant_value=0.0)
+        value = b.value(padded, dims, value.dtype)
     return value, tuple(t // 2 for t in totals)
 
 
@@ -152,8 +152,8 @@ def _max_pool(rank: int) -> Any:
         if any(n != 1 for n in _each(dilation, rank)):
             raise NoCounterpart("pools over windows with dilation, which MXNet does not support")
         options = _windows(rank, kernel_size, stride, padding)
-        made = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "max"})
-        return made if isinstance(b.result, torch.Tensor) else [made, None]
+        output = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "max"})
+        return output if isinstance(b.result, torch.Tensor) else [output, None]
 
     return translate
 
@@ -173,8 +173,8 @@ def _avg_pool(rank: int) -> Any:
         if divisor_override is None:
             options |= {"pool_type": "avg", "count_include_pad": count_include_pad}
             return _pooled(b, value, rank, ceil_mode, options)
-        made = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "sum"})
-        return b.op("_div_scalar", made, scalar=float(divisor_override))
+        total = _pooled(b, value, rank, ceil_mode, {**options, "pool_type": "sum"})
+        return b.op("_div_scalar", total, scalar=float(divisor_override))
 
     return translate
 
@@ -186,8 +186,8 @@ for _rank in (1, 2, 3):
 
 def _adaptive(kind: str, rank: int) -> Any:
     def translate(b: SymbolBuilder, value: TorchValue, output_size: Ints) -> Any:
-        made = _adaptive_pooled(b, value, kind, rank)
-        return made if isinstance(b.result, torch.Tensor) else [made, None]
+        output = _adaptive_pooled(b, value, kind, rank)
+        return output if isinstance(b.result, torch.Tensor) else [output, None]
 
     return translate
 
@@ -221,9 +221,9 @@ def _pooled_by_axis(b: SymbolBuilder, value: TorchValue, kind: str, wanted: Dims
         axis, windows = i + 2, []
         for k in range(count):
             begin, end = k * size // count, -((k + 1) * size // -count)
-            part = b.op("slice_axis", symbol, axis=axis, begin=begin, end=end)
+            window_input = b.op("slice_axis", symbol, axis=axis, begin=begin, end=end)
             window = tuple(end - begin if j == i else 1 for j in range(len(wanted)))
-            windows.append(b.op("Pooling", part, kernel=window, pool_type=kind))
+            windows.append(b.op("Pooling", window_input, kernel=window, pool_type=kind))
         symbol = windows[0] if count == 1 else b.op("Concat", *windows, dim=axis)
     return b.squeeze(symbol, [0], len(wanted) + 2) if single else symbol
 
@@ -237,10 +237,10 @@ for _rank in (1, 2, 3):
 
 
 def _vector(
-    b: SymbolBuilder, given: TorchValue | None, size: Size, number: float, like: TorchValue
+    b: SymbolBuilder, value: TorchValue | None, size: Size, number: float, like: TorchValue
 ) -> TorchValue:
     """Return a parameter of a normalisation, or a constant if the module lacks it."""
-    return given if given is not None else b.full((size,), number, like.dtype)
+    return value if value is not None else b.full((size,), number, like.dtype)
 
 
 @translates("batch_norm")
@@ -289,13 +289,13 @@ def _scale_channels(
 
 
 @translates("_native_batch_norm_legit_functional")
-def _functional_batch_norm(b: SymbolBuilder, *given: Any) -> list[Any]:
-    return [_batch_norm(b, *given), None, None, given[3], given[4]]
+def _functional_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
+    return [_batch_norm(b, *arguments), None, None, arguments[3], arguments[4]]
 
 
 @translates("native_batch_norm")
-def _native_batch_norm(b: SymbolBuilder, *given: Any) -> list[Any]:
-    return [_batch_norm(b, *given), None, None]
+def _native_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
+    return [_batch_norm(b, *arguments), None, None]
 
 
 @translates("_native_batch_norm_legit_no_training")
@@ -325,8 +325,8 @@ def _layer_norm(
     size = int(np.prod(shape))
     flat = b.reshape(value, (*value.dims[: value.rank - len(shape)], size))
     gamma, beta = (b.reshape(_vector(b, v, size, n, value), (size,)) for v, n in ((weight, 1.0), (bias, 0.0)))
-    made = b.op("LayerNorm", flat, gamma, beta, axis=-1, eps=eps)
-    return b.reshape(b.value(made, flat.dims, value.dtype), value.dims)
+    normalized = b.op("LayerNorm", flat, gamma, beta, axis=-1, eps=eps)
+    return b.reshape(b.value(normalized, flat.dims, value.dtype), value.dims)
 
 
 @translates("rms_norm")
@@ -340,8 +340,8 @@ def _rms_norm(
     axes = tuple(range(value.rank - len(shape), value.rank))
     eps = torch.finfo(value.dtype).eps if eps is None else eps
     mean = b.op("mean", b.op("square", value), axis=axes, keepdims=True)
-    made = b.op("broadcast_mul", value, b.op("rsqrt", b.op("_plus_scalar", mean, scalar=float(eps))))
-    return made if weight is None else b.op("broadcast_mul", made, weight)
+    normalized = b.op("broadcast_mul", value, b.op("rsqrt", b.op("_plus_scalar", mean, scalar=float(eps))))
+    return normalized if weight is None else b.op("broadcast_mul", normalized, weight)
 
 
 @translates("group_norm")
@@ -357,8 +357,10 @@ def _group_norm(
     # MXNet scales each group by one number, torch each channel
     whole = value if value.rank > 2 else b.reshape(value, (*value.dims, 1))
     plain = [b.full((groups,), n, value.dtype) for n in (1.0, 0.0)]
-    made = b.value(b.op("GroupNorm", whole, *plain, num_groups=groups, eps=eps), whole.dims, value.dtype)
-    return _scale_channels(b, b.reshape(made, value.dims), weight, bias)
+    normalized = b.value(
+        b.op("GroupNorm", whole, *plain, num_groups=groups, eps=eps), whole.dims, value.dtype
+    )
+    return _scale_channels(b, b.reshape(normalized, value.dims), weight, bias)
 
 
 @translates("instance_norm")
@@ -433,10 +435,10 @@ def _embedding_bag(
         scaled = b.op("broadcast_mul", vectors, b.reshape(factors, (*rows.dims, 1)))
         vectors = b.value(scaled, vectors.dims, vectors.dtype)
     if mode == _MAX:  # as in torch, one of several equal rows gets the gradient
-        made = b.op("pick", vectors, b.op("argmax", vectors, axis=1), axis=1)
+        pooled = b.op("pick", vectors, b.op("argmax", vectors, axis=1), axis=1)
     else:
-        made = b.op("sum" if mode == _SUM else "mean", vectors, axis=1)
-    return [made, None, None, None]
+        pooled = b.op("sum" if mode == _SUM else "mean", vectors, axis=1)
+    return [pooled, None, None, None]
 
 
 def _counts_by(value: TorchValue, step: int) -> bool:
@@ -491,8 +493,8 @@ def _pad(
 def _padded_single(b: SymbolBuilder, value: TorchValue, pairs: list[tuple[int, int]], mode: str) -> Any:
     whole = b.reshape(value, (1, *value.dims))
     widths = tuple(n for pair in [(0, 0), *pairs] for n in pair)
-    made = b.op("Pad", whole, mode={"reflect": "reflect", "replicate": "edge"}[mode], pad_width=widths)
-    return b.squeeze(made, [0], whole.rank)
+    padded = b.op("Pad", whole, mode={"reflect": "reflect", "replicate": "edge"}[mode], pad_width=widths)
+    return b.squeeze(padded, [0], whole.rank)
 
 
 def _cropped(
@@ -513,10 +515,10 @@ def _surrounded(
     for axis, (before, after) in enumerate(pairs):
         rest = value.dims[:axis], value.dims[axis + 1 :]
         edges = [b.full((*rest[0], n, *rest[1]), number, value.dtype) if n else None for n in (before, after)]
-        parts = [part for part in (edges[0], value, edges[1]) if part is not None]
-        if len(parts) > 1:
+        pieces = [part for part in (edges[0], value, edges[1]) if part is not None]
+        if len(pieces) > 1:
             dims = (*rest[0], value.dims[axis] + before + after, *rest[1])
-            value = b.value(b.op("Concat", *parts, dim=axis), dims, value.dtype)
+            value = b.value(b.op("Concat", *pieces, dim=axis), dims, value.dtype)
     return value
 
 
@@ -555,8 +557,8 @@ def _nearest(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> A
         if factor is not None:
             symbol = b.op("repeat", symbol, repeats=factor, axis=axis)
         elif is_number(n) and is_number(d):
-            places = torch.tensor([i * d // n for i in range(n)])
-            symbol = b.op("take", symbol, TorchValue((n,), places.dtype, None, places), axis=axis)
+            indices = torch.tensor([i * d // n for i in range(n)])
+            symbol = b.op("take", symbol, TorchValue((n,), indices.dtype, None, indices), axis=axis)
         else:
             raise NoCounterpart("resizes to a size that is not fixed")
     return symbol
@@ -584,25 +586,25 @@ def _bilinear_resize(
 @translates("pixel_shuffle")
 def _pixel_shuffle(b: SymbolBuilder, value: TorchValue, factor: int) -> TorchValue:
     lead, (channels, height, width) = value.dims[:-3], value.dims[-3:]
-    parts = b.reshape(value, (*lead, channels // factor**2, factor, factor, height, width))
+    blocks = b.reshape(value, (*lead, channels // factor**2, factor, factor, height, width))
     at = len(lead)
-    mixed = b.transpose(parts, (*range(at), at, at + 3, at + 1, at + 4, at + 2))
+    mixed = b.transpose(blocks, (*range(at), at, at + 3, at + 1, at + 4, at + 2))
     return b.reshape(mixed, dims_of(b.result))
 
 
 @translates("pixel_unshuffle")
 def _pixel_unshuffle(b: SymbolBuilder, value: TorchValue, factor: int) -> TorchValue:
     lead, (channels, height, width) = value.dims[:-3], value.dims[-3:]
-    parts = b.reshape(value, (*lead, channels, height // factor, factor, width // factor, factor))
+    blocks = b.reshape(value, (*lead, channels, height // factor, factor, width // factor, factor))
     at = len(lead)
-    mixed = b.transpose(parts, (*range(at), at, at + 2, at + 4, at + 1, at + 3))
+    mixed = b.transpose(blocks, (*range(at), at, at + 2, at + 4, at + 1, at + 3))
     return b.reshape(mixed, dims_of(b.result))
 
 
 @translates("channel_shuffle")
 def _channel_shuffle(b: SymbolBuilder, value: TorchValue, groups: int) -> TorchValue:
-    parts = b.reshape(value, (value.dims[0], groups, value.dims[1] // groups, *value.dims[2:]))
-    return b.reshape(b.transpose(parts, (0, 2, 1, *range(3, parts.rank))), value.dims)
+    grouped = b.reshape(value, (value.dims[0], groups, value.dims[1] // groups, *value.dims[2:]))
+    return b.reshape(b.transpose(grouped, (0, 2, 1, *range(3, grouped.rank))), value.dims)
 
 
 @translates("im2col")

@@ -16,8 +16,8 @@ def _linear(b: SymbolBuilder, value: TorchValue, weight: TorchValue, bias: Torch
     rows = value if value.rank > 1 else b.reshape(value, (1, value.dims[-1]))
     units = weight.dims[0]
     options = {"num_hidden": units, "no_bias": bias is None, "flatten": rows.rank == 2}
-    made = b.op("FullyConnected", *(v for v in (rows, weight, bias) if v is not None), **options)
-    return b.reshape(b.value(made, (*rows.dims[:-1], units), value.dtype), dims_of(b.result))
+    output = b.op("FullyConnected", *(v for v in (rows, weight, bias) if v is not None), **options)
+    return b.reshape(b.value(output, (*rows.dims[:-1], units), value.dtype), dims_of(b.result))
 
 
 @translates("bilinear")
@@ -30,11 +30,11 @@ def _bilinear(
     mixed = b.value(
         b.op("FullyConnected", left, flat, **options), (*left.dims[:-1], units * outer), left.dtype
     )
-    parts = b.reshape(mixed, (*left.dims[:-1], units, outer))
+    folded = b.reshape(mixed, (*left.dims[:-1], units, outer))
     other = b.reshape(right, (*right.dims[:-1], 1, outer))
-    product = b.value(b.pair("mul", parts, other), parts.dims, parts.dtype)
-    made = b.op("sum", product, axis=-1)
-    return made if bias is None else b.op("broadcast_add", made, bias)
+    product = b.value(b.pair("mul", folded, other), folded.dims, folded.dtype)
+    total = b.op("sum", product, axis=-1)
+    return total if bias is None else b.op("broadcast_add", total, bias)
 
 
 @translates("mm", "matmul", "bmm", "mv", "dot")
@@ -132,8 +132,8 @@ def _by_triangle(
     b: SymbolBuilder, matrices: TorchValue, right: TorchValue, upper: bool, **options: bool
 ) -> Symbol:
     lead = broadcast_dims(matrices.dims[:-2], right.dims[:-2])
-    parts = [b.expand(value, (*lead, *value.dims[-2:])) for value in (matrices, right)]
-    return b.op("_linalg_trsm", *parts, lower=not upper, **options)
+    operands = [b.expand(value, (*lead, *value.dims[-2:])) for value in (matrices, right)]
+    return b.op("_linalg_trsm", *operands, lower=not upper, **options)
 
 
 @translates("cholesky_solve")
@@ -168,5 +168,5 @@ def _root(b: SymbolBuilder, total: Symbol, power: float = 0.5) -> Symbol:
     """Return a power of sums, with gradient 0 where a sum is 0, as in torch for the distance of equal points."""
     is_zero = b.op("_equal_scalar", total, scalar=0.0)
     safe = b.op("elemwise_add", total, is_zero)
-    found = b.op("sqrt", safe) if power == 0.5 else b.op("_power_scalar", safe, scalar=power)
-    return b.op("elemwise_sub", found, is_zero)
+    power_of_value = b.op("sqrt", safe) if power == 0.5 else b.op("_power_scalar", safe, scalar=power)
+    return b.op("elemwise_sub", power_of_value, is_zero)

@@ -68,10 +68,10 @@ def _network(mode: str) -> Any:
     ) -> list[Symbol]:
         if not isinstance(has_biases, bool):
             raise NoCounterpart("reads packed sequences, whose lengths are not known before run time")
-        given = [states] if isinstance(states, TorchValue) else states
+        state_list = [states] if isinstance(states, TorchValue) else states
         drop = 0.0 if b.training and not train else dropout
         data = b.transpose(value, (1, 0, 2)) if batch_first else value
-        out, *last = _run(b, mode, data, given, weights, has_biases, num_layers, drop, bidirectional)
+        out, *last = _run(b, mode, data, state_list, weights, has_biases, num_layers, drop, bidirectional)
         return [b.op("SwapAxis", out, dim1=0, dim2=1) if batch_first else out, *last]
 
     return translate
@@ -84,9 +84,9 @@ def _cell(mode: str) -> Any:
         states: TorchValue | Sequence[TorchValue],
         *weights: TorchValue | None,
     ) -> Any:
-        given = [states] if isinstance(states, TorchValue) else states
+        state_list = [states] if isinstance(states, TorchValue) else states
         step = b.reshape(value, (1, *value.dims))
-        first = [b.reshape(s, (1, *s.dims)) for s in given]
+        first = [b.reshape(s, (1, *s.dims)) for s in state_list]
         known = [w for w in weights if w is not None]
         out = _run(b, mode, step, first, known, len(known) == 4, 1, 0.0, False)
         last = [b.op("squeeze", s, axis=0) for s in out[1:]]
@@ -137,8 +137,8 @@ def _repeated(b: SymbolBuilder, value: TorchValue, query: TorchValue) -> TorchVa
     if not isinstance(have, int) or not isinstance(want, int):
         raise NoCounterpart("shares heads whose number is not fixed")
     axis = value.rank - 3
-    made = b.op("repeat", value, repeats=want // have, axis=axis)
-    return b.value(made, (*value.dims[:axis], want, *value.dims[axis + 1 :]), value.dtype)
+    repeated = b.op("repeat", value, repeats=want // have, axis=axis)
+    return b.value(repeated, (*value.dims[:axis], want, *value.dims[axis + 1 :]), value.dtype)
 
 
 def _causal(b: SymbolBuilder, scores: TorchValue) -> TorchValue:
@@ -153,12 +153,12 @@ def _masked(b: SymbolBuilder, scores: TorchValue, mask: TorchValue) -> TorchValu
     if not mask.is_bool:
         return b.value(b.pair("add", scores, b.cast(mask, scores.dtype)), scores.dims, scores.dtype)
     nothing = b.full(scores.dims, -math.inf, scores.dtype)
-    made = b.op("where", b.expand(mask, scores.dims), scores, nothing)
-    return b.value(made, scores.dims, scores.dtype)
+    masked = b.op("where", b.expand(mask, scores.dims), scores, nothing)
+    return b.value(masked, scores.dims, scores.dtype)
 
 
 @translates("autograd_function")
 def _autograd_function(b: SymbolBuilder, number: int, values: Sequence[TorchValue]) -> list[TorchValue]:
     applied, fakes = applied_function(number), b.result
-    parts = b.module(applied, values, len(fakes))
-    return [b.value(part, dims_of(fake), applied.floating) for part, fake in zip(parts, fakes)]
+    outputs = b.module(applied, values, len(fakes))
+    return [b.value(output, dims_of(fake), applied.floating) for output, fake in zip(outputs, fakes)]

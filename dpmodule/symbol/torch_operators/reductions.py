@@ -29,9 +29,9 @@ def _axes(value: TorchValue, axes: Axes) -> tuple[int, ...]:
 
 def reduce(b: SymbolBuilder, name: str, value: TorchValue, axes: Axes = None, keep: bool = False) -> Symbol:
     """Apply a reduction."""
-    found = _axes(value, axes)
-    every = len(found) == max(value.rank, 1)
-    return b.op(name, value, keepdims=keep, **({} if every and not keep else {"axis": found}))
+    normalized = _axes(value, axes)
+    every = len(normalized) == max(value.rank, 1)
+    return b.op(name, value, keepdims=keep, **({} if every and not keep else {"axis": normalized}))
 
 
 def _reduction(name: str) -> Any:
@@ -62,10 +62,10 @@ for _name, _ours in (("max.default", "max"), ("min.default", "min"), ("prod", "p
 def _with_places(name: str) -> Any:
     def translate(b: SymbolBuilder, value: TorchValue, dim: int, keepdim: bool = False) -> list[Any]:
         axis = value.axis(dim)
-        places = b.op(f"arg{name}", value, axis=axis, keepdims=keepdim)
+        indices = b.op(f"arg{name}", value, axis=axis, keepdims=keepdim)
         # one of several equal elements gets the gradient; in MXNet's max each does
-        found = b.op("pick", value, places, axis=axis, keepdims=keepdim)
-        return [found, b.op("Cast", places, dtype="int64")]
+        values = b.op("pick", value, indices, axis=axis, keepdims=keepdim)
+        return [values, b.op("Cast", indices, dtype="int64")]
 
     return translate
 
@@ -106,9 +106,9 @@ def _count(value: TorchValue, axes: Iterable[int]) -> Any:
 
 def mean_of(b: SymbolBuilder, value: TorchValue, axes: Axes) -> TorchValue:
     """Return means that keep the axes with size 1."""
-    found = _axes(value, axes)
-    dims = tuple(1 if i in found else d for i, d in enumerate(value.dims))
-    return b.value(reduce(b, "mean", value, found, True), dims, value.dtype)
+    normalized = _axes(value, axes)
+    dims = tuple(1 if i in normalized else d for i, d in enumerate(value.dims))
+    return b.value(reduce(b, "mean", value, normalized, True), dims, value.dtype)
 
 
 def _variance(
@@ -234,8 +234,8 @@ def _sort(
         dim = rest["dim"]
     descending = rest.get("descending", descending)
     axis = value.axis(dim)
-    places = b.op("argsort", value, axis=axis, is_ascend=not descending, dtype="int64")
-    return [b.op("sort", value, axis=axis, is_ascend=not descending), places]
+    indices = b.op("argsort", value, axis=axis, is_ascend=not descending, dtype="int64")
+    return [b.op("sort", value, axis=axis, is_ascend=not descending), indices]
 
 
 @translates("argsort")

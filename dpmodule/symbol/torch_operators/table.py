@@ -41,8 +41,8 @@ def translates_as(name: str, operator: str, *keys: tuple[str, float], **fixed: A
     """
 
     def translate(b: Any, value: Any, *numbers: float) -> Any:
-        given = (*numbers, *(default for _, default in keys[len(numbers) :]))
-        return b.op(operator, value, **fixed, **{key: float(n) for (key, _), n in zip(keys, given)})
+        values = (*numbers, *(default for _, default in keys[len(numbers) :]))
+        return b.op(operator, value, **fixed, **{key: float(n) for (key, _), n in zip(keys, values)})
 
     TABLE[name] = translate
 

@@ -63,8 +63,8 @@ def broadcast_dims(left: Dims, right: Dims) -> Dims:
 def product(dims: Sequence[Any]) -> Any:
     """Return the number of elements of a shape."""
     total: Any = 1
-    for each in dims:
-        total = total * each
+    for size in dims:
+        total = total * size
     return as_size(total)
 
 
@@ -109,12 +109,12 @@ def reshape_codes(source: Dims, target: Dims) -> tuple[int, ...] | None:
     kept = 0
     while kept < min(len(source), len(target)) and same(source[kept], target[kept]):
         kept += 1
-    rest = target[kept:]
-    unknown = [i for i, d in enumerate(rest) if not is_number(d)]
+    tail = target[kept:]
+    unknown = [i for i, d in enumerate(tail) if not is_number(d)]
     if len(unknown) > 1:
         return None
-    worked_out = unknown[0] if unknown else len(rest) - 1
-    return (*[0] * kept, *(-1 if i == worked_out else d for i, d in enumerate(rest)))
+    inferred = unknown[0] if unknown else len(tail) - 1
+    return (*[0] * kept, *(-1 if i == inferred else d for i, d in enumerate(tail)))
 
 
 def _codes_of_runs(source: Dims, target: Dims) -> tuple[int, ...] | None:

@@ -102,7 +102,7 @@ def test_bad_input():
         amp.convert_symbol(network(), "int8")
     with pytest.raises(ArgumentError, match="excluded_sym_names has zz"):
         amp.convert_symbol(network(), excluded_sym_names=["zz"])
-    with pytest.raises(ArgumentError, match="'NoOp', which is no operator"):
+    with pytest.raises(ArgumentError, match="'NoOp', which is not an operator"):
         amp.convert_symbol(network(), fp32_ops=["NoOp"])
     with pytest.raises(ArgumentError, match="no parameters yet"):
         amp.convert_bucketing_module(network())
@@ -129,7 +129,7 @@ def test_init_is_for_modules_made_afterwards():
     assert "_amp_cast_float16" not in summary()
     with pytest.raises(ArgumentError, match="target_dtype is 'int8'"):
         amp.init("int8")
-    with pytest.raises(ArgumentError, match="fp32_ops has 'nothing', which is no operator"):
+    with pytest.raises(ArgumentError, match="fp32_ops has 'nothing', which is not an operator"):
         amp.init(fp32_ops=["nothing"])
 
 
@@ -199,5 +199,5 @@ def test_a_trainer_in_the_form_of_gluon():
 
 
 def test_what_is_no_trainer_is_refused():
-    with pytest.raises(ArgumentError, match="SGD is no trainer; make a Module"):
+    with pytest.raises(ArgumentError, match="SGD is not a trainer; make a Module"):
         amp.init_trainer(mx.optimizer.SGD())

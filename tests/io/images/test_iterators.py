@@ -183,8 +183,8 @@ def test_the_extension_makes_the_same_numbers(given, monkeypatch):
 def test_photographs_are_read_where_they_are_decoded(tmp_path):
     """A photograph in JPEG, one with a palette, one with four channels, and one too large for one block of memory."""
     image = pytest.importorskip("PIL.Image")
-    draws = np.random.default_rng(0)
-    pixels = draws.integers(0, 256, (30, 33, 3), np.uint8)
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (30, 33, 3), np.uint8)
     large = np.tile(pixels, (100, 80, 1))
     files = []
     for array, mode, kind in (

@@ -1,4 +1,4 @@
-"""MultiSlot text: its description, what parsing it gives, and the parser of programs without the extension."""
+"""MultiSlot text: description of its slots, result of parsing it, and the parser used without the extension."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...base import ArgumentError, FileFormatError
+from ..base import ArgumentError, FileFormatError
 
 _MOST = 2**64 - 1
 _INTEGER_EXPECTED = f"an integer from 0 to {_MOST}"
@@ -19,11 +19,9 @@ _DENSE_COUNT_EXPECTED = "the number of values, 1 or more, since the slot is dens
 
 _INTEGER = re.compile(rb"[0-9]+")
 _FLOAT = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_PLAIN_INTEGERS = re.compile(rb"[0-9]{1,19}(?: [0-9]{1,19})*")
-_PLAIN_FLOATS = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?: -?[0-9]+(?:\.[0-9]+)?)*")
 _WORD = re.compile(rb"[^ \t\r]+")
 _TOO_LARGE = 2.0**128 - 2.0**103
-"""From here on numbers round to no finite float32."""
+"""Smallest number that does not round to a finite float32."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +29,14 @@ class Slot:
     """A slot of MultiSlot text.
 
     Args:
-        name: what the slot is called.
+        name: name of the slot.
         type: "uint64" or "float".
         is_dense: every line has the same number of values.
         is_used: the values are returned, not only checked.
-        width: how many values every line of a dense slot has; None for as many as the first line.
+        width: number of values per line of a dense slot; None for the number in the first line.
 
     Raises:
-        ArgumentError: another type, a name that is no text, or a width of a slot that is not dense or below 1.
+        ArgumentError: another type, a name that is not a str, or a width of a slot that is not dense or below 1.
     """
 
     name: str
@@ -61,11 +59,11 @@ class Slot:
 
 
 class SlotValues(NamedTuple):
-    """What was read for one slot; the values of line i are ``values[offsets[i]:offsets[i + 1]]``.
+    """Values of one slot; those of line i are ``values[offsets[i]:offsets[i + 1]]``.
 
     Args:
-        values: of all lines, concatenated.
-        offsets: start of each line, and the end of the last one.
+        values: values of all lines, line after line.
+        offsets: beginning of each line, followed by the end of the last one.
 
     Shape:
         values: (sum of the counts,), int64 or float32; (N lines, count) for a dense slot.
@@ -77,13 +75,13 @@ class SlotValues(NamedTuple):
 
 
 class MultiSlotLines(NamedTuple):
-    """What parsing gives.
+    """Result of parsing MultiSlot text.
 
     Args:
         slots: the used slots by name, in the order of the description.
-        consumed: bytes that they take; the rest of the text is a line without end.
-        num_bad: bad lines that were passed over.
-        passed: for every line that was passed over, blank or bad, how many were read before it.
+        consumed: number of bytes they take; the rest of the text is an incomplete line.
+        num_bad: number of bad lines that were skipped.
+        passed: for every skipped line, blank or bad, the number of lines read before it.
 
     Shape:
         passed: (P,), int64, ascending.
@@ -96,21 +94,21 @@ class MultiSlotLines(NamedTuple):
     passed: torch.Tensor
 
 
-Raw = tuple[int, int, list[Any], int, Any]
-"""Lines, bytes, buffers of values and offsets of each used slot, bad lines, buffer of the lines passed over."""
+ParsedBuffers = tuple[int, int, list[Any], int, Any]
+"""Lines, bytes, buffers of values and offsets of each used slot, bad lines, buffer of the skipped lines."""
 
 
-def finish(slots: list[Slot], raw: Raw) -> MultiSlotLines:
-    """Make tensors of a parser's buffers, without copying."""
-    lines, consumed, buffers, bad, passed = raw
+def to_tensors(slots: list[Slot], parsed: ParsedBuffers) -> MultiSlotLines:
+    """Return a parser's buffers as tensors, without copying."""
+    lines, consumed, buffers, bad, passed = parsed
     used = [slot for slot in slots if slot.is_used]
-    found = {}
+    slot_values = {}
     for i, slot in enumerate(used):
         values = _tensor(buffers[2 * i], torch.float32 if slot.type == "float" else torch.int64)
         if slot.is_dense:
             values = values.view(lines, -1 if lines else 0)
-        found[slot.name] = SlotValues(values, _tensor(buffers[2 * i + 1], torch.int64))
-    return MultiSlotLines(found, lines, consumed, bad, _tensor(passed, torch.int64))
+        slot_values[slot.name] = SlotValues(values, _tensor(buffers[2 * i + 1], torch.int64))
+    return MultiSlotLines(slot_values, lines, consumed, bad, _tensor(passed, torch.int64))
 
 
 def _tensor(buffer: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -127,7 +125,7 @@ def parse(
     final: bool,
     skip_blank: bool = False,
     skip_bad: bool = False,
-) -> Raw:
+) -> ParsedBuffers:
     """Parse text as the extension does."""
     data = bytes(text)
     lines = data.split(b"\n")
@@ -138,7 +136,7 @@ def parse(
     parser = _Parser(slots, source, first_line)
     for line in lines:
         if skip_blank and not _WORD.search(line):
-            parser.pass_over()
+            parser.skip()
         elif skip_bad:
             parser.try_line(line)
         else:
@@ -156,7 +154,7 @@ class _Parser:
         self.lines, self.bad = 0, 0
         self.passed: list[int] = []
 
-    def pass_over(self) -> None:
+    def skip(self) -> None:
         self.passed.append(self.lines)
 
     def try_line(self, line: bytes) -> None:
@@ -169,7 +167,7 @@ class _Parser:
                 del offsets[self.lines + 1 :]
                 del values[offsets[-1] :]
             self.bad += 1
-            self.pass_over()
+            self.skip()
 
     def parse_line(self, line: bytes) -> None:
         words = _WORD.findall(line)
@@ -187,16 +185,18 @@ class _Parser:
         slot = self._slots[i]
         word = words[at] if at < len(words) else b""
         count = _integer(word)
-        if count < slot.is_dense:
+        if count is None or count < slot.is_dense:
             expected = _DENSE_COUNT_EXPECTED if slot.is_dense else _COUNT_EXPECTED
             raise self._error(slot, "count", word, expected)
         if slot.is_dense and self._dims[i] != count:
             self._set_dim(i, count)
-        given = words[at + 1 : at + 1 + count]
-        read = self._floats if slot.type == "float" else self._integers
-        values = read(slot, given, count)
-        if len(given) < count:
-            raise self._value_error(slot, len(given), count, b"")
+        slot_words = words[at + 1 : at + 1 + count]
+        read = _float if slot.type == "float" else _integer
+        values = [read(word) for word in slot_words]
+        if None in values:
+            raise self._value_error(slot, values.index(None), count, slot_words[values.index(None)])
+        if len(slot_words) < count:
+            raise self._value_error(slot, len(slot_words), count, b"")
         if slot.is_used:
             self._values[i].extend(values)
             self._offsets[i].append(len(self._values[i]))
@@ -205,45 +205,21 @@ class _Parser:
     def _set_dim(self, i: int, count: int) -> None:
         if self._dims[i]:
             slot = self._slots[i]
-            places = ", as many as in the lines before" if slot.width is None else " in every line"
+            extent = ", as many as in the lines before" if slot.width is None else " in every line"
             raise FileFormatError(
-                f"{self._where()}, slot '{slot.name}': found {count} values, expected {self._dims[i]}{places}, "
+                f"{self._where()}, slot '{slot.name}': found {count} values, expected {self._dims[i]}{extent}, "
                 "since the slot is dense"
             )
         self._dims[i] = count
-
-    def _integers(self, slot: Slot, words: list[bytes], count: int) -> list[int]:
-        if _PLAIN_INTEGERS.fullmatch(b" ".join(words)):
-            return list(map(int, words))
-        values = []
-        for k, word in enumerate(words):
-            value = _integer(word)
-            if value < 0:
-                raise self._value_error(slot, k, count, word)
-            values.append(value)
-        return values
-
-    def _floats(self, slot: Slot, words: list[bytes], count: int) -> list[float]:
-        if _PLAIN_FLOATS.fullmatch(b" ".join(words)):
-            values = list(map(float, words))
-            if max(map(abs, values)) < _TOO_LARGE:
-                return values
-        values = []
-        for k, word in enumerate(words):
-            value = float(word) if _FLOAT.fullmatch(word) else _TOO_LARGE
-            if abs(value) >= _TOO_LARGE:
-                raise self._value_error(slot, k, count, word)
-            values.append(value)
-        return values
 
     def _value_error(self, slot: Slot, k: int, count: int, word: bytes) -> FileFormatError:
         expected = _FLOAT_EXPECTED if slot.type == "float" else _INTEGER_EXPECTED
         return self._error(slot, f"value {k + 1} of {count}", word, expected)
 
     def _error(self, slot: Slot, place: str, word: bytes, expected: str) -> FileFormatError:
-        found = _quoted(word) if word else "the end of the line"
+        shown = _quoted(word) if word else "the end of the line"
         return FileFormatError(
-            f"{self._where()}, slot '{slot.name}', {place}: found {found}, expected {expected}"
+            f"{self._where()}, slot '{slot.name}', {place}: found {shown}, expected {expected}"
         )
 
     def _where(self) -> str:
@@ -259,16 +235,22 @@ class _Parser:
         return arrays
 
 
-def _integer(word: bytes) -> int:
-    """Return an unsigned integer of 64 bits, or -1 if the word is none."""
+def _integer(word: bytes) -> int | None:
+    """Return an unsigned integer of 64 bits, or None if the word is not one."""
     digits = word.lstrip(b"0") or b"0"
     if not _INTEGER.fullmatch(word) or len(digits) > 20:  # Python refuses to convert very long ones
-        return -1
+        return None
     value = int(digits)
-    return value if value <= _MOST else -1
+    return value if value <= _MOST else None
+
+
+def _float(word: bytes) -> float | None:
+    """Return a number that rounds to a finite float32, or None if the word is not one."""
+    value = float(word) if _FLOAT.fullmatch(word) else _TOO_LARGE
+    return value if abs(value) < _TOO_LARGE else None
 
 
 def _quoted(word: bytes) -> str:
-    """Return a word as messages show it: what is not printable as hexadecimal, no more than 40 bytes."""
+    """Return a word as messages show it: at most 40 bytes, unprintable ones in hexadecimal."""
     shown = "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in word[:40])
     return f"'{shown}'" + ("..." if len(word) > 40 else "")

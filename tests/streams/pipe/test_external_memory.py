@@ -7,7 +7,7 @@ import torch
 
 from dpmodule.streams import StructureError
 from dpmodule.streams.pipe.control import FOREIGN
-from dpmodule.streams.pipe.sending import dump_foreign, load_foreign
+from dpmodule.streams.pipe.external_memory import dump_foreign, load_foreign
 from helpers.pipe_children import add_on_gpu
 from helpers.pipes import Child, Pair, every_core, make, pipe, same
 

@@ -1,1 +1,0 @@
-"""Ready-made functors: in C++ where the extension is here, in Python otherwise."""
