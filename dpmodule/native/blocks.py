@@ -137,7 +137,7 @@ class _Decompressor:
                     at += len(block) - len(stream.unconsumed_tail) - len(stream.unused_data)
                     block = stream.unconsumed_tail
                     if 0 <= self._max_bytes < len(self._output):
-                        limit = f"max_bytes={self._max_bytes}; raise the limit if they are trusted"
+                        limit = f"max_bytes={self._max_bytes}; raise the limit if you trust them"
                         self._fail(at, f"the data expand to more than {limit}")
             except zlib.error as error:
                 self._fail_at_damage(before, at, error)

@@ -64,7 +64,7 @@ def functor_and_function(functor: Any) -> tuple[Any, Callable[[], Any]]:
         )
     raise ArgumentError(
         "expected a functor, that is an object whose __dpmodule_functor__() returns one, "
-        f"got {type(functor).__name__}; run functions of Python in a thread, with asyncio.to_thread"
+        f"got {type(functor).__name__}; for a Python function use asyncio.to_thread"
     )
 
 
