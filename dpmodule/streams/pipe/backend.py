@@ -370,8 +370,8 @@ class WriterCore(Core):
         number, offset, _, self.frames = found
         return number, offset
 
-    def places(self, leaves: Sequence[torch.Tensor], slot: int) -> list[int]:
-        """Return for each tensor the leaf in whose place of a slot it lies, -1 for those that lie elsewhere."""
+    def leaf_indices(self, leaves: Sequence[torch.Tensor], slot: int) -> list[int]:
+        """Return for each tensor the leaf of the slot whose memory holds it, or -1."""
         memory = self._memory[slot]
         if memory is None:
             return [-1] * len(leaves)
@@ -382,7 +382,7 @@ class WriterCore(Core):
             found.append(inside[0] if inside else -1)
         return found
 
-    def know(self, start: int, size: int) -> None:
+    def add_shared_range(self, start: int, size: int) -> None:
         """Do nothing: every tensor is looked up."""
 
     def publish(self, kind: int, slot: int = -1) -> None:

@@ -159,7 +159,7 @@ class TensorPipeWriter(PipeEnd):
         found = self._blocks.find(leaf) if leaf.numel() and not (leaf.is_conj() or leaf.is_neg()) else None
         if found is None:
             return leaf.nbytes
-        self._core.know(leaf.data_ptr() - found[1], found[2])
+        self._core.add_shared_range(leaf.data_ptr() - found[1], found[2])
         return 0
 
     def _check_reader(self) -> None:
@@ -345,7 +345,7 @@ class TensorPipeWriter(PipeEnd):
     def _apart(self, value: Any) -> Any:
         """Copy what is in the slot but not in its own place, if anything will be copied into the slot."""
         shape, leaves = nested.flatten(value)
-        places = self._core.places(leaves, self._leased)
+        places = self._core.leaf_indices(leaves, self._leased)
         return nested.unflatten(shape, self._slots.without_overlaps(places, leaves))
 
     def release(self) -> None:
