@@ -149,7 +149,7 @@ def main() -> None:
         args.against,
     )
     print("largest files, lines of code")
-    for module in sorted(package.modules.values(), key=lambda each: -single.lines_of_code)[: args.top]:
+    for module in sorted(package.modules.values(), key=lambda each: -each.lines_of_code)[: args.top]:
         print(f"{module.lines_of_code:8}  {module.path}")
     print("\nlongest functions, lines")
     for count, where in functions(package)[: args.top]:
