@@ -110,7 +110,7 @@ def _check_head(head: bytes, at: int, size: int, name: str, begun: bool) -> tupl
     kind = word >> 29
     if kind > _LAST or (kind in (_MIDDLE, _LAST)) != begun:
         raise FileFormatError(
-            f"{name}: byte {at}: a part of kind {kind} cannot stand here; the file is damaged, or the offset "
+            f"{name}: byte {at}: a part of kind {kind} is not allowed here; the file is damaged, or the offset "
             "is not the beginning of a record"
         )
     return kind, word & _MAX_LENGTH

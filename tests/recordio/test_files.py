@@ -165,7 +165,7 @@ def test_misuse_is_refused(tmp_path):
         (MAGIC + (0x1FFFFFFF).to_bytes(4, "little"), r"byte 0: 536870911 bytes of payload expected, but 0"),
         (
             MAGIC + (2 << 29 | 4).to_bytes(4, "little") + b"abcd",
-            r"byte 0: a part of kind 2 cannot stand here",
+            r"byte 0: a part of kind 2 is not allowed here",
         ),
         (frame(b"a" * 4 + MAGIC)[:12], r"byte 12: the head of a record"),
     ],

@@ -370,19 +370,19 @@ class WriterCore(Core):
         number, offset, _, self.frames = location
         return number, offset
 
-    def places(self, leaves: Sequence[torch.Tensor], slot: int) -> list[int]:
+    def leaf_indices(self, leaves: Sequence[torch.Tensor], slot: int) -> list[int]:
         """Return for each tensor the leaf of a slot whose memory contains it, -1 if none does."""
         memory = self._memory[slot]
         if memory is None:
             return [-1] * len(leaves)
-        places = []
+        indices = []
         for leaf in leaves:
             offset = leaf.data_ptr() - memory.base.data_ptr() if leaf.numel() else -1
             inside = [i for i, (home, room) in enumerate(memory.homes) if home <= offset < home + room]
-            places.append(inside[0] if inside else -1)
-        return places
+            indices.append(inside[0] if inside else -1)
+        return indices
 
-    def know(self, start: int, size: int) -> None:
+    def add_shared_range(self, start: int, size: int) -> None:
         """Do nothing: this core looks up every tensor."""
 
     def publish(self, kind: int, slot: int = -1) -> None:

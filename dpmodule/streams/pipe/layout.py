@@ -286,15 +286,15 @@ class Slots:
                 return slot
         return None
 
-    def without_overlaps(self, places: Sequence[int], leaves: list[torch.Tensor]) -> list[torch.Tensor]:
+    def without_overlaps(self, indices: Sequence[int], leaves: list[torch.Tensor]) -> list[torch.Tensor]:
         """Copy leaves that are in the memory of another leaf, if any leaf will be copied into the slot.
 
         Args:
-            places: for each leaf the leaf of the slot whose memory contains it, -1 if none does.
+            indices: for each leaf the leaf of the slot whose memory contains it, -1 if none does.
         """
-        if all(place == i for i, place in enumerate(places)) or min(places, default=0) >= 0:
+        if all(index == i for i, index in enumerate(indices)) or min(indices, default=0) >= 0:
             return leaves
         return [
-            leaf.clone() if place not in (-1, i) else leaf
-            for i, (place, leaf) in enumerate(zip(places, leaves))
+            leaf.clone() if index not in (-1, i) else leaf
+            for i, (index, leaf) in enumerate(zip(indices, leaves))
         ]

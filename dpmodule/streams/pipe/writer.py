@@ -161,7 +161,7 @@ class TensorPipeWriter(PipeEnd):
             location = self._blocks.find(leaf)
         if location is None:
             return leaf.nbytes
-        self._core.know(leaf.data_ptr() - location[1], location[2])
+        self._core.add_shared_range(leaf.data_ptr() - location[1], location[2])
         return 0
 
     def _check_reader(self) -> None:
@@ -347,8 +347,8 @@ class TensorPipeWriter(PipeEnd):
     def _apart(self, value: Any) -> Any:
         """Copy leaves in another leaf's memory of the slot, if any leaf will be copied into the slot."""
         shape, leaves = nested.flatten(value)
-        places = self._core.places(leaves, self._leased)
-        return nested.unflatten(shape, self._slots.without_overlaps(places, leaves))
+        indices = self._core.leaf_indices(leaves, self._leased)
+        return nested.unflatten(shape, self._slots.without_overlaps(indices, leaves))
 
     def release(self) -> None:
         """Free the acquired slot without sending it; its tensors must not be used afterwards.
