@@ -78,9 +78,7 @@ class ThreadWorker(BaseAsyncWorker):
 
     def __init__(self, function: Callable[..., Any], results: Mailbox[_FunctionCall] | None = None) -> None:
         if not callable(function):
-            raise ArgumentError(
-                f"ThreadWorker: function is {function!r}, expected a callable"
-            )
+            raise ArgumentError(f"ThreadWorker: function is {function!r}, expected a callable")
         self._function = function
         self._results = _new_results() if results is None else results
         self._calls: SimpleQueue[_FunctionCall | None] = SimpleQueue()
@@ -142,9 +140,7 @@ class ThreadWorkerPool(BaseAsyncWorkerPool):
     def __init__(self, workers_count: int, function: Callable[..., Any]) -> None:
         super().__init__(workers_count)
         if not callable(function):
-            raise ArgumentError(
-                f"{type(self).__name__}: function is {function!r}, expected a callable"
-            )
+            raise ArgumentError(f"{type(self).__name__}: function is {function!r}, expected a callable")
         self.function = function
         self._results = _new_results()
 

@@ -144,7 +144,9 @@ class TensorPipeWriter(PipeEnd):
 
     def _enter_unleased(self) -> None:
         if self._leased is not None:
-            raise StateError("the slot that acquire() returned is not sent yet: call commit() or release() first")
+            raise StateError(
+                "the slot that acquire() returned is not sent yet: call commit() or release() first"
+            )
         self._enter()
 
     def _validate(self, value: Any) -> None:
@@ -404,7 +406,9 @@ class TensorPipeWriter(PipeEnd):
             with contextlib.suppress(PipeBroken, EOFError, StateError):  # there is no reader to notify
                 self.throw(error)
         elif error is not None and not self.closed:
-            self._finish(c.DROPPED)  # cancelled or interrupted: the reader must not take this for the end of the data
+            self._finish(
+                c.DROPPED
+            )  # cancelled or interrupted: the reader must not take this for the end of the data
             return
         self.close()
 
