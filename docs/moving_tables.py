@@ -183,8 +183,8 @@ def gluon_rows(instead: Mapping[str, str]) -> list[tuple[str, str, str]]:
             value = getattr(module, name) if not name.startswith("_") else None
             if isinstance(value, types.ModuleType) and value.__name__.startswith("dpmodule.gluon."):
                 waiting.append(value)
-            elif hasattr(value, "__absent_path__"):
-                place, _, last = value.__absent_path__.rpartition(".")
+            elif hasattr(value, "__left_out_path__"):
+                place, _, last = value.__left_out_path__.rpartition(".")
                 names_of.setdefault(place, set()).add(last)
     return [
         (f"`mx.{place}`", code(part), instead[check_program.longest_prefix(f"mxnet.{place}", instead)])

@@ -1,10 +1,10 @@
 """The state of objects as plain data and arrays: attributes that have changed, and random generators.
 
-`noted` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_format` writes,
-and `restore` gives them to an object that was made alike. Collections become copies of the same type. What is neither
-plain data nor an array is described by a dict with the key "kind": a random generator, or an object, whose attributes
-are packed in turn and restored in place. What cannot be packed, such as a function, a file or a Python generator, may
-only stay as it is.
+`snapshot` packs all attributes of an object. `changes` returns those that differ now, in a form that `run_format`
+writes, and `restore` applies them to an equally constructed object. Collections become copies of the same type. What is
+neither plain data nor an array is described by a dict with the key "kind": a random generator, or an object, whose
+attributes are packed in turn and restored in place. What cannot be packed, such as a function, a file or a Python
+generator, must not change.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _GENERATORS = (
     torch.Generator,
 )
 FACTORIES = (bool, int, float, str, list, tuple, set, dict)
-"""What a defaultdict may make its values with, so that `run_format` writes it."""
+"""Default factories of a defaultdict that `run_format` can write."""
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
-"""Modules of base classes that keep nothing."""
+"""Modules of base classes without state."""
 _TRANSPARENT: tuple[str, ...] = ("dpmodule.metric", "torch.nn", "torch.utils.data")
 _TRANSPARENT += ("dpmodule.io.iterator", "dpmodule.io.dataset_loader")
-"""Parts of libraries whose objects are packed like those of a program."""
+"""Library modules whose objects are packed like those of user code."""
 _SEARCHED = ("dpmodule.agents", "dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
-"""Parts of libraries whose objects may hold random generators of a program."""
+"""Library modules whose objects may hold random generators of user code."""
 _SAMPLE = 4096
-"""Of larger arrays so many numbers, spread over the array, tell whether it has changed."""
+"""Number of evenly spaced elements of a larger array that its digest reads."""
 _LONGEST = 10_000
-"""Collections with more elements are packed by their length and a few elements where large arrays are."""
+"""Longer collections are packed as their length and a few elements if large arrays are not copied."""
 _COLLECTIONS = (list, set, frozenset, deque, dict, Counter, OrderedDict, defaultdict)
 _MOST_OBJECTS = 50_000
-"""So many objects are searched at most for random generators, and packed where large arrays are not."""
+"""Limit of objects to search for random generators, and to pack if large arrays are not copied."""
 _DEEPEST = 50
-"""So many objects, each inside of the one before, are packed at most."""
+"""Limit of nested objects to pack."""
 
 _UNCHANGED = {"kind": "unchanged"}
 
@@ -63,7 +63,7 @@ class _Opaque:
     """A value that cannot be packed.
 
     Args:
-        packed: what tells whether the value has changed, in place of the value itself, which is then not kept.
+        packed: data to detect changes with, stored instead of the value.
     """
 
     __slots__ = ("kind", "packed", "value")
@@ -78,7 +78,7 @@ class _Opaque:
 
 
 def _elements(value: Any) -> list[Any]:
-    """Return what a list, tuple, deque or dict holds."""
+    """Return the values of a list, tuple, deque or dict."""
     if isinstance(value, Mapping):
         return list(value.values())
     return list(value) if isinstance(value, (list, tuple, deque)) else []
@@ -91,17 +91,17 @@ def _empty(like: Any) -> Any:
     return defaultdict(like.default_factory) if type(like) is defaultdict else type(like)()
 
 
-def _filled(made: Any, keys: Any, values: Iterable[Any]) -> Any:
-    """Return an empty list, deque or dict with values, under the keys if it is a dict."""
-    if isinstance(made, dict):
-        dict.update(made, zip(keys, values))
+def _filled(collection: Any, keys: Any, values: Iterable[Any]) -> Any:
+    """Fill an empty list, deque or dict with values, under the keys for a dict, and return it."""
+    if isinstance(collection, dict):
+        dict.update(collection, zip(keys, values))
     else:
-        made.extend(values)
-    return made
+        collection.extend(values)
+    return collection
 
 
 def _is_plain(key: Any) -> bool:
-    """Say whether `run_format` writes an element of a set, or a key of a dict."""
+    """Return True if `run_format` can write this element of a set or key of a dict."""
     if type(key) is tuple:
         return all(map(_is_plain, key))
     return key is None or type(key) in _SCALARS or (isinstance(key, np.generic) and key.dtype.kind in "biuf")
@@ -110,26 +110,29 @@ def _is_plain(key: Any) -> bool:
 # packing
 
 
-def noted(
+def snapshot(
     owner: object, leave_out: frozenset[str] = frozenset(), largest: int | None = None
 ) -> dict[str, Any]:
     """Return a copy of an object's attributes, packed.
 
     Args:
-        largest: arrays with more numbers are not copied; None: all are.
+        largest: largest number of elements of arrays to copy; None copies all.
     """
     pack = _Packer(largest)
     return {name: pack(value, [name]) for name, value in _attributes(owner) if name not in leave_out}
 
 
+noted = snapshot  # the name that io.convert uses
+
+
 def changes(
     owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return the attributes that differ from those that `noted` returned, as plain data and arrays."""
+    """Return the attributes that have changed since a `snapshot`, as plain data and arrays."""
     state, unpackable = packed_changes(owner, before, leave_out)
-    for place, kind in unpackable.values():
+    for path, kind in unpackable.values():
         raise ArgumentError(
-            f"{type(owner).__name__}.{place} has changed and holds a {kind}, which cannot be kept over a resume: use "
+            f"{type(owner).__name__}.{path} has changed and holds a {kind}, which cannot be kept over a resume: use "
             "numbers, strings, arrays, or lists, tuples, dicts, sets and deques of these"
         )
     return state
@@ -138,11 +141,11 @@ def changes(
 def packed_changes(
     owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset(), **how: Any
 ) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
-    """Return what `changes` does, and of attributes that cannot be packed where and what they are, by name."""
+    """Return the result of `changes`, and path and type of attributes that cannot be packed, by name."""
     state: dict[str, Any] = {}
     unpackable: dict[str, tuple[str, str]] = {}
-    for name, now in noted(owner, leave_out, **how).items():
-        if name in before and _same(now, before[name]) and state.keys().isdisjoint(_others_in(now)):
+    for name, now in snapshot(owner, leave_out, **how).items():
+        if name in before and _same(now, before[name]) and state.keys().isdisjoint(_shared_attributes(now)):
             continue
         wrong = _unpackable(now, before.get(name, _UNCHANGED), name)
         if wrong is None:
@@ -153,11 +156,11 @@ def packed_changes(
 
 
 def restore(owner: Any, before: Mapping[str, Any], state: Mapping[str, Any], **how: Any) -> None:
-    """Give an object the attributes that `changes` of one made alike returned; all others are those of `before`."""
-    unpack, now = _Unpacker(owner), noted(owner, **how)
+    """Apply the result of `changes` to an equally constructed object; other attributes become those of `before`."""
+    unpack, now = _Unpacker(owner), snapshot(owner, **how)
     trees: dict[str, Any] = {}
     for name, tree in before.items():
-        if name in now and not (_same(now[name], tree) and trees.keys().isdisjoint(_others_in(tree))):
+        if name in now and not (_same(now[name], tree) and trees.keys().isdisjoint(_shared_attributes(tree))):
             trees[name] = _plain(tree)
     for name, tree in {**trees, **state}.items():
         current = getattr(owner, name, None)
@@ -178,7 +181,7 @@ def _names_of(slots: Any) -> list[str]:
 
 
 class _Packer:
-    """Packs values; one that has been packed before becomes the path to it."""
+    """Packs values; further references to an object become its path."""
 
     def __init__(self, largest: int | None) -> None:
         self._largest = largest
@@ -205,7 +208,7 @@ class _Packer:
         if len(path) > _DEEPEST or (self._largest is not None and len(self._alive) > _MOST_OBJECTS):
             return _Opaque(value)
         if self._largest is not None and kind in _COLLECTIONS and len(value) > _LONGEST:
-            some = [id(each) for _, each in zip(range(0, len(value), len(value) // 100), value)]
+            some = [id(element) for _, element in zip(range(0, len(value), len(value) // 100), value)]
             return _Opaque(value, [len(value), some])
         if isinstance(value, _GENERATORS):
             return {"kind": "generator", "state": state_of(value)}
@@ -214,7 +217,7 @@ class _Packer:
         if (state := _iterator_state(value)) is not None:
             return {"kind": "iterator", "state": state}
         if _is_packable_object(value):
-            attributes = {name: self(each, [*path, name]) for name, each in _attributes(value)}
+            attributes = {name: self(attribute, [*path, name]) for name, attribute in _attributes(value)}
             return {
                 "kind": "object",
                 "class": f"{kind.__module__}.{kind.__qualname__}",
@@ -249,7 +252,7 @@ class _Packer:
 
 
 def _iterator_state(value: Any) -> Any:
-    """Return where a data iterator stands; None if it is something else, or cannot say."""
+    """Return the state of a data iterator; None if the value is not one or has no state."""
     if not hasattr(value, "provide_data") or not hasattr(value, "load_state_dict"):
         return None
     with suppress(NotImplementedError):
@@ -257,13 +260,14 @@ def _iterator_state(value: Any) -> Any:
 
 
 def _is_packable_object(value: Any) -> bool:
-    """Say whether an object is of a class of a program, whose attributes say all about it."""
+    """Return True for an object of a user-defined class, whose attributes are its whole state."""
     if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType, BaseException)):
         return False
     if not hasattr(value, "__dict__") and not hasattr(value, "__slots__"):
         return False
     return all(
-        cls.__module__ in _ABSTRACT and cls not in _BUILT_IN or _is_open(cls) for cls in type(value).__mro__
+        cls.__module__ in _ABSTRACT and cls not in _BUILT_IN or _is_searchable(cls)
+        for cls in type(value).__mro__
     )
 
 
@@ -272,8 +276,8 @@ _BUILT_IN = frozenset(
 )
 
 
-def _is_open(cls: type, parts: tuple[str, ...] = _TRANSPARENT) -> bool:
-    """Say whether objects of a class are looked into: those of programs, not those of most libraries."""
+def _is_searchable(cls: type, parts: tuple[str, ...] = _TRANSPARENT) -> bool:
+    """Return True if objects of a class are searched: user-defined ones, not those of most libraries."""
     name = cls.__module__
     if any(name == part or name.startswith(f"{part}.") for part in parts):
         return True
@@ -282,7 +286,7 @@ def _is_open(cls: type, parts: tuple[str, ...] = _TRANSPARENT) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Say whether two packed values are equal, bit for bit."""
+    """Return True if two packed values are equal bit for bit."""
     if type(one) is not type(other):
         return False
     if isinstance(one, _Opaque):
@@ -305,7 +309,7 @@ def _same(one: Any, other: Any) -> bool:
 def _are_equal(one: Any, other: Any) -> bool:
     try:
         return (one == other) is True
-    except Exception:  # whatever the comparison of somebody's class raises
+    except Exception:  # a user-defined comparison may raise anything
         return False
 
 
@@ -319,7 +323,7 @@ def _as_numpy(array: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
-    """Return the name and the type of what has changed and cannot be packed, None if all can."""
+    """Return the path and type of a changed value that cannot be packed; None if there is none."""
     if _same(now, before):
         return None
     if isinstance(now, _Opaque):
@@ -339,13 +343,13 @@ def _unpackable(now: Any, before: Any, name: str) -> tuple[str, str] | None:
     return _first(_unpackable(each, was, name) for each, was in zip(elements, old))
 
 
-def _others_in(tree: Any) -> Iterator[str]:
-    """Yield the attributes that a packed value shares something with."""
+def _shared_attributes(tree: Any) -> Iterator[str]:
+    """Yield the attributes that share an object with a packed value."""
     if type(tree) is dict and tree.get("kind") == "same":
         yield tree["path"][0]
         return
     for each in _elements(tree):
-        yield from _others_in(each)
+        yield from _shared_attributes(each)
 
 
 def _first(values: Iterator[tuple[str, str] | None]) -> tuple[str, str] | None:
@@ -353,7 +357,7 @@ def _first(values: Iterator[tuple[str, str] | None]) -> tuple[str, str] | None:
 
 
 def _plain(tree: Any) -> Any:
-    """Return a packed value without what cannot be packed, which `restore` leaves as it is."""
+    """Return a packed value in which values that cannot be packed are marked as unchanged."""
     if isinstance(tree, _Opaque):
         return dict(_UNCHANGED)
     if isinstance(tree, tuple):
@@ -364,7 +368,7 @@ def _plain(tree: Any) -> Any:
 
 
 class _Unpacker:
-    """Makes values of packed ones; objects and generators are changed in place."""
+    """Unpacks values; objects and generators are changed in place."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
@@ -407,7 +411,7 @@ class _Unpacker:
             current.load_state_dict(tree["state"])
             return self._keep(path, current)
         if kind == "generator":
-            return self._keep(path, _with_state(tree["state"], current, path))
+            return self._keep(path, _generator_with_state(tree["state"], current, path))
         keys, trees = zip(*tree["items"]) if tree["items"] else ((), ())
         made = {} if kind == "dict" else defaultdict(current.default_factory)
         return self._fill(made, keys, trees, current, path)
@@ -416,7 +420,7 @@ class _Unpacker:
         kind = type(current)
         if f"{kind.__module__}.{kind.__qualname__}" != tree["class"]:
             raise ArgumentError(
-                f"{type(self._owner).__name__}.{_words(path)} is a {kind.__name__}; the state was saved with a "
+                f"{type(self._owner).__name__}.{_path_text(path)} is a {kind.__name__}; the state was saved with a "
                 f"{tree['class']}"
             )
         self._keep(path, current)
@@ -433,7 +437,7 @@ class _Unpacker:
         return value
 
 
-def _words(path: list[Any]) -> str:
+def _path_text(path: list[Any]) -> str:
     return "".join(f".{step}" if isinstance(step, str) else f"[{step}]" for step in path)[1:]
 
 
@@ -456,27 +460,27 @@ def _array_like(array: Any, current: Any) -> Any:
 
 
 def described(value: Any) -> Any:
-    """Return plain data and arrays that tell settings apart; a function becomes its name and a number of its code."""
+    """Return plain data and arrays that identify settings; a function becomes its name and a checksum."""
     if inspect.isfunction(value):
         constants = [each for each in value.__code__.co_consts if not isinstance(each, types.CodeType)]
         held = [_content(cell) for cell in value.__closure__ or ()]
         numbers = [each for each in [*constants, *held] if type(each) in _SCALARS]
         return f"{value.__qualname__} {zlib.crc32(value.__code__.co_code + repr(numbers).encode()):08x}"
     if isinstance(value, (list, tuple)):
-        return [described(each) for each in value]
+        return [described(element) for element in value]
     if isinstance(value, dict):
-        return {str(key): described(each) for key, each in value.items()}
+        return {str(key): described(element) for key, element in value.items()}
     if _is_packable_object(value):
         return {
             "class": type(value).__qualname__,
-            **{name: described(each) for name, each in _attributes(value)},
+            **{name: described(attribute) for name, attribute in _attributes(value)},
         }
     tree = _Packer(None)(value, [])
     return type(value).__qualname__ if isinstance(tree, _Opaque) else tree
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Say whether two values that `described` returned are equal, bit for bit."""
+    """Return True if two results of `described` are equal bit for bit."""
     return _same(one, other)
 
 
@@ -497,7 +501,7 @@ def state_of(generator: Any) -> Any:
 
 
 def set_state(generator: Any, state: Any) -> None:
-    """Put a generator back into a state that `state_of` returned."""
+    """Set the state of a generator to a result of `state_of`."""
     kind, *parts = state
     if kind != state_of(generator)[0]:
         raise ArgumentError(
@@ -515,8 +519,8 @@ def set_state(generator: Any, state: Any) -> None:
         bits.state = parts[0]
 
 
-def _with_state(state: Any, current: Any, path: list[Any]) -> Any:
-    """Return a generator in a state: the current one, or a new one where there is none."""
+def _generator_with_state(state: Any, current: Any, path: list[Any]) -> Any:
+    """Return the current generator, or a new one if there is none, with a state."""
     if not isinstance(current, _GENERATORS):
         made: dict[str, Any] = {
             "Random": random.Random,
@@ -531,13 +535,13 @@ def _with_state(state: Any, current: Any, path: list[Any]) -> Any:
 
 
 def random_generators(roots: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the random generators of a program that some of its objects and functions hold, by where they are.
+    """Return the random generators that objects and functions of a program reference, by path.
 
     Args:
         roots: the objects by name. Attributes, elements, closures and the global variables that a function reads are
             searched, but not the objects of most libraries.
     """
-    found: dict[str, Any] = {}
+    generators: dict[str, Any] = {}
     seen: dict[int, Any] = {}
     waiting = deque(roots.items())
     while waiting and len(seen) < _MOST_OBJECTS:
@@ -546,28 +550,28 @@ def random_generators(roots: Mapping[str, Any]) -> dict[str, Any]:
             continue
         seen[id(value)] = value
         if isinstance(value, _GENERATORS):
-            found[path] = value
+            generators[path] = value
         else:
             waiting.extend((f"{path}.{step}", child) for step, child in _reachable(value))
-    return found
+    return generators
 
 
 def _reachable(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a value holds and a program could have put there, with names."""
+    """Yield the values that a value references, as far as user code may have set them, with names."""
     if isinstance(value, Mapping):
-        yield from ((str(key), each) for key, each in _beginning(value.items()))
+        yield from ((str(key), each) for key, each in _first_items(value.items()))
     elif isinstance(value, (list, tuple, deque)):
-        yield from ((str(i), each) for i, each in enumerate(_beginning(value)))
+        yield from ((str(i), each) for i, each in enumerate(_first_items(value)))
     elif isinstance(value, functools.partial):
         yield from (("func", value.func), ("args", value.args), ("keywords", value.keywords))
     elif isinstance(value, (types.MethodType, types.BuiltinMethodType)):
         yield "self", value.__self__
         yield "func", getattr(value, "__func__", None)
     elif isinstance(value, types.FunctionType):
-        yield from _read_by(value)
+        yield from _values_read_by(value)
     elif inspect.isgenerator(value):
         yield from (value.gi_frame.f_locals if value.gi_frame else {}).items()
-    elif not isinstance(value, (type, types.ModuleType)) and _is_open(type(value), _SEARCHED):
+    elif not isinstance(value, (type, types.ModuleType)) and _is_searchable(type(value), _SEARCHED):
         yield from _attributes(value)
         for cls in type(value).__mro__:
             if cls.__module__.partition(".")[0] not in sys.stdlib_module_names | {"dpmodule", "torch"} - {
@@ -576,12 +580,12 @@ def _reachable(value: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((f"{cls.__name__}.{name}", each) for name, each in vars(cls).items())
 
 
-def _beginning(values: Any) -> Iterator[Any]:
+def _first_items(values: Any) -> Iterator[Any]:
     return (each for _, each in zip(range(1000), values))
 
 
-def _read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield what a function of a program reads beside its arguments."""
+def _values_read_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the variables that a user-defined function reads in addition to its arguments."""
     top = function.__module__.partition(".")[0] if function.__module__ else ""
     if top in sys.stdlib_module_names | {"dpmodule", "numpy", "torch"} - {"__main__"}:
         return
@@ -604,14 +608,14 @@ def _content(cell: types.CellType) -> Any:
 
 
 def has_live_iterator(packed: Any) -> bool:
-    """Say whether there is something in a packed value that stands somewhere and cannot say where."""
+    """Return True if a packed value holds a file or an iterator whose position is unknown."""
     if isinstance(packed, _Opaque):
         return isinstance(packed.value, io.IOBase) or hasattr(packed.value, "__next__")
     return any(map(has_live_iterator, _elements(packed)))
 
 
 def digest(value: Any) -> int:
-    """Return a number that tells arrays, or collections of them, apart, with few exceptions."""
+    """Return a checksum of an array or a collection of arrays."""
     if isinstance(value, (list, tuple)):
         return zlib.crc32(repr([digest(each) for each in value]).encode())
     if isinstance(value, NDArray):

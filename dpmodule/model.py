@@ -22,7 +22,7 @@ from .module.mxnet_helpers import create_kvstore as _create_kvstore  # noqa: F40
 from .module.mxnet_helpers import initialize_kvstore as _initialize_kvstore  # noqa: F401
 from .module.mxnet_helpers import update_params as _update_params  # noqa: F401
 from .module.mxnet_helpers import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
-from .module.scoring import RowWatch
+from .module.scoring import NaNRowCounter
 from .name import NameManager
 from .ndarray import NDArray, array
 from .symbol import Symbol
@@ -307,7 +307,7 @@ class FeedForward:
         if reset:
             data.reset()
         module = self._bound(data)
-        watch = RowWatch(module, "predict", "warn")
+        watch = NaNRowCounter(module, "predict", "warn")
         outputs: list[list[Any]] = []
         inputs: list[list[Any]] = []
         labels: list[list[Any]] = []
@@ -315,12 +315,12 @@ class FeedForward:
             if number == num_batch:
                 break
             module.forward(batch, is_train=False)
-            watch.look(number, batch.pad or 0)
+            watch.update(number, batch.pad or 0)
             outputs.append(_cut(module.get_outputs(), batch.pad))
             if return_data:
                 inputs.append(_cut(batch.data or (), batch.pad))
                 labels.append(_cut(batch.label or (), batch.pad))
-        watch.tell()
+        watch.warn()
         if not outputs:
             raise ArgumentError("predict: the data have no batch; is the iterator at its end (reset=False)?")
         joined = _joined(outputs)
@@ -350,7 +350,7 @@ class FeedForward:
         if reset:
             data.reset()
         module = self._bound(data)
-        watch = RowWatch(module, "score", "warn")
+        watch = NaNRowCounter(module, "score", "warn")
         callbacks = (
             batch_end_callback if isinstance(batch_end_callback, (list, tuple)) else [batch_end_callback]
         )
@@ -358,12 +358,12 @@ class FeedForward:
             if number == num_batch:
                 break
             module.forward(batch, is_train=False)
-            watch.look(number, batch.pad or 0)
+            watch.update(number, batch.pad or 0)
             labels: Any = batch.label
             measure.update(labels, module.get_outputs())
             for call in filter(None, callbacks):
                 call(BatchEndParam(epoch=0, nbatch=number, eval_metric=measure, locals=locals()))
-        watch.tell()
+        watch.warn()
         return measure.get()[1]
 
     # files

@@ -60,7 +60,7 @@ def test_loading_and_averaging():
     assert (arg_params["weight"].asnumpy() == 3).all()
     assert aux_params["mean"].asnumpy().tolist() == [1, 2]
     store.load({"strange": mx.nd.ones((1,))}, {}, allow_extra=True)
-    with pytest.raises(ArgumentError, match="'strange' is no parameter"):
+    with pytest.raises(ArgumentError, match="'strange' is not a parameter"):
         store.load({"strange": mx.nd.ones((1,))}, {})
     with pytest.raises(ShapeError, match="weight has shape"):
         store.load({"weight": mx.nd.ones((1,))}, {})

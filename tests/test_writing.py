@@ -60,15 +60,11 @@ PHRASES = {
 TO_DO = (
     "dpmodule/_object_state.py",
     "dpmodule/gluon/",
-    "dpmodule/image/",
-    "dpmodule/io/",
     "dpmodule/kvstore/",
     "dpmodule/module/",
     "dpmodule/native/",
     "dpmodule/operator/",
     "dpmodule/params.py",
-    "dpmodule/recordio/",
-    "dpmodule/streams/",
     "docs/moving/",
 )
 """Files and folders in which phrases still occur."""

@@ -94,7 +94,7 @@ def batch(folder: str | None = None) -> dict[str, int]:
     return {"calls a batch": len(stations), "files a batch": len({file for file, _ in stations})}
 
 
-def batch_at(revision: str, sources: Mapping[str, str]) -> dict[str, int]:
+def batch_at(revision: str) -> dict[str, int]:
     """Return the calls and files of a revision's steady batch, with the extension of this checkout.
 
     A revision with other C++ code has no figures, as its extension would have to be built.
@@ -103,10 +103,9 @@ def batch_at(revision: str, sources: Mapping[str, str]) -> dict[str, int]:
     if diff.returncode:
         return {}
     with tempfile.TemporaryDirectory() as folder:
-        for path, text in sources.items():
-            if path.startswith("dpmodule/"):
-                Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
-                Path(folder, path).write_text(text, encoding="utf-8")
+        archive = ["git", "-C", ROOT, "archive", revision, "--", "dpmodule"]
+        packed = subprocess.run(archive, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
         for extension in (ROOT / "dpmodule").glob("_native*"):
             shutil.copy(extension, Path(folder, "dpmodule"))
         return batch(folder)
@@ -140,7 +139,7 @@ def main() -> None:
     found, before = figures(package), figures(other)
     if not args.no_batch:
         found |= batch()
-        before |= batch_at(args.against, then)
+        before |= batch_at(args.against)
     show("dpmodule", found, before, args.against)
     groups = per_group(now)
     show(
@@ -150,7 +149,7 @@ def main() -> None:
         args.against,
     )
     print("largest files, lines of code")
-    for module in sorted(package.modules.values(), key=lambda each: -single.lines_of_code)[: args.top]:
+    for module in sorted(package.modules.values(), key=lambda each: -each.lines_of_code)[: args.top]:
         print(f"{module.lines_of_code:8}  {module.path}")
     print("\nlongest functions, lines")
     for count, where in functions(package)[: args.top]:

@@ -99,11 +99,11 @@ class Trainer:
 
     def fit_without_look(self) -> dict[str, float]:
         """Return what `fit` does where dpmodule does not look for NaN in gradients before it applies them."""
-        self.module.bad_gradient = lambda: None
+        self.module.nonfinite_gradient = lambda: None
         try:
             return self.fit()
         finally:
-            del self.module.bad_gradient
+            del self.module.nonfinite_gradient
 
     def predict(self) -> dict[str, float]:
         """Predict one epoch and return the time of a batch."""

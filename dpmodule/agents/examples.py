@@ -123,7 +123,7 @@ def make_batches(examples: Sequence[Message], size: int) -> list[list[Message]]:
     return [list(examples[start : start + size]) for start in range(0, len(examples), size)]
 
 
-class History:
+class DialogHistory:
     r"""Prepends the history of an episode to each observation, as `flatten` does for sorted batches.
 
     Args:
@@ -131,7 +131,7 @@ class History:
             ``include_labels``: whether to include the first label of each example (default True).
 
     Example:
-        >>> history = History({})
+        >>> history = DialogHistory({})
         >>> history.extended({"text": "a", "labels": ["b"], "episode_done": False})["text"]
         'a'
         >>> history.extended({"text": "c", "labels": ["d"], "episode_done": True})["text"]

@@ -18,7 +18,7 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from .agent import Agent, check_names, create_teacher, dictionary_file, dump_options, int_option, options_file
 from .dictionary import DictionaryAgent
-from .examples import History
+from .examples import DialogHistory
 from .network import Network, NetworkSettings
 from .parser import ParlaiParser
 from .worlds import task_names
@@ -63,7 +63,7 @@ class ModuleAgent(Agent):
             - ``contexts``: devices of the module: a context, a list of them, or text such as "cpu(0),cpu(1)";
             - ``optimizer`` (default "sgd"), ``learningrate``, ``momentum``, ``weight_decay``, ``gradient_clip``, and
               ``optimizer_params``, a dict of other arguments; gradients are divided by ``batchsize``;
-            - ``context_length`` and ``include_labels``: history that precedes a text; see `History`;
+            - ``context_length`` and ``include_labels``: history that precedes a text; see `DialogHistory`;
             - ``initializer``: name of an initializer (default "xavier");
             - ``on_nonfinite``: see `BaseModule.fit`.
 
@@ -116,7 +116,7 @@ class ModuleAgent(Agent):
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
         super().__init__(opt, shared)
         self.id = type(self).__name__
-        self._history = History(self.opt)
+        self._history = DialogHistory(self.opt)
         if shared is None:
             check_names(self.opt, _option_names(type(self)))
             path = self.opt.get("model_file")

@@ -13,7 +13,7 @@ from ..base import ArgumentError, NonFiniteError, StateError
 from ..checkpoint import save_checkpoint
 from ..context import Context
 from ..module import BucketingModule, Module
-from ..module.finite import FiniteCheck, check_choice
+from ..module.nonfinite import NonFiniteCheck, check_choice
 from ..module.run_state import load_states_only, optimizer_bytes
 from ..name import NameManager
 from ..ndarray import NDArray
@@ -77,7 +77,7 @@ class Network:
         self._generate = generate
         self._settings = settings
         self._module: Module | BucketingModule | None = None
-        self._finite: FiniteCheck | None = None
+        self._finite: NonFiniteCheck | None = None
         self._store: ParamStore | None = None
         self._symbol: Any = None
         self._has_labels = False
@@ -146,7 +146,7 @@ class Network:
             if self._states is not None:
                 load_states_only(module.all_updates()[0], self._states)
             module.start_epoch(0, None)  # keep the memory of a batch for the next one
-            self._module, self._finite = module, FiniteCheck(module)
+            self._module, self._finite = module, NonFiniteCheck(module)
         return self._module
 
     def _build_module(self, batch: Any) -> Module | BucketingModule:
@@ -193,7 +193,7 @@ class Network:
         """
         module = self.bind(batch)
         module.forward_backward(batch)
-        module.take_back()
+        module.restore_aux_states()
 
     # running
 
@@ -202,7 +202,7 @@ class Network:
         module = self.bind(batch) if self._module is None or not self._has_labels else self._module
         module.forward_backward(batch)
         if self._settings.on_nonfinite != "ignore":
-            self._check_finite(module, self._finite or FiniteCheck(module))
+            self._check_finite(module, self._finite or NonFiniteCheck(module))
         module.update()
         return module.get_outputs()
 
@@ -212,13 +212,13 @@ class Network:
         module.forward(batch, is_train=False)
         return module.get_outputs()
 
-    def _check_finite(self, module: Any, finite: FiniteCheck) -> None:
+    def _check_finite(self, module: Any, finite: NonFiniteCheck) -> None:
         what = finite.first()
         if what is None:
             return
         text = f"{what} is not finite in a batch of training"
         if self._settings.on_nonfinite == "raise":
-            module.take_back()
+            module.restore_aux_states()
             raise NonFiniteError(
                 f"{text}; the parameters are unchanged. Try a smaller learningrate or gradient_clip, or check the "
                 'data; opt["on_nonfinite"] = "warn" or "ignore" continues training'

@@ -101,7 +101,7 @@ class Seq2seqAgent(ModuleAgent):
     # the network
 
     def sym_gen(self, opt: Mapping[str, Any], dict: Any) -> Callable[[Any], Any]:
-        shape = NetworkSizes(
+        shape = Seq2seqSizes(
             len(dict),
             int_option(opt, "embeddingsize", 64),
             int_option(opt, "hiddensize", 128),
@@ -292,7 +292,7 @@ Bucket = tuple[Symbol, list[str], list[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkSizes:
+class Seq2seqSizes:
     """Sizes of the networks.
 
     Args:
@@ -308,7 +308,7 @@ class NetworkSizes:
     nothing: int
 
 
-def training_network(shape: NetworkSizes) -> Bucket:
+def training_network(shape: Seq2seqSizes) -> Bucket:
     """Return the training network, which reads a text and its answer (teacher forcing).
 
     Outputs: probabilities, (N * T, V), with the gradient of training; the likeliest tokens, and the probabilities of
@@ -330,13 +330,13 @@ def training_network(shape: NetworkSizes) -> Bucket:
     return sym.Group(outputs), ["source", "length", "said"], ["target"]
 
 
-def encoder_network(shape: NetworkSizes) -> Bucket:
+def encoder_network(shape: Seq2seqSizes) -> Bucket:
     """Return the encoder of a text: its outputs, (N, S, H), and the last states, (N, L, H) each."""
     memory, states = _encoder(shape, sym.Variable("embedding_weight"), sym.Variable("source"))
     return sym.Group([memory, *map(_rows_first, states)]), ["source", "length"], None
 
 
-def decoder_network(shape: NetworkSizes) -> Bucket:
+def decoder_network(shape: Seq2seqSizes) -> Bucket:
     """Return the decoder of one token: log probabilities of the next token, (N, V), and the new states."""
     source, memory = sym.Variable("source"), sym.Variable("memory")
     states = [_rows_first(sym.Variable(name)) for name in ("state", "state_cell")]
@@ -353,7 +353,7 @@ def _rows_first(state: Symbol) -> Symbol:
 
 
 def _lstm(
-    shape: NetworkSizes, name: str, words: Symbol, states: Any, lengths: Any
+    shape: Seq2seqSizes, name: str, words: Symbol, states: Any, lengths: Any
 ) -> tuple[Symbol, Sequence[Symbol]]:
     """Return the outputs (N, T, H) of an LSTM over (N, T, C), and its last states, (L, N, H)."""
     cell = FusedRNNCell(
@@ -364,7 +364,7 @@ def _lstm(
     return outputs, after  # type: ignore[return-value]
 
 
-def _embedded(shape: NetworkSizes, weight: Symbol, tokens: Symbol) -> Symbol:
+def _embedded(shape: Seq2seqSizes, weight: Symbol, tokens: Symbol) -> Symbol:
     words: Symbol = sym.Embedding(
         tokens,
         weight=weight,
@@ -375,12 +375,12 @@ def _embedded(shape: NetworkSizes, weight: Symbol, tokens: Symbol) -> Symbol:
     return sym.Dropout(words, p=shape.dropout) if shape.dropout else words
 
 
-def _encoder(shape: NetworkSizes, weight: Symbol, source: Symbol) -> tuple[Symbol, Sequence[Symbol]]:
+def _encoder(shape: Seq2seqSizes, weight: Symbol, source: Symbol) -> tuple[Symbol, Sequence[Symbol]]:
     return _lstm(shape, "encoder", _embedded(shape, weight, source), None, sym.Variable("length"))
 
 
 def _decoder(
-    shape: NetworkSizes, weight: Symbol, source: Symbol, memory: Symbol, states: Any
+    shape: Seq2seqSizes, weight: Symbol, source: Symbol, memory: Symbol, states: Any
 ) -> tuple[Symbol, Sequence[Symbol]]:
     """Return the scores of the next token at every step, (N, T, V), and the last states."""
     outputs, after = _lstm(shape, "decoder", _embedded(shape, weight, sym.Variable("said")), states, None)

@@ -1,7 +1,7 @@
 """Files with the state of a training run, which hold plain data and arrays but no code.
 
 A ``.run`` file is a safetensors file. Its text "run" is JSON. None, bool, int, float, str, list and dict with str keys
-are written as in JSON; any other value becomes a dict whose first key begins with "$" (see `_Packer`).
+are written as in JSON; any other value becomes a dict whose first key begins with "$" (see `_RunPacker`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write(file: IO[bytes], state: Mapping[str, Any]) -> None:
             dicts of them. Values come back with equal types, arrays and NumPy scalars with equal dtypes and shapes;
             NDArrays and tensors come back on the CPU.
     """
-    packer = _Packer()
+    packer = _RunPacker()
     try:
         text = json.dumps({"version": VERSION, "state": packer.pack(dict(state), "state")})
     except RecursionError:
@@ -84,7 +84,7 @@ def _state(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
     return state
 
 
-class _Packer:
+class _RunPacker:
     """Conversion of a state to JSON values, with its arrays apart under their numbers as names."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def _dtype_text(value: np.ndarray[Any, Any] | np.generic, path: str) -> str:
 
 
 def _unpacked(value: Any, arrays: Mapping[str, NDArray]) -> Any:
-    """Return a value of the text as it was before `_Packer` packed it."""
+    """Return a value of the text as it was before `_RunPacker` packed it."""
     if isinstance(value, list):
         return [_unpacked(item, arrays) for item in value]
     if not isinstance(value, dict):

@@ -244,8 +244,8 @@ def find_target(path: str) -> NameTarget:
         if member is None:
             return NameTarget(None, _missing_advice(path, owner, name))
         owner, new = member[0], f"{new}.{name}"
-    if hasattr(owner, "__absent_path__"):  # may be named but not used, like all of Gluon
-        return NameTarget(None, advice(f"mxnet.{owner.__absent_path__}"))
+    if hasattr(owner, "__left_out_path__"):  # may be named but not used, like all of Gluon
+        return NameTarget(None, advice(f"mxnet.{owner.__left_out_path__}"))
     return NameTarget(new, is_module=isinstance(owner, ModuleType))
 
 

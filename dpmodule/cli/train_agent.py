@@ -23,7 +23,7 @@ from ..agents.teachers import FixedDialogTeacher, is_training
 from ..agents.worlds import MultiWorld
 from ..base import ArgumentError, FileFormatError, StateError
 from ..checkpoint import run_format
-from ..module.boundary import BatchBoundary
+from ..module.interrupts import DeferredInterrupt
 from . import agents, saved_files
 from .agents import Options
 from .saved_files import Command, print_resume_command
@@ -123,8 +123,8 @@ class _AgentTraining:
             self._open_validation()
         self._saved.load_states(self._agent, self._world)
         try:
-            with BatchBoundary() as boundary:
-                self._train(boundary)
+            with DeferredInterrupt() as interrupt:
+                self._train(interrupt)
         except BaseException:
             self._save_interrupted()
             raise
@@ -146,12 +146,12 @@ class _AgentTraining:
         ):
             self._validate("saved before", save=False)
 
-    def _train(self, boundary: BatchBoundary) -> None:
+    def _train(self, interrupt: DeferredInterrupt) -> None:
         world = self._world
         while self._finished < self._limit:
             began = time.monotonic()
             epoch = self._finished + 1
-            self._epoch(min(epoch, self._limit), boundary)
+            self._epoch(min(epoch, self._limit), interrupt)
             self._last = world.report()
             seconds = max(time.monotonic() - began, 1e-9)
             total = self._last.get("total", 0)
@@ -168,7 +168,7 @@ class _AgentTraining:
             if self._opt["save_every_n_secs"] > 0:
                 self._saved.save(self._agent, world, self._best, epoch)
 
-    def _epoch(self, until: float, boundary: BatchBoundary) -> None:
+    def _epoch(self, until: float, interrupt: DeferredInterrupt) -> None:
         """Train until a number of epochs is reached."""
         world = self._world
         with agents.progress(world.num_examples(), f"epoch {math.ceil(until)}", self._opt["quiet"]) as bar:
@@ -176,7 +176,7 @@ class _AgentTraining:
                 self._is_within_parley = True
                 agents.step(world, bar)
                 self._is_within_parley = False
-                if boundary.asked:
+                if interrupt.requested:
                     raise KeyboardInterrupt
                 if (
                     self._saved.is_due() and world.get_total_epochs() < until

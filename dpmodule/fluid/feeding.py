@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError, did_you_mean
-from ..module.class_labels import FedNetwork, find_wrong_label
+from ..module.class_labels import NetworkInputs, find_invalid_label
 from ..ndarray import NDArray, array
 from ..ndarray.ragged import RaggedNDArray, ragged_array
 from ..symbol import Symbol
@@ -139,7 +139,7 @@ def check_indices(symbol: Symbol, values: Mapping[str, Any]) -> None:
                 f"feed: {name!r} has the value {int(wrong[0])}, but the table {table!r} has {rows} rows"
             )
     shapes = {name: value.shape for name, value in values.items()}
-    wrong_label = find_wrong_label(FedNetwork(symbol, shapes, values))
+    wrong_label = find_invalid_label(NetworkInputs(symbol, shapes, values))
     if wrong_label is not None:
         raise BoundsError(f"feed: {wrong_label.describe(f'row {wrong_label.row} of the batch')}")
 

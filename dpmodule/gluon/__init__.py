@@ -10,9 +10,9 @@ from .._core import lazy
 from . import contrib as contrib
 from . import loss as loss
 from . import utils as utils
-from .absent import absent_from, add_modules, names_of
+from .names_left_out import add_left_out_modules, left_out_getattr, names_of
 
-add_modules()
+add_left_out_modules()
 
 __all__ = [
     *names_of(""),
@@ -28,4 +28,4 @@ __all__ = [
     "utils",
 ]
 
-__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=left_out_getattr("gluon"))

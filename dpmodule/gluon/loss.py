@@ -8,11 +8,11 @@ from .. import ndarray as nd
 from .. import symbol as sym
 from .._core import lazy
 from ..symbol import Symbol
-from .absent import absent_from, names_of
+from .names_left_out import left_out_getattr, names_of
 
 __all__ = ["SoftmaxCELoss", "SoftmaxCrossEntropyLoss", *names_of("loss")]
 
-__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon.loss"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=left_out_getattr("gluon.loss"))
 
 
 class SoftmaxCrossEntropyLoss:

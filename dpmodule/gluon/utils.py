@@ -16,11 +16,11 @@ from .._core import lazy
 from ..base import ArgumentError, ShapeError
 from ..context import Context
 from ..ndarray import NDArray
-from .absent import absent_from, names_of
+from .names_left_out import left_out_getattr, names_of
 
 __all__ = ["check_sha1", "clip_global_norm", "split_and_load", "split_data", *names_of("utils")]
 
-__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon.utils"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=left_out_getattr("gluon.utils"))
 
 _TINY = 1e-8
 _BLOCK_BYTES = 1 << 20

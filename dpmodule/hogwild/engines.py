@@ -15,7 +15,7 @@ from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..context import cpu
 from ..module import Module
-from ..module.boundary import BatchBoundary
+from ..module.interrupts import DeferredInterrupt
 from .job import Job, WorkerStats
 from .native_engine import NativeEngine
 from .process_engine import ProcessEngine
@@ -133,9 +133,9 @@ class _PauseGate:
 class _SerialMonitor:
     """Monitor in the calling thread: reports, averages, and stops the run after a batch on Ctrl-C."""
 
-    def __init__(self, job: Job, boundary: BatchBoundary, gate: _PauseGate) -> None:
+    def __init__(self, job: Job, interrupt: DeferredInterrupt, gate: _PauseGate) -> None:
         self._job = job
-        self._boundary = boundary
+        self._interrupt = interrupt
         self._gate = gate
         self._next = time.monotonic() + job.report_s
         self._averaged = 0
@@ -155,7 +155,7 @@ class _SerialMonitor:
             if averaging.is_late or since == averaging.batches:
                 averaging()
                 self._averaged = stats.batches
-        return not self._boundary.asked
+        return not self._interrupt.requested
 
 
 class SerialEngine:
@@ -176,11 +176,11 @@ class SerialEngine:
         state = self._state_for(prepared)
         parts = iter(job.parts)
         self._thread = threading.get_ident()
-        with BatchBoundary() as boundary, self._gate.running():
-            monitor = _SerialMonitor(job, boundary, self._gate)
+        with DeferredInterrupt() as interrupt, self._gate.running():
+            monitor = _SerialMonitor(job, interrupt, self._gate)
             stats = run(state, job, 0, lambda: next(parts, None), monitor, deepcopy(job.metric))
-        if boundary.asked:
-            boundary.end()
+        if interrupt.requested:
+            interrupt.raise_now()
         return [stats]
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:

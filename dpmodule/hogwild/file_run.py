@@ -154,7 +154,7 @@ class FileRun:
     def _abort(self) -> None:
         self.averager = None
         if self._ranks is not None:
-            self._ranks.break_off()
+            self._ranks.abort()
 
     def __enter__(self) -> FileRun:
         return self
@@ -242,7 +242,7 @@ class ParameterAverager:
         everything += [*self._dense, *(array for table in self._tables for array in table.arrays)]
         self._check_same([list(array.shape) for array in everything])
         with torch.no_grad():
-            for array, first in zip(everything, ranks.spread(everything)):
+            for array, first in zip(everything, ranks.broadcast(everything)):
                 array.copy_(first)
         for table in self._tables:
             table.save_rows()
@@ -282,20 +282,20 @@ class ParameterAverager:
         trained = float(not torch.equal(lines_done, self._before))
         self._before = lines_done.clone()
         requests, self._requests = self._requests, []
-        self._ranks.hush()
-        self._ranks.say.update(active=float(going), due=float(bool(requests)))
+        self._ranks.reset_flags()
+        self._ranks.flags.update(active=float(going), due=float(bool(requests)))
         own = [torch.tensor(trained, dtype=torch.float64), *(array * trained for array in self._dense)]
         count, *sums = self._ranks.sum(own)
-        heard = dict(self._ranks.heard)
+        flags = dict(self._ranks.summed_flags)
         changed_rows = self._ranks.sum_rows([table.changed_rows() for table in self._tables])
         with torch.no_grad():
             for array, total in zip(self._dense, sums if count > 0 else ()):
                 array.copy_(total / count.to(total.dtype))
             for table, rows in zip(self._tables, changed_rows):
                 table.load_means(rows)
-        if heard["due"]:
+        if flags["due"]:
             self._save(requests)
-        return bool(heard["active"])
+        return bool(flags["active"])
 
     def _save(self, requests: Sequence[SnapshotRequest]) -> None:
         """Write the requested snapshots, in the first process with a request."""

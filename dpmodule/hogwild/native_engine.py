@@ -16,7 +16,7 @@ import torch
 from .. import native
 from ..base import NonFiniteError, StateError
 from ..context import cpu
-from ..module.boundary import BatchBoundary
+from ..module.interrupts import DeferredInterrupt
 from ..ndarray import NDArray
 from ..ops.write_tracking import count_write
 from ..optimizer.group import slots_of
@@ -120,13 +120,13 @@ class _NativeRun:
         run = self._native
         next_report = time.monotonic() + self._job.report_s
         try:
-            with BatchBoundary(run.stop) as boundary:
+            with DeferredInterrupt(run.stop) as interrupt:
                 while not run.wait(_POLL_S):
                     self._monitor.update_metrics()
                     if self._job.report is not None and time.monotonic() >= next_report:
                         self._job.report(self._monitor.stats())
                         next_report = time.monotonic() + self._job.report_s
-                    self._average(boundary)
+                    self._average(interrupt)
         finally:
             run.stop()
             run.wait(float("inf"))
@@ -138,21 +138,21 @@ class _NativeRun:
             file, batch = run.failed_at()
             error.file, error.batch = os.fsdecode(file), batch  # type: ignore[attr-defined]  # attributes for handlers
             raise
-        if boundary.asked:
-            boundary.end()
+        if interrupt.requested:
+            interrupt.raise_now()
         return self._monitor.stats()
 
-    def _average(self, boundary: BatchBoundary) -> None:
+    def _average(self, interrupt: DeferredInterrupt) -> None:
         """Average with other processes if it is time, and let the workers continue."""
         averaging = self._job.averaging
-        if averaging is None or boundary.asked or not (averaging.is_late or self._native.is_spent()):
+        if averaging is None or interrupt.requested or not (averaging.is_late or self._native.is_spent()):
             return
         self.pause()
         try:
             averaging()
         finally:
             self.resume()
-        if not boundary.asked:
+        if not interrupt.requested:
             self._native.allow(averaging.batches or -1)
 
     def _record_updates(self) -> None:

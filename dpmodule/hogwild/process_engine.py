@@ -20,7 +20,7 @@ from ..base import MXNetError, StateError
 from ..context import cpu
 from ..io import DataDesc
 from ..module import Module
-from ..module.boundary import BatchBoundary
+from ..module.interrupts import DeferredInterrupt
 from ..params import ParamStore
 from ..streams import Channel, ChildProcess, Supervisor
 from ..streams.launch import START_METHODS, check_start_method, preload
@@ -269,7 +269,7 @@ class _WorkerPool:
         is_known = self._key == prepared.key and self._is_idle and len(self._lines_done) >= count
         return is_known and len(self._supervisor.children) >= workers and self.is_alive
 
-    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], BatchBoundary]:
+    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], DeferredInterrupt]:
         """Run a job with its number of workers; other workers stay idle.
 
         Returns:
@@ -288,12 +288,12 @@ class _WorkerPool:
             self._lines_done[: len(job.lines_done)] = job.lines_done
         try:
             self._send(job, fetches)
-            with BatchBoundary(self.stop) as boundary:
+            with DeferredInterrupt(self.stop) as interrupt:
                 self._await_end(job)
         finally:
             self._copy_lines_done()
         self._is_idle = True
-        return self._latest, boundary
+        return self._latest, interrupt
 
     def _await_end(self, job: Job) -> None:
         """Wait until all workers have finished the job."""
@@ -450,14 +450,14 @@ class ProcessEngine:
     def run(self, prepared: BoundProgram, job: Job) -> list[WorkerStats]:
         """Run a job."""
         try:
-            stats, boundary = self._pool_for(prepared, job).run(job, prepared.fetches.items)
+            stats, interrupt = self._pool_for(prepared, job).run(job, prepared.fetches.items)
         except BaseException as error:
             if isinstance(error, MXNetError):
                 _set_file(error, None)  # of workers that end during their start
             self.close()
             raise
-        if boundary.asked:
-            boundary.end()
+        if interrupt.requested:
+            interrupt.raise_now()
         return stats
 
     def infer(self, prepared: BoundProgram, job: Job) -> Iterator[Inferred]:

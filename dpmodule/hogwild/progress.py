@@ -17,7 +17,7 @@ from ..base import ArgumentError, FileError, FileFormatError
 from ..callback.checkpoint import Checkpoint
 from ..checkpoint import run_format
 from ..module import Module
-from ..module.run_state import differences, facts, load_optimizer_bytes, optimizer_bytes
+from ..module.run_state import differences, fingerprint, load_optimizer_bytes, optimizer_bytes
 from .data_feed_desc import DataFeedDesc
 from .data_files import FileRange, file_errors
 from .dataset import ReadPlan
@@ -200,7 +200,7 @@ def pack_snapshot(module: Module, desc: DataFeedDesc, progress: list[dict[str, A
             "kind": _RUN_KIND,
             "epoch": 0,
             "nbatch": 0,
-            "facts": facts(module, desc, params=params),
+            "facts": fingerprint(module, desc, params=params),
             "generators": generators.state_dict(),
             "progress": progress,
         },
@@ -248,7 +248,7 @@ def snapshot_to_resume(prefix: Any, module: Module, desc: DataFeedDesc) -> Snaps
     snapshot = last_snapshot(prefix)
     if snapshot is None:
         raise FileError(2, "no snapshot is saved under this prefix", os.fspath(prefix))
-    if wrong := differences(snapshot.state["facts"], facts(module, desc)):
+    if wrong := differences(snapshot.state["facts"], fingerprint(module, desc)):
         raise ArgumentError(f"resume: the run under {os.fspath(prefix)!r} differs: {'; '.join(wrong)}")
     return snapshot
 

@@ -24,7 +24,7 @@ from ..base import (
 from ..context import cpu
 from ..executor.storage_types import declared_storage_types
 from ..io import DataBatch, DataDesc
-from ..module.class_labels import FedNetwork, find_wrong_label, reads_classes
+from ..module.class_labels import NetworkInputs, find_invalid_label, reads_classes
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray
 from ..ops.attrs import literal
@@ -374,7 +374,7 @@ def check_labels_of(feed: SlotFeed, symbol: Symbol, lines: FeedBatch, check_labe
     descs = [*feed.data, *feed.labels]
     shapes = {desc.name: (lines.num_lines, *desc.shape[1:]) for desc in descs}
     labels = {desc.name: feed.input(desc.name, lines) for desc in descs}
-    wrong = find_wrong_label(FedNetwork(symbol, shapes, labels))
+    wrong = find_invalid_label(NetworkInputs(symbol, shapes, labels))
     if wrong is None:
         return
     location = f"row {wrong.row} of the batch that begins in line {lines.first_line} of {lines.file}"

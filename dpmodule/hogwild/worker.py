@@ -12,7 +12,7 @@ import torch
 from ..base import NonFiniteError
 from ..executor.sparse_arrays import is_sparse
 from ..module import Module
-from ..module.finite import FiniteCheck
+from ..module.nonfinite import NonFiniteCheck
 from ..streams import ReadAhead
 from .data_feed import FileBatches
 from .data_files import FileRange
@@ -51,10 +51,10 @@ class WorkerState:
     feed: SlotFeed
     fetches: Sequence[Fetch]
     metric_outputs: Sequence[str]
-    finite: FiniteCheck = field(init=False)
+    finite: NonFiniteCheck = field(init=False)
 
     def __post_init__(self) -> None:
-        self.finite = FiniteCheck(self.module)
+        self.finite = NonFiniteCheck(self.module)
 
 
 def run(
@@ -145,7 +145,7 @@ def _step(state: WorkerState, lines: Any, stats: WorkerStats) -> float:
     module.forward_backward(batch)
     what = state.finite.first()
     if what is not None:
-        module.take_back()
+        module.restore_aux_states()
         raise _not_finite(what, lines, stats)
     computed = now()
     module.update()

@@ -254,7 +254,7 @@ class ImageDetIter(ImageIter):
             raise ArgumentError(f"sync_label_shape: {type(it).__name__} is not an ImageDetIter")
         if self.label_shape[1] != it.label_shape[1]:
             raise ArgumentError(
-                f"sync_label_shape: objects have {self.label_shape[1]} and {it.label_shape[1]} numbers, expected the same"
+                f"sync_label_shape: objects have {self.label_shape[1]} and {it.label_shape[1]} numbers, expected equal"
             )
         shape = max(self.label_shape[0], it.label_shape[0]), self.label_shape[1]
         for iterator in (self, it):

@@ -231,7 +231,7 @@ class ImageIter(DataIter):
             seq = np.asarray(state["seq"]).tolist()
             if Counter(seq) != Counter(self.seq):
                 raise ArgumentError(
-                    f"{type(self).__name__}: the state was saved by an iterator over other images, but of the same number; "
+                    f"{type(self).__name__}: the state was saved by an iterator over other images of the same number; "
                     "use the same list, index and part"
                 )
             self.seq = seq

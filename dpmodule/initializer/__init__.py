@@ -30,10 +30,10 @@ _LATER = {"structured": "Bilinear Constant FusedRNN LSTMBias Load Mixed One Zero
 
 __all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 
-# TorchValue can be created by name from graphs, but is not public
+# TorchModuleValue can be created by name from graphs, but is not public
 base.registry.add_later(
-    __name__, {"structured": "Bilinear Constant FusedRNN LSTMBias One ones TorchValue Zero zeros"}
+    __name__, {"structured": "Bilinear Constant FusedRNN LSTMBias One ones TorchModuleValue Zero zeros"}
 )
 __getattr__, __dir__ = lazy.attributes(
-    __name__, __all__, {"structured": f"{_LATER['structured']} TorchValue"}
+    __name__, __all__, {"structured": f"{_LATER['structured']} TorchModuleValue"}
 )

@@ -239,7 +239,7 @@ class Initializer:
         )
 
 
-registry: Registry[Initializer] = Registry(Initializer, "initializer", unlisted=["torchvalue"])
+registry: Registry[Initializer] = Registry(Initializer, "initializer", unlisted=["torchmodulevalue"])
 
 
 def register(klass: type[Initializer]) -> type[Initializer]:

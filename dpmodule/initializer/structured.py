@@ -260,11 +260,11 @@ class FusedRNN(Initializer):
                 init(InitDesc(suffix, global_init=whole), NDArray(piece, arr.context))
 
 
-# `TorchValue` copies values of a torch module
+# `TorchModuleValue` copies values of a torch module
 
 
 @register
-class TorchValue(Initializer):
+class TorchModuleValue(Initializer):
     """Copy a parameter or buffer of a torch module; used by the variables of `sym.torch_module`.
 
     Args:

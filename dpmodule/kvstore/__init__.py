@@ -1,4 +1,4 @@
-"""Key-value stores: how gradients of several devices are summed and updates copied back."""
+"""Key-value stores, which sum gradients over devices and processes and copy updates back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {
     "device": True,
     "nccl": True,
 }
-"""Kinds of stores in one process, and whether they add up on the devices."""
+"""Kinds of stores in one process; True if they sum on the devices."""
 
 
 DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync", "dist_async")
@@ -34,7 +34,7 @@ _OPTIONS = ("timeout_s", "average_every", "bucket_mb")
 
 
 def is_local(name: str) -> bool:
-    """Say whether a name stands for a store in one process, which a single device does not need.
+    """Return True if a name is that of a store in one process, which a single device does not need.
 
     Args:
         name: such as ``"local"`` or ``"dist_sync"``.
@@ -46,16 +46,16 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
     """Make a store by name, in any case.
 
     Args:
-        name: "local", also "local_update_cpu" or "local_allreduce_cpu": gradients are added up and parameters
-            updated on the CPU; "device", also "local_allreduce_device": on the devices; "nccl": the same, on GPUs
-            only; "dist_sync", "dist_device_sync", "dist_async": for several processes, see `DistKVStore`; or the name
-            of a class that `KVStoreBase.register` knows.
+        name: "local", also "local_update_cpu" or "local_allreduce_cpu", to sum gradients and update parameters on the
+            CPU; "device", also "local_allreduce_device", to do so on the devices; "nccl" for the same on GPUs only;
+            "dist_sync", "dist_device_sync", "dist_async" for several processes, see `DistKVStore`; or the name of a
+            class registered with `KVStoreBase.register`.
         **options: arguments of `DistKVStore`: `timeout_s`, `average_every`, `bucket_mb`.
 
     Raises:
-        ArgumentError: there is no such store, or it does not take an option.
+        ArgumentError: there is no such store, or it does not accept an option.
         DeviceError: "nccl" without a GPU.
-        DTypeError: `name` is no string.
+        DTypeError: `name` is not a string.
     """
     if not isinstance(name, str):
         raise DTypeError(f"kvstore is {name!r}, expected a name: {', '.join(_KINDS)}")
@@ -63,13 +63,13 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
     wrong = [option for option in options if option not in _OPTIONS or not kind.startswith("dist")]
     if wrong:
         raise ArgumentError(
-            f"kvstore {name!r} takes no {', '.join(wrong)}; {', '.join(_OPTIONS)} belong to dist_sync, "
+            f"kvstore {name!r} does not accept {', '.join(wrong)}; {', '.join(_OPTIONS)} are options of dist_sync, "
             "dist_device_sync and dist_async"
         )
     if kind in KVStoreBase.kv_registry:
         return KVStoreBase.kv_registry[kind]()
     if kind == "nccl" and not num_gpus():
-        raise DeviceError("kvstore 'nccl' needs a GPU, and torch sees none here; use 'device' or 'local'")
+        raise DeviceError("kvstore 'nccl' needs a GPU, and torch has none here; use 'device' or 'local'")
     if kind in _KINDS:
         from .local import KVStore
 
@@ -88,7 +88,7 @@ __getattr__, __dir__ = lazy.attributes(
     {
         "dist": "DistKVStore",
         "local": "KVStore",
-        "pulse": "",
+        "heartbeat": "",
         "ranks": "",
         "transfer": "Compression",
     },

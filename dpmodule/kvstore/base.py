@@ -1,4 +1,4 @@
-"""The interface of key-value stores, through which gradients of several devices become one update."""
+"""The interface of key-value stores, which combine the gradients of several devices."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ StoreT = TypeVar("StoreT", bound="type[KVStoreBase]")
 class KVStoreBase:
     """A store of arrays by key, shared by the devices and workers that train together.
 
-    A store of one's own is a subclass, registered with `KVStoreBase.register`; it gives at least `broadcast` and
-    `pushpull`. What a subclass leaves out raises `NotImplementedError`.
+    A user-defined store is a subclass, registered with `KVStoreBase.register`, with at least `broadcast` and
+    `pushpull`. Methods that it does not define raise `NotImplementedError`.
 
     Attributes:
-        takes_lists: whether keys may come in lists, with lists of values; if not, `Module` calls key by key.
+        takes_lists: True if methods accept lists of keys and values; otherwise `Module` calls them key by key.
 
     Example:
         >>> @mx.kv.KVStoreBase.register
@@ -59,10 +59,10 @@ class KVStoreBase:
             klass: a subclass of `KVStoreBase`.
 
         Raises:
-            ArgumentError: it is no subclass of `KVStoreBase`.
+            ArgumentError: `klass` is not a subclass of `KVStoreBase`.
         """
         if not (isinstance(klass, type) and issubclass(klass, KVStoreBase)):
-            raise ArgumentError(f"register: {klass!r} is no subclass of KVStoreBase")
+            raise ArgumentError(f"register: {klass!r} is not a subclass of KVStoreBase")
         name = klass.__name__.lower()
         before = KVStoreBase.kv_registry.get(name)
         if before is not None:
@@ -79,7 +79,7 @@ class KVStoreBase:
         Args:
             key: a string or integer.
             out: an NDArray, or a list with one for each device.
-            priority: calls with a higher one may be carried out earlier.
+            priority: calls with a higher priority may run earlier.
         """
         raise NotImplementedError(f"{type(self).__name__} has no broadcast")
 
@@ -92,49 +92,48 @@ class KVStoreBase:
             key: a string or integer.
             value: an NDArray, or a list with one for each device.
             out: like `value`; None writes to `value` itself.
-            priority: calls with a higher one may be carried out earlier.
+            priority: calls with a higher priority may run earlier.
         """
         raise NotImplementedError(f"{type(self).__name__} has no pushpull")
 
     def set_optimizer(self, optimizer: Optimizer) -> None:
-        """Apply an optimizer to what is pushed from now on.
+        """Apply an optimizer to all later pushes.
 
         Args:
-            optimizer: applied to each key with states of its own.
+            optimizer: applied to each key, with separate states.
         """
-        raise NotImplementedError(f"{type(self).__name__} runs no optimizer")
+        raise NotImplementedError(f"{type(self).__name__} does not run an optimizer")
 
     def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
-        """Compress what is sent between devices or workers from now on.
+        """Compress all later transfers between devices or workers.
 
         Args:
-            compression_params: ``type`` and what belongs to it, such as ``{"type": "2bit", "threshold":
-                0.5}``.
+            compression_params: ``type`` and its settings, such as ``{"type": "2bit", "threshold": 0.5}``.
         """
-        raise NotImplementedError(f"{type(self).__name__} compresses no gradients")
+        raise NotImplementedError(f"{type(self).__name__} does not compress gradients")
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Write the optimizer's states to a file.
 
         Args:
-            dump_optimizer: add the optimizer itself, with its rates and counts.
+            dump_optimizer: also write the optimizer, with its rates and counts.
         """
-        raise NotImplementedError(f"{type(self).__name__} keeps no optimizer states")
+        raise NotImplementedError(f"{type(self).__name__} has no optimizer states")
 
     def load_optimizer_states(self, fname: str) -> None:
         """Read the optimizer's states from a file.
 
         Args:
-            fname: path of what `save_optimizer_states` wrote.
+            fname: path of a file that `save_optimizer_states` wrote.
         """
-        raise NotImplementedError(f"{type(self).__name__} keeps no optimizer states")
+        raise NotImplementedError(f"{type(self).__name__} has no optimizer states")
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Say whether the store has a capability, such as `OPTIMIZER`.
+        """Return True if the store has a capability.
 
         Args:
-            capability: `KVStoreBase.OPTIMIZER`, which is the only one.
+            capability: `KVStoreBase.OPTIMIZER`, the only capability.
 
         Raises:
             ArgumentError: there is no such capability.
@@ -159,22 +158,22 @@ class KVStoreBase:
         return 1
 
 
-# what callers hand over: keys, and for each key the arrays of all devices
+# arguments: keys, and for each key the arrays of all devices
 
 Key = int | str
 
 KeyLike: TypeAlias = "int | str | np.integer[Any]"
-"""What a value is stored under."""
+"""Key of a value."""
 
 KeysLike: TypeAlias = "KeyLike | Sequence[KeyLike]"
 """A key, or a list of them."""
 
 ArraysLike: TypeAlias = "NDArray | Sequence[NDArray] | Sequence[NDArray | Sequence[NDArray]]"
-"""For one key an array, or a list with one for each device; for a list of keys a list of these."""
+"""For one key an array, or a list of arrays, one per device; for a list of keys, a list of these."""
 
 
 class KeysError(ArgumentError, AssertionError):
-    """Keys of the wrong type or number; also what MXNet raises there."""
+    """Keys of the wrong type or number; an AssertionError, too, as in MXNet."""
 
 
 def _checked(key: object) -> Key:
@@ -189,17 +188,17 @@ def paired(key: KeysLike, value: ArraysLike) -> list[tuple[Key, list[NDArray]]]:
     """Return each key with its arrays.
 
     Args:
-        key: a string, an integer, or a list of them, all of one kind.
-        value: for one key an NDArray or a list with one for each device; for a list of keys a list of these.
+        key: a string, an integer, or a list of either.
+        value: for one key an NDArray or a list with one per device; for a list of keys, a list of these.
     """
     if not isinstance(key, (list, tuple)):
         return [(_checked(key), _arrays(key, value))]
     if not isinstance(value, (list, tuple)) or len(key) != len(value):
         count = len(value) if isinstance(value, (list, tuple)) else f"a {type(value).__name__}, not a list,"
         raise KeysError(f"kvstore: got {len(key)} keys and {count} values")
-    pairs = [(_checked(one), _arrays(one, its)) for one, its in zip(key, value)]
-    if {str} != set(map(type, key)) and len({isinstance(one, str) for one, _ in pairs}) > 1:
-        raise KeysError(f"kvstore: keys {list(key)!r} are strings and integers; use one kind")
+    pairs = [(_checked(item), _arrays(item, arrays)) for item, arrays in zip(key, value)]
+    if {str} != set(map(type, key)) and len({isinstance(item, str) for item, _ in pairs}) > 1:
+        raise KeysError(f"kvstore: keys {list(key)!r} mix strings and integers; use one type")
     return pairs
 
 
@@ -216,30 +215,30 @@ def _arrays(key: object, value: ArraysLike) -> list[NDArray]:
 
 
 def grouped(key: KeysLike, value: ArraysLike) -> dict[Key, list[NDArray]]:
-    """Return the arrays of each key; those of a key given twice come together. See `paired`."""
+    """Return the arrays of each key, merged for repeated keys; see `paired`."""
     pairs = paired(key, value)
     groups = dict(pairs)
     if len(groups) == len(pairs):
         return groups
     groups = {}
-    for one, arrays in pairs:
-        groups.setdefault(one, []).extend(arrays)
+    for item, arrays in pairs:
+        groups.setdefault(item, []).extend(arrays)
     return groups
 
 
 def _listed(arrays: ArraysLike) -> list[NDArray]:
-    found: list[Any] = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
-    return found
+    listed: list[Any] = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+    return listed
 
 
 @KVStoreBase.register
 class TestStore(KVStoreBase):
-    """Sums over devices and keeps nothing; made by ``mx.kv.create("teststore")``.
+    """A store that sums over devices and stores nothing; made by ``mx.kv.create("teststore")``.
 
     Source: MXNet 1.9.1 `TestStore`.
     """
 
-    __test__ = False  # not a test class, whatever pytest makes of the name
+    __test__ = False  # not a test class of pytest
 
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         for array in _listed(out):

@@ -19,25 +19,24 @@ from .base import ArraysLike, Key, KeysError, KeysLike, KVStoreBase, grouped, pa
 from .transfer import Compression
 
 
-def _fetched(groups: list[list[NDArray]], places: Sequence[Context]) -> list[list[NDArray]]:
-    """Return arrays of which those that are to be added up on the host are there, having waited for each GPU once."""
-    far = [
+def _fetched(groups: list[list[NDArray]], contexts: Sequence[Context]) -> list[list[NDArray]]:
+    """Return arrays after copying those that are summed on the host there, waiting for each GPU once."""
+    remote = [
         array
-        for arrays, place in zip(groups, places)
-        if place.torch_device.type == "cpu"
+        for arrays, context in zip(groups, contexts)
+        if context.torch_device.type == "cpu"
         for array in arrays
         if type(array) is NDArray and not array.raw.is_cpu
     ]
-    if not far:
+    if not remote:
         return groups
-    here = {
-        id(array): NDArray(tensor, cpu()) for array, tensor in zip(far, to_host([array.raw for array in far]))
-    }
-    return [[here.get(id(array), array) for array in arrays] for arrays in groups]
+    tensors = to_host([array.raw for array in remote])
+    copies = {id(array): NDArray(tensor, cpu()) for array, tensor in zip(remote, tensors)}
+    return [[copies.get(id(array), array) for array in arrays] for arrays in groups]
 
 
 def _copy(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
-    """Copy tensors; nobody waits for a GPU that gets some from the host."""
+    """Copy tensors without waiting for GPUs that receive data from the host."""
     if any(source.is_cpu and not target.is_cpu for target, source in zip(targets, sources)):
         for target, source in zip(targets, sources):
             send(target, source)
@@ -46,24 +45,24 @@ def _copy(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
 
 
 def _dims(array: NDArray) -> Sequence[int]:
-    """Return an array's shape, without making a tuple of it where that is not needed."""
+    """Return an array's shape, avoiding the conversion to a tuple."""
     return array.raw.shape if type(array) is NDArray else array.shape
 
 
 def _all_rows(array: NDArray) -> torch.Tensor:
-    """Return all elements; of a row-sparse array that stores every row, these rows themselves."""
+    """Return all elements; for a row-sparse array that stores every row, without copying."""
     return array.stored.dense() if isinstance(array, RowSparseNDArray) else array.raw
 
 
 class KVStore(KVStoreBase):
     """Sums over devices, applies an optimizer if one is set, and copies back.
 
-    Keys are strings or integers, in one store all of one kind. A value is an NDArray or a list with one for each
-    device; lists of keys take lists of values. Calls are carried out in order; `priority` is accepted as in MXNet.
+    Keys of one store are either strings or integers. A value is an NDArray or a list with one per device; lists of keys
+    take lists of values. Calls run in order; `priority` is accepted as in MXNet.
 
     Args:
-        kind: its name; see `create`.
-        on_devices: add up where the first array lies instead of on the CPU.
+        kind: name of the store; see `create`.
+        on_devices: sum on the device of the first array instead of the CPU.
 
     Example:
         >>> store = mx.kv.create("local")
@@ -74,7 +73,7 @@ class KVStore(KVStoreBase):
         >>> out.asnumpy()
         array([2., 2.], dtype=float32)
 
-    Source: MXNet 1.9.1 `KVStore`. A push of another shape than was stored is refused here.
+    Source: MXNet 1.9.1 `KVStore`. Here, a push with another shape than the stored value is an error.
     """
 
     takes_lists = True
@@ -106,24 +105,23 @@ class KVStore(KVStoreBase):
 
         Raises:
             ArgumentError: the key exists, or has more than one value.
-            KeysError: the key is of another kind than those stored.
+            KeysError: the type of the key differs from that of stored keys.
         """
-        found: dict[Key, NDArray] = {}
-        for one, arrays in paired(key, value):
-            self._check_kind(one)
-            if one in self._stored or one in found or len(arrays) > 1:
+        new: dict[Key, NDArray] = {}
+        for item, arrays in paired(key, value):
+            self._check_kind(item)
+            if item in self._stored or item in new or len(arrays) > 1:
                 raise ArgumentError(
-                    f"kvstore: key {one!r} exists already, or has several values; init and broadcast take a new key "
+                    f"kvstore: key {item!r} exists already, or has several values; init and broadcast expect a new key "
                     "with one value"
                 )
-            found[one] = arrays[0].copyto(arrays[0].context if self._on_devices else cpu())
-        self._stored.update(found)
+            new[item] = arrays[0].copyto(arrays[0].context if self._on_devices else cpu())
+        self._stored.update(new)
 
     def share(self, key: Any, value: Any) -> None:
-        """Keep values in the memory of arrays that equal them, so that pulling them there copies nothing.
+        """Store values in the memory of arrays that equal them, so that pulling into these arrays copies nothing.
 
-        Only what lies where the store keeps it, and is no sparse array, is shared. What is written into the arrays is
-        written into the store from now on.
+        Only dense arrays on the context of the stored value are shared. Writing to them then changes the store.
 
         Args:
             key: a key, or a list of them.
@@ -132,53 +130,52 @@ class KVStore(KVStoreBase):
         Raises:
             ArgumentError: a key is unknown.
         """
-        for one, arrays in paired(key, value):
-            kept, array = self._get(one), arrays[0]
-            if kept.stype == array.stype == "default" and kept.context == array.context:
-                self._stored[one] = array
+        for item, arrays in paired(key, value):
+            stored, array = self._get(item), arrays[0]
+            if stored.stype == array.stype == "default" and stored.context == array.context:
+                self._stored[item] = array
 
     def _check_kind(self, key: Key) -> None:
         known = next(iter(self._stored), key)
         if isinstance(known, str) is not isinstance(key, str):
             raise KeysError(
-                f"kvstore: key {key!r} is a {type(key).__name__}, but others are like {known!r}; use one kind"
+                f"kvstore: key {key!r} is a {type(key).__name__}, but others are like {known!r}; use one type"
             )
 
     def _get(self, key: Key) -> NDArray:
-        found = self._stored.get(key)
-        if found is None:
+        stored = self._stored.get(key)
+        if stored is None:
             self._check_kind(key)
             raise ArgumentError(f"kvstore: unknown key {key!r}; call init first")
-        return found
+        return stored
 
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
-        """Add up every key's arrays over devices."""
+        """Return the sum of every key's arrays over devices."""
         for key, arrays in groups.items():
-            wanted = _dims(self._get(key))
+            shape = _dims(self._get(key))
             for array in arrays:
-                if _dims(array) != wanted:
-                    raise ShapeError(f"kvstore: key {key!r} has shape {tuple(wanted)}, got {array.shape}")
+                if _dims(array) != shape:
+                    raise ShapeError(f"kvstore: key {key!r} has shape {tuple(shape)}, got {array.shape}")
         compression = self._compression
         if compression is not None:
             groups = {key: compression.compressed(key, arrays) for key, arrays in groups.items()}
-        places = [self._place(key, arrays) for key, arrays in groups.items()]
-        return [
-            total(arrays, place) for arrays, place in zip(_fetched(list(groups.values()), places), places)
-        ]
+        contexts = [self._sum_context(key, arrays) for key, arrays in groups.items()]
+        fetched_groups = _fetched(list(groups.values()), contexts)
+        return [total(arrays, context) for arrays, context in zip(fetched_groups, contexts)]
 
-    def _place(self, key: Key, arrays: Sequence[NDArray]) -> Context:
-        """Return where a key's arrays are added up; a stored value on the CPU follows them to a GPU."""
+    def _sum_context(self, key: Key, arrays: Sequence[NDArray]) -> Context:
+        """Return the context on which a key's arrays are summed; a stored value on the CPU follows them to a GPU."""
         stored = self._stored[key]
         if not self._on_devices or arrays[0].raw.device == stored.context.torch_device:
             return stored.context
-        where = arrays[0].context
+        context = arrays[0].context
         if stored.context.torch_device.type == "cpu":
-            self._stored[key] = stored.as_in_context(where)
-            return where
+            self._stored[key] = stored.as_in_context(context)
+            return context
         return stored.context
 
     def replace(self, key: KeysLike, value: ArraysLike) -> None:
-        """Store other values under known keys, past the optimizer.
+        """Replace the values of known keys, bypassing the optimizer.
 
         Args:
             key: a key, or a list of them.
@@ -186,24 +183,24 @@ class KVStore(KVStoreBase):
 
         Raises:
             ArgumentError: a key is unknown.
-            KeysError: keys and values differ in number, or a key is of another kind.
+            KeysError: the numbers of keys and values differ, or a key has another type.
         """
-        for one, arrays in paired(key, value):
-            self._get(one)
-            self._replace(one, arrays[0])
+        for item, arrays in paired(key, value):
+            self._get(item)
+            self._replace(item, arrays[0])
 
     def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
-        """Sum values over devices; hand the sum to the optimizer or updater, or store it in place of the old value.
+        """Sum values over devices; pass the sum to the optimizer or updater, or store it instead of the old value.
 
         Args:
             key: a key, or a list of them.
-            value: an NDArray, dense or row-sparse, a list of one per device, or a list of those for a list of keys.
+            value: an NDArray, dense or row-sparse, a list with one per device, or for a list of keys a list of these.
             priority: accepted as in MXNet.
 
         Raises:
             ArgumentError: a key is unknown, or values are CSR arrays.
-            ShapeError: a value has not the stored value's shape.
-            KeysError: keys and values differ in number, or a key is of another kind.
+            ShapeError: the shape of a value differs from that of the stored value.
+            KeysError: the numbers of keys and values differ, or a key has another type.
         """
         groups = grouped(key, value)
         with torch.no_grad():
@@ -211,25 +208,25 @@ class KVStore(KVStoreBase):
             if not sums:
                 return
             if self._updater is None:
-                for one, summed in zip(groups, sums, strict=True):
-                    self._replace(one, summed)
+                for item, summed in zip(groups, sums, strict=True):
+                    self._replace(item, summed)
                 return
-            stored = [self._stored[one] for one in groups]
+            stored = [self._stored[item] for item in groups]
             if isinstance(self._updater, Updater):
                 self._updater.update_all(list(groups), sums, stored)
                 return
-            for one, summed, kept in zip(groups, sums, stored, strict=True):
-                self._updater(one, summed, kept)
+            for item, summed, value_stored in zip(groups, sums, stored, strict=True):
+                self._updater(item, summed, value_stored)
 
     def _replace(self, key: Key, value: NDArray) -> None:
-        """Store a copy of a value, which may be of another storage type than the old one."""
-        kept = self._stored[key]
-        if kept is value:
+        """Store a copy of a value, whose storage type may differ from the old value's."""
+        stored = self._stored[key]
+        if stored is value:
             return
-        if kept.stype == value.stype:
-            value.copyto(kept)
+        if stored.stype == value.stype:
+            value.copyto(stored)
         else:
-            self._stored[key] = value.astype(kept.dtype).as_in_context(kept.context)
+            self._stored[key] = value.astype(stored.dtype).as_in_context(stored.context)
 
     def pull(
         self, key: KeysLike, out: ArraysLike | None = None, priority: int = 0, ignore_sparse: bool = True
@@ -238,29 +235,29 @@ class KVStore(KVStoreBase):
 
         Args:
             key: a key, or a list of them.
-            out: an NDArray, a list of one per device, or a list of those for a list of keys.
+            out: an NDArray, a list with one per device, or for a list of keys a list of these.
             priority: accepted as in MXNet.
-            ignore_sparse: leave sparse arrays among `out` as they are; `row_sparse_pull` fills those.
+            ignore_sparse: leave sparse arrays of `out` unchanged; `row_sparse_pull` fills them.
 
         Raises:
             ArgumentError: a key is unknown, or `out` is missing.
-            ShapeError: an array of `out` has not the stored value's shape.
-            KeysError: keys and values differ in number, or a key is of another kind.
+            ShapeError: the shape of an array of `out` differs from that of the stored value.
+            KeysError: the numbers of keys and values differ, or a key has another type.
         """
         if out is None:
-            raise KeysError("kvstore.pull: out is missing; give the arrays to write to")
+            raise KeysError("kvstore.pull: out is missing; pass the arrays to write to")
         sources, targets = [], []
-        for one, arrays in paired(key, out):
-            stored = self._get(one)
-            dense, wanted = _all_rows(stored), _dims(stored)
+        for item, arrays in paired(key, out):
+            stored = self._get(item)
+            dense, shape = _all_rows(stored), _dims(stored)
             for array in arrays:
                 if array is stored:
                     continue
                 is_sparse = type(array) is not NDArray and array.stype != "default"
                 if is_sparse and ignore_sparse:
                     continue
-                if _dims(array) != wanted:
-                    raise ShapeError(f"kvstore: key {one!r} has shape {stored.shape}, out has {array.shape}")
+                if _dims(array) != shape:
+                    raise ShapeError(f"kvstore: key {item!r} has shape {stored.shape}, out has {array.shape}")
                 if is_sparse:
                     array[:] = stored
                 else:
@@ -277,53 +274,53 @@ class KVStore(KVStoreBase):
         priority: int = 0,
         row_ids: ArraysLike | None = None,
     ) -> None:
-        """Copy some rows of stored row-sparse values to row-sparse arrays, which then store just these.
+        """Copy some rows of stored row-sparse values to row-sparse arrays, which then store only these rows.
 
-        Dense arrays, as which `Module` keeps row-sparse parameters on the devices, get these rows and keep the others.
+        In dense arrays, which `Module` uses for row-sparse parameters on the devices, other rows stay unchanged.
 
         Args:
             key: a key, or a list of them.
             out: as in `pull`; row-sparse or dense.
             priority: accepted as in MXNet.
-            row_ids: row numbers in any order and shape: an NDArray for all of `out`, or NDArrays in lists like `out`.
+            row_ids: row numbers in any order and shape: an NDArray for all of `out`, or lists of them like `out`.
 
         Raises:
             ArgumentError: the stored value is not row-sparse, `out` is CSR, or row_ids do not match `out`.
-            BoundsError: there is no such row.
-            KeysError: keys and values differ in number, or a key is of another kind.
-            ShapeError: an array of `out` has not the stored value's shape.
+            BoundsError: a row number is out of range.
+            KeysError: the numbers of keys and values differ, or a key has another type.
+            ShapeError: the shape of an array of `out` differs from that of the stored value.
         """
         if out is None or row_ids is None:
-            raise KeysError("kvstore.row_sparse_pull: give out and row_ids")
+            raise KeysError("kvstore.row_sparse_pull: out or row_ids is missing")
         single = isinstance(row_ids, NDArray) or (len(row_ids) == 1 and not isinstance(key, (list, tuple)))
         targets = paired(key, out)
         if single:
             ids = row_ids if isinstance(row_ids, NDArray) else row_ids[0]
             numbers: list[list[Any]] = [[ids] * len(arrays) for _, arrays in targets]
         else:
-            numbers = [list(given) for _, given in paired(key, row_ids)]
-        for (one, arrays), rows in zip(targets, numbers, strict=True):
-            stored = self._get(one)
+            numbers = [list(rows) for _, rows in paired(key, row_ids)]
+        for (item, arrays), rows in zip(targets, numbers, strict=True):
+            stored = self._get(item)
             if len(arrays) != len(rows):
-                raise KeysError(f"kvstore: key {one!r} has {len(arrays)} arrays, but {len(rows)} row_ids")
+                raise KeysError(f"kvstore: key {item!r} has {len(arrays)} arrays, but {len(rows)} row_ids")
             if not isinstance(stored, RowSparseNDArray):
                 raise ArgumentError(
-                    f"kvstore: key {one!r} is stored as {stored.stype}, expected row_sparse; use pull"
+                    f"kvstore: key {item!r} is stored as {stored.stype}, expected row_sparse; use pull"
                 )
             for array, ids in zip(arrays, rows, strict=True):
                 if array.stype == "csr":
-                    raise ArgumentError(f"kvstore: out of key {one!r} is {array.stype}, expected row_sparse")
+                    raise ArgumentError(f"kvstore: out of key {item!r} is {array.stype}, expected row_sparse")
                 if array.shape != stored.shape:
                     raise ShapeError(
-                        f"kvstore: key {one!r} has shape {stored.shape}, out has {array.shape}, expected the same"
+                        f"kvstore: key {item!r} has shape {stored.shape}, out has {array.shape}, expected the same"
                     )
-                kept = stored.retain(ids)
+                retained = stored.retain(ids)
                 if array.stype == "default":
-                    picked, values = kept.parts()
+                    picked, values = retained.parts()
                     memory = array.raw
                     memory.index_copy_(0, picked.to(memory.device), values.to(memory))
                 else:
-                    array[:] = kept
+                    array[:] = retained
 
     def pushpull(
         self, key: KeysLike, value: ArraysLike, out: ArraysLike | None = None, priority: int = 0
@@ -353,12 +350,12 @@ class KVStore(KVStoreBase):
 
     @property
     def compression(self) -> Compression | None:
-        """How gradients are compressed; None if they are not."""
+        """The gradient compression, or None."""
         return self._compression
 
     @property
     def updater(self) -> Any:
-        """The updater in use, None without one."""
+        """The updater, or None."""
         return self._updater
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
@@ -373,25 +370,25 @@ class KVStore(KVStoreBase):
         return self._updater
 
     def barrier(self) -> None:
-        """Wait for all workers; there is one."""
+        """Wait for all workers; here there is only one."""
 
     _barrier = barrier  # MXNet's name of it
 
 
 def total(arrays: Sequence[NDArray], ctx: Context) -> NDArray:
-    """Return the sum of arrays of one shape and type, in the order in which they are given.
+    """Return the sum of arrays of one shape and type, in the given order.
 
     Args:
-        arrays: at least one; row-sparse ones give a row-sparse sum, a mixture a dense one.
-        ctx: where to add up. A single dense array that is there already is returned as it is.
+        arrays: at least one; the sum is row-sparse if all are, dense for a mixture.
+        ctx: context of the sum. A single dense array on it is returned without a copy.
     """
     if set(map(type, arrays)) != {NDArray}:
         kinds = {array.stype for array in arrays}
         if kinds == {"row_sparse"}:
             return sum_rows([array for array in arrays if isinstance(array, RowSparseNDArray)], ctx)
         if not kinds <= {"default", "row_sparse"}:
-            found = ", ".join(sorted(kinds))
-            raise ArgumentError(f"kvstore: cannot add up {found} arrays; use tostype('default')")
+            stypes = ", ".join(sorted(kinds))
+            raise ArgumentError(f"kvstore: cannot sum {stypes} arrays; use tostype('default')")
     device = ctx.torch_device
     if len(arrays) == 1:
         return NDArray(arrays[0].raw.to(device), ctx)

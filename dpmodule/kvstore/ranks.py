@@ -1,4 +1,4 @@
-"""`Ranks`: the processes that train together, by way of `torch.distributed`."""
+"""`Ranks`: the processes of a distributed run, connected by `torch.distributed`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .._devices import generators
 from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
-from .pulse import Pulse
-from .transfer import BYTES, Sums, buckets_of, unpacked
+from .heartbeat import Heartbeat
+from .transfer import BYTES, BucketReducer, from_buckets, to_buckets
 
 _logger = logging.getLogger(__name__)
 
-VOTES = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate", "samples")
-"""What a process tells the others along with its gradients; see `Ranks.say`."""
+FLAGS = ("active", "bad", "overflow", "due", "stop", "interrupt", "terminate", "evaluate", "samples")
+"""Flags that a process sends along with its gradients; see `Ranks.flags`."""
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _START = "torchrun --standalone --nproc-per-node 2 program.py"
 _joined: dict[float, tuple[Any, Ranks]] = {}
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _CONNECTIONS = 5
-"""How often one can connect, a second apart, until it is not rank 0 that listens."""
+"""Number of successful connections, a second apart, after which the listener cannot be rank 0."""
 
 _GRACE_S = 1.0
 _FREE_S = 0.02
@@ -44,18 +44,18 @@ _Result = TypeVar("_Result")
 
 
 class Ranks:
-    """A group of processes, each with a number; every method is called by all of them, in the same order.
+    """A group of numbered processes; all of them call every method, in the same order.
 
     Args:
-        group: a group of `torch.distributed`; None: this process is alone.
-        timeout_s: seconds after which a process that does not take part counts as lost.
-        store: of `torch.distributed`, which all see; None if there is no group.
+        group: a group of `torch.distributed`; None for a single process.
+        timeout_s: seconds without response after which a process is lost.
+        store: the `torch.distributed` store of the group; None without a group.
 
     Attributes:
         rank: number of this process, from 0.
         size: number of processes.
-        say: what each `sum` tells the others: numbers by the names in `VOTES`; see `hush`.
-        heard: what the last `sum` heard: the sums of these numbers over all processes.
+        flags: numbers by the names in `FLAGS`, which each `sum` sends; see `reset_flags`.
+        summed_flags: sums of the flags over all processes, from the last `sum`.
     """
 
     def __init__(self, group: Any, timeout_s: float, store: Any) -> None:
@@ -63,53 +63,55 @@ class Ranks:
         self._timeout_s = timeout_s
         self.rank = 0 if group is None else dist.get_rank(group)
         self.size = 1 if group is None else dist.get_world_size(group)
-        self.say = _silence()
-        self.heard = dict(self.say)
-        self._pulse = None if self.size == 1 else Pulse(store, self.rank, self.size)
+        self.flags = _default_flags()
+        self.summed_flags = dict(self.flags)
+        self._heartbeat = None if self.size == 1 else Heartbeat(store, self.rank, self.size)
 
-    def sum(self, tensors: Sequence[torch.Tensor], sums: Sums | None = None) -> list[torch.Tensor]:
-        """Return the sums of tensors over all processes, which may share memory; exchange what there is to say.
+    def sum(
+        self, tensors: Sequence[torch.Tensor], reducer: BucketReducer | None = None
+    ) -> list[torch.Tensor]:
+        """Return the sums of tensors over all processes, which may share memory; also sum the flags.
 
         Args:
-            sums: what `sums_of` returned for such tensors, of which some may have been put into it.
+            reducer: a result of `reducer_for` for such tensors, which may already hold some of them.
 
         Shape:
             tensors: any; the same in every process, as are their types.
             returns: the same.
         """
-        said = list(self.say.values())
+        flags = list(self.flags.values())
         if self.size == 1:
-            self.heard = dict(zip(VOTES, said))
+            self.summed_flags = dict(zip(FLAGS, flags))
             return list(tensors)
-        if sums is None:
-            sums = self.sums_of(tensors)
+        if reducer is None:
+            reducer = self.reducer_for(tensors)
         with self._watched():
-            found = sums.finish([torch.tensor(said), *tensors])
-        self.heard = dict(zip(VOTES, found[0].tolist()))
-        return found[1:]
+            summed_flags, *sums = reducer.finish([torch.tensor(flags), *tensors])
+        self.summed_flags = dict(zip(FLAGS, summed_flags.tolist()))
+        return sums
 
-    def sums_of(
+    def reducer_for(
         self, tensors: Sequence[torch.Tensor], likely: Sequence[int] = (), limit: int = BYTES
-    ) -> Sums:
-        """Return what adds such tensors up bucket by bucket.
+    ) -> BucketReducer:
+        """Return a reducer that sums such tensors bucket by bucket.
 
         Args:
-            tensors: of the same shapes and types in every process.
-            likely: places of those that may come before `sum` is called, in the order in which they are likely to come;
-                the same in every process. They are counted from 1, as 0 is that of what there is to say.
-            limit: bytes from which on a bucket goes by itself; the same in every process.
+            tensors: tensors of the same shapes and types in every process.
+            likely: positions of tensors that may be put before `sum` is called, in the expected order, equal in every
+                process. They are counted from 1, as 0 is the position of the flags.
+            limit: bytes of a bucket, equal in every process.
         """
         order = dict.fromkeys([*likely, *range(len(tensors), 0, -1), 0])
-        return Sums([torch.zeros(len(VOTES)), *tensors], list(order), limit, self._sent)
+        return BucketReducer([torch.zeros(len(FLAGS)), *tensors], list(order), limit, self._start_sum)
 
-    def _sent(self, flat: torch.Tensor) -> Any:
+    def _start_sum(self, flat: torch.Tensor) -> Any:
         if self._group is None:
-            raise RuntimeError("the group of processes has been broken off")
+            raise RuntimeError("the process group has been aborted")
         return dist.all_reduce(flat, group=self._group, async_op=True)
 
-    def hush(self) -> None:
-        """Have nothing more to say than that this process goes on."""
-        self.say = _silence()
+    def reset_flags(self) -> None:
+        """Reset the flags to those of an active process."""
+        self.flags = _default_flags()
 
     def total(self, number: float) -> float:
         """Return the sum of a number over all processes."""
@@ -119,74 +121,74 @@ class Ranks:
 
     def mean(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the means of tensors over all processes."""
-        return [each / self.size for each in self._reduced(tensors)] if self.size > 1 else list(tensors)
+        return [total / self.size for total in self._reduced(tensors)] if self.size > 1 else list(tensors)
 
     def _reduced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        buckets = buckets_of(tensors)
+        buckets = to_buckets(tensors)
         with self._watched():
-            for work in [self._sent(bucket.flat) for bucket in buckets]:
+            for work in [self._start_sum(bucket.flat) for bucket in buckets]:
                 work.wait()
-        return unpacked(buckets, tensors)
+        return from_buckets(buckets, tensors)
 
     def sum_rows(self, arrays: Sequence[RowSparseNDArray]) -> list[RowSparseNDArray]:
-        """Return the sums of row-sparse arrays over all processes; each is sent with the rows that it stores."""
+        """Return the sums of row-sparse arrays over all processes; only stored rows are sent."""
         if self.size == 1 or not arrays:
             return list(arrays)
         counts = self._gathered(torch.tensor([array.parts()[0].numel() for array in arrays]))
-        found = []
+        sums = []
         for i, array in enumerate(arrays):
             rows, values = array.parts()
-            most = max(int(each[i]) for each in counts)
-            every = zip(self._gathered(_padded(rows, most)), self._gathered(_padded(values, most)), counts)
+            most = max(int(count[i]) for count in counts)
+            gathered = zip(self._gathered(_padded(rows, most)), self._gathered(_padded(values, most)), counts)
             parts = [
                 RowSparseNDArray(v[: int(n[i])], r[: int(n[i])], array.shape, array.context)
-                for r, v, n in every
+                for r, v, n in gathered
             ]
-            found.append(sum_rows(parts, array.context))
-        return found
+            sums.append(sum_rows(parts, array.context))
+        return sums
 
     def gather_tensor(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Return the tensor of every process, in the order of their numbers; all have one shape."""
+        """Return the tensor of every process, in the order of ranks; all have the same shape."""
         return [tensor] if self.size == 1 else self._gathered(tensor)
 
     def _gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        found = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.size)]
+        tensors = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.size)]
         with self._watched():
-            dist.all_gather(found, tensor.contiguous(), group=self._group)
-        return found
+            dist.all_gather(tensors, tensor.contiguous(), group=self._group)
+        return tensors
 
-    def gather(self, thing: Any) -> list[Any]:
-        """Return plain data and arrays of every process, in the order of their numbers."""
+    def gather(self, value: Any) -> list[Any]:
+        """Return plain data and arrays of every process, in the order of ranks."""
         if self.size == 1:
-            return [thing]
-        found: list[Any] = [None] * self.size
+            return [value]
+        values: list[Any] = [None] * self.size
         with self._watched():
-            dist.all_gather_object(found, thing, group=self._group)
-        return found
+            dist.all_gather_object(values, value, group=self._group)
+        return values
 
     def check_same(self, what: str, values: Mapping[str, Any]) -> None:
-        """Refuse values that differ between processes, in all of them.
+        """Raise ArgumentError in all processes if values differ between them.
 
         Args:
             values: plain data by name, with the same names in every process.
         """
         first, *others = self.gather(dict(values))
-        for rank, theirs in enumerate(others, 1):
-            for name in dict.fromkeys([*first, *theirs]):
-                here, there = first.get(name), theirs.get(name)
-                if repr(here) != repr(there):  # NaN equals itself
+        for rank, other in enumerate(others, 1):
+            for name in dict.fromkeys([*first, *other]):
+                expected, value = first.get(name), other.get(name)
+                if repr(expected) != repr(value):  # NaN equals itself
                     raise ArgumentError(
-                        f"{what}: {name} is {here!r} on rank 0 and {there!r} on rank {rank}; "
-                        "give all processes the same"
+                        f"{what}: {name} is {expected!r} on rank 0 and {value!r} on rank {rank}; "
+                        "use the same value in all processes"
                     )
 
-    def spread(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the tensors of process 0, which may share memory."""
-        buckets = [] if self.size == 1 else buckets_of(tensors)
+    def broadcast(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the tensors of rank 0, which may share memory."""
+        buckets = [] if self.size == 1 else to_buckets(tensors)
         for bucket in buckets:
             with self._watched():
                 dist.broadcast(bucket.flat, group=self._group, group_src=0)
-        return unpacked(buckets, tensors)
+        return from_buckets(buckets, tensors)
 
     def barrier(self) -> None:
         """Wait until every process calls this."""
@@ -194,33 +196,31 @@ class Ranks:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """Turn what goes wrong between processes into an error that names the lost one."""
+        """Convert errors of the exchange into one that names the lost process."""
         if self._group is None:
-            raise LostWorkerError(
-                f"rank {self.rank}: the group of processes has been broken off by an earlier error"
-            )
+            raise LostWorkerError(f"rank {self.rank}: an earlier error aborted the process group")
         try:
             yield
         except (RuntimeError, ValueError) as error:
-            raise LostWorkerError(self._lost(error)) from error
+            raise LostWorkerError(self._lost_worker_message(error)) from error
 
-    def _lost(self, error: Exception) -> str:
-        self._close()  # the others, who wait for this one, hear of it now
-        silent = [] if self._pulse is None else self._pulse.silent()
+    def _lost_worker_message(self, error: Exception) -> str:
+        self._abort_group()  # ends the waiting of the other processes
+        silent = [] if self._heartbeat is None else self._heartbeat.silent_ranks()
         names = ", ".join(map(str, silent))
         first = str(error).splitlines()[0]
         if not silent:
             return (
-                f"rank {self.rank} of {self.size}: another process broke off the exchange, or did not take part within "
-                f"{self._timeout_s:g} s (timeout_s); its own error says why ({first})"
+                f"rank {self.rank} of {self.size}: another process aborted the exchange, or did not take part within "
+                f"{self._timeout_s:g} s (timeout_s); see its own error ({first})"
             )
         what = f"rank {names} is" if len(silent) == 1 else f"ranks {names} are"
         return (
             f"rank {self.rank} of {self.size}: {what} gone or stopped, or did not answer within {self._timeout_s:g} s "
-            f"(timeout_s); torchrun --max-restarts 3 with fit(checkpoint=..., resume='auto') goes on ({first})"
+            f"(timeout_s); torchrun --max-restarts 3 with fit(checkpoint=..., resume='auto') resumes ({first})"
         )
 
-    def _close(self) -> None:
+    def _abort_group(self) -> None:
         group, self._group = self._group, None
         if group is None:
             return
@@ -229,19 +229,19 @@ class Ranks:
                 group.abort()
             dist.destroy_process_group(group)
 
-    def break_off(self) -> None:
-        """Have the others, who wait for this process, hear that it does not take part any more."""
-        self._close()
+    def abort(self) -> None:
+        """End the waiting of other processes for this one, which no longer takes part."""
+        self._abort_group()
 
-    def end(self) -> None:
-        """Take leave of the others."""
-        if self._pulse is not None:
-            self._pulse.end()
+    def close(self) -> None:
+        """Stop the heartbeat, and leave the group."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         self._group = None
 
 
-def _silence() -> dict[str, float]:
-    return {name: float(name == "active") for name in VOTES}
+def _default_flags() -> dict[str, float]:
+    return {name: float(name == "active") for name in FLAGS}
 
 
 def _padded(tensor: torch.Tensor, rows: int) -> torch.Tensor:
@@ -250,34 +250,34 @@ def _padded(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def join(kind: str, timeout_s: float) -> Ranks:
-    """Return the group of all processes: torchrun's, one that the program has made, or none.
+    """Return the group of all processes, from torchrun or the program, or a group of this process alone.
 
     Args:
-        timeout_s: seconds after which a process that does not take part counts as lost.
+        timeout_s: seconds without response after which a process is lost.
     """
     if not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
         raise ArgumentError(f"kvstore {kind!r}: timeout_s is {timeout_s!r}, expected seconds, above 0")
     if not dist.is_available():
-        return _alone(kind, "this build of torch has no torch.distributed")
+        return _single_process(kind, "this build of torch has no torch.distributed")
     if not dist.is_initialized():
         if not _is_started_with_others(kind):
-            return _alone(
-                kind, f"neither torchrun nor a process group of the program's own; start it by {_START}"
+            return _single_process(
+                kind, f"there is neither torchrun nor a process group of the program; start it with {_START}"
             )
         _initialize(kind, timeout_s)
     world, known = dist.group.WORLD, _joined.get(timeout_s)
     if known is None or known[0] is not world:
-        known = _joined[timeout_s] = world, _made(timeout_s)
+        known = _joined[timeout_s] = world, _new_group(timeout_s)
     return known[1]
 
 
-def _alone(kind: str, why: str) -> Ranks:
+def _single_process(kind: str, why: str) -> Ranks:
     _logger.warning("kvstore %s: this process is the only worker: %s", kind, why)
     return Ranks(None, 0.0, None)
 
 
 def _is_started_with_others(kind: str) -> bool:
-    """Say whether the environment tells this process to join others."""
+    """Return True if environment variables describe several processes."""
     missing = [name for name in _VARIABLES if not os.environ.get(name)]
     if missing:
         _refuse_dmlc(kind)
@@ -294,7 +294,7 @@ def _is_started_with_others(kind: str) -> bool:
 
 
 def _variable(kind: str, name: str, low: int, above: int) -> int:
-    """Return the number that a variable of the environment has to be."""
+    """Return the value of an environment variable that must be a number."""
     text = os.environ[name]
     if not text.strip().lstrip("+-").isdecimal() or not low <= int(text) < above:
         limit = f"WORLD_SIZE - 1 = {above - 1}" if name == "RANK" else str(above - 1)
@@ -306,11 +306,11 @@ def _variable(kind: str, name: str, low: int, above: int) -> int:
 
 
 def _refuse_dmlc(kind: str) -> None:
-    found = sorted(name for name in os.environ if name.startswith(("DMLC_ROLE", "DMLC_PS_", "DMLC_NUM_")))
-    if found:
+    present = sorted(name for name in os.environ if name.startswith(("DMLC_ROLE", "DMLC_PS_", "DMLC_NUM_")))
+    if present:
         raise ArgumentError(
-            f"kvstore {kind!r}: {', '.join(found)} are set, as MXNet's launcher does; there are no servers and no "
-            f"scheduler here: take these variables away and start all workers by {_START}, on several machines by "
+            f"kvstore {kind!r}: {', '.join(present)} are set, as by MXNet's launcher, but there are no servers and no "
+            f"scheduler here; unset these variables and start all workers with {_START}, on several machines with "
             "torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 program.py"
         )
 
@@ -322,64 +322,66 @@ def _backend() -> str:
 def _initialize(kind: str, timeout_s: float) -> None:
     timeout = timedelta(seconds=timeout_s)
 
-    def meet() -> tuple[Any, int, int]:
-        met: tuple[Any, int, int] = next(rendezvous("env://", timeout=timeout))
-        return met
+    def connect() -> tuple[Any, int, int]:
+        connected: tuple[Any, int, int] = next(rendezvous("env://", timeout=timeout))
+        return connected
 
     def initialize() -> None:
-        own = dist.PrefixStore(_prefix(), store)  # type: ignore[attr-defined]
+        own = dist.PrefixStore(_key_prefix(), store)  # type: ignore[attr-defined]
         own.set_timeout(timeout)
         dist.init_process_group(_backend(), timeout=timeout, store=own, rank=rank, world_size=size)
 
-    wanted = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
+    settings = ", ".join(f"{name}={os.environ[name]}" for name in _VARIABLES)
     deadline = time.monotonic() + timeout_s
     try:
-        store, rank, size = _within(deadline, meet, "rank 0 does not answer", _StrangerAtPort(kind, wanted))
-        _within(deadline, initialize, "a process is missing or stopped")
+        store, rank, size = _call_with_deadline(
+            deadline, connect, "rank 0 does not answer", _PortCheck(kind, settings)
+        )
+        _call_with_deadline(deadline, initialize, "a process is missing or stopped")
     except ArgumentError:
         raise
     except (RuntimeError, ValueError, TimeoutError) as error:
         first = str(error).splitlines()[0]
         if "EADDRINUSE" in first:
             raise ArgumentError(
-                f"kvstore {kind!r}: the port is in use ({wanted}), by another program or by another process with "
+                f"kvstore {kind!r}: the port is in use ({settings}), by another program or by another process with "
                 f"RANK={os.environ['RANK']}; choose another MASTER_PORT, or let torchrun choose one: {_START}"
             ) from error
         raise LostWorkerError(
-            f"the processes did not find each other within {timeout_s:g} s ({wanted}): {first}"
+            f"the processes did not find each other within {timeout_s:g} s ({settings}): {first}"
         ) from error
-    atexit.register(_leave)
+    atexit.register(_destroy_groups)
 
 
-class _StrangerAtPort:
-    """Notices that what listens where rank 0 should does not answer as rank 0 does."""
+class _PortCheck:
+    """Check that the listener at the port of rank 0 is rank 0."""
 
-    def __init__(self, kind: str, wanted: str) -> None:
-        self._kind, self._wanted, self._connections = kind, wanted, 0
+    def __init__(self, kind: str, settings: str) -> None:
+        self._kind, self._settings, self._connections = kind, settings, 0
 
     def __call__(self) -> None:
-        """Try to connect; rank 0's store answers as soon as that succeeds."""
+        """Try to connect; the store of rank 0 answers once that succeeds."""
         try:
             address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-            socket.create_connection(address, timeout=_LOOK_S).close()
+            socket.create_connection(address, timeout=_POLL_S).close()
         except OSError:
             self._connections = 0
             return
         self._connections += 1
         if self._connections >= _CONNECTIONS and os.environ["RANK"] != "0":
             raise ArgumentError(
-                f"kvstore {self._kind!r}: what listens at the port is not rank 0 ({self._wanted}); another program "
+                f"kvstore {self._kind!r}: the listener at the port is not rank 0 ({self._settings}); another program "
                 f"uses it, or rank 0 is stopped: choose another MASTER_PORT, or let torchrun choose one: {_START}"
             )
 
 
-def _within(
-    deadline: float, task: Callable[[], _Result], why: str, look: Callable[[], None] | None = None
+def _call_with_deadline(
+    deadline: float, task: Callable[[], _Result], why: str, check: Callable[[], None] | None = None
 ) -> _Result:
-    """Return what a task returns; torch waits without limit for a process that is stopped.
+    """Return the result of a task before a deadline; torch would wait forever for a stopped process.
 
     Args:
-        look: called every second meanwhile; what it raises ends the waiting.
+        check: called every second meanwhile; an error ends the waiting.
     """
     answer: Future[_Result] = Future()
 
@@ -390,39 +392,39 @@ def _within(
             answer.set_exception(error)
 
     threading.Thread(target=run, name="dpmodule-join", daemon=True).start()
-    last = deadline + _GRACE_S  # torch has its own limit, and knows more
-    while not wait([answer], min(_LOOK_S, max(last - time.monotonic(), 0.0))).done:
+    last = deadline + _GRACE_S  # torch has its own limit and reports more
+    while not wait([answer], min(_POLL_S, max(last - time.monotonic(), 0.0))).done:
         if time.monotonic() >= last:
             raise TimeoutError(why)
-        if look is not None:
-            look()
+        if check is not None:
+            check()
     return answer.result()
 
 
-def _prefix() -> str:
-    """Return what keys of this start begin with.
+def _key_prefix() -> str:
+    """Return the prefix of store keys for this start.
 
-    torch 2.13 has processes that torchrun has started again meet in the store of the start before, where they would
-    find addresses of processes that are gone. Over several machines the numbers of starts may differ.
+    torch 2.13 reuses the store when torchrun restarts processes, so that they would find addresses of exited processes.
+    On several machines the restart counts may differ.
     """
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     is_one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
     return f"start{start}" if is_one_machine and start != "0" else "default_pg"
 
 
-def _leave() -> None:
-    """End the groups, and their threads with them: one that frees a tensor after the interpreter has ended aborts."""
+def _destroy_groups() -> None:
+    """Destroy the groups with their threads, which abort if they free a tensor after the interpreter has exited."""
     _joined.clear()
-    time.sleep(_FREE_S)  # without the interpreter's lock, which they need for that
+    time.sleep(_FREE_S)  # releases the interpreter lock, which the threads need
     if dist.is_initialized():
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
 
 
-def _made(timeout_s: float) -> Ranks:
-    """Return a group of its own over all processes, whose waits end in time whatever the program's group does."""
+def _new_group(timeout_s: float) -> Ranks:
+    """Return a separate group over all processes, whose timeout is independent of the program's group."""
 
-    def made() -> Ranks:
+    def make() -> Ranks:
         store = dist.distributed_c10d._get_default_store()
         group = dist.new_group(backend=_backend(), timeout=timedelta(seconds=timeout_s))
         ranks = Ranks(group, timeout_s, store)
@@ -430,13 +432,13 @@ def _made(timeout_s: float) -> Ranks:
         return ranks
 
     try:
-        found = _within(time.monotonic() + timeout_s, made, "a process is missing or stopped")
+        ranks = _call_with_deadline(time.monotonic() + timeout_s, make, "a process is missing or stopped")
     except LostWorkerError:
         raise
     except (RuntimeError, TimeoutError) as error:
         raise LostWorkerError(
             f"the processes did not form a group within {timeout_s:g} s (timeout_s): {str(error).splitlines()[0]}"
         ) from error
-    generators.set_rank(found.rank)
-    atexit.register(found.end)
-    return found
+    generators.set_rank(ranks.rank)
+    atexit.register(ranks.close)
+    return ranks

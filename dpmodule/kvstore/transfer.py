@@ -1,4 +1,4 @@
-"""How gradients travel between devices and processes: in buckets, from early on, and in two bits an element."""
+"""Transfer of gradients between devices and processes: buckets, early sending, and 2-bit compression."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..ndarray import NDArray
 from .base import Key
 
 BYTES = 2**20
-"""Size from which on a bucket is sent by itself, unless told otherwise."""
+"""Default size of a bucket."""
 
 
 class Bucket:
-    """Tensors of one type and device, laid one behind the other."""
+    """Tensors of one type and device in one flat tensor."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor], places: Sequence[int]) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor], positions: Sequence[int]) -> None:
         self.flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        self.places = places
+        self.positions = positions
         self._shapes = [tensor.shape for tensor in tensors]
 
     def parts(self) -> list[torch.Tensor]:
@@ -30,62 +30,62 @@ class Bucket:
         return [part.view(shape) for part, shape in zip(parts, self._shapes)]
 
 
-def planned(tensors: Sequence[torch.Tensor], limit: int = BYTES) -> list[list[int]]:
-    """Return the places of tensors that go together: of one type and device, and not many more bytes than a limit.
+def plan_buckets(tensors: Sequence[torch.Tensor], limit: int = BYTES) -> list[list[int]]:
+    """Return the positions of the tensors of each bucket: of one type and device, of about `limit` bytes.
 
-    Types and devices come in the order of their last tensors; of each, tensors come in theirs.
+    Types and devices are in the order of their last tensors, and the tensors of each in their own order.
     """
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for place, tensor in enumerate(tensors):
-        kinds.setdefault((tensor.dtype, tensor.device), []).append(place)
-    found = []
-    for places in sorted(kinds.values(), key=lambda each: each[-1]):
+    for position, tensor in enumerate(tensors):
+        kinds.setdefault((tensor.dtype, tensor.device), []).append(position)
+    plan = []
+    for positions in sorted(kinds.values(), key=lambda kind: kind[-1]):
         pending: list[int] = []
         size = 0
-        for place in places:
+        for position in positions:
             if size >= limit:
-                found.append(pending)
+                plan.append(pending)
                 pending, size = [], 0
-            pending.append(place)
-            size += tensors[place].nbytes
-        found.append(pending)
-    return found
+            pending.append(position)
+            size += tensors[position].nbytes
+        plan.append(pending)
+    return plan
 
 
-def buckets_of(tensors: Sequence[torch.Tensor]) -> list[Bucket]:
-    """Lay tensors into buckets: each of one type and device, and not much larger than need be."""
-    return [Bucket([tensors[i] for i in places], places) for places in planned(tensors)]
+def to_buckets(tensors: Sequence[torch.Tensor]) -> list[Bucket]:
+    """Return tensors in buckets of one type and device each."""
+    return [Bucket([tensors[i] for i in positions], positions) for positions in plan_buckets(tensors)]
 
 
-def unpacked(buckets: Sequence[Bucket], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return tensors, of which those in buckets are as they are there; these share memory with them."""
-    found = list(tensors)
+def from_buckets(buckets: Sequence[Bucket], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return tensors, replaced by views of the buckets where these hold them."""
+    result = list(tensors)
     for bucket in buckets:
-        for place, part in zip(bucket.places, bucket.parts()):
-            found[place] = part
-    return found
+        for position, part in zip(bucket.positions, bucket.parts()):
+            result[position] = part
+    return result
 
 
-def _differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Say whether two kinds of tensors cannot be in one bucket."""
-    return one[1:] != other[1:]
+def _differ(kind: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Return True if two kinds of tensors cannot share a bucket."""
+    return kind[1:] != other[1:]
 
 
-class Sums:
-    """The sums over processes of tensors that come one by one: a bucket of them goes as soon as it is full.
+class BucketReducer:
+    """Sums tensors over processes as they become available; each full bucket is sent immediately.
 
-    Buckets go in one order in all processes: one that is full waits for those before it. What has not come when the
-    sums are asked for goes then, so that processes in which nothing has come send the same buckets.
+    All processes send buckets in the same order: a full bucket waits for earlier ones. `finish` sends the rest, so that
+    a process without tensors sends the same buckets.
 
     Args:
-        tensors: of the shapes, types and devices of those that will come.
-        order: their places in the order in which they are likely to come. Some that share a bucket with the last one,
-            or come in another order, only go later.
-        limit: bytes from which on a bucket is full.
-        send: adds a tensor up over all processes in the background; returns what to wait for.
+        tensors: tensors with the shapes, types and devices of those to sum.
+        order: their positions in the expected order of arrival. Tensors in another order, or that share a bucket with
+            the last one, are only sent later.
+        limit: bytes of a full bucket.
+        send: starts to sum a tensor over all processes in the background; returns an object to wait for.
 
     Attributes:
-        is_split: whether there are several buckets, so that some can go before the last.
+        is_split: True if there are several buckets, so that some can be sent before the last.
     """
 
     def __init__(
@@ -96,84 +96,80 @@ class Sums:
         send: Callable[[torch.Tensor], Any],
     ) -> None:
         self._kinds = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
-        plan = [[order[i] for i in places] for places in planned([tensors[i] for i in order], limit)]
+        plan = [[order[i] for i in bucket] for bucket in plan_buckets([tensors[i] for i in order], limit)]
         if (
             len(plan) > 1
             and len(plan[-1]) == 1
-            and not _differ(*(self._kinds[each[-1]] for each in plan[-2:]))
+            and not _differ(*(self._kinds[bucket[-1]] for bucket in plan[-2:]))
         ):
-            plan[-2:] = [
-                plan[-2] + plan[-1]
-            ]  # one tensor, often a small one, costs as much as a small network
+            # a separate message for one tensor, often a small one, would cost as much as a small network
+            plan[-2:] = [plan[-2] + plan[-1]]
         self._plan = plan
-        self._bucket_of = {place: i for i, places in enumerate(plan) for place in places}
+        self._bucket_of = {position: i for i, positions in enumerate(plan) for position in positions}
         self._send = send
         self.is_split = len(plan) > 1
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        self._found: dict[int, torch.Tensor] = {}
-        self._missing = [*map(len, self._plan), 1]  # nothing goes behind the last
+    def _reset(self) -> None:
+        self._received: dict[int, torch.Tensor] = {}
+        self._missing = [*map(len, self._plan), 1]  # a sentinel after the last bucket
         self._sent: list[tuple[Bucket, Any]] = []
         self._error: Exception | None = None
 
     def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Say whether tensors, without the first, are of the kinds of those that were announced."""
+        """Return True if tensors, except the first, have the expected types and devices."""
         return [(tensor.dtype, tensor.device) for tensor in tensors] == [kind[1:] for kind in self._kinds[1:]]
 
-    def put(self, place: int, tensor: torch.Tensor | None) -> None:
-        """Take a tensor, and send what is full; one that is not as it was said to be is left to `finish`.
-
-        What goes wrong is told by `finish`, too.
+    def put(self, position: int, tensor: torch.Tensor | None) -> None:
+        """Add a tensor, and send full buckets; a tensor of an unexpected kind is left to `finish`, as are errors.
 
         Args:
-            tensor: the tensor; it is not read any more once its bucket has gone.
+            tensor: the tensor, which is no longer read once its bucket is sent.
         """
-        if tensor is None or (tensor.shape, tensor.dtype, tensor.device) != self._kinds[place]:
+        if tensor is None or (tensor.shape, tensor.dtype, tensor.device) != self._kinds[position]:
             return
-        self._found[place] = tensor
-        self._missing[self._bucket_of[place]] -= 1
+        self._received[position] = tensor
+        self._missing[self._bucket_of[position]] -= 1
         try:
             while self._error is None and not self._missing[len(self._sent)]:
-                self._go()
+                self._send_next()
         except (RuntimeError, ValueError) as error:
             self._error = error
 
-    def _go(self) -> None:
-        places = self._plan[len(self._sent)]
-        bucket = Bucket([self._found.pop(place) for place in places], places)
+    def _send_next(self) -> None:
+        positions = self._plan[len(self._sent)]
+        bucket = Bucket([self._received.pop(position) for position in positions], positions)
         self._sent.append((bucket, self._send(bucket.flat)))
 
     def finish(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Send what has not gone, wait for all, and return the sums, which may share memory.
+        """Send the remaining buckets, wait for all, and return the sums, which may share memory.
 
         Args:
-            tensors: all of them; those that `put` has sent are not read.
+            tensors: all tensors; those that `put` has sent are not read.
         """
         sent, error = self._sent, self._error
         try:
             if error is not None:
                 raise error
-            for places in self._plan[len(sent) :]:
-                self._found.update((place, tensors[place]) for place in places)
-                self._go()
+            for positions in self._plan[len(sent) :]:
+                self._received.update((position, tensors[position]) for position in positions)
+                self._send_next()
             for _, work in sent:
                 work.wait()
         finally:
-            self._begin()
-        return unpacked([bucket for bucket, _ in sent], tensors)
+            self._reset()
+        return from_buckets([bucket for bucket, _ in sent], tensors)
 
 
-# two bits for each element, with what is lost carried over to the next round
+# 2-bit compression, which carries the quantization error over to the next round
 
 _KEYS = ("type", "threshold")
 
 
 def quantize(gradient: torch.Tensor, residual: torch.Tensor, threshold: float) -> torch.Tensor:
-    """Return a gradient rounded to -threshold, 0 or threshold, each of which fits into two bits.
+    """Return a gradient rounded to -threshold, 0 or threshold, which two bits encode.
 
-    An element takes the value of the threshold that it and its residual reach together; what is left over, be it
-    ever so much, stays in the residual.
+    An element becomes the threshold that its sum with the residual reaches; the residual keeps the whole difference.
 
     Shape:
         gradient: any, of a floating type.
@@ -183,7 +179,7 @@ def quantize(gradient: torch.Tensor, residual: torch.Tensor, threshold: float) -
     Args:
         threshold: a positive number.
     Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", 2015, as in MXNet
-        1.9.1. Between processes `pack` makes two bits of each.
+        1.9.1. Between processes, `pack` encodes each element in two bits.
     """
     residual += gradient
     sent = (residual >= threshold).to(residual.dtype).sub_((residual <= -threshold).to(residual.dtype))
@@ -193,7 +189,7 @@ def quantize(gradient: torch.Tensor, residual: torch.Tensor, threshold: float) -
 
 
 def pack(sent: torch.Tensor) -> torch.Tensor:
-    """Return what `quantize` returned in two bits for each number: 0 for zero, 1 above and 2 below.
+    """Return a result of `quantize` in two bits per element: 0 for zero, 1 for positive, 2 for negative.
 
     Shape:
         sent: any.
@@ -206,10 +202,10 @@ def pack(sent: torch.Tensor) -> torch.Tensor:
 
 
 def unpack(packed: torch.Tensor, like: torch.Tensor, threshold: float) -> torch.Tensor:
-    """Return what `pack` packed.
+    """Return the tensor that `pack` encoded.
 
     Args:
-        like: a tensor of the shape and type that it had.
+        like: a tensor of the original shape and type.
     """
     codes = torch.stack([packed >> shift & 3 for shift in (0, 2, 4, 6)], 1).view(-1)[: like.numel()]
     values = (codes == 1).to(like.dtype) - (codes == 2).to(like.dtype)
@@ -217,13 +213,13 @@ def unpack(packed: torch.Tensor, like: torch.Tensor, threshold: float) -> torch.
 
 
 class Compression:
-    """How gradients are compressed on their way to where they are added up, and what each device still owes.
+    """Compression of gradients before they are summed, with a residual for each device.
 
     Args:
         params: ``{"type": "2bit"}``, and optionally `threshold`, a positive number, 0.5 by default.
 
     Raises:
-        ArgumentError: the type is missing or unknown, the threshold is no positive number, or there is another key.
+        ArgumentError: the type is missing or unknown, the threshold is not positive, or a key is unknown.
     """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -241,13 +237,13 @@ class Compression:
         self._residuals: dict[tuple[Any, int], torch.Tensor] = {}
 
     def compressed(self, key: Key, arrays: Sequence[NDArray]) -> list[NDArray]:
-        """Return what arrives of the arrays of a key, and keep what does not for the next call.
+        """Return the quantized arrays of a key, and add the errors to the residuals.
 
         Args:
-            arrays: one for each device, in the same order each time. Row-sparse ones are left alone, as in MXNet.
+            arrays: one for each device, in the same order each time. Sparse arrays are not compressed, as in MXNet.
 
         Raises:
-            DTypeError: an array is of no floating type.
+            DTypeError: an array does not have a floating type.
         """
         if any(array.stype != "default" for array in arrays):
             return list(arrays)
@@ -257,19 +253,21 @@ class Compression:
         ]
 
     def state_dict(self) -> dict[str, list[Any]]:
-        """Return what is still owed, by key and number of the device."""
+        """Return the residuals by key and number of the device."""
         return {
-            f"{key}@{position}": [key, position, NDArray(owed.cpu(), cpu())]
-            for (key, position), owed in self._residuals.items()
+            f"{key}@{position}": [key, position, NDArray(residual.cpu(), cpu())]
+            for (key, position), residual in self._residuals.items()
         }
 
     def load_state_dict(self, state: Mapping[str, list[Any]]) -> None:
-        """Owe what `state_dict` returned.
+        """Restore a state of `state_dict`.
 
         Args:
             state: residuals, each with its key and the number of its device.
         """
-        self._residuals = {(key, position): owed.raw.clone() for key, position, owed in state.values()}
+        self._residuals = {
+            (key, position): residual.raw.clone() for key, position, residual in state.values()
+        }
 
     def _residual(self, key: Key, position: int, array: NDArray) -> torch.Tensor:
         like = array.raw
@@ -283,11 +281,11 @@ class Compression:
         return known
 
 
-def _positive(given: Any) -> float:
+def _positive(value: Any) -> float:
     try:
-        number = float(given)
+        number = float(value)
     except (TypeError, ValueError):
         number = 0.0
     if not 0.0 < number < float("inf"):
-        raise ArgumentError(f"compression_params: threshold is {given!r}, expected a positive number")
+        raise ArgumentError(f"compression_params: threshold is {value!r}, expected a positive number")
     return number

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .._devices.device_transfer import on_device
-from .._object_state import changes, described, noted, packed_changes, restore
+from .._object_state import changes, described, packed_changes, restore, snapshot
 from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
 from ..ndarray.ragged import numbers_of
@@ -271,7 +271,7 @@ class EvalMetric:
     def _record_initial(self) -> None:
         """Record the attributes before the first batch."""
         if _BEFORE not in vars(self):
-            vars(self)[_BEFORE] = noted(self, _NOT_STATE)
+            vars(self)[_BEFORE] = snapshot(self, _NOT_STATE)
 
     # merging
 

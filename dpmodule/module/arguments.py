@@ -1,4 +1,4 @@
-"""The arguments of `bind`, `init_params` and `init_optimizer` as records, which modules are handed by `BaseModule`."""
+"""The arguments of `bind`, `init_params` and `init_optimizer` as records."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class BindArguments:
     store: ParamStore | None = None
 
     def bind(self, module: Trainable) -> None:
-        """Bind a module with these arguments; modules written for MXNet know no `store`."""
-        given = [getattr(self, each.name) for each in fields(self) if each.name != "store"]
+        """Bind a module with these arguments; modules written for MXNet do not accept `store`."""
+        values = [getattr(self, field.name) for field in fields(self) if field.name != "store"]
         more: dict[str, Any] = {} if self.store is None else {"store": self.store}
-        module.bind(*given, **more)
+        module.bind(*values, **more)
 
     def refuse_store(self, module: object) -> None:
-        """Complain about a store that a module cannot be bound to."""
+        """Raise ArgumentError if there is a store, which this class of module does not accept."""
         if self.store is not None:
             raise ArgumentError(
-                f"bind: a {type(module).__name__} takes no store; Module and BucketingModule do"
+                f"bind: a {type(module).__name__} does not accept store; Module and BucketingModule do"
             )
 
 
@@ -59,7 +59,7 @@ class ParamArguments:
 
     def init_params(self, module: Trainable) -> None:
         """Initialize the parameters of a module with these arguments."""
-        module.init_params(*(getattr(self, each.name) for each in fields(self)))
+        module.init_params(*(getattr(self, field.name) for field in fields(self)))
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -73,7 +73,7 @@ class OptimizerArguments:
 
     def init_optimizer(self, module: Trainable) -> None:
         """Install the optimizer of a module with these arguments."""
-        module.init_optimizer(*(getattr(self, each.name) for each in fields(self)))
+        module.init_optimizer(*(getattr(self, field.name) for field in fields(self)))
 
 
 def first_values(
@@ -87,24 +87,25 @@ def first_values(
 ) -> dict[str, NDArray]:
     """Return a value for every array.
 
-    Initialized ones are drawn on cpu(0), wherever the array lies, so that one seed gives the same start everywhere.
+    Initial values are drawn on cpu(0), so that one seed gives the same values on every device.
 
     Args:
         arrays: the arrays by name.
-        given: values by name; None = initialize everything.
-        initializer: called with a description and an array, or a name of one; None leaves arrays as they are.
+        given: values by name; None initializes everything.
+        initializer: called with a description and an array, or the name of an initializer; None leaves arrays
+            unchanged.
         attributes: attributes of the symbol's nodes by name.
         labels: names of variables that operators read as labels, for messages.
 
     Shape:
-        arrays[name], given[name], returns[name]: that of the parameter.
+        arrays[name], given[name], returns[name]: the shape of the parameter.
     """
     if given is not None and not allow_extra:
         extra = [name for name in given if name not in arrays]
         if extra:
             raise ArgumentError(
                 f"set_params: {', '.join(extra)} is given, but the symbol has no such parameter "
-                "(allow_extra=True passes over it)"
+                "(allow_extra=True ignores it)"
             )
     if isinstance(initializer, str):
         initializer = create(initializer)

@@ -1,4 +1,4 @@
-"""`BaseModule`: the interface of everything that can be trained; loops in `fit` work on it alone."""
+"""`BaseModule`: the interface of modules, on which the training loops work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..params import ParamStore
 from . import fit as training
 from . import scoring
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
-from .lifecycle import Stage, alone
+from .lifecycle import Stage, exclusive
 from .mxnet_helpers import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
 from .mxnet_helpers import check_names_match as _check_names_match  # noqa: F401
 from .mxnet_helpers import parse_data_desc as _parse_data_desc  # noqa: F401
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..io import DataIter
     from ..metric import EvalMetric
     from ..types import GradReqLike
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         BatchLike,
         DynamicAxes,
@@ -55,9 +55,9 @@ __all__ = ["BaseModule"]
 
 lazy.publish(__name__, __all__)
 
-_DEVICE = "give contexts to its constructor or to fit, such as mx.gpu(0)"
+_DEVICE = "pass contexts such as mx.gpu(0) to its constructor or to fit"
 _VALUES = "get_params() returns parameters and auxiliary states, set_params() sets them, save_checkpoint() saves them"
-_MODE = "forward takes is_train=True or False; fit trains, score and predict do not"
+_MODE = "pass is_train=True or False to forward; fit trains, score and predict do not"
 _TYPE = "DataDesc(..., dtype=) in bind sets the type of an input, mx.contrib.amp runs a network in float16 or bfloat16"
 _INSTEAD_OF_TORCH = {
     **dict.fromkeys(("to", "cuda", "cpu"), _DEVICE),
@@ -66,21 +66,21 @@ _INSTEAD_OF_TORCH = {
     **dict.fromkeys(("half", "float", "double", "bfloat16"), _TYPE),
     "zero_grad": "backward replaces gradients unless bind was called with grad_req='add'",
 }
-"""What to use in place of the methods of `torch.nn.Module` that users look for first."""
+"""Replacements for common methods of `torch.nn.Module`, for messages."""
 
 
 class BaseModule:
-    """What modules have in common: the life cycle bind → init_params → init_optimizer → fit.
+    """Base class of modules: the life cycle bind → init_params → init_optimizer → fit.
 
     Subclasses define the methods that raise NotImplementedError here; a program may also set them on an object. The
-    modules of this package define `_bind`, `_init_params` and `_init_optimizer`, which are handed the arguments of the
-    methods of these names as records.
+    modules of this package define `_bind`, `_init_params` and `_init_optimizer`, which receive the arguments of the
+    public methods as records.
 
     Args:
         logger: where progress is logged.
 
     Attributes:
-        in_use: held by the thread that is inside of a method which leaves results for the next one.
+        in_use: lock held by the thread that runs a method whose results the next method reads.
 
     Source: MXNet 1.9.1 `BaseModule`.
     """
@@ -101,10 +101,10 @@ class BaseModule:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what `copy.deepcopy` and `pickle` keep of a module that is not bound."""
+        """Return the attributes of an unbound module for `copy.deepcopy` and `pickle`."""
         if self.binded:
             raise StateError(
-                f"{type(self).__name__} is bound, and a bound module cannot be copied or pickled: do that before "
+                f"{type(self).__name__} is bound, and a bound module cannot be copied or pickled: copy it before "
                 "bind(), or save its parameters (save_checkpoint) and load them into a new module"
             )
         state = {key: value for key, value in vars(self).items() if key != "in_use"}
@@ -117,8 +117,8 @@ class BaseModule:
         self.in_use = threading.RLock()
         vars(self).update(state)
 
-    def _not_here(self) -> Exception:
-        """Return the error of a method that subclasses define, which names the method that was called."""
+    def _not_defined(self) -> Exception:
+        """Return the error of a method that only subclasses define; it names the calling method."""
         caller = sys._getframe(1).f_code.co_name.lstrip("_")
         return NotImplementedError(f"{type(self).__name__} does not define {caller}")
 
@@ -129,13 +129,13 @@ class BaseModule:
                 raise AttributeError(
                     f"{type(self).__name__} has no {name}, which torch's modules have: {_INSTEAD_OF_TORCH[name]}"
                 )
-            object.__getattribute__(self, name)  # raises, also where the error comes from inside a property
+            object.__getattribute__(self, name)  # raises, also for an error within a property
 
     def __repr__(self) -> str:
         return describe(self)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML that notebooks show."""
         from .notebook import module_html
 
         return module_html(self)
@@ -144,17 +144,19 @@ class BaseModule:
 
     @property
     def stage(self) -> Stage:
-        """How far the module has come."""
+        """The stage of the life cycle that the module has reached."""
         return self._stage
 
     def _mark(self, step: Stage, done: bool) -> None:
-        """Note that a step has been done, or has to be done again; those behind it are not forgotten."""
+        """Mark a step as done or not done; the marks of later steps stay."""
         self._steps[step - 1] = done
-        self._stage = Stage(next((i for i, each in enumerate(self._steps) if not each), len(self._steps)))
+        self._stage = Stage(
+            next((i for i, is_done in enumerate(self._steps) if not is_done), len(self._steps))
+        )
 
     @property
     def binded(self) -> bool:
-        """Whether `bind` has been called; subclasses written for MXNet set it, and the two below."""
+        """True once `bind` has been called; subclasses written for MXNet set it, and the two below."""
         return self.stage >= Stage.BOUND
 
     @binded.setter
@@ -163,7 +165,7 @@ class BaseModule:
 
     @property
     def params_initialized(self) -> bool:
-        """Whether parameters have values."""
+        """True if the parameters have values."""
         return self.stage >= Stage.INITIALIZED
 
     @params_initialized.setter
@@ -172,7 +174,7 @@ class BaseModule:
 
     @property
     def optimizer_initialized(self) -> bool:
-        """Whether an optimizer is installed."""
+        """True if an optimizer is installed."""
         return self.stage >= Stage.READY
 
     @optimizer_initialized.setter
@@ -181,38 +183,38 @@ class BaseModule:
 
     @property
     def symbol(self) -> Any:
-        """The symbol that is run."""
+        """The symbol that the module runs."""
         return self._symbol
 
     @property
     def data_names(self) -> list[str]:
         """Names of the inputs."""
-        raise self._not_here()
+        raise self._not_defined()
 
     @property
     def output_names(self) -> list[str]:
         """Names of the outputs."""
-        raise self._not_here()
+        raise self._not_defined()
 
     @property
     def data_shapes(self) -> Any:
         """Descriptions of the inputs."""
-        raise self._not_here()
+        raise self._not_defined()
 
     @property
     def matches_by_name(self) -> bool:
-        """Whether a batch whose `provide_data` names its arrays may have them in another order than was bound."""
+        """True if arrays of a batch are matched by the names in its `provide_data`, not by position."""
         return False
 
     @property
     def label_shapes(self) -> Any:
         """Descriptions of the labels."""
-        raise self._not_here()
+        raise self._not_defined()
 
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """(name, shape) of the outputs."""
-        raise self._not_here()
+        raise self._not_defined()
 
     def bind(
         self,
@@ -229,27 +231,27 @@ class BaseModule:
 
         Args:
             data_shapes: (name, shape) or `DataDesc` of every input.
-            label_shapes: the same for labels; None to run without.
-            for_training: whether gradients are needed.
-            inputs_need_grad: whether gradients of the inputs are needed.
-            force_rebind: bind again although the module is bound; parameters keep their values, those of a store that
-                was given or is shared with other processes also their place.
+            label_shapes: the same for labels; None for no labels.
+            for_training: True to compute gradients.
+            inputs_need_grad: True to compute gradients of the inputs, too.
+            force_rebind: bind a bound module again; parameters keep their values, and parameters in a given or shared
+                store also keep their memory.
             shared_module: a bound module whose parameters this one uses.
             grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
-            store: where the parameters are, such as a `ParamStore` that came from another process: the module trains
-                those, and `init_optimizer` goes on with the states shared there. Parameters that have values keep them.
+            store: a `ParamStore` with the parameters, such as one received from another process: the module trains
+                them, and `init_optimizer` uses the shared optimizer states. Parameters that have values keep them.
 
         Shape:
             data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
                 default.
 
         Raises:
-            ArgumentError: names do not fit, or the module cannot do what an argument asks for.
-            ShapeError: shapes contradict the module or each other, or some cannot be inferred.
+            ArgumentError: names do not match, or the module does not support an argument.
+            ShapeError: shapes contradict the module or each other, or cannot be inferred.
             StateError: `shared_module` is not bound and initialized; `store` came from another process and lacks a
-                parameter; or the module is on another store that it cannot leave.
+                parameter; or the module is bound to another store that it cannot leave.
         """
-        wanted = BindArguments(
+        arguments = BindArguments(
             data_shapes,
             label_shapes,
             for_training,
@@ -260,14 +262,14 @@ class BaseModule:
             store,
         )
         with single_thread():
-            self._bind(wanted)
+            self._bind(arguments)
 
-    def _bind(self, wanted: BindArguments) -> None:
-        raise self._not_here()
+    def _bind(self, arguments: BindArguments) -> None:
+        raise self._not_defined()
 
-    def _stays_bound(self, wanted: BindArguments) -> bool:
-        """Say whether `bind` has nothing to do, and warn that it does nothing."""
-        if stays := self.binded and not wanted.force_rebind:
+    def _stays_bound(self, arguments: BindArguments) -> bool:
+        """Return True, with a warning, if the module is bound and `bind` has nothing to do."""
+        if stays := self.binded and not arguments.force_rebind:
             self.logger.warning("Already bound, ignoring bind()")
         return stays
 
@@ -277,7 +279,7 @@ class BaseModule:
         Shape:
             returns[0][name], returns[1][name]: that of the parameter or state.
         """
-        raise self._not_here()
+        raise self._not_defined()
 
     def init_params(
         self,
@@ -288,30 +290,30 @@ class BaseModule:
         force_init: bool = False,
         allow_extra: bool = False,
     ) -> None:
-        """Give parameters and auxiliary states their first values.
+        """Initialize parameters and auxiliary states.
 
         Args:
-            initializer: called for every array that is not given; an `Initializer`, or its name.
+            initializer: called for every array without a given value; an `Initializer`, or its name.
             arg_params: values by parameter name.
             aux_params: values by state name.
-            allow_missing: let the initializer fill in what is not given.
-            allow_extra: pass over names the module does not have even where they are refused: with `allow_missing`
-                and no initializer, as ``set_params(..., allow_missing=True)`` calls this.
+            allow_missing: let the initializer fill arrays without a given value.
+            allow_extra: ignore unknown names even with `allow_missing` and no initializer, as
+                ``set_params(..., allow_missing=True)`` calls this; otherwise they are an error there.
 
         Shape:
             arg_params[name], aux_params[name]: that of the parameter or state.
 
         Raises:
-            ArgumentError: a value is missing, or unknown where that is refused.
-            ShapeError: a value has another shape than its parameter.
+            ArgumentError: a value is missing, or a name is unknown.
+            ShapeError: the shape of a value differs from that of its parameter.
         """
         with single_thread():
             self._init_params(
                 ParamArguments(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
             )
 
-    def _init_params(self, given: ParamArguments) -> None:
-        raise self._not_here()
+    def _init_params(self, arguments: ParamArguments) -> None:
+        raise self._not_defined()
 
     def set_params(
         self,
@@ -326,8 +328,8 @@ class BaseModule:
         Args:
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
-            allow_missing: leave those not given as they are.
-            allow_extra: pass over names the module does not have; they are refused only with `allow_missing`.
+            allow_missing: leave parameters without a given value unchanged.
+            allow_extra: ignore unknown names; they are an error only with `allow_missing`.
 
         Shape:
             arg_params[name], aux_params[name]: that of the parameter or state.
@@ -335,7 +337,7 @@ class BaseModule:
         self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
 
     def save_params(self, fname: str) -> None:
-        """Write parameters and states to a file, atomically, with the keys ``arg:name`` and ``aux:name``.
+        """Write parameters and states atomically to a file, with the keys ``arg:name`` and ``aux:name``.
 
         Args:
             fname: path of the file.
@@ -353,18 +355,18 @@ class BaseModule:
         """Write the network as an ONNX file; see `Module.to_onnx`.
 
         Args:
-            path: where to write.
+            path: path of the file.
             opset: version of ONNX's operators, 13 to 21.
-            dynamic: which lengths may differ from call to call, as ``{"data": {0: "batch"}}``; None = the
-                batch axis of every input, False = none.
+            dynamic: axes whose lengths may differ from call to call, as ``{"data": {0: "batch"}}``; None for the
+                batch axis of every input, False for none.
             fold_batchnorm: multiply BatchNorm into the layer before it.
 
         Raises:
-            ArgumentError: a module of this kind is no network of one graph.
+            ArgumentError: a module of this kind does not have a single graph.
         """
         raise ArgumentError(
-            f"{type(self).__name__}.to_onnx: only a Module and a BucketingModule can be written, whose symbols are all "
-            "that they compute; mx.onnx.export_model writes a symbol with its parameters"
+            f"{type(self).__name__}.to_onnx: only Module and BucketingModule can be written as ONNX; "
+            "mx.onnx.export_model writes a symbol with its parameters"
         )
 
     def load_params(self, fname: str) -> None:
@@ -374,9 +376,9 @@ class BaseModule:
             fname: path of the file; names in it may lack ``arg:`` and ``aux:``.
 
         Raises:
-            ArgumentError: the file holds arrays without names, or an array that the network does not have.
+            ArgumentError: the file holds arrays without names, or an array that is not in the network.
         """
-        from ..checkpoint import split_params  # few programs load by this method
+        from ..checkpoint import split_params  # few programs call this method
         from ..ndarray import load
 
         named = load(fname)
@@ -393,7 +395,9 @@ class BaseModule:
     def _names_of_values(self) -> tuple[list[str], list[str]]:
         """Return the names of all parameters, and of all auxiliary states."""
         stores = self.stores()
-        return [n for one in stores for n in one.names()], [n for one in stores for n in one.aux_names()]
+        return [n for store in stores for n in store.names()], [
+            n for store in stores for n in store.aux_names()
+        ]
 
     def init_optimizer(
         self,
@@ -405,27 +409,27 @@ class BaseModule:
         """Install an optimizer.
 
         Args:
-            kvstore: "local" or "device" (sum gradients over devices; see `kvstore.create`), None (every device for
-                itself), or a store.
+            kvstore: "local" or "device" (sum gradients over devices; see `kvstore.create`), None (update each device
+                separately), or a store.
             optimizer: name or `Optimizer`.
-            optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
-            force_init: replace an optimizer that is installed. On a shared `ParamStore` its states begin anew only
-                where the store was shared; other processes then get a StateError until they are sent it again.
+            optimizer_params: arguments of the optimizer, a dict or pairs; rescale_grad defaults to 1 / batch size.
+            force_init: replace an installed optimizer. On a shared `ParamStore` only the process that shared it can
+                reset the states; other processes then get a StateError until they receive the store again.
 
         Raises:
             ArgumentError: the optimizer or store is unknown.
-            StateError: the parameters are in a store that came from another process, without states of this optimizer;
-                or they are shared, and the optimizer remembers what cannot be.
+            StateError: the parameters are in a store from another process without states of this optimizer;
+                or they are shared, and the optimizer has states that cannot be shared.
         """
         with single_thread():
             self._init_optimizer(OptimizerArguments(kvstore, optimizer, optimizer_params, force_init))
 
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
-        raise self._not_here()
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
+        raise self._not_defined()
 
-    def _keeps_optimizer(self, wanted: OptimizerArguments) -> bool:
-        """Say whether `init_optimizer` has nothing to do, and warn that it does nothing."""
-        if keeps := self.optimizer_initialized and not wanted.force_init:
+    def _keeps_optimizer(self, arguments: OptimizerArguments) -> bool:
+        """Return True, with a warning, if an optimizer is installed and `init_optimizer` has nothing to do."""
+        if keeps := self.optimizer_initialized and not arguments.force_init:
             self.logger.warning("optimizer already initialized, ignoring...")
         return keeps
 
@@ -435,95 +439,92 @@ class BaseModule:
         """Run forward on a batch.
 
         Args:
-            data_batch: has `data` and `label`, lists of arrays in the order bound.
-            is_train: whether to keep what backward needs; None for what `bind` was told.
+            data_batch: has `data` and `label`, lists of arrays in the bound order.
+            is_train: True to keep values for backward; None for `for_training` of `bind`.
 
         Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
-                another.
+            data_batch.data[i], data_batch.label[i]: the bound shapes, with any number N of samples.
         """
-        raise self._not_here()
+        raise self._not_defined()
 
     def backward(self, out_grads: OutGrads = None) -> None:
         """Run backward.
 
         Args:
-            out_grads: a gradient for each output; None where the outputs are losses.
+            out_grads: a gradient for each output; None if the outputs are losses.
 
         Shape:
             out_grads[i]: that of the output.
         """
-        raise self._not_here()
+        raise self._not_defined()
 
     def forward_backward(self, data_batch: BatchLike) -> None:
         """Run forward and backward on a batch.
 
         Args:
-            data_batch: has `data` and `label`, lists of arrays in the order bound.
+            data_batch: has `data` and `label`, lists of arrays in the bound order.
 
         Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
-                another.
+            data_batch.data[i], data_batch.label[i]: the bound shapes, with any number N of samples.
         """
         self.forward(data_batch, is_train=True)
         self.backward()
 
     def evaluate(self, data_batch: BatchLike) -> None:
-        """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`.
+        """Run forward in prediction mode without copying the batch; `score` and `predict` call it.
 
         Args:
-            data_batch: has `data` and `label`, lists of arrays in the order bound.
+            data_batch: has `data` and `label`, lists of arrays in the bound order.
 
         Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
-                another.
+            data_batch.data[i], data_batch.label[i]: the bound shapes, with any number N of samples.
         """
         self.forward(data_batch, is_train=False)
 
     def update(self) -> None:
         """Apply the optimizer to the gradients of the last backward."""
-        raise self._not_here()
+        raise self._not_defined()
 
     def all_updates(self) -> list[Updates]:
-        """Return what applies the gradients of the last backward; several if the module is a chain of them."""
-        raise self._not_here()
+        """Return the `Updates` that apply the gradients of the last backward; a chain has one for each module."""
+        raise self._not_defined()
 
     def stores(self) -> list[Any]:
-        """Return what holds the parameters on every context; several if the module is a chain of them."""
-        raise self._not_here()
+        """Return the stores of the parameters; a chain has one for each module."""
+        raise self._not_defined()
 
     def announce_update(self) -> None:
-        """Say that `update` will follow the next `forward_backward`, with its gradients as they are.
+        """Announce that `update` follows the next `forward_backward` and applies its gradients unchanged.
 
-        With several processes these then go to the others while backward still runs, where they are more than one
-        message. `fit` says so by itself; the other processes need not. Here nothing comes of it.
+        In distributed training, buckets of gradients are then sent while backward still runs. `fit` calls this;
+        other processes need not. This base method does nothing.
         """
 
     def keep_gradients(self) -> None:
-        """Keep the gradients of the last backward, which the next `update` adds to its own."""
-        for each in self.all_updates():
-            each.keep()
+        """Accumulate the gradients of the last backward; the next `update` adds them to its own."""
+        for updates in self.all_updates():
+            updates.keep()
 
     def scale_gradients(self, factor: float) -> None:
         """Multiply the gradients of the next `update` by a number.
 
         Args:
-            factor: multiplies what earlier calls have set.
+            factor: the number; the factors of several calls are multiplied.
         """
-        for each in self.all_updates():
-            each.scale *= factor
+        for updates in self.all_updates():
+            updates.scale *= factor
 
     def clip_by_global_norm(self, max_norm: float) -> float:
-        """Shrink the gradients of the next `update` so that all of them together are no longer than `max_norm`.
+        """Scale the gradients of the next `update` so that their global norm is at most `max_norm`.
 
-        Call it between `backward` and `update`. The length is the Euclidean norm over all parameters, of gradients that
+        Call it between `backward` and `update`. The norm is the Euclidean norm over all parameters, of gradients that
         are summed over contexts and multiplied by the optimizer's ``rescale_grad``.
 
         Args:
-            max_norm: greatest length, above 0.
+            max_norm: the largest norm, above 0.
 
         Returns:
-            The length before.
+            The norm before scaling.
 
         Raises:
             ArgumentError: `max_norm` is not above 0.
@@ -532,7 +533,7 @@ class BaseModule:
         """
         if not max_norm > 0:
             raise ArgumentError(f"clip_by_global_norm: max_norm is {max_norm!r}, expected a number above 0")
-        norm = math.sqrt(sum(each.squared_norm() for each in self.all_updates()))
+        norm = math.sqrt(sum(updates.squared_norm() for updates in self.all_updates()))
         if norm > max_norm:
             self.scale_gradients(max_norm / norm)
         return norm
@@ -540,100 +541,100 @@ class BaseModule:
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
-        """Show a metric the outputs of the last forward.
+        """Update a metric with the outputs of the last forward.
 
         Args:
-            eval_metric: what counts.
-            labels: arrays in the order bound.
-            pre_sliced: whether `labels` holds a list for each context already.
-            pad: how many rows at the end of the batch only fill it up, and do not count.
+            eval_metric: updated in place.
+            labels: arrays in the bound order.
+            pre_sliced: True if `labels` holds a list of slices for each context.
+            pad: number of padding rows at the end of the batch, which do not count.
 
         Shape:
-            labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
+            labels[i]: (N, ...), as bound; with `pre_sliced`, a list of them for each context, with its part of N.
         """
-        raise self._not_here()
+        raise self._not_defined()
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the outputs of the last forward.
 
         Args:
-            merge_multi_context: whether the contexts' parts are put together, one array each.
+            merge_multi_context: True to concatenate the contexts' parts into one array each.
 
         Shape:
-            returns[i]: that of `output_shapes[i]`; a list of the contexts' parts of it if they are not merged.
+            returns[i]: that of `output_shapes[i]`; without merging, a list of the contexts' parts.
         """
-        raise self._not_here()
+        raise self._not_defined()
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs.
 
         Args:
-            merge_multi_context: whether the contexts' parts are put together, one array each.
+            merge_multi_context: True to concatenate the contexts' parts into one array each.
 
         Shape:
-            returns[i]: that of the input; a list of the contexts' parts of it if they are not merged.
+            returns[i]: that of the input; without merging, a list of the contexts' parts.
         """
-        raise self._not_here()
+        raise self._not_defined()
 
     def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output of the last forward, tensors that are finite only if all of it is.
+        """Return, for every output of the last forward, tensors that are finite only if the whole output is.
 
         Shape:
-            returns[i][k]: any, such as the sum of output i on context k, or all of it.
+            returns[i][k]: any, such as the sum of output i on context k, or the output.
         """
         try:
             outputs = self.get_outputs()
-        except NotImplementedError:  # by a subclass that is trained for its effects alone
+        except NotImplementedError:  # a subclass that is trained only for its side effects
             return []
         return [[numbers_of(output)] for output in outputs]
 
     def nan_rows(self) -> tuple[list[int], int]:
-        """Return the numbers of the rows of the last outputs in which something is NaN, and how many rows there are."""
-        found = [rows for rows in map(_nan_in_rows, self.get_outputs()) if rows is not None]
-        rows = max((len(each) for each in found), default=0)
-        together = {int(row) for each in found for row in each.nonzero()}
-        return sorted(together), rows
+        """Return the indices of the rows of the last outputs that hold a NaN, and the number of rows."""
+        masks = [mask for mask in map(_nan_in_rows, self.get_outputs()) if mask is not None]
+        num_rows = max((len(mask) for mask in masks), default=0)
+        indices = {int(row) for mask in masks for row in mask.nonzero()}
+        return sorted(indices), num_rows
 
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
-        """Return the symbols that read a batch, with what it feeds them; none here.
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
+        """Return the symbols that read a batch, with their inputs; none here.
 
         Args:
             data_batch: the batch; the module may switch to its bucket.
         """
         return []
 
-    def bad_gradient(self) -> str | None:
-        """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
+    def nonfinite_gradient(self) -> str | None:
+        """Return the name of a parameter with a gradient that is not finite, None if none is known."""
         return None
 
-    def bad_node(self) -> str | None:
-        """Return what of the last forward is not finite first, by the name of its node; None if that is not known."""
+    def first_nonfinite_node(self) -> str | None:
+        """Return the name of the first node of the last forward that is not finite, None if it is not known."""
         return None
 
-    def overflows(self) -> bool:
-        """Say whether gradients of the last backward are too large for float16, and leave everything as it is."""
+    def has_overflow(self) -> bool:
+        """Return True if gradients of the last backward overflow float16; change nothing."""
         return False
 
-    def overflowed(self) -> bool:
-        """Say whether gradients of the last backward are too large for float16, so that it has to be left out.
+    def handle_overflow(self) -> bool:
+        """Return True if gradients of the last backward overflow float16, so that the batch must be skipped.
 
-        If so, auxiliary states are those before the batch, and the next one's loss is scaled by less. `update` asks by
-        itself, and does nothing then; see ``Module(amp="fp16")``.
+        In that case, restore the auxiliary states and reduce the loss scale. `update` calls this itself, and then does
+        nothing; see ``Module(amp="fp16")``.
         """
         return False
 
     def loss_scales(self) -> list[Any]:
-        """Return the scales of losses that are trained on in float16, to be saved with a run; none here."""
+        """Return the loss scales of float16 training, which are saved with a run; none here."""
         return []
 
-    def take_back(self) -> None:
-        """Put auxiliary states back to what they were before the last backward; there are none here."""
+    def restore_aux_states(self) -> None:
+        """Restore the auxiliary states from before the last backward; there are none here."""
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states; none here.
 
         Args:
-            merge_multi_context: whether the contexts' parts are put together, one array each.
+            merge_multi_context: True to concatenate the contexts' parts into one array each.
 
         Shape:
             returns[i][k]: that of the state on context k.
@@ -644,8 +645,8 @@ class BaseModule:
         """Set the states; there are none to set.
 
         Args:
-            states: a list over contexts for each state, as `get_states(False)` gives them.
-            value: the number to fill all states with, instead of `states`.
+            states: for each state, a list over contexts, as `get_states(False)` returns.
+            value: a number to fill all states with instead of `states`.
 
         Shape:
             states[i][k]: that of the state on context k.
@@ -662,48 +663,45 @@ class BaseModule:
         Args:
             mon: an `mx.mon.Monitor`.
         """
-        raise self._not_here()
+        raise self._not_defined()
 
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
-        """Get ready for the batch that comes next.
+        """Prepare for the next batch.
 
         Args:
-            data_batch: the one that comes next, with `data` and `label`.
-            sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
+            data_batch: the next batch, with `data` and `label`.
+            sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, the rows of row-sparse parameters it needs.
 
         Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels, N samples each; N may be
-                another.
+            data_batch.data[i], data_batch.label[i]: the bound shapes, with any number N of samples.
         """
 
     def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
-        """Get ready for an epoch of `fit`.
+        """Prepare for an epoch of `fit`.
 
         Args:
-            train_data: the iterator, at its beginning; it has to be left there.
+            train_data: the iterator at its beginning, where it must stay.
         """
 
     def end_epoch(self) -> None:
-        """Hear that an epoch of `fit` has been run, or was broken off by an error."""
+        """Called after an epoch of `fit`, including one that failed."""
 
     def sync_contexts(self) -> None:
-        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
+        """Set every context's parameters and states to their mean over contexts; `fit` calls it after each epoch."""
 
     # loops over batches
 
-    fit, score, predict = alone(training.fit), alone(scoring.score), alone(scoring.predict)
+    fit, score, predict = exclusive(training.fit), exclusive(scoring.score), exclusive(scoring.predict)
     iter_predict = scoring.iter_predict
 
 
 def _nan_in_rows(output: NDArray) -> torch.Tensor | None:
-    """Say of each row whether something in it is NaN; None of what has no rows, or no fractions."""
-    numbers = numbers_of(output)
-    if not numbers.dim() or not numbers.is_floating_point():
+    """Return for each row whether it holds a NaN; None for an output without rows or of integers."""
+    values = numbers_of(output)
+    if not values.dim() or not values.is_floating_point():
         return None
-    found = torch.isnan(numbers).flatten(1).any(1) if numbers.dim() > 1 else torch.isnan(numbers)
+    is_nan = torch.isnan(values).flatten(1).any(1) if values.dim() > 1 else torch.isnan(values)
     if not isinstance(output, RaggedNDArray):
-        return found
-    record = output.stored
-    return (
-        torch.zeros(len(output), device=found.device).index_add_(0, record.row_numbers(), found.float()) > 0
-    )
+        return is_nan
+    rows = output.stored.row_numbers()
+    return torch.zeros(len(output), device=is_nan.device).index_add_(0, rows, is_nan.float()) > 0

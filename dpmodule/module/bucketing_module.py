@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..executor.explanation import ExecutorExplanation
     from ..io import DataIter
     from ..metric import EvalMetric
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         AmpLike,
         BatchLike,
@@ -56,36 +56,36 @@ lazy.publish(__name__, __all__)
 
 
 _WORTH_RETURNING = 2**22
-"""How many elements a bucket must have computed for free memory to be returned before another one runs."""
+"""Smallest number of elements of a bucket's results for which its free memory is returned before another runs."""
 
 
 @also_named(BUCKETING_MODULE)
 class BucketingModule(BaseModule):
-    """Trains inputs of several sizes, such as sentences sorted into buckets by length.
+    """A module for inputs of several sizes, such as sentences grouped into buckets by length.
 
-    Every bucket has its own graph, made by `sym_gen` on first use. All of them use the same parameters, gradients,
-    auxiliary and optimizer states, and the data memory of the largest bucket; what a bucket computed is given up
-    when another one runs, so that many buckets need hardly more memory than the largest.
+    Every bucket has its own graph, which `sym_gen` makes on first use. All buckets share parameters, gradients,
+    auxiliary and optimizer states, and the data memory of the largest bucket. The results of a bucket are released
+    when another bucket runs, so that many buckets need hardly more memory than the largest.
 
     Args:
         sym_gen: ``(bucket_key) -> (symbol, data_names, label_names)``.
-        default_bucket_key: the bucket that is bound first and initializes parameters; best the largest.
-        logger: where progress is logged.
+        default_bucket_key: the bucket that is bound first and initializes parameters, preferably the largest.
+        logger: logger of the progress.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
-        fixed_param_names: parameters that are not trained.
+        fixed_param_names: parameters that are not updated.
         state_names: arguments that carry state from batch to batch.
         group2ctxs: contexts of attribute groups; see `Module`.
         compression_params: gradient compression; see `Module`.
-        max_buckets: how many buckets, the default one included, keep their executors; the one used longest ago
-            goes first, and is made again when it comes back. None = all.
-        compile: whether `torch.compile` compiles the network of every bucket; see `Module`.
-        amp: "bf16" or "fp16": train in 16 bits; see `Module`.
-        cuda_graphs: whether runs are recorded on GPUs; see `Module`. Changing the bucket drops a recording.
-        mirror: what backward computes again instead of keeping it; see `Module`.
+        max_buckets: number of buckets, including the default one, that keep their executors; the least recently
+            used is dropped first, and made again on its next use. None = all.
+        compile: compile the network of every bucket with `torch.compile`; see `Module`.
+        amp: "bf16" or "fp16" for training in 16 bits; see `Module`.
+        cuda_graphs: record CUDA graphs; see `Module`. Changing the bucket drops a recording.
+        mirror: results that backward recomputes instead of keeping them; see `Module`.
 
     Raises:
-        ArgumentError: an argument does not fit.
+        ArgumentError: an argument is invalid.
 
     Source: MXNet 1.9.1 `BucketingModule`.
     """
@@ -112,7 +112,7 @@ class BucketingModule(BaseModule):
         if not callable(sym_gen):
             raise ArgumentError(f"sym_gen is {sym_gen!r}, expected a function of the bucket key")
         if default_bucket_key is None:
-            raise ArgumentError("default_bucket_key is missing; give the key of the largest bucket")
+            raise ArgumentError("default_bucket_key is missing; pass the key of the largest bucket")
         self._sym_gen = sym_gen
         self._default_bucket_key = default_bucket_key
         self.options: dict[str, Any] = {
@@ -132,11 +132,11 @@ class BucketingModule(BaseModule):
         self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
         self._key, self._curr_module = default_bucket_key, self._default
-        self._is_announced = False  # whether `update` follows the next backward
+        self._is_announced = False  # True if `update` follows the next backward
         self._binding: BindArguments | None = None
         self._grad_req: Any = None
         self._monitor: Any = None
-        self._is_tidy, self._in_epoch = True, False
+        self._memory_returned, self._in_epoch = True, False
 
     # properties
 
@@ -147,7 +147,7 @@ class BucketingModule(BaseModule):
 
     @property
     def bucket_keys(self) -> list[Any]:
-        """Keys of the buckets that have executors, the one used longest ago first."""
+        """Keys of the buckets that have executors, the least recently used first."""
         return list(self._buckets)
 
     @property
@@ -198,14 +198,16 @@ class BucketingModule(BaseModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
-        """Allocate the default bucket; the others follow when their first batch comes."""
-        if wanted.shared_module is not None:
-            raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
-        if self._stays_bound(wanted):
+    def _bind(self, arguments: BindArguments) -> None:
+        """Allocate the default bucket; other buckets are allocated on their first batch."""
+        if arguments.shared_module is not None:
+            raise ArgumentError(
+                "bind: BucketingModule does not accept shared_module; its own buckets share parameters"
+            )
+        if self._stays_bound(arguments):
             return
-        wanted.bind(self._default)
-        self._note_binding(wanted)
+        arguments.bind(self._default)
+        self._note_binding(arguments)
         self._reset_to_default_bucket()
 
     @property
@@ -213,12 +215,12 @@ class BucketingModule(BaseModule):
         """Parameters, gradients and auxiliary states of all buckets; see `Module.store`."""
         return self._default.store
 
-    def _note_binding(self, wanted: BindArguments) -> None:
-        self._binding, self._grad_req = wanted, wanted.grad_req
-        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+    def _note_binding(self, arguments: BindArguments) -> None:
+        self._binding, self._grad_req = arguments, arguments.grad_req
+        self.for_training, self.inputs_need_grad = arguments.for_training, arguments.inputs_need_grad
 
     def _reset_to_default_bucket(self) -> None:
-        """Go back to the default bucket, and drop the others."""
+        """Make the default bucket the current one, and drop the others."""
         self._buckets.drop_others(self._default_bucket_key)
         self._key, self._curr_module = self._default_bucket_key, self._default
 
@@ -251,11 +253,11 @@ class BucketingModule(BaseModule):
         self._reset_to_default_bucket()
 
     def _bucket(self, key: BucketKey, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> Module:
-        """Return a bucket's module, bound; make it if it is new."""
+        """Return the bound module of a bucket; make it if it is new."""
         known = key in self._buckets
         module = self._buckets[key] if known else self._buckets.make(key)
         if self._binding is not None and not module.binded:
-            own = replace(
+            bucket_arguments = replace(
                 self._binding,
                 data_shapes=data_shapes,
                 label_shapes=label_shapes,
@@ -265,7 +267,7 @@ class BucketingModule(BaseModule):
             )
             try:
                 self._check_parameters(key, module)
-                own.bind(module)
+                bucket_arguments.bind(module)
             except MXNetError as error:
                 del self._buckets[key]
                 raise type(error)(f"bucket {key!r}: {error}") from error
@@ -291,8 +293,8 @@ class BucketingModule(BaseModule):
         """Make a bucket the current one.
 
         Args:
-            bucket_key: what `sym_gen` makes its symbol of.
-            data_shapes: (name, shape) or `DataDesc` of its inputs; used when it is new.
+            bucket_key: the argument of `sym_gen`.
+            data_shapes: (name, shape) or `DataDesc` of the inputs, for a new bucket.
             label_shapes: the same for labels.
 
         Shape:
@@ -300,8 +302,8 @@ class BucketingModule(BaseModule):
                 default.
 
         Raises:
-            ArgumentError: there is no symbol for the key, or it needs other parameters.
-            ShapeError: shapes contradict its symbol.
+            ArgumentError: the key has no symbol, or the symbol needs other parameters.
+            ShapeError: shapes contradict the symbol.
         """
         module = self._bucket(bucket_key, data_shapes, label_shapes)
         if module is not self._curr_module:
@@ -312,18 +314,18 @@ class BucketingModule(BaseModule):
         self._buckets.evict((self._default_bucket_key, self._key))
 
     def _return_memory(self) -> None:
-        """Return what the current bucket's run has left free to the system, if there are other buckets.
+        """Return the memory that the current bucket released to the system, if there are other buckets.
 
-        They need blocks of other sizes. Freed ones would stay beside each other instead of taking each other's place.
-        Taking memory again costs a quarter of a step, so `fit` does it once, after an epoch.
+        Other buckets need blocks of other sizes, so the allocator would keep both. Allocating memory again costs a
+        quarter of a step, so `fit` returns it only once an epoch.
         """
         group = self._curr_module.group
         is_large = group.size >= _WORTH_RETURNING and group.contexts[0].device_type == "cpu"
-        if self._is_tidy or self._in_epoch:
+        if self._memory_returned or self._in_epoch:
             return
         if len(self._buckets) > 1 and is_large:
             trim_heap()
-        self._is_tidy = True
+        self._memory_returned = True
 
     @override
     @needs(Stage.INITIALIZED)
@@ -343,17 +345,17 @@ class BucketingModule(BaseModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
-        given.init_params(self._default)
+    def _init_params(self, arguments: ParamArguments) -> None:
+        arguments.init_params(self._default)
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
         """Install one optimizer for all buckets."""
-        if self.optimizer_initialized and not wanted.force_init:
+        if self.optimizer_initialized and not arguments.force_init:
             self.logger.warning("optimizer already initialized, ignoring.")
             return
-        wanted.init_optimizer(self._default)
+        arguments.init_optimizer(self._default)
         for module in self._buckets.values():
             if module is not self._default and module.params_initialized:
                 module.borrow_optimizer(self._default)
@@ -369,15 +371,15 @@ class BucketingModule(BaseModule):
         return [self.store]
 
     def freeze(self, *patterns: str) -> list[str]:
-        """Train some parameters no more, in any bucket; see `Module.freeze`.
+        """Stop updating some parameters, in every bucket; see `Module.freeze`.
 
         Args:
-            *patterns: names of parameters, in which "*" stands for any text.
+            *patterns: names of parameters, in which "*" matches any text.
         """
         return self._apply_fixed_params(self._default.freeze(*patterns))
 
     def unfreeze(self, *patterns: str) -> list[str]:
-        """Train parameters again, in every bucket; see `Module.unfreeze`.
+        """Update parameters again, in every bucket; see `Module.unfreeze`.
 
         Args:
             *patterns: as for `freeze`.
@@ -385,7 +387,7 @@ class BucketingModule(BaseModule):
         return self._apply_fixed_params(self._default.unfreeze(*patterns))
 
     def _apply_fixed_params(self, changed: list[str]) -> list[str]:
-        """Let buckets to come train what the default bucket does, and forget the others."""
+        """Apply the default bucket's fixed parameters to new buckets, and drop the others."""
         self.options["fixed_param_names"] = self._default.fixed_param_names
         self._reset_to_default_bucket()
         return changed
@@ -406,7 +408,7 @@ class BucketingModule(BaseModule):
         self._compute_in_bucket(data_batch, lambda: self._module_for_step().forward_backward(data_batch))
 
     def _module_for_step(self) -> Module:
-        """Return the module of the batch's bucket, which knows whether an update follows."""
+        """Return the module of the batch's bucket, after announcing an update that follows."""
         if self._is_announced:
             self._is_announced = False
             self._curr_module.announce_update()
@@ -414,7 +416,7 @@ class BucketingModule(BaseModule):
 
     @override
     def announce_update(self) -> None:
-        # a subclass may change gradients in an `update` of its own
+        # a subclass may override `update` and change gradients
         self._is_announced = type(self).update is BucketingModule.update
 
     @override
@@ -423,19 +425,19 @@ class BucketingModule(BaseModule):
         self._compute_in_bucket(data_batch, lambda: self._curr_module.evaluate(data_batch))
 
     def _compute_in_bucket(self, batch: Any, compute: Callable[[], None]) -> None:
-        """Switch to a batch's bucket and compute; shape errors name the bucket."""
+        """Switch to a batch's bucket and call a function; shape errors name the bucket."""
         key = getattr(batch, "bucket_key", None)
         if key is None:
             raise ArgumentError(
-                "the batch has no bucket_key; give DataBatch(bucket_key=...), one that sym_gen knows"
+                "the batch has no bucket_key; pass DataBatch(bucket_key=...) with a key that sym_gen accepts"
             )
         self.switch_bucket(key, *shapes_of(batch))
-        self._is_tidy = False
+        self._memory_returned = False
         try:
             compute()
         except ShapeError as error:
             raise ShapeError(
-                f"bucket {key!r} does not take a batch with shapes {[tuple(a.shape) for a in batch.data]}: {error}"
+                f"bucket {key!r} does not accept a batch with shapes {[tuple(a.shape) for a in batch.data]}: {error}"
             ) from error
 
     @override
@@ -453,34 +455,36 @@ class BucketingModule(BaseModule):
         return self._curr_module.output_probes()
 
     @override
-    def bad_gradient(self) -> str | None:
-        return self._curr_module.bad_gradient()
+    def nonfinite_gradient(self) -> str | None:
+        return self._curr_module.nonfinite_gradient()
 
     @override
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
-        found: list[FedNetwork] = []
-        self._compute_in_bucket(data_batch, lambda: found.extend(self._curr_module.fed_networks(data_batch)))
-        return found
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
+        inputs: list[NetworkInputs] = []
+        self._compute_in_bucket(
+            data_batch, lambda: inputs.extend(self._curr_module.network_inputs(data_batch))
+        )
+        return inputs
 
     @override
-    def bad_node(self) -> str | None:
-        return self._curr_module.bad_node()
+    def first_nonfinite_node(self) -> str | None:
+        return self._curr_module.first_nonfinite_node()
 
     @override
-    def overflows(self) -> bool:
-        return self._curr_module.overflows()
+    def has_overflow(self) -> bool:
+        return self._curr_module.has_overflow()
 
     @override
-    def overflowed(self) -> bool:
-        return self._curr_module.overflowed()
+    def handle_overflow(self) -> bool:
+        return self._curr_module.handle_overflow()
 
     @override
     def loss_scales(self) -> list[Any]:
         return self._curr_module.loss_scales()
 
     @override
-    def take_back(self) -> None:
-        self._curr_module.take_back()
+    def restore_aux_states(self) -> None:
+        self._curr_module.restore_aux_states()
 
     @override
     @needs(Stage.INITIALIZED)
@@ -508,11 +512,11 @@ class BucketingModule(BaseModule):
     def explain(
         self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
     ) -> ExecutorExplanation:
-        """Return what the current bucket runs, and what it costs; see `Module.explain`.
+        """Return the steps of the current bucket and their costs; see `Module.explain`.
 
         Args:
-            is_train: whether the steps are those of training; None = if the module is bound for it.
-            times: also measure the time of every step, on the last batch; changes nothing.
+            is_train: True for the steps of training; None = as the module is bound.
+            times: measure the time of every step, on the last batch.
             measure_memory: measure the memory of a run instead of estimating it.
         """
         return self._curr_module.explain(is_train, times, measure_memory)
@@ -547,26 +551,26 @@ class BucketingModule(BaseModule):
         save_optimizer_states: bool = False,
         format: str = "params",
     ) -> None:
-        """Write parameters and the symbols of all buckets made so far, as one set.
+        """Write parameters and the symbols of all existing buckets as one set.
 
-        The files are MXNet's (``prefix-NNNN.params``, ``prefix-KEY-symbol.json``, and ``prefix.buckets`` for keys
-        that are integers) and ``prefix-buckets.json``, which lets `load` do without `sym_gen`.
+        The files are MXNet's (``prefix-NNNN.params``, ``prefix-KEY-symbol.json``, and ``prefix.buckets`` for integer
+        keys) and ``prefix-buckets.json``, with which `load` works without `sym_gen`.
 
         Args:
-            prefix: path and first part of the file names.
-            remove_amp_cast: leave `amp_cast` operators out of the graphs.
+            prefix: path and beginning of the file names.
+            remove_amp_cast: remove `amp_cast` operators from the graphs.
             save_optimizer_states: also write ``prefix-NNNN.states``.
             format: "params" is MXNet's; "safetensors" writes the parameters as ``prefix-NNNN.safetensors``.
 
         Raises:
-            ArgumentError: the format is another.
-            StateError: states are asked for, but there is no optimizer.
+            ArgumentError: the format is unknown.
+            StateError: `save_optimizer_states` without an optimizer.
         """
         states = None
         if save_optimizer_states:
             if not self.optimizer_initialized:
                 raise StateError(
-                    "BucketingModule.save_checkpoint: call init_optimizer() before saving its states"
+                    "BucketingModule.save_checkpoint: call init_optimizer() before saving optimizer states"
                 )
             states = self._default.updates.saved_states()
         bucket_files.save(
@@ -594,27 +598,26 @@ class BucketingModule(BaseModule):
         """Write the networks of all buckets as ONNX files, for prediction, and return the files' paths.
 
         Args:
-            path: where to write. The file of a bucket has its key behind the name: ``lm.onnx`` becomes
+            path: path of the file. The file of a bucket has the key appended to its name: ``lm.onnx`` becomes
                 ``lm-10.onnx``, ``lm-20.onnx``, ...
             opset: version of ONNX's operators, 13 to 21.
-            dynamic: which lengths may differ from call to call; see `Module.to_onnx`.
+            dynamic: axes whose lengths may differ from call to call; see `Module.to_onnx`.
             fold_batchnorm: multiply BatchNorm into the layer before it.
-            one_file: write one file at `path` for all buckets, if their graphs are the same, as those of an RNN
-                operator are. Lengths that differ from bucket to bucket are then dynamic, too, and called "time",
-                unless `dynamic` says otherwise.
+            one_file: write one file for all buckets, if their graphs are equal, as those of an RNN operator are. By
+                default, lengths that differ between buckets are then dynamic axes named "time".
 
         Raises:
-            ArgumentError: lists everything that ONNX has nothing for, bucket by bucket; the graphs differ with
+            ArgumentError: some operators have no equivalent in ONNX (the message lists all), or the graphs differ with
                 `one_file`. Nothing is written.
-            FileError: a file cannot be written; none of them is.
+            FileError: a file cannot be written; none is then written.
         """
-        from .onnx_files import Bound, write_buckets, write_one_for_all
+        from .onnx_files import BoundNetwork, write_buckets, write_one_for_all
 
-        bound = {key: Bound(module) for key, module in self._buckets.items()}
+        networks = {key: BoundNetwork(module) for key, module in self._buckets.items()}
         if one_file:
             default = self._default_bucket_key
-            return [write_one_for_all(bound, default, path, opset, dynamic, fold_batchnorm)]
-        return write_buckets(bound, path, opset, dynamic, fold_batchnorm)
+            return [write_one_for_all(networks, default, path, opset, dynamic, fold_batchnorm)]
+        return write_buckets(networks, path, opset, dynamic, fold_batchnorm)
 
     @staticmethod
     def load(
@@ -628,14 +631,14 @@ class BucketingModule(BaseModule):
         """Make a module from a checkpoint.
 
         Args:
-            prefix: path and first part of the file names.
-            sym_gen: makes the symbols of buckets that were not saved; None = only saved ones can be used.
-            default_bucket_key: the bucket to bind first; None = the one of the saved module.
+            prefix: path and beginning of the file names.
+            sym_gen: makes the symbols of buckets that were not saved; None = only saved buckets are available.
+            default_bucket_key: the bucket to bind first; None = that of the saved module.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
 
         Raises:
-            ArgumentError: the files do not say which bucket is the default one.
-            FileFormatError: a file is damaged or foreign.
+            ArgumentError: the files do not name the default bucket.
+            FileFormatError: a file is damaged or of another format.
         """
         saved, default = bucket_files.load(prefix)
         if default_bucket_key is None:
@@ -643,7 +646,7 @@ class BucketingModule(BaseModule):
         if default_bucket_key is None or (sym_gen is None and not saved):
             raise ArgumentError(
                 f"{prefix}: MXNet's own bucket files name neither the default bucket nor the inputs; "
-                "give sym_gen and default_bucket_key"
+                "pass sym_gen and default_bucket_key"
             )
         module = BucketingModule(bucket_files.as_sym_gen(saved, sym_gen), default_bucket_key, **kwargs)
         states = f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
@@ -662,7 +665,7 @@ class BucketingModule(BaseModule):
         """Make a module from symbols by bucket key and parameters; `sym_gen` names their inputs.
 
         Args:
-            sym_dict: symbols by bucket's key, in place of those that `sym_gen` makes; None for none.
+            sym_dict: symbols by bucket key, which replace those of `sym_gen`; None for none.
             sym_gen: makes the symbols of all other buckets.
             arg_params: parameters by name.
             aux_params: auxiliary states by name; None for none.
@@ -676,8 +679,8 @@ class BucketingModule(BaseModule):
         if sym_gen is None or default_bucket_key is None or arg_params is None:
             raise ArgumentError("load_dict: sym_gen, default_bucket_key and arg_params are all needed")
         symbols = dict(sym_dict or {})
-        own = with_symbols(sym_gen, lambda key, symbol: symbols.get(key, symbol))
-        module = BucketingModule(own, default_bucket_key, **kwargs)
+        new_sym_gen = with_symbols(sym_gen, lambda key, symbol: symbols.get(key, symbol))
+        module = BucketingModule(new_sym_gen, default_bucket_key, **kwargs)
         module._default.preload(arg_params, aux_params or {})
         return module
 
@@ -687,10 +690,10 @@ class BucketingModule(BaseModule):
         arg_params: Mapping[str, NDArray],
         aux_params: Mapping[str, NDArray],
     ) -> BucketingModule:
-        """Return an unbound module of the same buckets whose symbols have gone through a function.
+        """Return an unbound module with converted symbols.
 
         Args:
-            convert: from the symbol of a bucket to the one to use.
+            convert: function from the symbol of a bucket to its replacement.
             aux_params: auxiliary states of the new module.
 
         Shape:
@@ -708,7 +711,7 @@ class BucketingModule(BaseModule):
 
 
 def shapes_of(batch: Any) -> tuple[Any, Any]:
-    """Return the descriptions a batch brings, checked against its arrays.
+    """Return a batch's descriptions of its data and labels, checked against its arrays.
 
     Shape:
         batch.data[i], batch.label[i]: those of the descriptions.

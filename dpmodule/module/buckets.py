@@ -1,4 +1,4 @@
-"""`Buckets`: the modules of a bucketing module, made when they are first needed."""
+"""`Buckets`: the modules of a bucketing module, made on first use."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from .types import BucketKey
 
 SymGen = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str] | None]]
-"""From a bucket key to symbol, names of inputs, and names of labels."""
+"""Function from a bucket key to symbol, names of inputs, and names of labels."""
 
 
 class Buckets(OrderedDict[Any, Module]):
-    """Modules by bucket key, the one used longest ago first; empty at the beginning.
+    """Modules by bucket key, the least recently used first.
 
     Args:
-        options: arguments of every `Module` to come; may be changed later.
-        max_buckets: how many to keep; None = all.
+        options: arguments of every new `Module`; may be changed later.
+        max_buckets: number of modules to keep; None = all.
     """
 
     def __init__(self, sym_gen: SymGen, options: Mapping[str, Any], max_buckets: int | None) -> None:
         super().__init__()
         if max_buckets is not None and max_buckets < 1:
-            raise ArgumentError(f"max_buckets is {max_buckets}, expected None or a number from 1")
+            raise ArgumentError(f"max_buckets is {max_buckets}, expected None or an integer of at least 1")
         self._sym_gen = sym_gen
         self._options = options
         self.max_buckets = max_buckets
@@ -50,15 +50,15 @@ class Buckets(OrderedDict[Any, Module]):
     def make(self, key: BucketKey) -> Module:
         """Make the module of a bucket and keep it."""
         try:
-            with NameManager():  # layers without a name have the same parameters in every bucket
-                found = self._sym_gen(key)
+            with NameManager():  # unnamed layers then have the same parameters in every bucket
+                generated = self._sym_gen(key)
         except (KeyError, IndexError) as error:
             raise ArgumentError(f"bucket key {key!r}: sym_gen has no symbol for it ({error!r})") from error
-        if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], Symbol)):
+        if not (isinstance(generated, tuple) and len(generated) == 3 and isinstance(generated[0], Symbol)):
             raise ArgumentError(
-                f"bucket key {key!r}: sym_gen returned {found!r}, expected (symbol, data_names, label_names)"
+                f"bucket key {key!r}: sym_gen returned {generated!r}, expected (symbol, data_names, label_names)"
             )
-        symbol, data_names, label_names = found
+        symbol, data_names, label_names = generated
         module = self[key] = Module(symbol, data_names, label_names, **self._options)
         return module
 
@@ -68,7 +68,7 @@ class Buckets(OrderedDict[Any, Module]):
             del self[other]
 
     def evict(self, needed: Collection[Any]) -> None:
-        """Drop the buckets used longest ago until there are no more than `max_buckets`."""
+        """Drop the least recently used buckets until at most `max_buckets` are left."""
         if self.max_buckets is None:
             return
         for key in list(self):
@@ -83,7 +83,7 @@ class Buckets(OrderedDict[Any, Module]):
 
 
 def with_symbols(sym_gen: SymGen, change: Callable[[Any, Symbol], Symbol]) -> SymGen:
-    """Return a `sym_gen` that names the inputs of another one and changes its symbols.
+    """Return a `sym_gen` that changes the symbols of another one.
 
     Args:
         change: ``(bucket_key, symbol) -> symbol``.
@@ -102,7 +102,7 @@ Bucket = tuple[Symbol, list[str], list[str]]
 def _symbol_file(prefix: str, key: BucketKey) -> str:
     """Return the file of a bucket's graph."""
     if os.path.basename(text := str(key)) != text or "\0" in text:
-        raise ArgumentError(f"bucket key {key!r} is part of a file name, which must not have slashes in it")
+        raise ArgumentError(f"bucket key {key!r} is part of a file name and must not contain slashes")
     return f"{prefix}-{key}-symbol.json"
 
 
@@ -120,13 +120,13 @@ def save(
     remove_amp_cast: bool,
     format: str = "params",
 ) -> None:
-    """Write everything as one set, so that a kill leaves either the old set or the new one.
+    """Write all files as one set, so that a killed process leaves either the old or the new set.
 
     Args:
         epoch: number of the epoch.
         buckets: (symbol, data names, label names) by key.
         default: key of the default bucket.
-        states: the optimizer's states, None without.
+        states: the optimizer's states, or None.
 
     Shape:
         params[0][name], params[1][name]: that of the parameter or state.
@@ -160,9 +160,11 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
     if not os.path.exists(path):
         return {}, None
     try:
-        found = json.loads(read_committed(path))
-        rows = [(literal(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in found["buckets"]]
-        default = literal(found["default_bucket_key"])
+        content = json.loads(read_committed(path))
+        rows = [
+            (literal(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in content["buckets"]
+        ]
+        default = literal(content["default_bucket_key"])
         return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise FileFormatError(
@@ -178,7 +180,7 @@ def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None
     """Return a `sym_gen` over saved buckets that falls back to another one.
 
     Args:
-        sym_gen: makes the others; None = there are no others.
+        sym_gen: makes the other buckets; None if there are none.
     """
 
     def generate(key: BucketKey) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
@@ -188,9 +190,9 @@ def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None
             keys = ", ".join(map(repr, saved))
             raise ArgumentError(
                 f"bucket key {key!r} is not in the checkpoint, which has {keys}; "
-                "give sym_gen to load() for further ones"
+                "pass sym_gen to load() for other keys"
             )
-        made: tuple[Symbol, Sequence[str], Sequence[str] | None] = sym_gen(key)
-        return made
+        generated: tuple[Symbol, Sequence[str], Sequence[str] | None] = sym_gen(key)
+        return generated
 
     return generate

@@ -1,4 +1,4 @@
-"""`CheckpointedModule`: what modules with an optimizer of their own have in common, its updates and their files."""
+"""`CheckpointedModule`: base of modules with an optimizer, its updates and their files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class CheckpointedModule(BaseModule):
-    """A module that updates its own parameters, and writes them and the optimizer's states to files.
+    """Base of modules that update their own parameters and write them and the optimizer's states to files.
 
     Args:
-        symbol: written beside the parameters, if given.
+        symbol: written with the parameters, if given.
 
     Attributes:
-        preloaded: parameters and auxiliary states for the time when the module is bound, None if there are none.
-        preloaded_states: file with the optimizer's states for the time when it is installed.
+        preloaded: parameters and auxiliary states to use when the module is bound, or None.
+        preloaded_states: file with optimizer states to read when the optimizer is installed, or None.
     """
 
     def __init__(self, logger: LoggerLike, symbol: Symbol | None) -> None:
@@ -44,13 +44,13 @@ class CheckpointedModule(BaseModule):
 
     @property
     def updates(self) -> Updates:
-        """How gradients become new parameters."""
+        """The `Updates` that apply gradients to parameters."""
         if self._updates is None:
             raise StateError(f"{type(self).__name__}: call init_optimizer() first")
         return self._updates
 
     def _update_by(self, updates: Updates) -> None:
-        """Update the parameters by these from now on."""
+        """Set the `Updates` of the module."""
         self._updates = updates
 
     @override
@@ -60,12 +60,12 @@ class CheckpointedModule(BaseModule):
     def preload(
         self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
     ) -> None:
-        """Keep values for the time when the module is bound.
+        """Keep values to use when the module is bound.
 
         Args:
             arg_params: parameters by name.
             aux_params: auxiliary states by name.
-            states: file with the optimizer's states, read once the optimizer is installed.
+            states: file with optimizer states, read when the optimizer is installed.
 
         Shape:
             arg_params[name], aux_params[name]: that of the parameter or state.
@@ -82,14 +82,14 @@ class CheckpointedModule(BaseModule):
         remove_amp_cast: bool = True,
         format: str = "params",
     ) -> None:
-        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
+        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and optionally ``prefix-NNNN.states``.
 
-        The files switch together: a process killed at any moment leaves either the old set or the new one. A module
-        without a symbol writes none.
+        The files are replaced together: a killed process leaves either the old or the new set. A module without a
+        symbol writes no symbol file.
 
         Args:
             epoch: number of the epoch.
-            format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` in place of the first two.
+            format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` instead of the first two.
         """
         from ..checkpoint import params_file, save_checkpoint
 
@@ -101,7 +101,7 @@ class CheckpointedModule(BaseModule):
         self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
 
     def _dense_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return what `get_params` does, all of it dense."""
+        """Return the arrays of `get_params`, converted to dense ones."""
         arg_params, aux_params = self.get_params()
         return {name: array.tostype("default") for name, array in arg_params.items()}, aux_params
 
@@ -119,16 +119,16 @@ class CheckpointedModule(BaseModule):
 
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run."""
+        """Read the optimizer's states from a file of this package or of MXNet, without executing code in it."""
         self.updates.active_updater().load_states(fname)
 
     def load_preloaded_states(self) -> None:
-        """Read the states for the optimizer that has just been installed, whose settings stay."""
+        """Read the preloaded states for the newly installed optimizer, which keeps its settings."""
         path, self.preloaded_states = self.preloaded_states, None
         if path is None:
             return
-        from .run_state import keep_settings  # reads files, which few programs do
+        from .run_state import keep_settings  # few programs read files
 
-        own = self.updates.optimizer
+        optimizer = self.updates.optimizer
         self.load_optimizer_states(path)
-        keep_settings(self.updates, own)
+        keep_settings(self.updates, optimizer)

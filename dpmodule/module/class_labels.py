@@ -1,4 +1,4 @@
-"""Labels that are not classes of the operator that reads them, such as the label 10 beside scores of ten classes."""
+"""Checks for labels that are not class numbers, such as the label 10 for ten classes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..symbol import Symbol
 from .group.batch_splitter import redescribe
 
 CHOICES = ("raise", "warn", "ignore")
-"""What `check_labels` may be."""
+"""Values of `check_labels`."""
 
 _SAME_VALUES = frozenset({"BlockGrad", "Cast", "_copy", "amp_cast"})
 _OTHER_ORDER = frozenset(
@@ -39,26 +39,26 @@ _OTHER_ORDER = frozenset(
         "transpose",
     }
 )
-"""Operators between a variable and the one that reads it as classes: their outputs hold labels unchanged."""
+"""Operators that pass labels on with their values unchanged."""
 
 _EXCEPT = frozenset({"_equal_scalar", "_not_equal_scalar"})
 _BOUNDS = frozenset({"_greater_equal_scalar", "_greater_scalar", "_lesser_equal_scalar", "_lesser_scalar"})
-"""Comparisons by which a network masks labels of its own choice."""
+"""Comparisons by which a network masks some labels itself."""
 
 
 def check_choice(what: str, check_labels: object) -> None:
-    """Refuse anything that `check_labels` cannot be."""
+    """Raise ArgumentError if `check_labels` is not one of its values."""
     if check_labels not in CHOICES:
         raise ArgumentError(f"{what}: check_labels is {check_labels!r}, expected {' or '.join(CHOICES)}")
 
 
-class FedNetwork(NamedTuple):
-    """A symbol and what a batch feeds it.
+class NetworkInputs(NamedTuple):
+    """A symbol and the inputs that a batch has for it.
 
     Attributes:
         shapes: shapes of its inputs and labels by name.
-        labels: those arrays by name that may hold class numbers, dense or ragged.
-        axes: the axis of the samples by name; the first one where a name is missing.
+        labels: arrays that may hold class numbers, dense or ragged, by name.
+        axes: the axis of the samples by name; the first axis if a name is missing.
     """
 
     symbol: Symbol
@@ -67,36 +67,36 @@ class FedNetwork(NamedTuple):
     axes: Mapping[str, int] = MappingProxyType({})
 
 
-def fed_network(module: Any, batch: Any, is_first: bool = True) -> FedNetwork:
-    """Return what a batch feeds a bound module of one symbol.
+def network_inputs(module: Any, batch: Any, is_first: bool = True) -> NetworkInputs:
+    """Return the inputs that a batch has for a bound module of one symbol.
 
     Args:
-        is_first: whether the module gets the batch's data, too, not that of a module before it.
+        is_first: True if the module reads the batch's data, False if it reads the outputs of another module.
     """
     data = batch.data if is_first else ()
     labels = (getattr(batch, "label", None) or ()) if module.label_shapes else ()
     shapes, arrays, axes = {}, {}, {}
-    for bound, given, described in (
+    for bound, values, described in (
         (module.data_shapes, data, "provide_data"),
         (module.label_shapes, labels, "provide_label"),
     ):
         bound = bound or ()
-        if len(given) != len(bound):  # a subclass may make other arrays of a batch
-            given = ()
-        descs = redescribe(bound, given, getattr(batch, described, None)) if given else bound
+        if len(values) != len(bound):  # a subclass may derive other arrays from a batch
+            values = ()
+        descs = redescribe(bound, values, getattr(batch, described, None)) if values else bound
         shapes.update({desc.name: tuple(desc.shape) for desc in descs})
-        for desc, array in zip(descs, given):
+        for desc, array in zip(descs, values):
             if isinstance(array, NDArray) and array.stype in ("default", "ragged"):
                 arrays[desc.name], axes[desc.name] = array, DataDesc.get_batch_axis(desc.layout)
-    return FedNetwork(module.symbol, shapes, arrays, axes)
+    return NetworkInputs(module.symbol, shapes, arrays, axes)
 
 
 @dataclass(frozen=True, slots=True)
-class WrongLabel:
-    """A label that is not a class.
+class InvalidLabel:
+    """A label that is not a class number.
 
     Attributes:
-        row: its position on the axis of the samples.
+        row: its index on the axis of the samples.
     """
 
     input: str
@@ -111,9 +111,9 @@ class WrongLabel:
         """Return a sentence for messages.
 
         Args:
-            where: where the row is, such as "sample 3 of the first batch".
+            where: the row in words, such as "sample 3 of the first batch".
         """
-        others = f" {self.count} of {self.total} labels are not." if self.count > 1 else ""
+        others = f" {self.count} of {self.total} labels are invalid." if self.count > 1 else ""
         return (
             f"{where} has the label {self.value:.10g} in {self.input!r}, which is not one of the {self.classes} "
             f"classes (0 to {self.classes - 1}) of {self.reader}.{others}"
@@ -121,45 +121,45 @@ class WrongLabel:
 
 
 def reads_classes(symbol: Symbol, names: Collection[str]) -> bool:
-    """Say whether some operator reads an input as class numbers."""
+    """Return True if some operator reads one of the inputs as class numbers."""
     return bool(_readers(symbol, names))
 
 
-def find_wrong_label(network: FedNetwork, pad: int = 0) -> WrongLabel | None:
-    """Return the first label that is not a class of the operator that reads it, None if there is none.
+def find_invalid_label(network: NetworkInputs, pad: int = 0) -> InvalidLabel | None:
+    """Return the first label that is not a class of the operator that reads it, None if all are valid.
 
-    Labels that `use_ignore` leaves out and those that the network itself masks by a comparison do not count, nor do
-    probabilities and labels of regressions.
+    Labels that `use_ignore` skips or that the network masks by a comparison are not checked, nor are probabilities and
+    labels of regressions.
 
     Args:
-        pad: how many samples at the end are padding, which may hold anything.
+        pad: number of padding samples at the end, which may hold any label.
     """
     for reader, rule in _rules(network):
         array = network.labels[reader.input]
         if not _are_classes(numbers_of(array), rule.count):
-            wrong = _wrong_label(reader, rule, array, network.axes.get(reader.input, 0), pad)
-            if wrong is not None:
-                return wrong
+            invalid = _invalid_label(reader, rule, array, network.axes.get(reader.input, 0), pad)
+            if invalid is not None:
+                return invalid
     return None
 
 
-_Rules = list[tuple["_Reader", ClassLabels]]
+_Rules = list[tuple["_LabelReader", ClassLabels]]
 _known: WeakKeyDictionary[Graph, tuple[Any, _Rules]] = WeakKeyDictionary()
-"""What reads class numbers in a graph, for the shapes it was fed with last."""
+"""Operators of a graph that read class numbers, for the shapes of its last inputs."""
 
 
-def _rules(network: FedNetwork) -> _Rules:
-    """Return the operators that read class numbers, each with its classes."""
+def _rules(network: NetworkInputs) -> _Rules:
+    """Return the operators that read class numbers, with the rules of their classes."""
     graph = network.symbol.graph
     key = tuple(network.shapes.items()), tuple(network.labels)
     known, rules = _known.get(graph, (None, []))
     if known != key:
-        rules = _found_rules(network)
+        rules = _find_rules(network)
         _known[graph] = key, rules
     return rules
 
 
-def _found_rules(network: FedNetwork) -> _Rules:
+def _find_rules(network: NetworkInputs) -> _Rules:
     readers = _readers(network.symbol, network.labels)
     if not readers:
         return []
@@ -167,15 +167,15 @@ def _found_rules(network: FedNetwork) -> _Rules:
     rules = []
     for reader in readers:
         operator: Any = reader.node.op
-        read = [shapes.get(entry, ()) for entry in reader.node.inputs]
-        rule = operator.classes(reader.node.a, *read) if all(read) and all(map(all, read)) else None
+        inputs = [shapes.get(entry, ()) for entry in reader.node.inputs]
+        rule = operator.classes(reader.node.a, *inputs) if all(inputs) and all(map(all, inputs)) else None
         if rule is not None:
             rules.append((reader, rule))
     return rules
 
 
 def _are_classes(numbers: torch.Tensor, count: int) -> bool:
-    """Say whether all of what is fed, read or not, is a class: so it is nearly always."""
+    """Return True if all labels, read or not, are class numbers, which is nearly always so."""
     if not numbers.is_cpu or numbers.dtype in (torch.bfloat16, torch.bool):
         return False
     labels = numbers.detach().numpy()
@@ -185,7 +185,7 @@ def _are_classes(numbers: torch.Tensor, count: int) -> bool:
     return is_whole and labels.min() >= 0 and labels.max() < count
 
 
-class _Reader(NamedTuple):
+class _LabelReader(NamedTuple):
     """An operator that reads an input as class numbers."""
 
     node: Node
@@ -194,7 +194,7 @@ class _Reader(NamedTuple):
     masked: Collection[float]
 
 
-def _readers(symbol: Symbol, names: Collection[str]) -> list[_Reader]:
+def _readers(symbol: Symbol, names: Collection[str]) -> list[_LabelReader]:
     readers = []
     masked: dict[str, set[float]] = defaultdict(set)
     bounded = set()
@@ -209,12 +209,12 @@ def _readers(symbol: Symbol, names: Collection[str]) -> list[_Reader]:
         elif node.op.classes is not None:
             name, path = _source(node.inputs[1])
             if name in names:
-                readers.append(_Reader(node, name, path, masked[name]))
-    return [each for each in readers if each.input not in bounded]
+                readers.append(_LabelReader(node, name, path, masked[name]))
+    return [reader for reader in readers if reader.input not in bounded]
 
 
 def _source(entry: Entry) -> tuple[str, list[Entry]]:
-    """Return the variable whose values an entry holds, and the operators in between; "" if it is computed."""
+    """Return the name of the variable whose values an entry holds, and the operators between; "" if it is computed."""
     path: list[Entry] = []
     node = entry[0]
     while node.op is not None:
@@ -229,29 +229,29 @@ def _source(entry: Entry) -> tuple[str, list[Entry]]:
 def _shapes_of(
     entries: Sequence[Entry], known: Mapping[str, tuple[int, ...]]
 ) -> dict[Entry, tuple[int, ...]]:
-    part = Symbol(entries)
-    names = set(part.list_arguments())
+    subgraph = Symbol(entries)
+    names = set(subgraph.list_arguments())
     try:
-        found = part.infer_shape_partial(**{name: known[name] for name in known if name in names})[1]
-    except MXNetError:  # the batch does not fit the network, which forward says better
+        shapes = subgraph.infer_shape_partial(**{name: known[name] for name in known if name in names})[1]
+    except MXNetError:  # the batch does not match the network; forward reports that better
         return {}
-    return {entry: tuple(shape) for entry, shape in zip(entries, found) if shape}
+    return {entry: tuple(shape) for entry, shape in zip(entries, shapes) if shape}
 
 
-def _wrong_label(
-    reader: _Reader, rule: ClassLabels, array: NDArray, axis: int, pad: int
-) -> WrongLabel | None:
+def _invalid_label(
+    reader: _LabelReader, rule: ClassLabels, array: NDArray, axis: int, pad: int
+) -> InvalidLabel | None:
     operator: Any = reader.node.op
-    fed = numbers_of(array).detach()
-    if not fed.numel():
+    values = numbers_of(array).detach()
+    if not values.numel():
         return None
-    places = _places(reader.path, fed)
-    labels = fed.flatten()[places.flatten()].view(places.shape) if reader.path else fed
+    positions = _label_positions(reader.path, values)
+    labels = values.flatten()[positions.flatten()].view(positions.shape) if reader.path else values
     labels = labels.double() if labels.is_floating_point() else labels.long()
     is_read = torch.ones_like(labels, dtype=torch.bool) if rule.reads is None else rule.reads(labels)
     for value in reader.masked:
         is_read &= labels != value
-    rows = places // prod(fed.shape[axis + 1 :]) % fed.shape[axis]
+    rows = positions // prod(values.shape[axis + 1 :]) % values.shape[axis]
     if isinstance(array, RaggedNDArray):
         rows = array.stored.row_numbers()[rows]
     if pad:
@@ -259,28 +259,28 @@ def _wrong_label(
     is_class = (labels >= 0) & (labels < rule.count)
     if labels.is_floating_point():
         is_class &= labels == labels.floor()
-    wrong = (is_read & ~is_class).flatten()
-    if not wrong.any():
+    invalid = (is_read & ~is_class).flatten()
+    if not invalid.any():
         return None
-    at = int(wrong.nonzero()[0])
-    return WrongLabel(
+    first = int(invalid.nonzero()[0])
+    return InvalidLabel(
         reader.input,
-        labels.flatten()[at].item(),
-        int(rows.flatten()[at]),
+        labels.flatten()[first].item(),
+        int(rows.flatten()[first]),
         f"{operator.name} {reader.node.name!r}",
         rule.count,
-        int(wrong.sum()),
+        int(invalid.sum()),
         int(is_read.sum()),
     )
 
 
-def _places(path: Sequence[Entry], fed: torch.Tensor) -> torch.Tensor:
-    """Return for each label that is read where it lies among those that are fed."""
-    found = torch.arange(fed.numel(), device=fed.device).view(fed.shape)
-    env = Env(fed.device, None, False)
+def _label_positions(path: Sequence[Entry], values: torch.Tensor) -> torch.Tensor:
+    """Return the index in the flattened input of each label that an operator reads."""
+    positions = torch.arange(values.numel(), device=values.device).view(values.shape)
+    env = Env(values.device, None, False)
     for node, output in path:
         operator: Any = node.op
         if operator.name in _OTHER_ORDER:
-            result = operator.run(node.a, env, found)
-            found = result[output] if isinstance(result, (tuple, list)) else result
-    return found
+            result = operator.run(node.a, env, positions)
+            positions = result[output] if isinstance(result, (tuple, list)) else result
+    return positions

@@ -1,4 +1,4 @@
-"""MXNet's first data-parallel classes, which programs older than `Module` drive by hand.
+"""MXNet's first data-parallel classes, which programs older than `Module` call directly.
 
 `DataParallelExecutorManager` splits batches over contexts and, given a `sym_gen`, keeps one executor group for each
 bucket; `dpmodule.module.DataParallelExecutorGroup` does the work.
@@ -25,7 +25,7 @@ lazy.publish(__name__, __all__)
 
 
 def _check_arguments(symbol: Symbol) -> None:
-    """Refuse a network in which two arguments, or two auxiliary states, have one name."""
+    """Raise ArgumentError if two arguments, or two auxiliary states, have the same name."""
     for what, names in (
         ("argument", symbol.list_arguments()),
         ("auxiliary state", symbol.list_auxiliary_states()),
@@ -36,7 +36,7 @@ def _check_arguments(symbol: Symbol) -> None:
 
 
 def _load_general(data: Sequence[NDArray], targets: Sequence[Any]) -> None:
-    """Copy arrays into others: an array for each, or a list of (slice of the batch, array)."""
+    """Copy arrays into targets: an array for each, or a list of (slice of the batch, array)."""
     for source, target in zip(data, targets):
         if isinstance(target, NDArray):
             source.copyto(target)
@@ -62,11 +62,11 @@ class DataParallelExecutorGroup:
     """Executors of one network on several contexts, each with its slice of a batch.
 
     Args:
-        arg_names: what the symbol lists as arguments.
-        param_names: those of them that are trained.
-        ctx: devices, each of which gets a part of the batch.
-        slices: each context's part of a batch.
-        train_data: iterator whose `provide_data` and `provide_label` tell shapes.
+        arg_names: names of the symbol's arguments.
+        param_names: names of the trained arguments.
+        ctx: devices, each of which gets a slice of the batch.
+        slices: each context's slice of a batch.
+        train_data: iterator whose `provide_data` and `provide_label` hold the shapes.
         shared_group: group whose parameters and memory this one uses.
 
     Attributes:
@@ -117,7 +117,7 @@ class DataParallelExecutorGroup:
 
     @property
     def shared_data_arrays(self) -> list[dict[str, NDArray]]:
-        """Memory of the inputs that groups share, one dictionary for each context."""
+        """Input memory that groups share, one dictionary for each context."""
         return self.executor_group.shared_data_arrays
 
     @property
@@ -152,56 +152,56 @@ class DataParallelExecutorGroup:
         """Copy a batch's inputs and labels into the executors.
 
         Args:
-            data_batch: has `data` and `label`, arrays of (N, ...), and `bucket_key` where there are buckets.
+            data_batch: has `data` and `label`, arrays of (N, ...), and, with buckets, `bucket_key`.
 
         Raises:
-            ShapeError: the batch has another size than the slices.
+            ShapeError: the size of the batch differs from that of the slices.
         """
         data_batch, _ = in_order(data_batch, self.data_names, self.label_names)
         _load_data(data_batch, self.data_arrays)
         _load_label(data_batch, self.label_arrays)
 
     def forward(self, is_train: bool = False) -> None:
-        """Run every executor on what was loaded.
+        """Run every executor on the loaded batch.
 
         Args:
-            is_train: True for training mode, which keeps what backward needs.
+            is_train: True for training mode, which keeps values for backward.
         """
-        for each in self.train_execs:
-            each.forward(is_train=is_train)
+        for executor in self.train_execs:
+            executor.forward(is_train=is_train)
 
     def backward(self) -> None:
         """Compute the gradients on every context; the outputs must be losses."""
         self.executor_group.backward()
 
     def update_metric(self, metric: Any, labels: Sequence[NDArray], pre_sliced: bool = False) -> None:
-        """Show a metric each context's labels and outputs.
+        """Update a metric with each context's labels and outputs.
 
         Args:
             metric: an `EvalMetric`.
             labels: labels of the whole batch; with `pre_sliced` a list for each context.
         """
-        for number, (each, part) in enumerate(zip(self.train_execs, self.slices)):
+        for number, (executor, part) in enumerate(zip(self.train_execs, self.slices)):
             own = labels[number] if pre_sliced else [label[part] for label in labels]
-            metric.update(own, each.outputs)
+            metric.update(own, executor.outputs)
 
 
 class DataParallelExecutorManager:
-    """Several contexts train one network; with `sym_gen`, one network for each bucket of a batch.
+    """Trains one network, or with `sym_gen` one for each bucket, on several contexts.
 
     Args:
         symbol: the network; with `sym_gen`, that of the default bucket.
-        ctx: devices, each of which gets a part of the batch.
-        train_data: iterator that tells shapes and the batch size.
+        ctx: devices, each of which gets a slice of the batch.
+        train_data: iterator with shapes and batch size.
         arg_names: names of the network's arguments; None = as listed.
-        param_names: names of what is trained; None = all but inputs and labels.
+        param_names: names of trained arguments; None = all but inputs and labels.
         aux_names: names of the auxiliary states; None = as listed.
         work_load_list: share of each context; None = equal.
-        logger: where messages go.
+        logger: logger of messages.
         sym_gen: function from a bucket key to a network.
 
     Raises:
-        ArgumentError: `work_load_list` has another length than `ctx`.
+        ArgumentError: the lengths of `work_load_list` and `ctx` differ.
 
     Source: MXNet 1.9.1 `DataParallelExecutorManager`.
     """
@@ -258,28 +258,28 @@ class DataParallelExecutorManager:
             monitor: an `mx.mon.Monitor`.
 
         Raises:
-            ArgumentError: there are buckets; MXNet's manager cannot watch them either.
+            ArgumentError: there are buckets, which MXNet's manager cannot monitor either.
         """
         if self.sym_gen is not None:
-            raise ArgumentError("a monitor cannot watch buckets here; use BucketingModule")
-        for each in self.execgrp.train_execs:
-            monitor.install(each)
+            raise ArgumentError("DataParallelExecutorManager cannot monitor buckets; use BucketingModule")
+        for executor in self.execgrp.train_execs:
+            monitor.install(executor)
 
     def set_params(self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray]) -> None:
-        """Copy parameters and auxiliary states to every context; names the network has not are passed over.
+        """Copy parameters and auxiliary states to every context; unknown names are ignored.
 
         Args:
-            arg_params: parameters by name, each of the shape bound.
-            aux_params: auxiliary states by name, each of the shape bound.
+            arg_params: parameters by name, of the bound shapes.
+            aux_params: auxiliary states by name, of the bound shapes.
         """
-        for each in self.execgrp.train_execs:
-            each.copy_params_from(arg_params, aux_params, allow_extra_params=True)
+        for executor in self.execgrp.train_execs:
+            executor.copy_params_from(arg_params, aux_params, allow_extra_params=True)
 
     def copy_to(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
-        """Write the mean over contexts of every parameter and auxiliary state into the arrays given.
+        """Write the mean over contexts of every parameter and auxiliary state into given arrays.
 
         Args:
-            arg_params: an array for every parameter, or an empty dictionary that gets them.
+            arg_params: an array for every parameter, or an empty dictionary to fill.
             aux_params: the same for the auxiliary states.
         """
         for names, arrays, into in (
@@ -297,10 +297,10 @@ class DataParallelExecutorManager:
                     into[name] = mean
 
     def load_data_batch(self, data_batch: Any) -> None:
-        """Copy a batch into the executors, those of its bucket where there are buckets.
+        """Copy a batch into the executors of its bucket, or of the only group.
 
         Args:
-            data_batch: has `data` and `label`, arrays of (N, ...), and `bucket_key` where there are buckets.
+            data_batch: has `data` and `label`, arrays of (N, ...), and, with buckets, `bucket_key`.
         """
         self.curr_execgrp = self.execgrp
         if self.sym_gen is not None:
@@ -315,10 +315,10 @@ class DataParallelExecutorManager:
         self.curr_execgrp.load_data_batch(data_batch)
 
     def forward(self, is_train: bool = False) -> None:
-        """Run every executor on what was loaded.
+        """Run every executor on the loaded batch.
 
         Args:
-            is_train: True for training mode, which keeps what backward needs.
+            is_train: True for training mode, which keeps values for backward.
         """
         self.curr_execgrp.forward(is_train=is_train)
 
@@ -327,11 +327,11 @@ class DataParallelExecutorManager:
         self.curr_execgrp.backward()
 
     def update_metric(self, metric: Any, labels: Sequence[NDArray], pre_sliced: bool = False) -> None:
-        """Show a metric each context's labels and outputs.
+        """Update a metric with each context's labels and outputs.
 
         Args:
-            metric: what counts, an `EvalMetric`.
+            metric: an `EvalMetric`.
             labels: arrays of (N, ...), N the samples of the batch.
-            pre_sliced: whether `labels` is a list for each context already.
+            pre_sliced: True if `labels` is a list for each context.
         """
         self.curr_execgrp.update_metric(metric, labels, pre_sliced)

@@ -1,4 +1,4 @@
-"""Training: the loop over batches and epochs, for whatever is `Trainable`."""
+"""Training: the loop over batches and epochs of a `Trainable` module."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ..callback import BatchEndParam, Callback, ProgressBar, Speedometer, TqdmBa
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
-from .boundary import BatchBoundary
 from .class_labels import check_choice as check_label_choice
-from .class_labels import find_wrong_label
-from .finite import FiniteCheck, check_choice, names_of_nonfinite
+from .class_labels import find_invalid_label
 from .history import History
+from .interrupts import DeferredInterrupt
 from .lockstep import Lockstep, shard
 from .metric_names import check_measured
+from .nonfinite import NonFiniteCheck, check_choice, nonfinite_names
 from .protocol import Trainable
-from .step_clock import StepClock, repeatable
+from .step_timer import StepTimer, deterministic_algorithms
 from .training_data import bindable, labelled_iter, named_batches, sample_numbers, samples_in
 
 if TYPE_CHECKING:
@@ -60,27 +60,29 @@ class FitOptions(SimpleNamespace):
 
 
 def _first_batch(module: Trainable, data: DataIter, epoch: int) -> tuple[Any, Iterator[Any]]:
-    """Return the first batch and what gives the others; an iterator that is at its end begins anew."""
+    """Return the first batch and an iterator over the others; reset an exhausted iterator."""
     batches = named_batches(module, data)
     batch = next(batches, None)
-    if batch is None:  # the iterator is exhausted, as after `score`
+    if batch is None:  # exhausted, as after `score`
         data.reset()
         batches = named_batches(module, data)
         batch = next(batches, None)
     if batch is None:
         raise StateError(
-            f"fit: train_data gave no batch in epoch {epoch}, also after reset(); is it empty, or smaller than a batch "
+            f"fit: train_data has no batch in epoch {epoch}, even after reset(); is it empty, or smaller than a batch "
             "whose rest is discarded?"
         )
     return batch, batches
 
 
 def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> None:
-    """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
+    """Bind, initialize parameters and install the optimizer, unless that is done already."""
     rebind: Any = getattr(module, "rebind", None)
     shapes = bindable(module, data.provide_data)
     if (options.contexts is not None or options.workload is not None) and rebind is None:
-        raise ArgumentError(f"fit: {type(module).__name__} takes no contexts; give them to its constructor")
+        raise ArgumentError(
+            f"fit: {type(module).__name__} does not accept contexts here; pass them to its constructor"
+        )
     if options.contexts is not None or options.workload is not None:
         rebind(options.contexts, options.workload, shapes, data.provide_label)
     elif module.binded and not module.for_training and rebind is not None:
@@ -104,19 +106,19 @@ def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> N
     _install_optimizer(module, options, False)
 
 
-def _install_optimizer(module: Any, options: FitOptions, anew: bool) -> None:
-    if anew and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
+def _install_optimizer(module: Any, options: FitOptions, replace: bool) -> None:
+    if replace and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
         # the store has these keys already
-        for each in module.all_updates():
-            each.refill(options.kvstore)
+        for updates in module.all_updates():
+            updates.replace_stored(options.kvstore)
         return
-    # modules that were written for MXNet may lack this argument
-    given: dict[str, Any] = {"force_init": True} if anew else {}
+    # modules written for MXNet may lack this argument
+    force: dict[str, Any] = {"force_init": True} if replace else {}
     module.init_optimizer(
         kvstore=options.kvstore,
         optimizer=options.optimizer,
         optimizer_params=options.optimizer_params,
-        **given,
+        **force,
     )
 
 
@@ -164,63 +166,64 @@ def fit(
     deterministic: bool = False,
     progress: bool = True,
 ) -> History:
-    """Train, and return what was measured.
+    """Train a module, and return the metrics.
 
     Args:
-        module: what is trained; bound, initialized or neither.
+        module: the module; bound, initialized or neither.
         train_data: a DataIter, a torch DataLoader, or anything that yields (x, y), dicts or DataBatches and
             can be iterated once per epoch.
         eval_data: the same, for validation after every epoch, or several by name; None = no validation.
         eval_metric: name, list of names, function or `EvalMetric`.
-        epoch_end_callback: ``(epoch, symbol, arg_params, aux_params)``, or a list of such. One that returns True ends
-            training after the epoch.
-        batch_end_callback: ``(BatchEndParam)``, or a list of such. One that returns True ends training at once.
+        epoch_end_callback: ``(epoch, symbol, arg_params, aux_params)``, or a list of such functions. One that returns
+            True ends training after the epoch.
+        batch_end_callback: ``(BatchEndParam)``, or a list of such functions. One that returns True ends training
+            immediately.
         kvstore: "local", "device", None, "dist_sync" or another for several processes, or a store.
         optimizer: name or `Optimizer`.
-        optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
+        optimizer_params: arguments of the optimizer, a dict or pairs; rescale_grad defaults to 1 / batch size.
         eval_end_callback: called after validation.
         eval_batch_end_callback: called after every batch of validation.
-        initializer: gives parameters their first values; an `Initializer`, or its name.
-        allow_missing: let the initializer fill in what `arg_params` lacks.
-        force_rebind: bind again although the module is bound.
+        initializer: initializes parameters; an `Initializer`, or its name.
+        allow_missing: let the initializer fill parameters that `arg_params` lacks.
+        force_rebind: bind a bound module again.
         num_epoch: number of the epoch after the last.
         validation_metric: metric for validation; None = `eval_metric`.
         monitor: a `Monitor` to install.
-        sparse_row_id_fn: handed to `prepare`.
-        contexts: devices to train on; binds again over them, keeping parameters.
+        sparse_row_id_fn: passed to `prepare`.
+        contexts: devices to train on; binds the module to them again, keeping parameters.
         workload: share of each device; None = equal.
-        count_padding: count rows that only fill up the last batch in metrics, as MXNet does.
-        on_nonfinite: what to do about NaN or infinity in an output or a gradient: "raise", before the
-            parameters are changed; "skip" the batch; "warn", or "ignore".
-        check_labels: what to do about labels in the first batch of an epoch that are not classes of the network, such
-            as 10 beside ten scores: "warn" once an epoch, "raise" before training on them, or "ignore".
-        callbacks: `callback.Callback` objects, such as `callback.EarlyStopping`; they may be given as any other
-            callback, too.
-        training_step: ``(module, batch)``, what is done with a batch in place of forward, backward and update; what it
-            returns, a dict of numbers or None, is averaged over the epoch in place of `eval_metric`.
-        accumulate: how many batches are added up for one update, which is that of one batch of all their samples; at
-            the end of an epoch there may be fewer.
-        clip_global_norm: greatest length of all gradients together; see `BaseModule.clip_by_global_norm`.
-        eval_every_n_batches: evaluate within epochs, too, after so many batches each time.
-        max_batches: end after so many batches in all, those before a `resume` counted in; several processes that
-            `accumulate` end after the update that follows.
-        max_time_s: end after the batch in which so many seconds are over. Where either ends an epoch early, the state
-            of the run is saved, if there is a `checkpoint` with `save_on_interrupt`.
-        dry_run: train on one batch and evaluate on one, to see whether everything fits: callbacks at the end of epochs
-            are not called, nothing is saved, and no saved run is gone on with. The parameters do change.
+        count_padding: count padding rows of the last batch in metrics, as MXNet does.
+        on_nonfinite: action on NaN or infinity in an output or a gradient: "raise" before the parameters change,
+            "skip" the batch, "warn", or "ignore".
+        check_labels: action on labels in the first batch of an epoch that are not class numbers of the network, such
+            as 10 for ten scores: "warn" once an epoch, "raise" before training on them, or "ignore".
+        callbacks: `callback.Callback` objects, such as `callback.EarlyStopping`; the other callback arguments accept
+            them, too.
+        training_step: ``(module, batch)``, replaces forward, backward and update of a batch. Its result, a dict of
+            numbers or None, is averaged over the epoch and replaces `eval_metric`.
+        accumulate: number of batches whose gradients are summed for one update, as for one batch of all their samples;
+            the last update of an epoch may sum fewer.
+        clip_global_norm: largest global norm of the gradients; see `BaseModule.clip_by_global_norm`.
+        eval_every_n_batches: also evaluate within epochs, after every so many batches.
+        max_batches: largest number of batches in total, including those before a `resume`; several processes that
+            `accumulate` end after the next update.
+        max_time_s: end after the batch in which this many seconds have passed. If either limit ends an epoch early, the
+            state of the run is saved, given a `checkpoint` with `save_on_interrupt`.
+        dry_run: train on one batch and evaluate on one as a test. Epoch-end callbacks are not called, nothing is
+            saved, and saved runs are not resumed. The parameters do change.
         checkpoint: a `callback.Checkpoint`, or its prefix.
-        resume: "auto" goes on from the newest state that `checkpoint` has saved, or begins if there is none; another
-            text is the prefix of one that has to be there. The rest of the training is, bit for bit, that of one that
-            was never broken off; `num_epoch` may be larger.
-        shard: let each process of a kvstore "dist_sync" read its own part of `train_data` and `eval_data`; metrics of
-            these are then those of all parts.
-        profile: log after every epoch how long it waited for data, computed, and updated. Devices are waited for after
-            each of these, which takes time itself.
-        deterministic: use only algorithms that give the same bits every time, as GPUs do not by themselves; some are
-            slower, and torch complains of operators that have none. It holds until `fit` returns. For equal runs also
-            call `mx.random.seed_all` before the module is made.
+        resume: "auto" resumes from the newest state that `checkpoint` has saved, or starts a run if there is none; any
+            other text is the prefix of a saved run. A resumed run is bit for bit that of a run without interruption;
+            `num_epoch` may be larger.
+        shard: let each process of a kvstore "dist_sync" read its own part of `train_data` and `eval_data`; metrics
+            then cover all parts.
+        profile: log after every epoch the time spent waiting for data, computing, and updating. This waits for the
+            devices after each step, which takes time itself.
+        deterministic: use deterministic algorithms until `fit` returns, which GPUs do not by default; some are slower,
+            and torch warns about operators without one. For equal runs also call `mx.random.seed_all` before making
+            the module.
         progress: show a bar in a terminal or a notebook, on rank 0, unless a callback reports progress (`Speedometer`,
-            `ProgressBar`, `TqdmBar`) or `fit` runs within another bar. ``DPMODULE_PROGRESS=0`` turns it off, too.
+            `ProgressBar`, `TqdmBar`) or `fit` runs within another bar. ``DPMODULE_PROGRESS=0`` also turns it off.
 
     Shape:
         arg_params[name], aux_params[name]: that of the parameter or state.
@@ -230,19 +233,19 @@ def fit(
         The metrics of every epoch.
 
     Raises:
-        ArgumentError: an argument does not fit.
-        BoundsError: a label is not a class, and `check_labels` is "raise".
+        ArgumentError: an argument is invalid.
+        BoundsError: a label is not a class number, and `check_labels` is "raise".
         NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
-            batch. With a `checkpoint` this state is saved as that of a run that has left the batch out.
-        LostWorkerError: a process that trains with this one is gone or stopped.
-        KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
+            batch. A `checkpoint` saves this state as that of a run that skipped the batch.
+        LostWorkerError: another process of the run has exited or stopped.
+        KeyboardInterrupt: Ctrl-C, raised after the current batch; the module stays usable.
         SystemExit: SIGTERM, likewise; its status is 143.
-        StateError: an epoch has no batch, or another run is being saved under the prefix.
+        StateError: an epoch has no batch, or another run saves under the prefix.
 
     Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
     """
     options = FitOptions(**{name: value for name, value in locals().items() if name != "module"})
-    with repeatable(deterministic):
+    with deterministic_algorithms(deterministic):
         return TrainingRun(module, options).train()
 
 
@@ -250,31 +253,31 @@ _ENDED_BY_OTHERS = "another process ended training"
 
 
 def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lockstep:
-    """Begin to keep step with the processes that train the same module, from the same parameters."""
-    found = Lockstep(module)
-    if found.several and options.training_step is not None:
+    """Return the `Lockstep` of the processes that train the module, after giving all the same parameters."""
+    lockstep = Lockstep(module)
+    if lockstep.is_distributed and options.training_step is not None:
         raise ArgumentError(
-            "fit: a training_step updates by itself, so that several processes cannot keep step; leave it out, or "
+            "fit: a training_step updates parameters itself, which several processes cannot synchronize; omit it, or "
             "train in one process"
         )
-    found.align(module)
+    lockstep.align(module)
     if options.shard:
-        for each in data:
-            shard(each, found)
-    return found
+        for iterator in data:
+            shard(iterator, lockstep)
+    return lockstep
 
 
 _SAME_OPTIONS = (
     "begin_epoch num_epoch eval_every_n_batches accumulate clip_global_norm on_nonfinite shard dry_run resume"
 )
-"""Arguments of `fit` by which processes would wait for each other, or make other updates, if they differed."""
+"""Arguments of `fit` that must be equal in all processes, so that they make the same updates."""
 
 
 def _check_same_options(
     lockstep: Lockstep, options: FitOptions, evaluations: Mapping[str, Any], metric: EvalMetric
 ) -> None:
-    """Refuse arguments that differ between the processes that train together."""
-    if not lockstep.several:
+    """Raise ArgumentError if arguments differ between the processes of a run."""
+    if not lockstep.is_distributed:
         return
     validation = options.validation_metric
     lockstep.check_same(
@@ -293,8 +296,8 @@ def _metric_names(metric: EvalMetric) -> list[str]:
     return [name for name, _ in metric.get_name_value()]
 
 
-class _NotSaving:
-    """What stands in for `Saving` in a run that is neither saved nor resumed."""
+class _NoSaver:
+    """Replaces `RunSaver` in a run that is neither saved nor resumed."""
 
     def __enter__(self) -> None:
         pass
@@ -305,10 +308,10 @@ class _NotSaving:
     def wants_batch(self, nbatch: int) -> bool:
         return False
 
-    def wants_end(self, asked: bool) -> bool:
+    def wants_end(self, requested: bool) -> bool:
         return False
 
-    def found(self, resume: None, here: object) -> None:
+    def find_state(self, resume: None, fingerprint: object) -> None:
         return None
 
     def begin(self, run: TrainingRun) -> None:
@@ -325,16 +328,16 @@ class _NotSaving:
 
 
 def _saving(options: FitOptions, data: DataIter, lockstep: Lockstep, others: Mapping[str, Any]) -> Any:
-    """Return what saves a run; most are not saved, and need not import what does that."""
+    """Return the `RunSaver` of a run; only saved runs import it."""
     if options.dry_run or (options.checkpoint is None and options.resume is None):
-        return _NotSaving()
-    from .saving import Saving
+        return _NoSaver()
+    from .saving import RunSaver
 
-    return Saving(options.checkpoint, data, lockstep, {**others, "callbacks": _who_draws(options)})
+    return RunSaver(options.checkpoint, data, lockstep, {**others, "callbacks": _user_objects(options)})
 
 
-def _who_draws(options: FitOptions) -> list[Any]:
-    """Return the functions and objects of a program that `fit` calls, which may draw random numbers of their own."""
+def _user_objects(options: FitOptions) -> list[Any]:
+    """Return the user's functions and objects that `fit` calls, which may have random generators."""
     return [
         options.epoch_end_callback,
         options.batch_end_callback,
@@ -347,11 +350,11 @@ def _who_draws(options: FitOptions) -> list[Any]:
 
 
 class TrainingRun:
-    """One call of `fit`: what it reads, where it stands, and when it ends.
+    """One call of `fit`: its data, position, and reason to end.
 
     Attributes:
         epoch: number of the epoch.
-        num_batches: how many batches have been trained on in all epochs.
+        num_batches: number of batches trained on in all epochs.
     """
 
     def __init__(self, module: Trainable, options: FitOptions) -> None:
@@ -366,7 +369,7 @@ class TrainingRun:
         self._lockstep = _lockstep(module, options, [self._data, *self._evaluations.values()])
         self.metric = metrics.create(options.eval_metric)
         self._validation = self.metric if options.validation_metric is None else options.validation_metric
-        # evaluations within an epoch reset their metric, which must not be that of the whole epoch
+        # evaluations within an epoch reset their metric, so it cannot be the metric of the epoch
         self._metric_within_epoch: Any = deepcopy(self._validation) if options.eval_every_n_batches else None
         self._callbacks: list[Any] = _callbacks(options)
         _check_same_options(self._lockstep, options, self._evaluations, self.metric)
@@ -375,8 +378,8 @@ class TrainingRun:
         if self._bar is not None:
             self._batch_callbacks.append(self._bar)
         self._epoch_callbacks = _plain_functions(options.epoch_end_callback)
-        self._clock = StepClock(self.module, options.profile)
-        self._steps = _TrainingSteps(self.module, options, self._lockstep, self._clock)
+        self._timer = StepTimer(self.module, options.profile)
+        self._steps = _TrainingSteps(self.module, options, self._lockstep, self._timer)
         self._begun = self._epoch_begun = time.monotonic()
         self._stopped = self._is_out_of_time = False
         others = {
@@ -386,29 +389,30 @@ class TrainingRun:
         }
         self._saving = _saving(options, self._data, self._lockstep, others)
         self._has_scheduled_work = (
-            self._lockstep.several
+            self._lockstep.is_distributed
             or self._metric_within_epoch is not None
-            or not isinstance(self._saving, _NotSaving)
+            or not isinstance(self._saving, _NoSaver)
         )
         self._resumed: dict[str, Any] | None = None
-        # after the last batch of an epoch: its metrics, and whether parameters have been averaged over contexts
+        # set after the last batch of an epoch: its metrics, and True once parameters are averaged over contexts
         self._epoch_metrics: list[tuple[str, float]] | None = None
         self._contexts_averaged = False
 
-    def _facts(self) -> dict[str, Any]:
-        from .run_state import facts
+    def _fingerprint(self) -> dict[str, Any]:
+        from .run_state import fingerprint
 
-        options, several = self._options, self._lockstep.several
-        how = {
+        options, is_distributed = self._options, self._lockstep.is_distributed
+        settings = {
             "accumulate": options.accumulate,
             "clip_global_norm": options.clip_global_norm,
             "a training_step": options.training_step is not None,
-            "shard": options.shard and several,
+            "shard": options.shard and is_distributed,
         }
-        return {**facts(self.module, self._data, self._lockstep.size, how), "metric": self.metric.settings()}
+        run = fingerprint(self.module, self._data, self._lockstep.size, settings)
+        return {**run, "metric": self.metric.settings()}
 
     def state_dict(self, over: bool = False) -> dict[str, Any]:
-        """Return what a run needs to go on beyond the files of MXNet, as plain data and arrays."""
+        """Return the state of the run beyond MXNet's files, as plain data and arrays."""
         from .run_state import kernels, module_state, optimizer_state
 
         chain = self.module.all_updates()
@@ -422,20 +426,20 @@ class TrainingRun:
             "averaged": self._contexts_averaged,
             "steps": self._steps.state_dict(),
             "module": module_state(self.module),
-            "optimizers": [optimizer_state(each) for each in chain] if len(chain) > 1 else [],
+            "optimizers": [optimizer_state(updates) for updates in chain] if len(chain) > 1 else [],
             "history": self.history.rows,
             "callbacks": [
-                [type(each).__name__, each.state_dict()]
-                for each in self._callbacks
-                if hasattr(each, "state_dict")
+                [type(callback).__name__, callback.state_dict()]
+                for callback in self._callbacks
+                if hasattr(callback, "state_dict")
             ],
             "threads": torch.get_num_threads(),
             "kernels": kernels(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned; parameters and an optimizer's states come from their files."""
-        from .run_state import load_module, load_optimizer_state, other_bits
+        """Restore a state of `state_dict`; parameters and optimizer states come from their own files."""
+        from .run_state import load_module, load_optimizer_state, rounding_differences
 
         self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
         install = partial(_install_optimizer, self.module, self._options, True)
@@ -443,20 +447,21 @@ class TrainingRun:
         load_module(self.module, state["module"])
         self._lockstep.load_own_state(self.module, state.get("own", ()))
         rates = state["facts"]["rates"]
-        for each, data, rate in zip(self.module.all_updates(), state["optimizers"], rates):
-            self._log_change(load_optimizer_state(each, data, rate))
-        self.metric.reset()  # as it was before the first batch
-        if self.nbatch:  # at the start of an epoch another metric may be given
+        for updates, data, rate in zip(self.module.all_updates(), state["optimizers"], rates):
+            self._log_change(load_optimizer_state(updates, data, rate))
+        self.metric.reset()
+        if self.nbatch:  # the metric may be changed at the start of an epoch
             self.metric.load_state_dict(state["metric"])
-        found = state.get("found")
-        self._epoch_metrics = found and [(name, value) for name, value in found]
+        values = state.get("found")
+        self._epoch_metrics = values and [(name, value) for name, value in values]
         self._contexts_averaged = state.get("averaged", False)
         self._steps.load_state_dict(state["steps"])
         self.history.rows = list(state["history"])
         self._load_callbacks(state["callbacks"])
-        if different := other_bits(state):
+        if different := rounding_differences(state):
             self.module.logger.warning(
-                "the run was saved %s: the rest may differ in the last digits", "; ".join(different)
+                "the run was saved %s: the remaining training may differ in the last digits",
+                "; ".join(different),
             )
         self._saving.load_position(state)
 
@@ -465,80 +470,80 @@ class TrainingRun:
             self._log("fit: %s", change)
 
     def _load_callbacks(self, states: Iterable[Any]) -> None:
-        """Give callbacks the states that were saved of those of the same class, in their order."""
+        """Restore the states of callbacks, matched by class and order."""
         saved = defaultdict(list)
         for name, state in states:
             saved[name].append(state)
-        for each in self._callbacks:
-            if hasattr(each, "load_state_dict"):
-                name = type(each).__name__
+        for callback in self._callbacks:
+            if hasattr(callback, "load_state_dict"):
+                name = type(callback).__name__
                 if saved[name]:
-                    each.load_state_dict(saved[name].pop(0))
+                    callback.load_state_dict(saved[name].pop(0))
                 else:
-                    self._log("the run was saved without %s, which begins anew", name)
+                    self._log("the run was saved without %s, which starts from its initial state", name)
 
     @property
     def num_updates(self) -> int:
-        """How often the parameters have been updated."""
+        """Number of parameter updates."""
         return self._steps.updates
 
     def check_measured(self, name: str) -> None:
-        """Refuse a metric that no epoch will measure, as far as that can be known before the first one."""
+        """Raise ArgumentError if no epoch will measure a metric, as far as that is known before the first epoch."""
         if self._options.training_step is None:
-            shown = dict.fromkeys(self._evaluations, metrics.create(self._validation))
-            check_measured(name, {"train": self.metric, **shown})
+            evaluated = dict.fromkeys(self._evaluations, metrics.create(self._validation))
+            check_measured(name, {"train": self.metric, **evaluated})
 
     def stop(self, why: str) -> None:
-        """End training when the batch, or what follows the epoch, is over."""
+        """End training after the current batch, or after the work at the end of the epoch."""
         self._stopped = True
         self.history.ended = self.history.ended or why
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """The batch and its epoch, for messages."""
         return f"batch {self.nbatch} of epoch {self.epoch}"
 
     def samples_in(self, batch: BatchLike) -> str:
-        """Return words about the samples of the batch that has just been read; "" if nobody gives them numbers."""
+        """Return a description of the samples of the last batch; "" if the iterator does not number them."""
         return samples_in(self.module, batch, self._data)
 
     def train(self) -> History:
-        """Run all epochs that are left."""
-        with self._saving, BatchBoundary() as boundary:
-            self._resumed = self._saving.found(self._options.resume, self._facts)
+        """Run the remaining epochs."""
+        with self._saving, DeferredInterrupt() as interrupt:
+            self._resumed = self._saving.find_state(self._options.resume, self._fingerprint)
             self._begin()
             with nullcontext() if self._bar is None else self._bar:
                 for epoch in range(self.epoch, self._options.num_epoch or 0):
                     if self._stopped:
                         break
                     self.epoch = epoch
-                    self._run_epoch(boundary)
-            for each in self._callbacks:
-                each.on_fit_end(self)
-            if boundary.asked:
-                boundary.end()
+                    self._run_epoch(interrupt)
+            for callback in self._callbacks:
+                callback.on_fit_end(self)
+            if interrupt.requested:
+                interrupt.raise_now()
         return self.history
 
     def _begin(self) -> None:
-        """Tell callbacks that training begins, and go on from where a run has been broken off, if that is wanted."""
+        """Call `on_fit_begin` of callbacks, and restore the state of a resumed run."""
         self._saving.begin(self)
-        for each in self._callbacks:
-            each.on_fit_begin(self)
+        for callback in self._callbacks:
+            callback.on_fit_begin(self)
         for scheduler in _schedulers(self.module):
             if hasattr(scheduler, "on_fit_begin"):
                 scheduler.on_fit_begin(self)
         if self._resumed is None:
             return
         self.load_state_dict(self._resumed)
-        self._log("fit: goes on in epoch %d after %d batches", self.epoch, self.nbatch)
-        for each in self._callbacks:
-            if each.has_ended():
-                self.stop(f"{type(each).__name__} before it was resumed")
+        self._log("fit: resuming in epoch %d after %d batches", self.epoch, self.nbatch)
+        for callback in self._callbacks:
+            if callback.has_ended():
+                self.stop(f"{type(callback).__name__} before it was resumed")
         limit = self._options.max_batches
         if limit is not None and self.num_batches >= limit:
             self.stop(f"max_batches={limit}")
 
-    def _run_epoch(self, boundary: BatchBoundary) -> None:
+    def _run_epoch(self, interrupt: DeferredInterrupt) -> None:
         module, epoch = self.module, self.epoch
         self._epoch_begun = time.monotonic()
         if self._resumed is None or not self.nbatch:
@@ -546,56 +551,58 @@ class TrainingRun:
             self.nbatch = 0
         module.start_epoch(epoch, self._data)
         try:
-            found = self._train_epoch(boundary)
+            values = self._train_epoch(interrupt)
         finally:
             module.end_epoch()
-        self._log_epoch(found)
+        self._log_epoch(values)
         if not self._contexts_averaged:
             module.sync_contexts()
             self._lockstep.average_states(module)
         self._contexts_averaged = True
-        row = {f"train-{name}": value for name, value in found}
+        row = {f"train-{name}": value for name, value in values}
         if self._stopped and not self._options.dry_run:  # before the end of the epoch
             self._add_to_history(row)
             return
-        if not self._lockstep.several:  # an interrupted evaluation is repeated on resume, and these callbacks
+        if (
+            not self._lockstep.is_distributed
+        ):  # an interrupted evaluation and these callbacks are repeated on resume
             self._saving.note_position(self.nbatch)
         if not self._options.dry_run:
             self._call_epoch_callbacks()
-        row.update(self._evaluate_epoch(boundary))
+        row.update(self._evaluate_epoch(interrupt))
         self._add_to_history(row)
         if not self._options.dry_run:
             self._call_on_epoch_end()
         self._saving.begin_epoch()
         self._data.reset()
-        asked = boundary.asked
+        requested = interrupt.requested
         if not self._options.dry_run:
-            with boundary.saving():
-                self._saving.after_epoch(self, asked)
-        if asked and not self._lockstep.several:  # else all processes end after the next batch
-            boundary.end()
+            with interrupt.uninterrupted():
+                self._saving.after_epoch(self, requested)
+        if requested and not self._lockstep.is_distributed:  # else all processes end after the next batch
+            interrupt.raise_now()
 
-    def _evaluate_epoch(self, boundary: BatchBoundary) -> dict[str, float]:
-        """Evaluate after an epoch; what asks to end training ends this at once, and it is done again on resuming.
+    def _evaluate_epoch(self, interrupt: DeferredInterrupt) -> dict[str, float]:
+        """Evaluate after an epoch; a stop request interrupts the evaluation, which is repeated on resume.
 
-        Several processes evaluate together to the end, and hear with the next batch that one of them was asked to end.
+        Several processes evaluate to the end, and exchange stop requests with the next batch.
         """
-        if self._lockstep.several:
+        if self._lockstep.is_distributed:
             return self._evaluate(self._validation)
         try:
-            with boundary.at_once():
+            with interrupt.immediate():
                 return self._evaluate(self._validation)
         except (KeyboardInterrupt, SystemExit):
-            if boundary.asked and self._saving.wants_end(True):
-                with boundary.saving():
+            if interrupt.requested and self._saving.wants_end(True):
+                with interrupt.uninterrupted():
                     self._saving.within_epoch(self, True, is_repeated=True)
             raise
 
     def _call_on_epoch_end(self) -> None:
-        """Call whoever wants to hear of the end of an epoch."""
-        for each in self._callbacks:
-            if each.on_epoch_end(self) is True:
-                self.stop(f"{type(each).__name__} after epoch {self.epoch}")
+        """Call `on_epoch_end` of callbacks and schedulers."""
+        for callback in self._callbacks:
+            if callback.on_epoch_end(self) is True:
+                self.stop(f"{type(callback).__name__} after epoch {self.epoch}")
         for scheduler in _schedulers(self.module):
             scheduler.on_epoch_end(self)
         if self._lockstep.any(self._stopped):
@@ -605,13 +612,13 @@ class TrainingRun:
         if not self._lockstep.rank:
             self.module.logger.info(text, *values)
 
-    def _log_epoch(self, found: list[tuple[str, float]]) -> None:
-        """Log the metrics of an epoch, and how long it took."""
+    def _log_epoch(self, values: list[tuple[str, float]]) -> None:
+        """Log the metrics and the time of an epoch."""
         epoch, time_s = self.epoch, time.monotonic() - self._epoch_begun
-        for name, value in found:
+        for name, value in values:
             self._log("Epoch[%d] Train-%s=%f", epoch, name, value)
         self._log("Epoch[%d] Time cost=%.3f", epoch, time_s)
-        for line in self._clock.lines(time_s):
+        for line in self._timer.lines(time_s):
             self._log("Epoch[%d] %s", epoch, line)
 
     def _add_to_history(self, row: dict[str, float]) -> None:
@@ -626,8 +633,8 @@ class TrainingRun:
                 self.stop(f"epoch_end_callback after epoch {self.epoch}")
 
     def _evaluate(self, metric: MetricLike, batch: int | None = None) -> dict[str, float]:
-        """Measure a metric on all evaluation data, and return the values by name."""
-        options, found = self._options, {}
+        """Evaluate a metric on all evaluation data, and return the values by name."""
+        options, row = self._options, {}
         where = f"Epoch[{self.epoch}]" + ("" if batch is None else f" Batch[{batch}]")
         for title, data in self._evaluations.items():
             values = self.module.score(
@@ -635,7 +642,8 @@ class TrainingRun:
                 metric,
                 num_batch=1 if options.dry_run else None,
                 score_end_callback=[
-                    partial(self._call_batch_callback, each) for each in as_list(options.eval_end_callback)
+                    partial(self._call_batch_callback, callback)
+                    for callback in as_list(options.eval_end_callback)
                 ],
                 batch_end_callback=options.eval_batch_end_callback,
                 epoch=self.epoch,
@@ -643,16 +651,16 @@ class TrainingRun:
             )
             for name, value in values:
                 self._log("%s %s-%s=%f", where, title.capitalize(), name, value)
-                found[f"{title}-{name}"] = value
-        return found
+                row[f"{title}-{name}"] = value
+        return row
 
-    def _train_epoch(self, boundary: BatchBoundary) -> list[tuple[str, float]]:
-        """Train on every batch once, unless it ends before, and return the epoch's metrics."""
+    def _train_epoch(self, interrupt: DeferredInterrupt) -> list[tuple[str, float]]:
+        """Train on every batch of an epoch, unless training ends earlier, and return the metrics."""
         is_resumed, is_over = self._resumed is not None, self._resumed is not None and self._resumed["over"]
         self._resumed = None
         metric = self.metric
         if is_over:
-            # saved between the last batch and the end of the epoch, at which an iterator keeps what rolls over
+            # saved between the last batch and the end of the epoch; the iterator must still keep the rolled-over rest
             next(self._data, None)
             self._saving.continue_after(None)
         else:
@@ -660,21 +668,21 @@ class TrainingRun:
             for callback in self._batch_callbacks:
                 if isinstance(callback, TqdmBar):
                     callback.on_epoch_begin(self)
-            metric = self._train_batches(boundary, is_resumed)
+            metric = self._train_batches(interrupt, is_resumed)
             if self._bar is not None and not self._stopped:
                 self._bar.total = self.nbatch
-        if self._lockstep.several:
-            self._wait_for_others(boundary)
-        elif boundary.asked and not self._stopped:
+        if self._lockstep.is_distributed:
+            self._wait_for_others(interrupt)
+        elif interrupt.requested and not self._stopped:
             if self._saving.wants_end(True):
-                with boundary.saving():
+                with interrupt.uninterrupted():
                     self._saving.note_position(self.nbatch)
                     self._saving.within_epoch(self, True)
-            boundary.end()
+            interrupt.raise_now()
         return self._steps.values(metric) if self._epoch_metrics is None else self._epoch_metrics
 
-    def _train_batches(self, boundary: BatchBoundary, is_resumed: bool) -> Any:
-        """Train on the epoch's batches; return what measures them as long as others may still train."""
+    def _train_batches(self, interrupt: DeferredInterrupt, is_resumed: bool) -> Any:
+        """Train on the epoch's batches; return the metric, or a copy if other processes may still train."""
         monitor, limit = self._options.monitor, self._options.max_time_s
         saving, lockstep = self._saving, self._lockstep
         metric = self.metric
@@ -684,17 +692,17 @@ class TrainingRun:
             if monitor is not None:
                 monitor.tic()
             if self._has_scheduled_work:
-                self._announce_scheduled_work(boundary)
+                self._announce_scheduled_work(interrupt)
             try:
                 self._steps.train(batch, self)
             except NonFiniteError:
                 self._save_before_bad_batch(batch, batches)
                 raise
-            asked = lockstep.asked(boundary) if lockstep.several else boundary.asked
+            requested = lockstep.stop_requested(interrupt) if lockstep.is_distributed else interrupt.requested
             self._is_out_of_time = limit is not None and time.monotonic() - self._begun >= limit
-            ends = asked or (self._is_out_of_time and not lockstep.several)
-            saves = self._has_scheduled_work and (lockstep.take("due") or saving.wants_end(ends))
-            if saves:  # the batch read next is not part of the saved state
+            ends = requested or (self._is_out_of_time and not lockstep.is_distributed)
+            saves = self._has_scheduled_work and (lockstep.pop_flag("due") or saving.wants_end(ends))
+            if saves:  # before the next batch is read, which is not part of the saved state
                 saving.note_position(self.nbatch + 1, batch)
             following = self._next(batches)
             if following is None:
@@ -703,120 +711,123 @@ class TrainingRun:
                 monitor.toc_print()
             self._after(batch, following is None)
             if saves:
-                with boundary.saving():
+                with interrupt.uninterrupted():
                     saving.within_epoch(self, following is None, following)
-            # a signal that comes in a callback waits for the next batch only if other processes or a save need it
-            if asked or (boundary.asked and not lockstep.several and not saving.wants_end(True)):
-                boundary.end()
+            # a signal that arrives in a callback waits for the next batch only if other processes or a save need it
+            if requested or (
+                interrupt.requested and not lockstep.is_distributed and not saving.wants_end(True)
+            ):
+                interrupt.raise_now()
             batch = None if self._stopped else following
         return metric
 
     def _check_labels(self, batch: BatchLike) -> None:
-        """Look for labels that are not classes of the network."""
-        choice, networks_of = self._options.check_labels, getattr(self.module, "fed_networks", None)
-        if choice == "ignore" or networks_of is None:  # a module that was written for MXNet
+        """Check a batch for labels that are not class numbers of the network."""
+        choice, network_inputs = self._options.check_labels, getattr(self.module, "network_inputs", None)
+        if choice == "ignore" or network_inputs is None:  # a module written for MXNet
             return
         for part in batch if isinstance(batch, list) else [batch]:
-            found = (find_wrong_label(network, pad_of(part)) for network in networks_of(part))
-            wrong = next(filter(None, found), None)
-            if wrong is None:
+            labels = (find_invalid_label(inputs, pad_of(part)) for inputs in network_inputs(part))
+            invalid = next(filter(None, labels), None)
+            if invalid is None:
                 continue
             numbers = sample_numbers(part, self._data)
-            sample = wrong.row if numbers is None or wrong.row >= len(numbers) else numbers[wrong.row]
-            text = f"fit: {wrong.describe(f'sample {sample} in {self.place}')}"
+            sample = invalid.row if numbers is None or invalid.row >= len(numbers) else numbers[invalid.row]
+            text = f"fit: {invalid.describe(f'sample {sample} in {self.position}')}"
             if choice == "raise":
                 raise BoundsError(
                     f'{text} Correct the labels; check_labels="warn" trains on them, as MXNet does'
                 )
             self.module.logger.warning(
-                '%s Training goes on, as in MXNet; check_labels="raise" stops it, "ignore" says nothing', text
+                '%s Training continues, as in MXNet; check_labels="raise" stops it, "ignore" hides this warning',
+                text,
             )
             return
 
     def _first_batch(self, is_resumed: bool) -> tuple[Any, Iterator[Any]]:
-        with self._clock.data:
+        with self._timer.data:
             batch, batches = _first_batch(self.module, self._data, self.epoch)
         if is_resumed:
             self._saving.continue_after(batch)
         return batch, batches
 
     def _finish_epoch_metrics(self) -> Any:
-        """Finish the last update of an epoch, and note its metrics if they are known; return what measures them."""
+        """Finish the last update of an epoch and, in one process, record the metrics; return the metric to use."""
         self._steps.finish(self)
-        if self._lockstep.several:  # other processes may have batches left, and callbacks reset the metric
+        if self._lockstep.is_distributed:  # others may have batches left, and callbacks reset the metric
             return deepcopy(self.metric)
         self._epoch_metrics = self._steps.values(self.metric)
         return self.metric
 
-    def _announce_scheduled_work(self, boundary: BatchBoundary) -> None:
-        """Tell the processes that train together what is to be done after the batch that comes."""
+    def _announce_scheduled_work(self, interrupt: DeferredInterrupt) -> None:
+        """Set the flags for the work after the next batch, which all processes do together."""
         count, every, limit = self.nbatch + 1, self._options.eval_every_n_batches, self._options.max_batches
         is_last = limit is not None and self.num_batches + 1 >= limit
-        self._lockstep.pass_on(boundary)
-        self._lockstep.say(
+        self._lockstep.send_request(interrupt)
+        self._lockstep.set_flags(
             due=self._saving.wants_batch(count) or self._saving.wants_end(is_last),
             evaluate=every is not None and count % every == 0,
         )
 
     def _save_before_bad_batch(self, batch: Any, batches: Iterator[Any]) -> None:
-        """Save the state before a batch in which something is not finite, as that of a run that has left it out."""
+        """Save the state before a batch that is not finite, as that of a run that skipped it."""
         options, saving, lockstep = self._options, self._saving, self._lockstep
         if options.training_step is not None or not saving.wants_end(True):
             return
-        if lockstep.several and options.accumulate > 1:  # the other processes do not learn of the error
+        if lockstep.is_distributed and options.accumulate > 1:  # the other processes do not know of the error
             return
         arg_params, aux_params = self.module.get_params()
-        if lockstep.any(bool(names_of_nonfinite({**arg_params, **aux_params}))):
+        if lockstep.any(bool(nonfinite_names({**arg_params, **aux_params}))):
             return
         self.nbatch += 1
         self.num_batches += 1
         saving.note_position(self.nbatch, batch)
         following = self._next(batches)
-        if following is None and not lockstep.several:
+        if following is None and not lockstep.is_distributed:
             self._finish_epoch_metrics()
         saving.within_epoch(self, following is None, following)
 
-    def _wait_for_others(self, boundary: BatchBoundary) -> None:
-        """Take part in the updates of processes that have batches left, adding nothing."""
-        lockstep, goes_on = self._lockstep, True
-        while goes_on:
-            lockstep.pass_on(boundary)
-            lockstep.say(stop=self._stopped)
-            goes_on = self._steps.idle(self)
+    def _wait_for_others(self, interrupt: DeferredInterrupt) -> None:
+        """Take part in the updates of processes that have batches left, with zero gradients."""
+        lockstep, is_active = self._lockstep, True
+        while is_active:
+            lockstep.send_request(interrupt)
+            lockstep.set_flags(stop=self._stopped)
+            is_active = self._steps.idle(self)
             self._stop_with_others()
-            if lockstep.take("evaluate"):
+            if lockstep.pop_flag("evaluate"):
                 self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
-            asked = lockstep.asked(boundary)
-            if lockstep.take("due") or self._saving.wants_end(asked):
+            requested = lockstep.stop_requested(interrupt)
+            if lockstep.pop_flag("due") or self._saving.wants_end(requested):
                 self._saving.note_position(self.nbatch)
                 self._saving.within_epoch(self, True)
-            if asked:
-                boundary.end()
+            if requested:
+                interrupt.raise_now()
 
     def _stop_with_others(self) -> None:
-        if self._lockstep.take("stop"):
+        if self._lockstep.pop_flag("stop"):
             self.stop(_ENDED_BY_OTHERS)
 
     def _next(self, batches: Iterator[Any]) -> Any:
-        """Return the next batch, prepared; None if there is none."""
-        with self._clock.data:
-            found = next(batches, None)
-            if found is not None:
-                self.module.prepare(found, sparse_row_id_fn=self._options.sparse_row_id_fn)
-        return found
+        """Return the next batch, prepared; None at the end."""
+        with self._timer.data:
+            batch = next(batches, None)
+            if batch is not None:
+                self.module.prepare(batch, sparse_row_id_fn=self._options.sparse_row_id_fn)
+        return batch
 
     def _after(self, batch: BatchLike, is_last: bool) -> None:
-        """Count a batch, call whoever wants to hear of it, and see whether to go on."""
+        """Count a batch, call callbacks, and check whether to stop."""
         options = self._options
         self.nbatch += 1
         self.num_batches += 1
         if self._batch_callbacks:
             self._call_batch_callbacks(batch, is_last)
-        for each in self._callbacks:
-            if each.on_batch_end(self) is True:
-                self.stop(f"{type(each).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
+        for callback in self._callbacks:
+            if callback.on_batch_end(self) is True:
+                self.stop(f"{type(callback).__name__} after batch {self.nbatch - 1} of epoch {self.epoch}")
         if self._has_scheduled_work:
-            if self._lockstep.take("evaluate") and (self._lockstep.several or not is_last):
+            if self._lockstep.pop_flag("evaluate") and (self._lockstep.is_distributed or not is_last):
                 self._add_to_history(self._evaluate(self._metric_within_epoch, self.nbatch))
             self._stop_with_others()
         if options.dry_run:
@@ -824,14 +835,16 @@ class TrainingRun:
         elif (
             options.max_batches is not None
             and self.num_batches >= options.max_batches
-            and not (self._lockstep.several and self._steps.are_gradients_pending)  # they save with an update
+            and not (
+                self._lockstep.is_distributed and self._steps.are_gradients_pending
+            )  # they save with an update
         ):
             self.stop(f"max_batches={options.max_batches}")
         elif self._is_out_of_time:
             self.stop(f"max_time_s={options.max_time_s}")
 
     def _call_batch_callbacks(self, batch: BatchLike, is_last: bool) -> None:
-        seen = {
+        variables = {
             "self": self.module,
             "module": self.module,
             "train_data": self._data,
@@ -842,7 +855,7 @@ class TrainingRun:
             "end_of_batch": is_last,
             "run": self,
         }
-        param = BatchEndParam(self.epoch, self.nbatch - 1, self.metric, seen)
+        param = BatchEndParam(self.epoch, self.nbatch - 1, self.metric, variables)
         for callback in self._batch_callbacks:
             self._call_batch_callback(callback, param)
 
@@ -852,47 +865,47 @@ class TrainingRun:
 
 
 class _TrainingSteps:
-    """What is done with each batch: forward, backward and, if enough gradients have been added up, an update."""
+    """The training step of each batch: forward, backward and, once enough gradients are summed, an update."""
 
-    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, clock: StepClock) -> None:
+    def __init__(self, module: Any, options: FitOptions, lockstep: Lockstep, timer: StepTimer) -> None:
         self._lockstep = lockstep
         self._module = module
-        self._clock = clock
+        self._timer = timer
         self._options = options
         self._accumulates = options.accumulate > 1
         self._announces_updates = (
-            lockstep.several and not self._accumulates and hasattr(module, "announce_update")
+            lockstep.is_distributed and not self._accumulates and hasattr(module, "announce_update")
         )
-        self._has_pending_gradients = False  # the last gradients are not added to the sum yet
+        self._has_pending_gradients = False  # True until the last gradients are added to the sum
         self._pending_samples = self._pending_batches = 0
         self._samples_per_batch = module.all_updates()[0].group.num_samples if self._accumulates else 1
         self._sums: dict[str, tuple[float, int]] = {}
-        self._finite = FiniteCheck(module, options.on_nonfinite)
+        self._finite = NonFiniteCheck(module, options.on_nonfinite)
         self.updates = 0
 
     def train(self, batch: Any, run: TrainingRun) -> None:
-        """Train on a batch, and show the metric what came out."""
+        """Train on a batch, and update the metric with its outputs."""
         if self._options.training_step is not None:
-            with self._clock.compute:
+            with self._timer.compute:
                 self._run_training_step(batch, self._options.training_step, run)
             return
         module, options = self._module, self._options
-        with self._clock.compute:
+        with self._timer.compute:
             if self._has_pending_gradients:
                 module.keep_gradients()
                 self._has_pending_gradients = False
             if self._announces_updates:
                 module.announce_update()
             module.forward_backward(batch)
-        if self._lockstep.several:
+        if self._lockstep.is_distributed:
             if not self._train_together(batch, run):
                 return
         else:
-            if module.overflowed():
+            if module.handle_overflow():
                 return
-            nonfinite = self._finite.forbids(batch, run)
+            nonfinite = self._finite.find_problem(batch, run)
             if nonfinite is not None:
-                self._finite.leave_out(nonfinite)
+                self._finite.skip_or_raise(nonfinite)
                 return
             if self._accumulates:
                 self._accumulate(run)
@@ -901,48 +914,48 @@ class _TrainingSteps:
         update_metric(module, run.metric, batch, options.count_padding)
 
     def _train_together(self, batch: Any, run: TrainingRun) -> bool:
-        """Do with the gradients of a batch what all processes do; return whether it counts."""
+        """Apply the gradients of a batch together with all processes; return True if the batch counts."""
         module, lockstep, options = self._module, self._lockstep, self._options
-        if not lockstep.adds_up and module.overflowed():  # "dist_async": processes update on their own
+        if not lockstep.adds_up and module.handle_overflow():  # "dist_async": each process updates alone
             return False
-        overflows = module.overflows()
-        bad = None if overflows else self._finite.forbids(batch, run)
+        has_overflow = module.has_overflow()
+        bad = None if has_overflow else self._finite.find_problem(batch, run)
         if bad is not None and self._accumulates and options.on_nonfinite == "skip":
-            self._finite.leave_out(bad)  # the other processes keep their batches
+            self._finite.skip_or_raise(bad)  # the other processes keep their batches
             return False
-        lockstep.say(bad=bad is not None, overflow=overflows)
-        is_used = not overflows and bad is None
+        lockstep.set_flags(bad=bad is not None, overflow=has_overflow)
+        is_used = not has_overflow and bad is None
         if not is_used:
             self._clear()
         if not self._accumulates:
             return self._update_together(run, bad)
-        if overflows:
-            module.take_back()
+        if has_overflow:
+            module.restore_aux_states()
         return self._accumulate(run, is_used, bad) and is_used
 
     def _update_together(self, run: TrainingRun, bad: str | None = None) -> bool:
-        """Update with the gradients of all processes; return whether that has not been dropped."""
+        """Update with the gradients of all processes; return False if the update was dropped."""
         self._update()
-        if self._lockstep.take("bad"):
-            self._finite.leave_out(bad or f"something in another process is not finite at {run.place}")
+        if self._lockstep.pop_flag("bad"):
+            self._finite.skip_or_raise(bad or f"a value in another process is not finite at {run.position}")
             return False
-        return not self._lockstep.take("overflow")
+        return not self._lockstep.pop_flag("overflow")
 
     def _clear(self) -> None:
-        for each in self._module.all_updates():
-            each.clear()
+        for updates in self._module.all_updates():
+            updates.clear()
 
     def idle(self, run: TrainingRun) -> bool:
-        """Take part in the update of other processes, adding nothing, and say whether there was one."""
-        self._lockstep.say_idle()
+        """Take part in an update of other processes with zero gradients; return True if there was one."""
+        self._lockstep.set_idle()
         if self._accumulates:
-            self._lockstep.say_samples(0)
+            self._lockstep.set_num_samples(0)
         self._clear()
         self._update_together(run)
-        return self._lockstep.take("active")
+        return self._lockstep.pop_flag("active")
 
     def _accumulate(self, run: TrainingRun, is_used: bool = True, bad: str | None = None) -> bool:
-        """Let the gradients wait for those of further batches, unless these are enough."""
+        """Add the gradients to the sum, and update once there are enough batches."""
         self._pending_batches += 1
         if is_used:
             self._has_pending_gradients = True
@@ -953,11 +966,11 @@ class _TrainingSteps:
 
     @property
     def are_gradients_pending(self) -> bool:
-        """Whether gradients wait for those of further batches."""
+        """True if summed gradients have not been applied yet."""
         return self._pending_batches > 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what waits, after having the module keep gradients that do."""
+        """Return the state of the step, after adding pending gradients to the module's sum."""
         if self._has_pending_gradients:
             self._module.keep_gradients()
             self._has_pending_gradients = False
@@ -969,7 +982,7 @@ class _TrainingSteps:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore a state of `state_dict`."""
         self._pending_batches, self._pending_samples, self.updates = (
             state["batches"],
             state["rows"],
@@ -978,59 +991,59 @@ class _TrainingSteps:
         self._sums = {name: (total, count) for name, (total, count) in state["sums"].items()}
 
     def finish(self, run: TrainingRun, bad: str | None = None) -> bool:
-        """Apply the gradients that still wait; return whether that has not been dropped."""
+        """Apply the summed gradients; return False if the update was dropped."""
         if not self._pending_batches:
             return True
         if not self._has_pending_gradients:  # the gradients of the last batch were dropped
             self._clear()
         if self._lockstep.adds_up:
-            self._lockstep.say_samples(self._pending_samples)
+            self._lockstep.set_num_samples(self._pending_samples)
         else:
             self._module.scale_gradients(self._samples_per_batch / max(self._pending_samples, 1))
         self._has_pending_gradients = False
         self._pending_batches = self._pending_samples = 0
-        if self._lockstep.several:
+        if self._lockstep.is_distributed:
             return self._update_together(run, bad)
         self._update()
         return True
 
     def _update(self) -> None:
-        with self._clock.update:
+        with self._timer.update:
             if self._options.clip_global_norm is not None:
                 self._module.clip_by_global_norm(self._options.clip_global_norm)
             self._module.update()
         self.updates += 1
-        if self._lockstep.several:
-            self._lockstep.hush()
+        if self._lockstep.is_distributed:
+            self._lockstep.reset_flags()
 
     def _run_training_step(self, batch: Any, step: Callable[[Any, Any], Any], run: TrainingRun) -> None:
-        found = step(self._module, batch)
+        values = step(self._module, batch)
         self.updates += 1
-        if found is None:
+        if values is None:
             update_metric(self._module, run.metric, batch, self._options.count_padding)
             return
-        if not isinstance(found, Mapping):
+        if not isinstance(values, Mapping):
             raise ArgumentError(
-                f"fit: training_step returned {type(found).__name__}, expected a dict of numbers by name, or None"
+                f"fit: training_step returned {type(values).__name__}, expected a dict of numbers by name, or None"
             )
-        for name, value in found.items():
+        for name, value in values.items():
             total, count = self._sums.get(name, (0.0, 0))
             self._sums[name] = total + float(value), count + 1
 
     def values(self, metric: EvalMetric) -> list[tuple[str, float]]:
-        """Return the metrics of the epoch, and begin anew; what is not known yet of its batches is told before."""
-        self._finite.hear_all()
+        """Return the metrics of the epoch and reset them, after reporting pending checks."""
+        self._finite.report_pending()
         if not self._sums:
             self._lockstep.merge(metric)
-            found: list[tuple[str, float]] = metric.get_global_name_value()
-            return found
+            values: list[tuple[str, float]] = metric.get_global_name_value()
+            return values
         means = [(name, total / count) for name, (total, count) in self._sums.items()]
         self._sums = {}
         return means
 
 
 def pad_of(batch: BatchLike) -> int:
-    """Return how many rows at the end of a batch only fill it up."""
+    """Return the number of padding rows at the end of a batch."""
     padding = getattr(batch, "num_padding", None)
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
@@ -1038,7 +1051,7 @@ def pad_of(batch: BatchLike) -> int:
 def update_metric(
     module: Trainable, eval_metric: EvalMetric, batch: DataBatch | list[DataBatch], count_padding: bool
 ) -> None:
-    """Show a metric the outputs for a batch, or for its parts on several devices."""
+    """Update a metric with the outputs for a batch, or for its parts on several devices."""
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
     elif count_padding or not (pad := pad_of(batch)):
@@ -1048,7 +1061,7 @@ def update_metric(
 
 
 def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels | None, pad: int) -> None:
-    """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
+    """Update a metric with a module's outputs; modules written for MXNet lack `pad` and count padding.
 
     Shape:
         labels[i]: (N, ...), as bound.
@@ -1060,52 +1073,52 @@ def show_metric(module: Trainable, eval_metric: EvalMetric, labels: Labels | Non
 
 
 def _schedulers(module: Any) -> list[Any]:
-    """Return the schedules of learning rates that want to see metrics."""
+    """Return the learning-rate schedules with an `on_epoch_end`."""
     try:
-        optimizers = [getattr(each.optimizer, "lr_scheduler", None) for each in module.all_updates()]
-    except (AttributeError, NotImplementedError):  # a module of the user's own
+        schedulers = [getattr(updates.optimizer, "lr_scheduler", None) for updates in module.all_updates()]
+    except (AttributeError, NotImplementedError):  # a user-defined module
         return []
-    return [each for each in dict.fromkeys(optimizers) if hasattr(each, "on_epoch_end")]
+    return [scheduler for scheduler in dict.fromkeys(schedulers) if hasattr(scheduler, "on_epoch_end")]
 
 
 def _callbacks(options: FitOptions) -> list[Callback]:
-    """Return the `Callback` objects among all callbacks; a `Checkpoint` among them becomes the run's."""
-    found: list[Callback] = []
-    each: Any
-    for each in as_list(options.callbacks):
-        if not isinstance(each, Callback):
+    """Return the `Callback` objects among all callbacks; a `Checkpoint` among them is stored in the options."""
+    callbacks: list[Callback] = []
+    callback: Any
+    for callback in as_list(options.callbacks):
+        if not isinstance(callback, Callback):
             raise ArgumentError(
-                f"fit: callbacks has {each!r}, which is no callback.Callback; give functions, and MXNet's callbacks "
-                "such as Speedometer, as batch_end_callback or epoch_end_callback"
+                f"fit: callbacks has {callback!r}, which is not a callback.Callback; pass functions, and MXNet's "
+                "callbacks such as Speedometer, as batch_end_callback or epoch_end_callback"
             )
-    for given in (options.callbacks, options.batch_end_callback, options.epoch_end_callback):
-        for each in as_list(given):
-            if not isinstance(each, Callback):
+    for argument in (options.callbacks, options.batch_end_callback, options.epoch_end_callback):
+        for callback in as_list(argument):
+            if not isinstance(callback, Callback):
                 continue
-            if not each.saves_runs:
-                found.append(each)
+            if not callback.saves_runs:
+                callbacks.append(callback)
             elif options.checkpoint is None:
-                options.checkpoint = each
-            elif options.checkpoint is not each:
-                raise ArgumentError("fit: two checkpoints are given; a run is saved under one prefix")
-    return found
+                options.checkpoint = callback
+            elif options.checkpoint is not callback:
+                raise ArgumentError("fit: there are two checkpoints; a run is saved under one prefix")
+    return callbacks
 
 
 def _plain_functions(callbacks: CallbackLike) -> list[Callable[..., Any]]:
-    """Return the callbacks that are plain functions of what they are called with."""
-    return [each for each in as_list(callbacks) if not isinstance(each, Callback)]
+    """Return the callbacks that are plain functions."""
+    return [callback for callback in as_list(callbacks) if not isinstance(callback, Callback)]
 
 
 def _default_bar(options: FitOptions, callbacks: Sequence[object], data: DataIter) -> TqdmBar | None:
-    """Return the bar that a program gets which does not report progress itself; None where nobody would see it."""
+    """Return the default progress bar; None if a callback reports progress or the bar would not be visible."""
     if not options.progress or options.dry_run or os.environ.get("DPMODULE_PROGRESS") == "0":
         return None
-    if any(isinstance(each, (Speedometer, ProgressBar, TqdmBar)) for each in callbacks):
+    if any(isinstance(callback, (Speedometer, ProgressBar, TqdmBar)) for callback in callbacks):
         return None
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    is_seen = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
+    is_visible = hasattr(shell, "kernel") or getattr(sys.stderr, "isatty", bool)()
     outer = getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", ())
-    if not is_seen or len(outer):
+    if not is_visible or len(outer):
         return None
     num_data = getattr(data, "num_data", None)
     return TqdmBar(math.ceil(num_data / data.batch_size) if num_data else None, every=50)
@@ -1116,12 +1129,12 @@ def _evaluations(module: Trainable, data: EvalDataLike) -> dict[str, Any]:
     if data is None:
         return {}
     named = data if isinstance(data, Mapping) else {"validation": data}
-    return {name: labelled_iter(module, each, "fit") for name, each in named.items()}
+    return {name: labelled_iter(module, source, "fit") for name, source in named.items()}
 
 
 def _check_options(options: FitOptions) -> None:
     if options.num_epoch is None:
-        raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
+        raise ArgumentError("fit: num_epoch is missing; pass the number of epochs")
     for name in ("begin_epoch", "num_epoch"):
         if not isinstance(getattr(options, name), Integral):
             raise ArgumentError(f"fit: {name} is {getattr(options, name)!r}, expected a whole number")
@@ -1135,7 +1148,7 @@ def _check_options(options: FitOptions) -> None:
             raise ArgumentError(f"fit: {name} is {value!r}, expected a number above 0")
     if options.training_step is not None and (options.accumulate > 1 or options.clip_global_norm is not None):
         raise ArgumentError(
-            "fit: a training_step updates by itself; leave out accumulate and clip_global_norm"
+            "fit: a training_step updates parameters itself; omit accumulate and clip_global_norm"
         )
     check_choice("fit", options.on_nonfinite, "skip")
     check_label_choice("fit", options.check_labels)

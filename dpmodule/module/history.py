@@ -9,13 +9,13 @@ from ..base import ArgumentError, MissingPackageError, did_you_mean
 
 
 class History:
-    """A table of what `fit` measured: one row at the end of each epoch, and for each evaluation within one.
+    """Table of the metrics of `fit`: one row for each epoch, and one for each evaluation within an epoch.
 
     Attributes:
         rows: dicts with "epoch", "batch" (number of batches done in it), "time_s" (seconds since the epoch began), and
-            metrics by name, such as "train-accuracy", "validation-accuracy" or, for evaluation data given by name,
+            metrics by name, such as "train-accuracy", "validation-accuracy" or, for named evaluation data,
             "test-accuracy".
-        ended: why `fit` ended before its last epoch; "" if it did not.
+        ended: the reason for which `fit` ended before its last epoch; "" if it did not.
 
     Example:
         >>> history = History()
@@ -33,7 +33,7 @@ class History:
 
         Args:
             epoch: number of the epoch.
-            time_s: seconds since it began.
+            time_s: seconds since the epoch began.
             values: metrics by name.
         """
         self.rows.append({"epoch": epoch, "batch": batch, "time_s": time_s, **values})
@@ -41,18 +41,18 @@ class History:
     @property
     def names(self) -> list[str]:
         """Names of the metrics, in the order of their first appearance."""
-        found = dict.fromkeys(name for row in self.rows for name in row)
-        return [name for name in found if name not in ("epoch", "batch", "time_s")]
+        columns = dict.fromkeys(name for row in self.rows for name in row)
+        return [name for name in columns if name not in ("epoch", "batch", "time_s")]
 
     def __getitem__(self, name: str) -> list[float]:
-        """Return the values of a column, of the rows that have one."""
-        found = [row[name] for row in self.rows if name in row]
-        if not found:
+        """Return the values of a column, skipping rows without it."""
+        values = [row[name] for row in self.rows if name in row]
+        if not values:
             raise ArgumentError(
-                f"History: {name!r} was not measured; there are {', '.join(self.names) or 'no metrics'}"
+                f"History: {name!r} was not measured; the metrics are {', '.join(self.names) or 'none'}"
                 f"{did_you_mean(name, self.names)}"
             )
-        return found
+        return values
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -67,7 +67,7 @@ class History:
         return f"<History: {len({row['epoch'] for row in self.rows})} epochs, {last}>"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: a table and a small plot of each metric."""
+        """Return the HTML that notebooks show: a table and a small plot of each metric."""
         from .notebook import history_html
 
         title = f"History of {len({row['epoch'] for row in self.rows})} epochs"
@@ -75,11 +75,11 @@ class History:
         return history_html(title, self.names, self.rows, _positions)
 
     def plot(self, *names: str, ax: Any = None) -> Any:
-        """Draw metrics over epochs, and return Matplotlib's axes.
+        """Plot metrics over epochs, and return the Matplotlib axes.
 
         Args:
-            names: which metrics; all if none is named.
-            ax: axes to draw into; None makes a figure as pyplot does, which a notebook shows.
+            names: names of the metrics; all by default.
+            ax: axes to draw into; None makes a pyplot figure, which a notebook shows.
         """
         if ax is None:
             ax = new_axes("History.plot")
@@ -93,17 +93,17 @@ class History:
 
 
 def _positions(rows: list[dict[str, Any]]) -> list[float]:
-    """Return where rows stand on an axis of epochs: the end of epoch 0 is at 1."""
+    """Return the positions of rows on the axis of epochs; the end of epoch 0 is at 1."""
     longest = {row["epoch"]: row["batch"] for row in rows}
     return [row["epoch"] + row["batch"] / max(longest[row["epoch"]], 1) for row in rows]
 
 
 def new_axes(what: str) -> Any:
-    """Return axes of a new figure of pyplot's, which a notebook shows after the cell and ``plt.show()`` elsewhere."""
+    """Return the axes of a new pyplot figure, which a notebook, or elsewhere ``plt.show()``, shows."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise MissingPackageError(
-            f"{what} draws by Matplotlib, which is not installed; install it with: pip install matplotlib"
+            f"{what} needs Matplotlib, which is not installed; install it with: pip install matplotlib"
         ) from error
     return pyplot.figure().add_subplot()

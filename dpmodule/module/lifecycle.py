@@ -1,4 +1,4 @@
-"""How far a module has come, and the guard that says which call is missing."""
+"""Stages of a module's life cycle, and guards that name the missing call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Stage(IntEnum):
-    """Steps of a module's life, in order."""
+    """Stages of a module's life cycle, in order."""
 
     CREATED = 0
     BOUND = 1
@@ -23,11 +23,11 @@ class Stage(IntEnum):
 
 
 class Staged(Protocol):
-    """What has a life in these steps."""
+    """An object with a life-cycle stage."""
 
     @property
     def stage(self) -> Stage:
-        """How far it has come."""
+        """The stage reached."""
 
 
 _MISSING = {
@@ -37,24 +37,24 @@ _MISSING = {
 }
 
 
-def too_early(module: Staged, method: str) -> StateError:
-    """Return the error of a method that was called too early; it names the call that has to come first."""
+def missing_call(module: Staged, method: str) -> StateError:
+    """Return the error of a method that was called too early; it names the call that must come first."""
     missing = _MISSING[Stage(module.stage + 1)]
     return StateError(f"{type(module).__name__}.{method}: call {missing} first")
 
 
 def needs(stage: Stage) -> Callable[[F], F]:
-    """Guard a method: it may run once the module has reached a stage.
+    """Decorate a method that may run once the module has reached a stage.
 
     Args:
-        stage: the stage; the module tells its own through the property `stage`.
+        stage: the required stage, compared with the property `stage` of the module.
     """
 
     def guard(method: F) -> F:
         @functools.wraps(method)
         def guarded(self: Staged, *args: Any, **kwargs: Any) -> Any:
             if self.stage < stage:
-                raise too_early(self, method.__name__.lstrip("_"))
+                raise missing_call(self, method.__name__.lstrip("_"))
             return method(self, *args, **kwargs)
 
         return guarded  # type: ignore[return-value]
@@ -62,28 +62,28 @@ def needs(stage: Stage) -> Callable[[F], F]:
     return guard
 
 
-class InUse(Protocol):
-    """What runs in one thread at a time."""
+class SingleThreaded(Protocol):
+    """An object that one thread at a time may use."""
 
     in_use: threading.RLock  # held while a thread is inside a method
 
 
-def busy(module: InUse, method: str) -> StateError:
-    """Return the error of a method that was called while another thread is inside one of the same module."""
+def concurrent_use(module: SingleThreaded, method: str) -> StateError:
+    """Return the error of a method that was called while another thread uses the same module."""
     name = type(module).__name__
     return StateError(
-        f"{name}.{method}: another thread is running this {name}, and results would be mixed up; make one for each "
-        "thread, which may share parameters by bind(shared_module=), or take turns with a lock"
+        f"{name}.{method}: another thread is running this {name}, and their results would mix; make one for each "
+        "thread, which may share parameters by bind(shared_module=), or use a lock"
     )
 
 
-def alone(method: F) -> F:
-    """Guard a method that leaves results for the next call: it may run while no other thread is inside such a one."""
+def exclusive(method: F) -> F:
+    """Decorate a method whose results the next call reads, so that only one thread at a time runs such methods."""
 
     @functools.wraps(method)
-    def guarded(self: InUse, *args: Any, **kwargs: Any) -> Any:
+    def guarded(self: SingleThreaded, *args: Any, **kwargs: Any) -> Any:
         if not self.in_use.acquire(blocking=False):
-            raise busy(self, method.__name__)
+            raise concurrent_use(self, method.__name__)
         try:
             return method(self, *args, **kwargs)
         finally:

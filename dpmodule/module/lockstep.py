@@ -1,4 +1,4 @@
-"""`Lockstep`: how a run keeps step with those of other processes that train the same network."""
+"""`Lockstep`: synchronization of the processes that train the same network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from ..base import ArgumentError
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
-from .boundary import BatchBoundary
+from .interrupts import DeferredInterrupt
 
 if TYPE_CHECKING:
     from ..io import DataIter
@@ -21,111 +21,114 @@ if TYPE_CHECKING:
 
 
 class Lockstep:
-    """What the processes that train a module tell each other, beyond gradients; nothing if there is one.
+    """Exchanges flags and state between the processes that train a module; does nothing in a single process.
 
-    What a process has to say goes along with the gradients of its next update, and all processes hear it with theirs:
-    so they save, measure and end after the same update. One without batches left goes on updating with gradients of 0.
+    Flags travel with the gradients of the next update and arrive in all processes with it, so that all save, evaluate
+    and end after the same update. A process without batches left continues to update with zero gradients.
 
     Attributes:
-        adds_up: whether every update is one of all of them together.
+        adds_up: True if every update sums the gradients of all processes.
         rank: number of this process.
         size: number of processes.
+        is_distributed: True if there are several processes.
     """
 
     def __init__(self, module: Trainable) -> None:
         stores = _stores_of(module)
         self._stores = stores
         self._ranks = stores[0].ranks if stores else None
-        self.several = self._ranks is not None
-        self.adds_up = all(store.adds_up for store in stores) and self.several
+        self.is_distributed = self._ranks is not None
+        self.adds_up = all(store.adds_up for store in stores) and self.is_distributed
         self.rank = 0 if self._ranks is None else self._ranks.rank
         self.size = 1 if self._ranks is None else self._ranks.size
-        self._own_words: dict[str, float] = {}  # messages of a process that trains alone
+        self._local_flags: dict[str, float] = {}  # flags of a single process
 
     def align(self, module: Trainable) -> None:
-        """Give a module the parameters and auxiliary states of rank 0."""
+        """Copy the parameters and auxiliary states of rank 0 into a module."""
         if self._ranks is not None:
             tensors = [array.raw for array in _arrays_of(module, True)]
-            for tensor, first in zip(tensors, self._ranks.spread(tensors)):
+            for tensor, first in zip(tensors, self._ranks.broadcast(tensors)):
                 tensor.copy_(first)
 
     def average_states(self, module: Trainable) -> None:
-        """Give a module the means of all processes' auxiliary states, such as moving statistics."""
+        """Set auxiliary states, such as moving statistics, to their means over all processes."""
         if self._ranks is None:
             return
         arrays = [array.raw for array in _arrays_of(module, False) if array.raw.is_floating_point()]
         for tensor, mean in zip(arrays, self._ranks.mean(arrays)):
             tensor.copy_(mean)
 
-    # messages sent along with gradients
+    # flags, sent along with gradients
 
-    def say(self, **words: float) -> None:
-        """Tell the others with the next update; what is said twice before it is said if it was true once."""
-        said = self._own_words if self._ranks is None else self._ranks.say
-        for word, value in words.items():
-            said[word] = max(float(value), said.get(word, 0.0))
+    def set_flags(self, **values: float) -> None:
+        """Set flags to send with the next update; a flag keeps the largest value set before it."""
+        flags = self._local_flags if self._ranks is None else self._ranks.flags
+        for name, value in values.items():
+            flags[name] = max(float(value), flags.get(name, 0.0))
 
-    def say_idle(self) -> None:
-        """Tell the others that this process adds nothing to the next update."""
+    def set_idle(self) -> None:
+        """Announce that this process adds nothing to the next update."""
         if self._ranks is not None:
-            self._ranks.say["active"] = 0.0
+            self._ranks.flags["active"] = 0.0
 
-    def say_samples(self, number: int) -> None:
-        """Tell the others that the next update sums over so many samples of this process, in place of a whole batch."""
+    def set_num_samples(self, number: int) -> None:
+        """Set the number of samples of this process in the next update, if it is not a whole batch."""
         for store in self._stores:
-            store.say_samples(number)
+            store.set_num_samples(number)
 
-    def hush(self) -> None:
-        """Note that the update is over along with which all was said."""
+    def reset_flags(self) -> None:
+        """Reset the flags after the update that sent them."""
         if self._ranks is not None:
-            self._ranks.hush()
+            self._ranks.reset_flags()
         for store in self._stores:
-            store.say_samples(None)
+            store.set_num_samples(None)
 
-    def take(self, word: str) -> bool:
-        """Return whether some process said a word along with the last update, and forget it."""
-        heard = self._own_words if self._ranks is None else self._ranks.heard
-        found = bool(heard.get(word))
-        heard[word] = 0.0
-        return found
+    def pop_flag(self, name: str) -> bool:
+        """Return True if some process set a flag for the last update, and clear the flag."""
+        flags = self._local_flags if self._ranks is None else self._ranks.summed_flags
+        is_set = bool(flags.get(name))
+        flags[name] = 0.0
+        return is_set
 
-    def asked(self, boundary: BatchBoundary) -> bool:
-        """Return whether all processes are to end now because one of them got Ctrl-C or SIGTERM."""
+    def stop_requested(self, interrupt: DeferredInterrupt) -> bool:
+        """Return True if all processes must end because one of them received Ctrl-C or SIGTERM."""
         if self._ranks is None:
-            return boundary.asked
-        for word, number in (("interrupt", signal.SIGINT), ("terminate", signal.SIGTERM)):
-            if self.take(word):
-                boundary.ask(number)
+            return interrupt.requested
+        for name, number in (("interrupt", signal.SIGINT), ("terminate", signal.SIGTERM)):
+            if self.pop_flag(name):
+                interrupt.request(number)
                 return True
         return False
 
-    def pass_on(self, boundary: BatchBoundary) -> None:
-        """Tell the others that this process got Ctrl-C or SIGTERM, if it did."""
-        if self._ranks is not None and boundary.asked:
-            self.say(**{"terminate" if boundary.number == signal.SIGTERM else "interrupt": True})
+    def send_request(self, interrupt: DeferredInterrupt) -> None:
+        """Set a flag for the other processes if this one received Ctrl-C or SIGTERM."""
+        if self._ranks is not None and interrupt.requested:
+            self.set_flags(
+                **{"terminate" if interrupt.signal_number == signal.SIGTERM else "interrupt": True}
+            )
 
-    # by themselves
+    # separate exchanges
 
-    def any(self, what: bool) -> bool:
-        """Return whether something is so in some process."""
-        return what if self._ranks is None else self._ranks.total(float(what)) > 0
+    def any(self, condition: bool) -> bool:
+        """Return True if a condition is true in some process."""
+        return condition if self._ranks is None else self._ranks.total(float(condition)) > 0
 
-    def gather(self, thing: Any) -> list[Any]:
-        """Return plain data and arrays of all processes, in the order of their numbers."""
-        return [thing] if self._ranks is None else self._ranks.gather(thing)
+    def gather(self, value: Any) -> list[Any]:
+        """Return plain data and arrays of all processes, in the order of their ranks."""
+        return [value] if self._ranks is None else self._ranks.gather(value)
 
     def check_same(self, what: str, values: Mapping[str, Any]) -> None:
-        """Refuse values, by name, that differ between processes; see `Ranks.check_same`."""
+        """Raise ArgumentError if values, by name, differ between processes; see `Ranks.check_same`."""
         if self._ranks is not None:
             self._ranks.check_same(what, values)
 
     def merge(self, metric: EvalMetric) -> None:
-        """Let a metric have seen what those of all processes have seen."""
+        """Merge the states of a metric over all processes."""
         if self._ranks is None:
             return
         if not (hasattr(metric, "state_dict") and hasattr(metric, "merge")):
             raise ArgumentError(
-                f"the metric {type(metric).__name__} cannot be measured over several processes: it needs the methods "
+                f"the metric {type(metric).__name__} cannot be merged over several processes: it needs the methods "
                 "state_dict, load_state_dict and merge of EvalMetric"
             )
         first, *rest = (_copy_with_state(metric, state) for state in self._ranks.gather(metric.state_dict()))
@@ -134,14 +137,14 @@ class Lockstep:
         metric.load_state_dict(first.state_dict())
 
     def join_rows(self, outputs: Sequence[NDArray], count: int) -> list[NDArray]:
-        """Return outputs for all examples, of which each process has those of every `size`-th.
+        """Return the outputs for all examples; each process has those of every `size`-th example.
 
         Args:
-            outputs: for the examples of this process; each may have several rows for an example.
+            outputs: outputs of this process, with one or more rows for each example.
 
         Shape:
             outputs[i]: (n * r, ...), r rows for each of n = `count` examples of this process.
-            returns[i]: (N * r, ...), those of the N examples of all processes.
+            returns[i]: (N * r, ...), for the N examples of all processes.
         """
         if self._ranks is None:
             return list(outputs)
@@ -159,10 +162,10 @@ class Lockstep:
         Shape:
             returns[i]: that of the state.
         """
-        return [array.raw.clone() for array in _arrays_of(module, False)] if self.several else []
+        return [array.raw.clone() for array in _arrays_of(module, False)] if self.is_distributed else []
 
     def load_own_state(self, module: Trainable, states: Sequence[torch.Tensor]) -> None:
-        """Put back what `own_state` returned.
+        """Restore a result of `own_state`.
 
         Shape:
             states[i]: that of the state.
@@ -172,33 +175,33 @@ class Lockstep:
 
 
 def _stores_of(module: Any) -> list[Any]:
-    """Return the kvstores of a module that speak with other processes; none if there are no others."""
+    """Return the distributed kvstores of a module; none in a single process."""
     try:
-        stores = [each.store for each in module.all_updates()]
-    except (AttributeError, NotImplementedError):  # a module of the user's own
+        stores = [updates.store for updates in module.all_updates()]
+    except (AttributeError, NotImplementedError):  # a user-defined module
         return []
-    found = [store for store in stores if isinstance(store, KVStoreBase) and hasattr(store, "ranks")]
-    return found if found and found[0].ranks.size > 1 else []
+    distributed = [store for store in stores if isinstance(store, KVStoreBase) and hasattr(store, "ranks")]
+    return distributed if distributed and distributed[0].ranks.size > 1 else []
 
 
-def _arrays_of(module: Any, all_of_them: bool) -> list[NDArray]:
-    """Return a module's auxiliary states, and its parameters, on all contexts."""
-    found = []
+def _arrays_of(module: Any, with_parameters: bool) -> list[NDArray]:
+    """Return a module's auxiliary states, and optionally its parameters, on all contexts."""
+    arrays = []
     for store in module.stores():
         for k in range(len(store.contexts)):
-            found += [store.aux(name, k) for name in store.aux_names()]
-            found += [store.array(name, k) for name in store.names()] if all_of_them else []
-    return found
+            arrays += [store.aux(name, k) for name in store.aux_names()]
+            arrays += [store.array(name, k) for name in store.names()] if with_parameters else []
+    return arrays
 
 
 def _copy_with_state(metric: EvalMetric, state: Any) -> Any:
-    made = deepcopy(metric)
-    made.load_state_dict(state)
-    return made
+    copy = deepcopy(metric)
+    copy.load_state_dict(state)
+    return copy
 
 
 def _interleaved(parts: Sequence[tuple[int, torch.Tensor]], like: NDArray) -> NDArray:
-    """Return the rows of examples that were dealt out one by one, in their order."""
+    """Return the rows of examples that were distributed round-robin, in their order."""
     size, total = len(parts), sum(count for count, _ in parts)
     rows = parts[0][1].shape[0] // parts[0][0]
     joined = parts[0][1].new_empty((total, rows, *parts[0][1].shape[1:]))
@@ -208,7 +211,7 @@ def _interleaved(parts: Sequence[tuple[int, torch.Tensor]], like: NDArray) -> ND
 
 
 def shard(data: DataIter, lockstep: Lockstep) -> None:
-    """Let an iterator read this process's part of the examples."""
+    """Restrict an iterator to this process's part of the examples."""
     if getattr(data, "num_parts", 1) == lockstep.size:
         return
     try:
@@ -218,5 +221,5 @@ def shard(data: DataIter, lockstep: Lockstep) -> None:
         raise ArgumentError(
             f"fit: shard=True: {type(data).__name__} cannot read a part of its examples; make it with "
             f"num_parts={lockstep.size}, part_index={lockstep.rank} (the kvstore's num_workers and rank), or give each "
-            "process data of its own and leave shard out"
+            "process its own data and omit shard"
         ) from error

@@ -1,4 +1,4 @@
-"""`find_rate`: try growing learning rates on a few batches, and see where the loss falls."""
+"""`find_rate`: a learning-rate range test on a few batches."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from .types import DataLike, InitializerLike, OptimizerLike, OptimizerParams
 
 _WINDOW = 11
-"""How many losses around a rate are averaged: a mean of former ones alone would lag behind the rates."""
+"""Number of losses averaged around a rate; the window is centered, as a mean of earlier losses would lag."""
 
 _DIVERGED = 4.0
-"""The search ends where the mean of the last losses is so many times the smallest such mean."""
+"""The search ends when the mean of the last losses exceeds the smallest such mean by this factor."""
 
-_SHARE_OF_FALL = 0.9
-"""Share of the whole fall of the loss that is behind it at the suggestion: at the minimum itself rates hurt already,
-and behind it there may be others by chance."""
+_SHARE_OF_DECREASE = 0.9
+"""Share of the total decrease of the loss at the suggested rate: rates at the minimum itself are already too large,
+and later minima may be random."""
 
 _LOSSES = {
     "SoftmaxOutput": "ce",
@@ -47,11 +47,11 @@ _LOSSES = {
 
 @dataclass(frozen=True, repr=False)
 class RateSearch:
-    """What `Module.lr_find` found.
+    """Result of `Module.lr_find`.
 
     Attributes:
-        rates: the learning rates that were tried, in ascending order.
-        suggestion: the rate at which the loss has nearly come to its minimum.
+        rates: the tried learning rates, in ascending order.
+        suggestion: the rate at which the loss is close to its minimum.
     """
 
     rates: list[float]
@@ -62,10 +62,10 @@ class RateSearch:
         return f"<RateSearch: {len(self.rates)} rates up to {self.rates[-1]:.3g}, suggestion {self.suggestion:.3g}>"
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the losses over the rates, and return Matplotlib's axes.
+        """Plot the losses over the rates, and return the Matplotlib axes.
 
         Args:
-            ax: axes to draw into; None makes a figure as pyplot does, which a notebook shows.
+            ax: axes to draw into; None makes a pyplot figure, which a notebook shows.
         """
         ax = new_axes("RateSearch.plot") if ax is None else ax
         ax.plot(self.rates, self.losses)
@@ -91,7 +91,7 @@ def find_rate(
     """Try learning rates on a module; see `Module.lr_find`.
 
     Args:
-        module: what is trained; it is not bound, and nobody needs it afterwards.
+        module: an unbound module that is not used afterwards.
     """
     if not 0 < start_lr < end_lr:
         raise ArgumentError(
@@ -116,7 +116,7 @@ def find_rate(
 
 
 def _position(data: DataIter) -> Any:
-    """Return where an iterator stands, None if it does not say; then it only begins anew."""
+    """Return the state of an iterator; None if it has none, so that it can only be reset."""
     try:
         return deepcopy(data.state_dict())
     except (NotImplementedError, AttributeError):
@@ -124,12 +124,12 @@ def _position(data: DataIter) -> Any:
 
 
 def _usual_loss(symbol: Symbol | None) -> str:
-    """Return the metric that says what a network's first output learns."""
+    """Return the metric for the loss of a network's first output."""
     node = symbol.graph.heads[0][0] if isinstance(symbol, Symbol) else None
     name = None if node is None or node.op is None else node.op.name
     if name not in _LOSSES:
         raise ArgumentError(
-            f"lr_find: the network ends in {name}, which is no loss; give metric=, such as 'mse'"
+            f"lr_find: the network ends in {name}, which is not a loss; pass metric=, such as 'mse'"
         )
     return _LOSSES[name]
 
@@ -138,44 +138,44 @@ def _endless_batches(module: Any, data: DataIter) -> Iterator[Any]:
     """Yield batches, epoch after epoch."""
     while True:
         data.reset()
-        found = False
+        has_batch = False
         for batch in named_batches(module, data):
-            found = True
+            has_batch = True
             yield batch
-        if not found:
-            raise StateError("lr_find: train_data gave no batch")
+        if not has_batch:
+            raise StateError("lr_find: train_data has no batch")
 
 
 def _search(module: Any, data: DataIter, rates: list[float], loss: EvalMetric) -> RateSearch:
-    updates = module.updates.optimizer
-    updates.lr_scheduler = None
-    found: list[float] = []
+    optimizer = module.updates.optimizer
+    optimizer.lr_scheduler = None
+    raw_losses: list[float] = []
     least = math.inf
     for rate, batch in zip(rates, _endless_batches(module, data)):
-        updates.set_learning_rate(float(rate))
+        optimizer.set_learning_rate(float(rate))
         module.forward_backward(batch)
         loss.reset()
         update_metric(module, loss, batch, False)
-        found.append(float(loss.get_name_value()[0][1]))
-        last = math.fsum(found[-_WINDOW:]) / len(found[-_WINDOW:])
+        raw_losses.append(float(loss.get_name_value()[0][1]))
+        last = math.fsum(raw_losses[-_WINDOW:]) / len(raw_losses[-_WINDOW:])
         least = min(least, last)
-        if not math.isfinite(found[-1]) or (len(found) >= _WINDOW and last > _DIVERGED * least):
-            found.pop()
+        if not math.isfinite(raw_losses[-1]) or (len(raw_losses) >= _WINDOW and last > _DIVERGED * least):
+            raw_losses.pop()
             break
         module.update()
-    if len(found) < _WINDOW:
+    if len(raw_losses) < _WINDOW:
         raise StateError(
-            f"lr_find: the loss grew without end within {len(found) + 1} batches; take a smaller start_lr, or look "
-            "at the data"
+            f"lr_find: the loss diverged within {len(raw_losses) + 1} batches; "
+            "use a smaller start_lr, or check the data"
         )
-    losses = _smooth(found)
-    tried = [float(rate) for rate in rates[: len(found)]]
-    enough = losses[0] - _SHARE_OF_FALL * (losses[0] - min(losses))
-    return RateSearch(tried, losses, next(rate for rate, loss in zip(tried, losses) if loss <= enough))
+    losses = _smooth(raw_losses)
+    tried = [float(rate) for rate in rates[: len(raw_losses)]]
+    target = losses[0] - _SHARE_OF_DECREASE * (losses[0] - min(losses))
+    return RateSearch(tried, losses, next(rate for rate, loss in zip(tried, losses) if loss <= target))
 
 
 def _smooth(losses: list[float]) -> list[float]:
-    """Return the mean of each loss and those around it; at the ends there are fewer."""
+    """Return the centered moving average of the losses, over fewer losses at the ends."""
     half = _WINDOW // 2
     parts = [losses[max(0, i - half) : i + half + 1] for i in range(len(losses))]
     return [math.fsum(part) / len(part) for part in parts]

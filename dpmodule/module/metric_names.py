@@ -1,4 +1,4 @@
-"""Names that `fit` will measure, known before it has measured anything: a wrong one is told at once."""
+"""Check of metric names before training starts."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
 
 
 def check_measured(name: str, metrics: Mapping[str, Any]) -> None:
-    """Refuse a name that no metric will have, as far as they can tell beforehand.
+    """Raise ArgumentError for a name that no metric will have, as far as that is known beforehand.
 
     Args:
-        metrics: by what their names begin with there: "train", or the name of evaluation data.
+        metrics: metrics by the prefix of their names: "train", or the name of evaluation data.
     """
     known: list[str] = []
     for title, metric in metrics.items():
         names = _names(metric)
         if names is None:
             return
-        known += [f"{title}-{each}" for each in names]
+        known += [f"{title}-{metric_name}" for metric_name in names]
     if name not in known:
         raise ArgumentError(
-            f"fit: {name!r} will not be measured; there will be {', '.join(known) or 'no metrics'}"
+            f"fit: {name!r} will not be measured; the metrics will be {', '.join(known) or 'none'}"
             f"{did_you_mean(name, known)}"
         )
 
 
 def _names(metric: EvalMetric) -> Iterable[str] | None:
-    """Return the names of a metric's values; None where only a batch can tell."""
-    if any(isinstance(each, ExternalMetric) for each in _parts(metric)):
+    """Return the names of a metric's values; None if they depend on a batch."""
+    if any(isinstance(part, ExternalMetric) for part in _parts(metric)):
         return None
     try:
         return [name for name, _ in metric.get_name_value()]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError):
-        return None  # one of the user's own that divides by what it has seen
+        return None  # a user-defined metric that divides by its count
 
 
 def _parts(metric: EvalMetric) -> list[Any]:

@@ -25,17 +25,17 @@ from ..symbol import Symbol
 from ..symbol.mixed_precision import convert_to_half
 from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
-from .class_labels import fed_network
-from .finite import are_finite, first_bad_node
+from .class_labels import network_inputs
 from .group.batch_splitter import redescribe, resized
 from .group.contexts import contexts_of, distinct, run_between
 from .group.executor_group import DataParallelExecutorGroup
 from .group.input_order import in_order
-from .half_training import LossScale, check_devices, rules_of
-from .lifecycle import Stage, alone, busy, needs, too_early
+from .lifecycle import Stage, concurrent_use, exclusive, missing_call, needs
 from .lr_search import RateSearch, find_rate
+from .mixed_precision import LossScale, check_devices, rules_of
 from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
+from .nonfinite import are_finite, first_nonfinite_node
 from .summary import describe, summarize
 from .updates import Updates, check_compression
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..executor.explanation import ExecutorExplanation
     from ..metric import EvalMetric
     from ..metric.composite import MetricLike
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         AmpLike,
         BatchLike,
@@ -74,14 +74,14 @@ lazy.publish(__name__, __all__)
 
 
 def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
-    """Describe inputs by examples; one whose first axis is not as long as the first input's has no batch axis."""
+    """Describe inputs by examples; an input whose first axis differs from the first input's has no batch axis."""
     lengths = [e.shape[0] for e in examples.values() if e.dim()]
-    found = []
+    descs = []
     for name, example in examples.items():
-        kind: Any = "float32" if example.dtype is torch.bool else example.dtype
+        dtype: Any = "float32" if example.dtype is torch.bool else example.dtype
         batched = example.dim() and example.shape[0] == lengths[0]
-        found.append(DataDesc(name, example.shape or (1,), kind, "NCHW" if batched else "C" * example.dim()))
-    return found
+        descs.append(DataDesc(name, example.shape or (1,), dtype, "NCHW" if batched else "C" * example.dim()))
+    return descs
 
 
 _LOSSES = {
@@ -94,11 +94,11 @@ _LOSSES = {
     "BCEWithLogitsLoss": "mx.sym.LogisticRegressionOutput",
     "binary_cross_entropy_with_logits": "mx.sym.LogisticRegressionOutput",
 }
-"""The operator that takes the place of a loss of torch."""
+"""Operators that replace losses of torch."""
 
 
 def _with_head(symbol: Symbol, head: Any) -> Symbol:
-    """Return a symbol with a loss on it."""
+    """Return a symbol with a loss added by `head`."""
     name = getattr(head, "__name__", type(head).__name__)
     is_torch = isinstance(head, torch.nn.Module) or str(getattr(head, "__module__", "")).startswith("torch.")
     result = None if is_torch or not callable(head) else head(symbol)
@@ -106,17 +106,17 @@ def _with_head(symbol: Symbol, head: Any) -> Symbol:
         instead = _LOSSES.get(name, "mx.sym.SoftmaxOutput or mx.sym.MakeLoss")
         what = f"torch's {name}" if is_torch else f"{name}, which does not return a symbol"
         raise ArgumentError(
-            f"from_torch: head is {what}; expected a function that puts a loss on a symbol, such as {instead}"
+            f"from_torch: head is {what}; expected a function that adds a loss to a symbol, such as {instead}"
         )
     return result
 
 
 def _is_label(symbol: Symbol, name: str) -> bool:
-    """Say whether an argument of a symbol is a label."""
+    """Return True if an argument of a symbol is a label."""
     return name in symbol.graph.labels or name.endswith("label")
 
 
-_ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
+_ROW_SPARSE = "1"  # value of `__storage_type__` in graphs
 
 
 @also_named(MODULE)
@@ -124,34 +124,33 @@ class Module(CheckpointedModule):
     """Trains and runs a symbol.
 
     Args:
-        symbol: the network, usually ending in a loss such as SoftmaxOutput.
-        label_names: which inputs are labels; None for none.
-        logger: where progress is logged.
+        symbol: the network, usually with a loss such as SoftmaxOutput at the end.
+        label_names: inputs that are labels; None for none.
+        logger: logger of the progress.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
-        fixed_param_names: parameters that are not trained.
+        fixed_param_names: parameters that are not updated.
         state_names: arguments that carry state from batch to batch.
-        group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live; see `DataParallelExecutorGroup`.
+        group2ctxs: contexts of the groups named by ``AttrScope(ctx_group=...)``; see `DataParallelExecutorGroup`.
         compression_params: how a kvstore "device" compresses gradients, such as
-            ``{"type": "2bit", "threshold": 0.5}``; None = not at all.
-        compile: whether the network is handed to `torch.compile`: True, the name of a backend, or a dict of
-            `torch.compile`'s arguments. Compiling takes seconds, anew for every set of input shapes; it pays where a
-            network of many small operators runs long. What cannot be compiled runs as always, with a warning.
-        cuda_graphs: whether `forward_backward` and prediction on a GPU are recorded once they repeat with the same
-            shapes, and then replayed, with the settings of torch that were in force at that time; it pays for small
-            networks. None = as MXNet's environment variable MXNET_ENABLE_CUDA_GRAPHS says.
-        mirror: what backward computes again instead of keeping it from forward, for less memory: True for the
-            results of cheap operators, a number n for all results within n equal parts of the network, False for
-            none. None = as the attribute ``force_mirroring`` of operators, and MXNet's environment variable
-            MXNET_BACKWARD_DO_MIRROR, say.
-        amp: "bf16" or "fp16": costly operators run in 16 bits, forward and backward, by the lists of `contrib.amp`;
-            parameters, their gradients, checkpoints and outputs stay float32. With "fp16" the loss is scaled by a
-            number that follows the gradients; batches in which they are too large for it are left out, and `fit` saves
-            it with a run. False = not at all; None = as `contrib.amp.init` says.
+            ``{"type": "2bit", "threshold": 0.5}``; None for no compression.
+        compile: compile the network with `torch.compile`: True, the name of a backend, or a dict of its arguments.
+            Compiling takes seconds for every set of input shapes; it pays for long runs of a network of many small
+            operators. A network that cannot be compiled runs uncompiled, with a warning.
+        cuda_graphs: record `forward_backward` and prediction on a GPU once they repeat with the same shapes, and
+            replay the recording, with the torch settings in force at that time; it pays for small networks. None =
+            as MXNet's environment variable MXNET_ENABLE_CUDA_GRAPHS says.
+        mirror: results that backward recomputes to save memory: True for those of cheap operators, a number n for
+            all results within n equal parts of the network, False for none. None = as the attribute
+            ``force_mirroring`` of operators and MXNet's environment variable MXNET_BACKWARD_DO_MIRROR say.
+        amp: "bf16" or "fp16" to run costly operators in 16 bits, forward and backward, by the lists of `contrib.amp`;
+            parameters, gradients, checkpoints and outputs stay float32. "fp16" scales the loss dynamically; batches
+            whose gradients overflow are skipped, and `fit` saves the scale with a run. False turns it off; None = as
+            `contrib.amp.init` says.
 
     Raises:
-        ArgumentError: a name is no argument of the symbol, `symbol` is none, `compile` or `amp` is something else, or a
-            device cannot compute in 16 bits.
+        ArgumentError: a name is not an argument of the symbol, `symbol` is not a Symbol, `compile` or `amp` is invalid,
+            or a device cannot compute in 16 bits.
 
     Example:
         >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
@@ -218,7 +217,7 @@ class Module(CheckpointedModule):
         self._valued: frozenset[str] = frozenset()
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
-        self._is_announced = False  # whether `update` follows the next backward
+        self._is_announced = False  # True if `update` follows the next backward
 
     def __repr__(self) -> str:
         counted = f"{len(self._param_names)} parameters"
@@ -234,14 +233,14 @@ class Module(CheckpointedModule):
         """Make a module from a checkpoint.
 
         Args:
-            prefix: path and first part of the file names.
+            prefix: path and beginning of the file names.
             epoch: number of the epoch, or "last".
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
 
         Raises:
-            ArgumentError: an argument of the constructor does not fit.
+            ArgumentError: an argument of the constructor is invalid.
             FileError: a file cannot be read.
-            FileFormatError: a file is damaged or foreign.
+            FileFormatError: a file is damaged or of another format.
         """
         from ..checkpoint import load_checkpoint, states_file
 
@@ -254,32 +253,32 @@ class Module(CheckpointedModule):
     def from_pretrained(folder: PathLike, revision: str | None = None, **kwargs: Any) -> Module:
         """Make a module from a folder that `save_pretrained` wrote, ready for `predict` and `fit`.
 
-        It is bound for prediction at the saved shapes; `forward` binds anew for batches of other sizes.
-        `interop.load_pretrained` tells what else is in the folder: the inputs' shapes, what is done to the data before.
+        It is bound for prediction at the saved shapes; `forward` binds again for batches of other sizes.
+        `interop.load_pretrained` returns the rest of the folder: input shapes and preprocessing.
 
         Args:
-            folder: the folder, or a repository's id such as "user/name", which `huggingface_hub` fetches.
+            folder: the folder, or a repository id such as "user/name", which `huggingface_hub` fetches.
             revision: branch, tag or commit of the repository.
             kwargs: arguments of the constructor, such as `context`; names of inputs are the saved ones.
 
         Raises:
-            FileError: there is no such folder, a file is missing, or the repository cannot be fetched.
-            FileFormatError: a file is damaged, or parameters do not fit the graph.
-            MissingPackageError: it is an id, and `huggingface_hub` is not installed.
-            ArgumentError: an argument of the constructor does not fit.
+            FileError: the folder does not exist, a file is missing, or the repository cannot be fetched.
+            FileFormatError: a file is damaged, or parameters do not match the graph.
+            MissingPackageError: `folder` is an id, and `huggingface_hub` is not installed.
+            ArgumentError: an argument of the constructor is invalid.
         """
         from ..interop import load_pretrained
 
-        found = load_pretrained(folder, revision)
-        names = {"data_names": [name for name, _ in found.data_shapes]}
-        names.update({key: found.config[key] for key in ("label_names", "state_names")})
-        module = Module(found.symbol, **{**names, **kwargs})
+        saved = load_pretrained(folder, revision)
+        names = {"data_names": [name for name, _ in saved.data_shapes]}
+        names.update({key: saved.config[key] for key in ("label_names", "state_names")})
+        module = Module(saved.symbol, **{**names, **kwargs})
         sizes = dict(
-            zip(found.symbol.list_arguments(), found.symbol.infer_shape(**dict(found.data_shapes))[0] or ())
+            zip(saved.symbol.list_arguments(), saved.symbol.infer_shape(**dict(saved.data_shapes))[0] or ())
         )
         labels = [(name, sizes[name]) for name in module.label_names if name in sizes]
-        module.bind(found.data_shapes, labels or None, for_training=False)
-        module.init_params(arg_params=found.arg_params, aux_params=found.aux_params)
+        module.bind(saved.data_shapes, labels or None, for_training=False)
+        module.init_params(arg_params=saved.arg_params, aux_params=saved.aux_params)
         return module
 
     @staticmethod
@@ -291,23 +290,22 @@ class Module(CheckpointedModule):
         head: Callable[[Symbol], Symbol] | None = None,
         **named: Any,
     ) -> Module:
-        """Make a module of a torch module's operators and values, bound to the shapes of the examples.
+        """Make a module from a torch module's operators and values, bound to the shapes of the examples.
 
-        It predicts at once, and is trained by `fit` where it ends in a loss. Parameters without ``requires_grad``,
-        buffers and constants are fixed. Batches of another size bind it anew; their data have the names of forward's
-        parameters.
+        It is ready for `predict` and, if it ends in a loss, for `fit`. Parameters without ``requires_grad``, buffers
+        and constants are fixed. Batches of another size bind it again; inputs are named as forward's parameters.
 
         Args:
             module: the torch module; it keeps its own parameters.
             example: a tensor for each parameter of its forward.
             context: a device or a list of them.
-            dynamic: which sizes may vary; see `sym.from_torch`.
-            head: puts a loss on the network's symbol; what it adds is a label if its name ends in "label" or a loss
-                reads it so, else a parameter.
+            dynamic: sizes that may vary; see `sym.from_torch`.
+            head: adds a loss to the network's symbol. A variable that it adds is a label if its name ends in "label"
+                or a loss reads it as one, else a parameter.
             named: examples for parameters of forward by name.
 
         Shape:
-            example[i], named[name]: (N, ...), as forward takes it.
+            example[i], named[name]: (N, ...), as forward expects.
 
         Raises:
             ArgumentError: the module cannot be translated, see `sym.from_torch`; or `head` does not return a symbol.
@@ -319,19 +317,19 @@ class Module(CheckpointedModule):
             >>> mod.data_names, sorted(mod.get_params()[0])
             (['input'], ['bias', 'weight'])
         """
-        from ..symbol.torch_import import imported  # imports torch.export, which takes long
+        from ..symbol.torch_import import imported  # imports torch.export, which is slow
 
-        found = imported(module, example, named, dynamic)
-        symbol = found.symbol if head is None else _with_head(found.symbol, head)
-        shapes = _described(found.inputs)
-        given = {*found.inputs, *found.arg_params}
-        labels = [n for n in symbol.list_arguments() if n not in given and _is_label(symbol, n)]
+        traced = imported(module, example, named, dynamic)
+        symbol = traced.symbol if head is None else _with_head(traced.symbol, head)
+        shapes = _described(traced.inputs)
+        present = {*traced.inputs, *traced.arg_params}
+        labels = [n for n in symbol.list_arguments() if n not in present and _is_label(symbol, n)]
         sizes, _, _ = symbol.infer_shape(**dict(shapes))
         known = dict(zip(symbol.list_arguments(), sizes or ()))
-        made = Module(symbol, list(found.inputs), labels, context=context, fixed_param_names=found.fixed)
-        made.bind(shapes, [(n, known[n]) for n in labels] or None)
-        made.init_params(arg_params=found.arg_params, aux_params=found.aux_params, allow_missing=True)
-        return made
+        result = Module(symbol, list(traced.inputs), labels, context=context, fixed_param_names=traced.fixed)
+        result.bind(shapes, [(n, known[n]) for n in labels] or None)
+        result.init_params(arg_params=traced.arg_params, aux_params=traced.aux_params, allow_missing=True)
+        return result
 
     @staticmethod
     def from_onnx(
@@ -340,35 +338,35 @@ class Module(CheckpointedModule):
         shapes: Mapping[str, Sequence[int]] | None = None,
         **kwargs: Any,
     ) -> Module:
-        """Make a module of an ONNX file, ready for `predict`.
+        """Make a module from an ONNX file, ready for `predict`.
 
-        It is bound for prediction at the shapes in the file. A size that the file leaves open is 1 at first, or the
-        least of a few usual ones that the network takes; `forward` binds anew for batches of other sizes.
+        It is bound for prediction at the shapes in the file. A symbolic size is 1 at first, or the smallest of a few
+        usual sizes that the network accepts; `forward` binds again for batches of other sizes.
 
         Args:
             file: path of the ONNX file.
             context: a device or a list of them.
-            shapes: shapes of inputs, where they are to be others than the file says or it does not say them.
+            shapes: shapes of inputs that replace or complete those of the file.
 
         Shape:
-            shapes[name]: (N, ...), as the network takes the input.
+            shapes[name]: (N, ...), as the network expects.
 
         Raises:
             FileError: the file cannot be opened.
-            FileFormatError: it is no ONNX file, or holds what cannot be translated.
-            ArgumentError: an argument of the constructor does not fit.
+            FileFormatError: the file is not an ONNX file, or has parts that cannot be translated.
+            ArgumentError: an argument of the constructor is invalid.
         """
         from ..onnx.load import import_model, input_descriptions
 
         symbol, arg_params, aux_params = import_model(file, shapes)
         inputs = input_descriptions(file, symbol, shapes or {})
-        names = [each.name for each in inputs]
+        names = [desc.name for desc in inputs]
         module = Module(symbol, data_names=names, label_names=None, context=context, **kwargs)
         module.bind(inputs, for_training=False)
         module.init_params(arg_params=arg_params, aux_params=aux_params)
         return module
 
-    # what it is
+    # properties
 
     @override
     def _mark(self, step: Stage, done: bool) -> None:
@@ -417,7 +415,7 @@ class Module(CheckpointedModule):
 
     @property
     def fixed_param_names(self) -> list[str]:
-        """Names of the parameters that are not trained."""
+        """Names of the parameters that are not updated."""
         return list(self._fixed_param_names)
 
     @property
@@ -453,37 +451,37 @@ class Module(CheckpointedModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
-        if self._stays_bound(wanted):
+    def _bind(self, arguments: BindArguments) -> None:
+        if self._stays_bound(arguments):
             return
-        check_descriptions(wanted.data_shapes, "data_shapes")
-        check_descriptions(wanted.label_shapes, "label_shapes")
-        names = [s[0] for s in wanted.data_shapes]
+        check_descriptions(arguments.data_shapes, "data_shapes")
+        check_descriptions(arguments.label_shapes, "label_shapes")
+        names = [s[0] for s in arguments.data_shapes]
         if names != self._data_names and sorted(names) != sorted(self._data_names):
             raise ArgumentError(
                 f"bind: data_shapes names {names}, the module's data_names are {self._data_names}"
             )
-        labels = self._known_labels(wanted.label_shapes) if wanted.label_shapes else None
-        shared = wanted.shared_module
+        labels = self._known_labels(arguments.label_shapes) if arguments.label_shapes else None
+        shared = arguments.shared_module
         if shared is not None and shared.stage < Stage.INITIALIZED:
             raise StateError("bind: shared_module must be bound and initialized first")
         if shared is not None:
             self._scale = shared._scale if self._scale is not None else None
-        store, before = self._store_for(wanted), self._group
-        # whether the parameters move into a store that others use, too
+        store, before = self._store_for(arguments), self._group
+        # True if the parameters move into a store with other users
         joins = store is not None and (before is None or before.store is not store)
         valued = frozenset() if store is None else store.filled & self._param_and_aux_names()
-        carried = self._values_to_carry_over(joins and bool(valued)) if joins or store is None else None
-        group = self._make_group(wanted, labels, store)
-        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
-        self._grad_req = wanted.grad_req
+        kept_values = self._values_to_keep(joins and bool(valued)) if joins or store is None else None
+        group = self._make_group(arguments, labels, store)
+        self.for_training, self.inputs_need_grad = arguments.for_training, arguments.inputs_need_grad
+        self._grad_req = arguments.grad_req
         self._group, self._valued = group, valued if joins else frozenset()
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
         self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
-        if carried is not None:
-            group.set_params(*carried)
-        if shared is not None or carried is not None or (joins and valued >= self._param_and_aux_names()):
+        if kept_values is not None:
+            group.set_params(*kept_values)
+        if shared is not None or kept_values is not None or (joins and valued >= self._param_and_aux_names()):
             self._stage = max(self._stage, Stage.INITIALIZED)
         if shared is not None and shared.stage >= Stage.READY:
             self.borrow_optimizer(shared)
@@ -494,68 +492,70 @@ class Module(CheckpointedModule):
         """Return the names of parameters and auxiliary states."""
         return {*self._param_names, *self._symbol.list_auxiliary_states()}
 
-    def _values_to_carry_over(self, store_has_values: bool) -> Any:
-        """Return the values that binding carries over, None where those of a store stay."""
+    def _values_to_keep(self, store_has_values: bool) -> Any:
+        """Return the values that stay through binding; None if those of the store stay."""
         saved = self._present_values()
         if saved is not None and store_has_values:
-            self._warn_of_dropped_values()
+            self._warn_about_ignored_values()
             return None
         return saved
 
-    def _warn_of_dropped_values(self) -> None:
-        """Warn that values which the module has, or a checkpoint brought, do not replace those of a store."""
+    def _warn_about_ignored_values(self) -> None:
+        """Warn that values of the module, or of its checkpoint, do not replace those of a store."""
         warnings.warn(
-            "bind: the store's parameters have values; those that the module had are ignored, with the optimizer's "
-            "states of its checkpoint; set_params and load_optimizer_states write them into the store",
+            "bind: the store's parameters have values, so the module's values and the optimizer states of its "
+            "checkpoint are ignored; set_params and load_optimizer_states write them into the store",
             stacklevel=6,
         )
         self.preloaded = self.preloaded_states = None
 
-    def _store_for(self, wanted: BindArguments) -> ParamStore | None:
-        """Return the store that binding has to use, None for one of the module's own."""
-        given, group = wanted.store, self._group
-        if given is not None and not isinstance(given, ParamStore):
-            raise ArgumentError(f"bind: store is of type {type(given).__name__}, expected a ParamStore")
-        if given is not None and wanted.shared_module is not None:
-            raise ArgumentError("bind: store and shared_module both say where the parameters are; give one")
+    def _store_for(self, arguments: BindArguments) -> ParamStore | None:
+        """Return the store that binding must use, None for the module's own store."""
+        requested, group = arguments.store, self._group
+        if requested is not None and not isinstance(requested, ParamStore):
+            raise ArgumentError(f"bind: store is of type {type(requested).__name__}, expected a ParamStore")
+        if requested is not None and arguments.shared_module is not None:
+            raise ArgumentError(
+                "bind: store and shared_module both determine the parameters; pass one of them"
+            )
         present = (
             group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
         )
         if present is None:
-            return given if given is None or group is None else self._store_to_join(given)
-        other = given if wanted.shared_module is None else wanted.shared_module.group.store
+            return requested if requested is None or group is None else self._store_to_join(requested)
+        other = requested if arguments.shared_module is None else arguments.shared_module.group.store
         if other is not None and other is not present:
             raise StateError(
-                "bind: the module is on a store that others use, too, and cannot change to another; make a new module"
+                "bind: the module is bound to a shared store and cannot change to another; make a new module"
             )
         self._check_contexts(self._context)
-        return None if wanted.shared_module is not None else present
+        return None if arguments.shared_module is not None else present
 
-    def _store_to_join(self, given: ParamStore) -> ParamStore:
-        """Return a store for a module that has been bound without one."""
+    def _store_to_join(self, store: ParamStore) -> ParamStore:
+        """Return the store for a module that was bound without one."""
         if self._stage >= Stage.READY:
             raise StateError(
-                "bind: the module has an optimizer with states of its own; make a new module and bind that to the store"
+                "bind: the module has an optimizer with its own states; make a new module and bind that to the store"
             )
-        return given
+        return store
 
-    def _check_contexts(self, wanted: Sequence[Context]) -> None:
-        """Refuse other contexts while the parameters are in a store that others use, too."""
+    def _check_contexts(self, contexts: Sequence[Context]) -> None:
+        """Raise StateError for other contexts while the parameters are in a shared store."""
         if self._group is None or not (self._store_is_given or self._group.store.is_shared):
             return
-        there = self._group.store.contexts
-        if distinct(wanted) != there:
+        present = self._group.store.contexts
+        if distinct(contexts) != present:
             raise StateError(
-                f"{type(self).__name__}: the parameters are in a store that others use, too, on "
-                f"{', '.join(map(str, there))}, and cannot move to {', '.join(map(str, wanted))}; make a new module, "
-                "and set_params of this one's values"
+                f"{type(self).__name__}: the parameters are in a shared store on {', '.join(map(str, present))} and "
+                f"cannot move to {', '.join(map(str, contexts))}; make a new module, and set its parameters with "
+                "set_params"
             )
 
     def _make_group(
-        self, wanted: BindArguments, labels: list[Any] | None, store: ParamStore | None
+        self, arguments: BindArguments, labels: list[Any] | None, store: ParamStore | None
     ) -> DataParallelExecutorGroup:
-        differentiated = [*self._param_names, *(self._data_names if wanted.inputs_need_grad else ())]
-        symbol, grad_req = self._symbol, wanted.grad_req
+        differentiated = [*self._param_names, *(self._data_names if arguments.inputs_need_grad else ())]
+        symbol, grad_req = self._symbol, arguments.grad_req
         if self._half is not None:
             symbol = convert_to_half(symbol, self._half, differentiated)
             if isinstance(grad_req, (list, tuple)):  # in the order of the symbol's own arguments
@@ -564,12 +564,12 @@ class Module(CheckpointedModule):
             symbol,
             self._context,
             self._work_load_list,
-            list(wanted.data_shapes),
+            list(arguments.data_shapes),
             labels,
             self._param_names,
-            wanted.for_training,
-            wanted.inputs_need_grad,
-            None if wanted.shared_module is None else wanted.shared_module.group,
+            arguments.for_training,
+            arguments.inputs_need_grad,
+            None if arguments.shared_module is None else arguments.shared_module.group,
             self.logger,
             self._fixed_param_names,
             grad_req,
@@ -582,13 +582,13 @@ class Module(CheckpointedModule):
         return group
 
     def _present_values(self) -> Any:
-        """Return values that binding must carry over: present ones, or those a checkpoint brought."""
+        """Return the values that must stay through binding: the present ones, or those of a checkpoint."""
         if self._stage >= Stage.INITIALIZED:
             return self.group.store.average()
         if self.preloaded is None:
             return None
-        have = {*self.preloaded[0], *self.preloaded[1]}
-        return self.preloaded if have == self._param_and_aux_names() else None
+        names = {*self.preloaded[0], *self.preloaded[1]}
+        return self.preloaded if names == self._param_and_aux_names() else None
 
     def rebind(
         self,
@@ -610,19 +610,23 @@ class Module(CheckpointedModule):
                 default.
 
         Raises:
-            StateError: the parameters are in a store that others use, too, on other devices.
+            StateError: the parameters are in a shared store on other devices.
         """
-        wanted = self._context if contexts is None else contexts_of(contexts)
-        if contexts is not None and workload is None and len(wanted) != len(self._work_load_list or wanted):
+        new_contexts = self._context if contexts is None else contexts_of(contexts)
+        if (
+            contexts is not None
+            and workload is None
+            and len(new_contexts) != len(self._work_load_list or new_contexts)
+        ):
             self._work_load_list = None
-        same = wanted == self._context and (workload is None or list(workload) == self._work_load_list)
+        same = new_contexts == self._context and (workload is None or list(workload) == self._work_load_list)
         if self._stage >= Stage.BOUND and same and self.for_training:
             return
-        self._check_contexts(wanted)
+        self._check_contexts(new_contexts)
         before = self._updates if self._stage >= Stage.READY else None
         store_stays = self._store_is_given or (self._group is not None and self._group.store.is_shared)
         states = None if before is None or store_stays else before.states_by_name()
-        self._context = wanted
+        self._context = new_contexts
         if workload is not None:
             self._work_load_list = list(workload)
         self.bind(data_shapes, label_shapes, True, self.inputs_need_grad, True, None, self._grad_req)
@@ -644,14 +648,14 @@ class Module(CheckpointedModule):
                 default.
 
         Raises:
-            ArgumentError: `label_shapes` has a label that is none of the module's.
+            ArgumentError: `label_shapes` has a label that is not in the module.
             ShapeError: shapes contradict the symbol or each other.
         """
         labels = self._known_labels(label_shapes) if label_shapes else None
         self.group.reshape(list(data_shapes), labels)
 
     def _known_labels(self, label_shapes: ShapesLike) -> list[Any]:
-        """Return the label shapes that the symbol has a use for; an iterator may offer more."""
+        """Return the label shapes that the symbol reads; an iterator may have more labels."""
         arguments = self._symbol.list_arguments()
         known = [s for s in label_shapes if s[0] in arguments]
         unknown = [s[0] for s in label_shapes if s[0] not in arguments]
@@ -676,12 +680,17 @@ class Module(CheckpointedModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
-        arg_params, aux_params, allow_missing = given.arg_params, given.aux_params, given.allow_missing
-        if self._stage >= Stage.INITIALIZED and not given.force_init:
+    def _init_params(self, arguments: ParamArguments) -> None:
+        arg_params, aux_params, allow_missing = (
+            arguments.arg_params,
+            arguments.aux_params,
+            arguments.allow_missing,
+        )
+        if self._stage >= Stage.INITIALIZED and not arguments.force_init:
             if arg_params is not None or aux_params is not None:
                 warnings.warn(
-                    "init_params: parameters have values already, those given are ignored; pass force_init=True",
+                    "init_params: parameters have values already, so arg_params and aux_params are ignored; "
+                    "pass force_init=True",
                     stacklevel=4,
                 )
             return
@@ -690,18 +699,18 @@ class Module(CheckpointedModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        # names that have values in the given store
-        keeps_value = frozenset() if given.force_init else self._valued
+        # parameters that have values in the bound store
+        keeps_value = frozenset() if arguments.force_init else self._valued
         arrays = {name: store.array(name, 0) for name in self._param_names if name not in keeps_value}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
         # as in MXNet, unknown names are an error only in set_params(..., allow_missing=True)
-        passes_over_extra = given.allow_extra or not allow_missing or given.initializer is not None
+        ignores_extra = arguments.allow_extra or not allow_missing or arguments.initializer is not None
         labels = self._symbol.graph.labels
         store.load(
             first_values(
-                arrays, arg_params, given.initializer, attributes, allow_missing, passes_over_extra, labels
+                arrays, arg_params, arguments.initializer, attributes, allow_missing, ignores_extra, labels
             ),
-            first_values(states, aux_params, given.initializer, attributes, allow_missing, passes_over_extra),
+            first_values(states, aux_params, arguments.initializer, attributes, allow_missing, ignores_extra),
         )
         self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
@@ -710,18 +719,18 @@ class Module(CheckpointedModule):
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
-        if self._keeps_optimizer(wanted):
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
+        if self._keeps_optimizer(arguments):
             return
-        may_be_inside = not self.group.store.is_shared
-        made = Updates.install(wanted, self.group, self._compression_params, may_be_inside)
-        self._install(made, wanted.force_init and self._stage >= Stage.READY)
+        may_run_in_store = not self.group.store.is_shared
+        updates = Updates.install(arguments, self.group, self._compression_params, may_run_in_store)
+        self._install(updates, arguments.force_init and self._stage >= Stage.READY)
         self.load_preloaded_states()
 
-    def _install(self, updates: Updates, anew: bool = False) -> None:
-        """Update the parameters by these from now on."""
+    def _install(self, updates: Updates, reset: bool = False) -> None:
+        """Set the `Updates` of the module, and register them in the store."""
         keys = None if updates.updater is None else updates.keys()
-        self.group.store.adopt(updates.owner, keys, anew)
+        self.group.store.register_updater(updates.owner, keys, reset)
         self._update_by(updates)
         self._stage = Stage.READY
 
@@ -730,7 +739,7 @@ class Module(CheckpointedModule):
         """Use the optimizer, its states and the store of another module.
 
         Args:
-            shared_module: the other module, which goes on with them, too.
+            shared_module: the other module, which keeps using them.
 
         Raises:
             StateError: the other module has no optimizer.
@@ -741,12 +750,12 @@ class Module(CheckpointedModule):
 
     @override
     def update(self) -> None:
-        if not self.in_use.acquire(blocking=False):  # as `alone` does, one call less in each batch
-            raise busy(self, "update")
+        if not self.in_use.acquire(blocking=False):  # as `exclusive` does, with one call less per batch
+            raise concurrent_use(self, "update")
         try:
             updates = self._updates
             if self._stage < Stage.READY or updates is None:
-                raise too_early(self, "update")
+                raise missing_call(self, "update")
             scale = self._scale
             if scale is not None and self._skips_update(updates):
                 return
@@ -760,37 +769,37 @@ class Module(CheckpointedModule):
             self.in_use.release()
 
     def _skips_update(self, updates: Updates) -> bool:
-        """Say whether to leave an update out, as gradients are too large; other processes are told instead."""
+        """Return True to skip an update because of an overflow; with several processes, only send a flag."""
         if not updates.is_shared:
-            return self.overflowed()
-        updates.say_overflow(self.overflows())
+            return self.handle_overflow()
+        updates.send_overflow(self.has_overflow())
         return False
 
     def _adapt_loss_scale(self, scale: LossScale, updates: Updates) -> None:
-        """Change the scale of the loss by what has become of an update: in all processes alike."""
-        if updates.is_shared and updates.hear_overflow():
+        """Adapt the loss scale to the result of an update, equally in all processes."""
+        if updates.is_shared and updates.receive_overflow():
             self._shrink_loss_scale(scale)
         elif not updates.is_held:
             scale.note_update()
 
     def _shrink_loss_scale(self, scale: LossScale) -> None:
         scale.note_overflow()
-        self.take_back()
-        self.logger.info("a gradient is too large for float16: the loss scale is now %g", scale.value)
+        self.restore_aux_states()
+        self.logger.info("a gradient overflows float16: the loss scale is now %g", scale.value)
 
     @override
-    def overflows(self) -> bool:
+    def has_overflow(self) -> bool:
         return (
             self._scale is not None
             and self._scale.can_shrink
-            and self.bad_gradient() is not None
+            and self.nonfinite_gradient() is not None
             and all(map(are_finite, chain(*self.output_probes())))
         )
 
     @override
-    def overflowed(self) -> bool:
+    def handle_overflow(self) -> bool:
         scale = self._scale
-        if scale is None or not self.overflows():
+        if scale is None or not self.has_overflow():
             return False
         self._shrink_loss_scale(scale)
         return True
@@ -808,29 +817,29 @@ class Module(CheckpointedModule):
         return [self.store]
 
     @override
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
-        return [fed_network(self, data_batch)]
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
+        return [network_inputs(self, data_batch)]
 
     @override
-    def bad_gradient(self) -> str | None:
-        return None if self._updates is None else self._updates.bad_gradient()
+    def nonfinite_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.nonfinite_gradient()
 
     @override
-    def bad_node(self) -> str | None:
-        return next(filter(None, map(first_bad_node, self.group.execs)), None)
+    def first_nonfinite_node(self) -> str | None:
+        return next(filter(None, map(first_nonfinite_node, self.group.execs)), None)
 
-    # what is trained
+    # fixed parameters
 
     def freeze(self, *patterns: str) -> list[str]:
-        """Train some parameters no more; everything else stays, the optimizer's states too.
+        """Stop updating some parameters; everything else stays, including optimizer states.
 
-        Moving statistics of BatchNorm are no parameters: batches of training go on to change them.
+        Moving statistics of BatchNorm are not parameters: training batches still change them.
 
         Args:
-            patterns: names of parameters, in which "*" stands for any text.
+            patterns: names of parameters, in which "*" matches any text.
 
         Returns:
-            The names that they match.
+            The matching names.
 
         Raises:
             ArgumentError: a pattern matches no parameter.
@@ -840,29 +849,28 @@ class Module(CheckpointedModule):
             >>> mx.mod.Module(net, label_names=None).freeze("fc_w*")
             ['fc_weight']
         """
-        found = matching("freeze", patterns, self._param_names)
+        names = matching("freeze", patterns, self._param_names)
         self._set_fixed_params(
-            [*self._fixed_param_names, *(n for n in found if n not in self._fixed_param_names)]
+            [*self._fixed_param_names, *(n for n in names if n not in self._fixed_param_names)]
         )
-        return found
+        return names
 
     def unfreeze(self, *patterns: str) -> list[str]:
-        """Train parameters again that `freeze` or ``fixed_param_names`` keeps; all of them if no pattern is given.
+        """Update fixed parameters again; all of them without a pattern.
 
         Args:
             patterns: as for `freeze`.
 
         Returns:
-            The names that are trained again.
+            The names of the parameters that are updated again.
 
         Raises:
             ArgumentError: a pattern matches no parameter.
         """
-        found = matching("unfreeze", patterns or ("*",), self._param_names)
-        kept = [name for name in self._fixed_param_names if name not in found]
-        freed = [name for name in self._fixed_param_names if name in found]
-        self._set_fixed_params(kept)
-        return freed
+        names = matching("unfreeze", patterns or ("*",), self._param_names)
+        unfrozen = [name for name in self._fixed_param_names if name in names]
+        self._set_fixed_params([name for name in self._fixed_param_names if name not in names])
+        return unfrozen
 
     def _set_fixed_params(self, fixed: list[str]) -> None:
         self._fixed_param_names = fixed
@@ -872,7 +880,7 @@ class Module(CheckpointedModule):
         shapes = group.data_shapes, group.label_shapes
         self.bind(*shapes, True, self.inputs_need_grad, True, None, self._grad_req)
         if self._updates is not None:
-            self._updates.take_in()
+            self._updates.add_to_store()
 
     def lr_find(
         self,
@@ -885,28 +893,27 @@ class Module(CheckpointedModule):
         initializer: InitializerLike = None,
         metric: MetricLike | None = None,
     ) -> RateSearch:
-        """Find a learning rate: train a copy of the module on some batches, with a rate that grows with each of them.
+        """Find a learning rate by training a copy of the module on some batches with a growing rate.
 
-        The module, its optimizer, random numbers, and the position of an iterator that tells it stay as they are;
-        other iterators begin anew. The suggestion is the rate at which the loss has nearly come to its minimum, a large
-        one: for a run whose rate falls in the end.
+        The module, its optimizer, random states, and the position of an iterator with `state_dict` do not change; other
+        iterators are reset. The suggestion is a rate at which the loss is close to its minimum. It is large, for a run
+        whose rate decays.
 
         Args:
             train_data: as for `fit`.
             start_lr: the first rate, above 0.
-            num_batches: how many rates, and batches, there are; at least 22.
-            optimizer: name, class or `Optimizer`, of which a copy is used; None: the module's own, or "sgd".
-            optimizer_params: its arguments, a dict or pairs; a learning rate among them does nothing.
-            initializer: gives parameters values if the module has none yet; None: as in `fit`.
-            metric: the loss: a name, function or `EvalMetric`; None: that of the network's first output, if it is a
-                loss.
+            num_batches: number of rates and batches, at least 22.
+            optimizer: name, class or `Optimizer`, which is copied; None for the module's own, or "sgd".
+            optimizer_params: arguments of the optimizer, a dict or pairs; a learning rate is ignored.
+            initializer: initializes the parameters if they have no values; None as in `fit`.
+            metric: the loss: a name, function or `EvalMetric`; None for that of the network's first output.
 
         Returns:
             The rates, the losses, and the suggestion.
 
         Raises:
-            ArgumentError: the rates are in no order, too few batches, or the network ends in no loss.
-            StateError: there is no batch, or the loss grows without end at once.
+            ArgumentError: the rates are not ascending, there are too few batches, or the network has no loss.
+            StateError: there is no batch, or the loss diverges immediately.
 
         Source: Smith, "Cyclical learning rates for training neural networks", 2017, section 3.3.
         """
@@ -919,8 +926,8 @@ class Module(CheckpointedModule):
         )
 
     def _unbound_copy(self) -> Module:
-        """Return a module that is not bound, with a copy of this one's parameters if it has some."""
-        made = Module(
+        """Return an unbound module with a copy of this module's parameters, if they have values."""
+        copy = Module(
             self._symbol,
             self._data_names,
             self._label_names,
@@ -932,13 +939,13 @@ class Module(CheckpointedModule):
             self._group2ctxs,
             self._compression_params,
         )
-        made._run_options, made._half = self._run_options, self._half
-        made._scale = deepcopy(self._scale)
+        copy._run_options, copy._half = self._run_options, self._half
+        copy._scale = deepcopy(self._scale)
         if self._stage >= Stage.INITIALIZED:
-            made.preload(*self.get_params())
+            copy.preload(*self.get_params())
         elif self.preloaded is not None:
-            made.preload(*self.preloaded)
-        return made
+            copy.preload(*self.preloaded)
+        return copy
 
     # computing
 
@@ -947,20 +954,21 @@ class Module(CheckpointedModule):
             self._check_rows(sparse_row_id_fn(data_batch))
 
     @needs(Stage.BOUND)
-    def _check_rows(self, wanted: object) -> None:
-        """Refuse row numbers that are none of a parameter's."""
-        if wanted is None:  # a function that MXNet does not call without a store
+    def _check_rows(self, row_ids: object) -> None:
+        """Raise an error for row numbers that a parameter does not have."""
+        if row_ids is None:  # MXNet does not call the function without a store
             return
-        if not isinstance(wanted, Mapping):
-            raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
-        for name, rows in wanted.items():
+        if not isinstance(row_ids, Mapping):
+            raise ArgumentError(f"sparse_row_id_fn returned {type(row_ids).__name__}, expected a dict")
+        for name, rows in row_ids.items():
             if name not in self._param_names:
                 raise ArgumentError(
-                    f"sparse_row_id_fn names {name!r}, which is no parameter; there are {', '.join(self._param_names)}"
+                    f"sparse_row_id_fn names {name!r}, which is not a parameter; the parameters are "
+                    f"{', '.join(self._param_names)}"
                 )
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
-    @alone
+    @exclusive
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         if not self.group.feed.takes(data_batch):
@@ -972,11 +980,11 @@ class Module(CheckpointedModule):
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
         if not self.in_use.acquire(blocking=False):  # see `update`
-            raise busy(self, "forward_backward")
+            raise concurrent_use(self, "forward_backward")
         try:
             group = self._group
             if self._stage < Stage.INITIALIZED or group is None:
-                raise too_early(self, "forward_backward")
+                raise missing_call(self, "forward_backward")
             listener = None
             if not group.feed.takes(data_batch):
                 self._rebind_for(data_batch)
@@ -992,11 +1000,11 @@ class Module(CheckpointedModule):
     @override
     def announce_update(self) -> None:
         # a subclass may change gradients between the two
-        own = type(self)
-        self._is_announced = own.update is Module.update and own.forward_backward is Module.forward_backward
+        cls = type(self)
+        self._is_announced = cls.update is Module.update and cls.forward_backward is Module.forward_backward
 
     @override
-    @alone
+    @exclusive
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
@@ -1017,7 +1025,7 @@ class Module(CheckpointedModule):
         self.reshape(data, label)
 
     @override
-    @alone
+    @exclusive
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
         self.group.backward(out_grads)
@@ -1033,7 +1041,7 @@ class Module(CheckpointedModule):
         return list(map(list, zip(*map(methodcaller("probes"), executors))))
 
     @override
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         for executor in self.group.execs:
             executor.restore_aux_states()
 
@@ -1055,7 +1063,7 @@ class Module(CheckpointedModule):
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
         if self._group is None:
-            raise too_early(self, "update_metric")
+            raise missing_call(self, "update_metric")
         self._group.update_metric(eval_metric, labels, pre_sliced, pad)
 
     @override
@@ -1067,7 +1075,7 @@ class Module(CheckpointedModule):
     def summary(self) -> str:
         """Return a table of operators with output shapes, numbers of parameters, operations and memory, and their sums.
 
-        Operations and memory are counted by the shapes of a whole batch; `explain` tells what one executor really runs.
+        Operations and memory are those of a whole batch, by its shapes; `explain` shows the steps of one executor.
         """
         return summarize(self.group)
 
@@ -1075,33 +1083,32 @@ class Module(CheckpointedModule):
     def explain(
         self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
     ) -> ExecutorExplanation:
-        """Return what the first device's executor runs, and what it costs; print it to read it.
+        """Return the steps of the first device's executor and their costs, as a printable table.
 
         Args:
-            is_train: whether the steps are those of training; None = if the module is bound for it.
-            times: also measure the time of every step, on the last batch; changes nothing.
+            is_train: True for the steps of training; None = as the module is bound.
+            times: measure the time of every step, on the last batch.
             measure_memory: measure the memory of a run instead of estimating it.
 
         Raises:
-            StateError: the module is not bound, or memory is to be measured while a profiler runs.
+            StateError: the module is not bound, or `measure_memory` while a profiler runs.
         """
         return self.group.execs[0].explain(is_train, times, measure_memory, self.group.param_names)
 
     def to_torch(self, share: bool = False) -> GraphModule:
         """Return the network with its parameters as a `torch.nn.Module`; see `Symbol.to_torch`.
 
-        ``forward`` takes data, states and labels. Parameters under `fixed_param_names` need no gradient there, either.
-        `set_params` takes values back:
+        ``forward`` takes data, states and labels. Fixed parameters have no gradient. `set_params` copies values back:
         ``mod.set_params({n: mx.nd.array(t) for n, t in net.state_dict().items() if n in mod.param_names}, aux)``.
 
         Args:
-            share: whether the torch module's parameters are this module's own, on its first context: what one of
-                them trains the other one sees. Else they are copies.
+            share: True if the torch module uses this module's parameters on its first context, so that training one
+                changes the other; False for copies.
 
         Raises:
-            StateError: there are no parameters yet, or nothing is bound that could be shared.
-            ArgumentError: names that a torch module cannot have; lists all.
-            OpError: sparse inputs and the like, which such a module cannot have; lists all.
+            StateError: the parameters have no values, or `share` without binding.
+            ArgumentError: a torch module cannot have some names; lists all.
+            OpError: a torch module cannot have some parts, such as sparse inputs; lists all.
 
         Example:
             >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
@@ -1116,12 +1123,12 @@ class Module(CheckpointedModule):
         shapes: dict[str, tuple[int, ...]] = {}
         if self._stage >= Stage.INITIALIZED:
             described = (*self.group.data_shapes, *(self.group.label_shapes or ()))
-            shapes = {one[0]: tuple(one[1]) for one in described}
+            shapes = {desc[0]: tuple(desc[1]) for desc in described}
             arg_params, aux_params = self._shared_params() if share else self.get_params()
         elif self.preloaded is not None and not share:
             arg_params, aux_params = map(dict, self.preloaded)
         else:
-            raise too_early(self, "to_torch")
+            raise missing_call(self, "to_torch")
         inputs = [*self._data_names, *self._label_names, *self._state_names]
         return to_torch(
             self._symbol.graph,
@@ -1134,7 +1141,7 @@ class Module(CheckpointedModule):
         )
 
     def _shared_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return the arrays of the first context themselves."""
+        """Return the arrays of the first context, not copies."""
         store = self.group.store
         aux_names = self._symbol.list_auxiliary_states()
         return {n: store.array(n, 0) for n in self._param_names}, {n: store.aux(n, 0) for n in aux_names}
@@ -1149,21 +1156,21 @@ class Module(CheckpointedModule):
         card: str | None = None,
         max_shard_bytes: int | None = None,
     ) -> None:
-        """Save the network as a folder that `from_pretrained`, and much of it other libraries, can load.
+        """Save the network as a folder for `from_pretrained`; other libraries can load much of it.
 
         It has ``config.json`` (inputs, labels, versions), ``symbol.json``, ``model.safetensors``, ``README.md`` (a
-        model card) and, if told, ``preprocessor.json``. They replace those of an earlier save together.
+        model card) and optionally ``preprocessor.json``. They replace the files of an earlier save together.
 
         Args:
-            folder: the folder; made if it is missing.
-            preprocessor: what is done to the data before: some of "mean", "scale", "size" and "labels", as numbers,
-                texts, lists or arrays; None leaves what the folder has.
-            card: text of the model card; None leaves one that is there, or makes one.
-            max_shard_bytes: bytes of parameters in a file, beyond which there are several; None = 5 GB.
+            folder: path of the folder, which is created if missing.
+            preprocessor: preprocessing of the data: some of "mean", "scale", "size" and "labels", as numbers, texts,
+                lists or arrays; None keeps the existing file.
+            card: text of the model card; None keeps an existing card, or generates one.
+            max_shard_bytes: largest number of parameter bytes in a file; None = 5 GB.
 
         Raises:
-            ArgumentError: `preprocessor` has other names, or `max_shard_bytes` is below 1.
-            FileError: a file cannot be written; what was there is untouched then.
+            ArgumentError: `preprocessor` has unknown names, or `max_shard_bytes` is below 1.
+            FileError: a file cannot be written; existing files are then unchanged.
         """
         from ..interop import folder as interop
 
@@ -1193,18 +1200,19 @@ class Module(CheckpointedModule):
     ) -> str:
         """Write the network as an ONNX file, for prediction, and return the file's path.
 
-        The inputs have the shapes and types that the module is bound for; labels of losses are none. See
-        `mx.onnx.export_model` for what becomes of the rest.
+        The inputs, without labels of losses, have the bound shapes and types. See `mx.onnx.export_model` for the
+        translation.
 
         Args:
-            path: where to write.
+            path: path of the file.
             opset: version of ONNX's operators, 13 to 21.
-            dynamic: which lengths may differ from call to call, as ``{"data": {0: "batch"}}``; None = the batch axis
-                of every input, False = none.
+            dynamic: axes whose lengths may differ from call to call, as ``{"data": {0: "batch"}}``; None for the batch
+                axis of every input, False for none.
             fold_batchnorm: multiply BatchNorm into the layer before it.
 
         Raises:
-            ArgumentError: lists everything that ONNX has nothing for, or what does not fit; nothing is written.
+            ArgumentError: some operators have no equivalent in ONNX (the message lists all), or an argument is
+                invalid; nothing is written.
             FileError: the file cannot be written.
 
         Example:
@@ -1215,6 +1223,6 @@ class Module(CheckpointedModule):
             >>> mod.to_onnx("net.onnx")
             'net.onnx'
         """
-        from .onnx_files import Bound, write_one
+        from .onnx_files import BoundNetwork, write_one
 
-        return write_one(Bound(self), path, opset, dynamic, fold_batchnorm)
+        return write_one(BoundNetwork(self), path, opset, dynamic, fold_batchnorm)

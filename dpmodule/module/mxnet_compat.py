@@ -1,9 +1,9 @@
-"""Names by which programs and subclasses written for MXNet reach into modules.
+"""Private names of MXNet's modules that programs and subclasses use.
 
-The tables say what a name gives. Setting works where MXNet's own programs do it: a module made from a checkpoint by
-hand sets `_arg_params`, `_aux_params`, `params_initialized` and `_preload_opt_states`.
+The tables map names to attributes. Those that MXNet's own programs set can be set: code that makes a module from a
+checkpoint sets `_arg_params`, `_aux_params`, `params_initialized` and `_preload_opt_states`.
 
-Source: MXNet 1.9.1 `Module` and `BucketingModule`. Parameters live on the devices alone, so none are ever out of step.
+Source: MXNet 1.9.1 `Module` and `BucketingModule`. Parameters exist only on the devices, so they are never out of date.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def also_named(names: Mapping[str, Any]) -> Callable[[Class], Class]:
 
 
 def _attribute(path: str) -> property:
-    """Return a property that shows an attribute, or an attribute of one."""
+    """Return a read-only property of an attribute, which may be a dotted path."""
     return property(attrgetter(path))
 
 
 def _params_property(part: int) -> property:
-    """Return a property of parameters (part 0) or auxiliary states (1): present ones, or those that wait for `bind`."""
+    """Return a property of parameters (part 0) or auxiliary states (1): current ones, or those to load at `bind`."""
 
     def get(module: Any) -> Mapping[str, NDArray] | None:
         if module.stage >= Stage.INITIALIZED:
-            found: Mapping[str, NDArray] = module.get_params()[part]
-            return found
+            params: Mapping[str, NDArray] = module.get_params()[part]
+            return params
         return None if module.preloaded is None else module.preloaded[part]
 
     def put(module: Any, values: Mapping[str, NDArray] | None) -> None:
@@ -67,7 +67,7 @@ def _params_property(part: int) -> property:
 
 
 def _of_updates(name: str) -> property:
-    """Return a property of what updates the parameters; None before `init_optimizer`."""
+    """Return a property of the updates; None before `init_optimizer`."""
     return property(lambda module: None if module.optimizer is None else getattr(module.updates, name))
 
 
@@ -86,8 +86,8 @@ def _shared_bytes(module: Any) -> int:
 
 
 def _context(module: Any) -> Any:
-    given = module.options["context"]
-    return current_context() if given is None else given
+    context = module.options["context"]
+    return current_context() if context is None else context
 
 
 def _option(name: str) -> property:
@@ -96,12 +96,12 @@ def _option(name: str) -> property:
 
 
 def _options(name: str) -> property:
-    """Return a property of such an argument that is a list."""
+    """Return a property of a list argument of every bucket's module."""
     return property(lambda module: list(module.options[name] or ()))
 
 
-def _nothing(module: object, *given: object) -> None:
-    """Do nothing: there is nothing to bring in step."""
+def _nothing(module: object, *args: object) -> None:
+    """Do nothing: there is nothing to synchronize."""
 
 
 _IN_STEP = property(lambda module: False, _nothing)

@@ -70,7 +70,7 @@ def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw
             alike = [each for each in arguments if each.endswith(_PARAMETER_ENDINGS) == are_parameters]
             hint = did_you_mean(name, arguments) or f"; it has {', '.join(alike) or 'none of this kind'}"
             _raise_or_warn(
-                f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw
+                f"{typename}_names holds {name!r}, which is not an argument of the symbol{hint}", throw
             )
 
 

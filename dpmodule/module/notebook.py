@@ -1,4 +1,4 @@
-"""What a module and the history of a training show of themselves in a notebook."""
+"""HTML of modules and training histories for notebooks."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ..ops.shapes import prod
 from .protocol import Resumable
 
 _MOST = 20
-"""Rows that a table shows without a click (parameters), or at all (history)."""
+"""Number of rows up to which parameters are unfolded; number of rows of a history."""
 
 
 def module_html(module: Resumable) -> str:
-    """Return a module as HTML: how far it has come, inputs and outputs, parameters and whether they train, its network.
+    """Return a module as HTML: stage, inputs and outputs, parameters and whether they are trained, network.
 
     Args:
-        module: the module; what it does not tell is left out.
+        module: the module; properties that it lacks are omitted.
     """
     parts = [f"<div>{text(repr(module))}</div>", _ends(module), _parameters(module)]
-    symbol = _told(lambda: module.symbol)
+    symbol = _value_or_none(lambda: module.symbol)
     picture = symbol._repr_svg_() if hasattr(symbol, "_repr_svg_") else None
     if picture:
         parts.append(section("network", f'<div style="overflow:auto">{picture}</div>'))
     return "".join(parts)
 
 
-def _told(ask: Callable[[], Any]) -> Any:
-    """Return what a module tells, None if it has nothing of the kind, or not yet; old modules assert that."""
+def _value_or_none(read: Callable[[], Any]) -> Any:
+    """Return the result of a call, None if the module does not support it or not yet; old modules assert that."""
     try:
-        return ask()
+        return read()
     except (AssertionError, AttributeError, MXNetError, NotImplementedError):
         return None
 
@@ -41,8 +41,8 @@ def _ends(module: Resumable) -> str:
     """Return a table of inputs and outputs."""
     rows: list[tuple[Any, ...]] = []
     for what in ("data", "label", "output"):
-        shapes = _told(lambda what=what: getattr(module, f"{what}_shapes"))  # type: ignore[misc]
-        names = _told(lambda what=what: getattr(module, f"{what}_names"))  # type: ignore[misc]
+        shapes = _value_or_none(lambda what=what: getattr(module, f"{what}_shapes"))  # type: ignore[misc]
+        names = _value_or_none(lambda what=what: getattr(module, f"{what}_names"))  # type: ignore[misc]
         if shapes:
             rows += [(what, each[0], tuple(each[1])) for each in shapes]
         else:
@@ -51,10 +51,10 @@ def _ends(module: Resumable) -> str:
 
 
 def _parameters(module: Resumable) -> str:
-    """Return tables of parameters and auxiliary states; an open one if there are few."""
+    """Return a table of parameters and auxiliary states, unfolded if there are few."""
     rows: list[tuple[Any, ...]] = []
     total = trained = 0
-    for store in _told(module.stores) or ():
+    for store in _value_or_none(module.stores) or ():
         for name in store.names():
             array, learns = store.array(name, 0), store.grad(name, 0) is not None
             total, trained = total + prod(array.shape), trained + learns * prod(array.shape)
@@ -71,11 +71,13 @@ def _parameters(module: Resumable) -> str:
 Rows = list[dict[str, Any]]
 
 
-def history_html(title: str, names: Sequence[str], rows: Rows, places: Callable[[Rows], list[float]]) -> str:
+def history_html(
+    title: str, names: Sequence[str], rows: Rows, positions: Callable[[Rows], list[float]]
+) -> str:
     """Return a history as HTML: a table of its last rows, and a small plot of each metric.
 
     Args:
-        places: returns where rows stand on the axis of epochs.
+        positions: returns the positions of rows on the axis of epochs.
     """
     parts = [f"<div>{text(title)}</div>"]
     if len(rows) > _MOST:
@@ -87,7 +89,7 @@ def history_html(title: str, names: Sequence[str], rows: Rows, places: Callable[
     for name in names:
         metrics.setdefault(name.partition("-")[2] or name, []).append(name)
     for metric, members in metrics.items():
-        plot = curve([_line(rows, name, places) for name in members], f"{metric} over epochs")
+        plot = curve([_line(rows, name, positions) for name in members], f"{metric} over epochs")
         parts.append(f"<div>{text(metric)}</div>{plot}" if plot else "")
     return "".join(parts)
 
@@ -100,9 +102,9 @@ def _value(row: Mapping[str, Any], name: str) -> str:
 
 
 def _line(
-    rows: Rows, name: str, places: Callable[[Rows], list[float]]
+    rows: Rows, name: str, positions: Callable[[Rows], list[float]]
 ) -> tuple[str, Sequence[float], Sequence[float]]:
-    """Return a metric's name, where its rows stand, and its numbers; what is no number counts as not finite."""
+    """Return the label of a metric, the positions of its rows, and its values, NaN if not a number."""
     own = [row for row in rows if name in row]
     numbers = [float(row[name]) if isinstance(row[name], Real) else float("nan") for row in own]
-    return name.partition("-")[0], places(own), numbers
+    return name.partition("-")[0], positions(own), numbers

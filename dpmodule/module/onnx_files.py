@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .types import BucketKey, DynamicAxes, PathLike
 
 
-class Bound:
+class BoundNetwork:
     """A network on its way to ONNX."""
 
     def __init__(self, module: Any) -> None:
@@ -47,7 +47,7 @@ class Bound:
             if axis >= 0 and len(self.inputs[name].shape) > axis
         }
 
-    def with_time(self, others: Sequence[Bound]) -> dict[str, dict[int, str]]:
+    def with_time(self, others: Sequence[BoundNetwork]) -> dict[str, dict[int, str]]:
         """Return the batch axes and, named "time", those whose lengths differ from bucket to bucket.
 
         Args:
@@ -84,7 +84,9 @@ def _grown_shape(desc: DataDesc) -> tuple[int, ...]:
     return tuple(3 * size if i == axis else size for i, size in enumerate(desc.shape))
 
 
-def write_one(bound: Bound, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> str:
+def write_one(
+    bound: BoundNetwork, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
+) -> str:
     """Write one network, and return the file's path."""
     name: str = os.fspath(path)
     write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
@@ -92,7 +94,7 @@ def write_one(bound: Bound, path: PathLike, opset: int, dynamic: DynamicAxes, fo
 
 
 def write_buckets(
-    bound: Mapping[Any, Bound], path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
+    bound: Mapping[Any, BoundNetwork], path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
 ) -> list[str]:
     """Write a file for each bucket, all or none, and return their paths."""
     stem, ending = os.path.splitext(os.fspath(path))
@@ -105,7 +107,7 @@ def write_buckets(
     return list(models)
 
 
-def _model_or_error(bound: Bound, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
+def _model_or_error(bound: BoundNetwork, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
     """Return the model of a bucket, or what is wrong with it."""
     try:
         return bound.model(opset, dynamic, fold_batchnorm)
@@ -114,7 +116,7 @@ def _model_or_error(bound: Bound, opset: int, dynamic: DynamicAxes, fold_batchno
 
 
 def write_one_for_all(
-    bound: Mapping[Any, Bound],
+    bound: Mapping[Any, BoundNetwork],
     default: BucketKey,
     path: PathLike,
     opset: int,

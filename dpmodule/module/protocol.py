@@ -1,4 +1,4 @@
-"""`Trainable`: what loops over batches want of a module; `Resumable`: what saving a run does."""
+"""Protocols of modules: `Trainable` for loops over batches, `Resumable` for saving runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .lifecycle import Stage
 
 if TYPE_CHECKING:
     from ..io import DataIter
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import (
         BatchLike,
         InitializerLike,
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 
 class Trainable(Protocol):
-    """A module as loops over batches see it. `BaseModule` says what arguments mean; others need not derive from it."""
+    """Interface of a module in loops over batches; `BaseModule`, an optional base, documents the arguments."""
 
     logger: Any
     for_training: bool
 
-    # what it is
+    # properties
 
     @property
     def stage(self) -> Stage:
-        """How far it has come."""
+        """The stage reached."""
 
     @property
     def binded(self) -> bool:
-        """Whether `bind` has been called."""
+        """True after `bind`."""
 
     @property
     def symbol(self) -> Any:
-        """The symbol that is run, if it is made of one."""
+        """The symbol of the network, if it has one."""
 
     @property
     def data_names(self) -> list[str]:
@@ -53,7 +53,7 @@ class Trainable(Protocol):
     def output_names(self) -> list[str]:
         """Names of the outputs."""
 
-    # getting ready
+    # preparation
 
     def bind(
         self,
@@ -63,7 +63,7 @@ class Trainable(Protocol):
         *,
         force_rebind: bool,
     ) -> None:
-        """Allocate everything for some input shapes."""
+        """Allocate arrays for input shapes."""
 
     def init_params(
         self,
@@ -73,7 +73,7 @@ class Trainable(Protocol):
         allow_missing: bool,
         force_init: bool,
     ) -> None:
-        """Give parameters and auxiliary states their first values."""
+        """Initialize parameters and auxiliary states."""
 
     def init_optimizer(
         self, kvstore: KVStoreLike, optimizer: OptimizerLike, optimizer_params: OptimizerParams
@@ -89,7 +89,7 @@ class Trainable(Protocol):
     # a batch
 
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction) -> None:
-        """Get ready for the batch that comes next."""
+        """Prepare for the next batch."""
 
     def forward(self, data_batch: BatchLike, is_train: bool | None) -> None:
         """Run forward on a batch."""
@@ -105,7 +105,7 @@ class Trainable(Protocol):
 
     @property
     def update_metric(self) -> Any:
-        """What shows a metric the outputs of the last forward; those written for MXNet do not know `pad`."""
+        """The method that updates a metric from the last outputs; methods written for MXNet do not accept `pad`."""
 
     def get_outputs(self) -> list[Any]:
         """Return the outputs of the last forward."""
@@ -113,51 +113,51 @@ class Trainable(Protocol):
     # numbers that are not finite
 
     def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
+        """Return tensors for every output of the last forward that are finite only if the output is."""
 
     def nan_rows(self) -> tuple[list[int], int]:
-        """Return the numbers of the rows of the last outputs in which something is NaN, and how many there are."""
+        """Return the indices of the rows of the last outputs that contain NaN, and the number of rows."""
 
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
-        """Return the symbols that read a batch, with what it feeds them."""
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
+        """Return the symbols that read a batch, with their inputs."""
 
-    def bad_gradient(self) -> str | None:
+    def nonfinite_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
 
-    def bad_node(self) -> str | None:
+    def first_nonfinite_node(self) -> str | None:
         """Return the name of the first node whose input or output is not finite, None if it is not known."""
 
-    def overflows(self) -> bool:
-        """Say whether gradients are too large for float16."""
+    def has_overflow(self) -> bool:
+        """Return True if gradients overflow float16."""
 
-    def overflowed(self) -> bool:
-        """Say whether gradients are too large for float16, so that the batch has to be left out."""
+    def handle_overflow(self) -> bool:
+        """Return True if gradients overflow float16, so that the batch must be skipped."""
 
-    def take_back(self) -> None:
-        """Put auxiliary states back to what they were before the last backward."""
+    def restore_aux_states(self) -> None:
+        """Restore the auxiliary states from before the last backward."""
 
     # an epoch
 
     def start_epoch(self, epoch: int, train_data: DataIter | None) -> None:
-        """Get ready for an epoch."""
+        """Prepare for an epoch."""
 
     def end_epoch(self) -> None:
-        """Hear that an epoch has been run, or was broken off by an error."""
+        """Called after an epoch, including one that failed."""
 
     def sync_contexts(self) -> None:
-        """Give every context the mean of all contexts' parameters and states."""
+        """Set parameters and states of every context to the mean over contexts."""
 
     @property
     def score(self) -> Any:
-        """What measures metrics on data; see `BaseModule.score`."""
+        """The method that measures metrics on data; see `BaseModule.score`."""
 
 
 class Resumable(Protocol):
-    """A module as saving sees it: its parameters, stores and optimizers. `BaseModule` says what the methods do."""
+    """The interface of a module for saving runs; `BaseModule` documents the methods."""
 
     @property
     def symbol(self) -> Any:
-        """The symbol that is run, if it is made of one."""
+        """The symbol of the network, if it has one."""
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return parameters and auxiliary states as CPU arrays."""
@@ -166,10 +166,10 @@ class Resumable(Protocol):
         """Set parameters and auxiliary states."""
 
     def all_updates(self) -> list[Any]:
-        """Return what applies the gradients of the last backward."""
+        """Return the updates, which apply gradients to parameters."""
 
     def stores(self) -> list[Any]:
-        """Return what holds the parameters on every context."""
+        """Return the stores of the parameters."""
 
     def loss_scales(self) -> list[Any]:
-        """Return the scales of losses that are trained on in float16."""
+        """Return the loss scales of float16 training."""

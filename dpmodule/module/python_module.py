@@ -106,20 +106,20 @@ class PythonModule(BaseModule):
         return self._output_shapes
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
+    def _bind(self, arguments: BindArguments) -> None:
         """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs."""
-        if self._stays_bound(wanted):
+        if self._stays_bound(arguments):
             return
-        wanted.refuse_store(self)
-        if wanted.grad_req != "write":
+        arguments.refuse_store(self)
+        if arguments.grad_req != "write":
             raise ArgumentError(
-                f"bind: grad_req is {wanted.grad_req!r}, a {type(self).__name__} supports only 'write'"
+                f"bind: grad_req is {arguments.grad_req!r}, a {type(self).__name__} supports only 'write'"
             )
-        self._check_names("data", wanted.data_shapes, self._data_names)
-        if wanted.label_shapes is not None:
-            self._check_names("label", wanted.label_shapes, self._label_names or [])
-        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
-        self._data_shapes, self._label_shapes = wanted.data_shapes, wanted.label_shapes
+        self._check_names("data", arguments.data_shapes, self._data_names)
+        if arguments.label_shapes is not None:
+            self._check_names("label", arguments.label_shapes, self._label_names or [])
+        self.for_training, self.inputs_need_grad = arguments.for_training, arguments.inputs_need_grad
+        self._data_shapes, self._label_shapes = arguments.data_shapes, arguments.label_shapes
         self._output_shapes = self._compute_output_shapes()
         self.binded = True
 
@@ -139,12 +139,12 @@ class PythonModule(BaseModule):
         return {}, {}
 
     @override
-    def _init_params(self, given: ParamArguments) -> None:
+    def _init_params(self, arguments: ParamArguments) -> None:
         """Initialize nothing: there are no parameters."""
         self.params_initialized = True
 
     @override
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
         """Install nothing: there are no parameters."""
         self.optimizer_initialized = True
 

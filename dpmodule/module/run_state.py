@@ -1,4 +1,4 @@
-"""What a module is in the middle of training, beyond its parameters: states of contexts, optimizers, gradients kept."""
+"""State of a module during training besides its parameters: contexts, optimizers, kept gradients."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from .types import Params
 
 
-def facts(
+def fingerprint(
     module: Resumable,
     data: object,
     workers: int = 1,
     how: Mapping[str, Any] | None = None,
     params: Params | None = None,
 ) -> dict[str, Any]:
-    """Return what has to be the same for a run to go on: the network, the optimizer, the data's form, the steps.
+    """Return what a resumed run must have in common with the saved run: network, optimizer, form of the data, steps.
 
     Args:
-        how: what else changes the steps, as plain data by names in words.
-        params: what its `get_params` returned, if that is at hand.
+        how: further settings that change the steps, as plain data by description.
+        params: result of the module's `get_params`, if available.
     """
     arg_params, aux_params = module.get_params() if params is None else params
     shapes = {name: list(array.shape) for name, array in {**arg_params, **aux_params}.items()}
@@ -50,38 +50,40 @@ def facts(
         if symbol is None
         else hashlib.sha256(repr(_structure(symbol.graph)).encode()).hexdigest(),
         "parameters": shapes,
-        "optimizer": [_optimizer_text(each.optimizer) for each in chain],
-        "rates": [rate_of(each.optimizer) for each in chain],
-        "contexts": [[str(context) for context in each.group.contexts] for each in chain],
+        "optimizer": [_optimizer_text(updates.optimizer) for updates in chain],
+        "rates": [rate_of(updates.optimizer) for updates in chain],
+        "contexts": [[str(context) for context in updates.group.contexts] for updates in chain],
         "batch_size": getattr(data, "batch_size", None),
         "examples": getattr(data, "num_data", None),
         "workers": workers,
         "how": {
-            "the types of 16 bits (amp)": [_half_types(each.group.symbol) for each in chain],
-            "the parameters that are trained": [sorted(each.names) for each in chain],
-            "the multipliers of the weight decay": [described(each.optimizer.wd_mult) for each in chain],
-            "the compression of gradients": [_compression(each.store) for each in chain],
-            "dist_async": [getattr(each.store, "adds_up", True) is False for each in chain],
+            "the types of 16 bits (amp)": [_half_types(updates.group.symbol) for updates in chain],
+            "the parameters that are trained": [sorted(updates.names) for updates in chain],
+            "the multipliers of the weight decay": [
+                described(updates.optimizer.wd_mult) for updates in chain
+            ],
+            "the compression of gradients": [_compression(updates.store) for updates in chain],
+            "dist_async": [getattr(updates.store, "adds_up", True) is False for updates in chain],
             **(how or {}),
         },
     }
 
 
 def _half_types(symbol: object) -> list[str]:
-    """Return the types to which a network casts for the sake of speed."""
+    """Return the 16-bit types that a network casts to."""
     graph = getattr(symbol, "graph", None)
     nodes = graph.nodes if isinstance(graph, Graph) else ()
-    found = {str(node.params.get("dtype")) for node in nodes if node.op and node.op.name == "amp_cast"}
-    return sorted(found - {"float32"})
+    types = {str(node.params.get("dtype")) for node in nodes if node.op and node.op.name == "amp_cast"}
+    return sorted(types - {"float32"})
 
 
 def _compression(store: object) -> list[Any] | None:
-    found = getattr(store, "compression", None)
-    return None if found is None else [found.type, found.threshold]
+    compression = getattr(store, "compression", None)
+    return None if compression is None else [compression.type, compression.threshold]
 
 
 def _structure(graph: Graph) -> list[Any]:
-    """Return a graph without the names of its operators, which a program that names none gets anew each time."""
+    """Return a graph without the names of its operators, since automatic names change in every run."""
     return [
         [
             node.name if node.op is None else node.op.name,
@@ -94,7 +96,7 @@ def _structure(graph: Graph) -> list[Any]:
 
 
 def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Return how two results of `facts` differ, in words."""
+    """Return descriptions of the differences between two results of `fingerprint`."""
     found = []
     if saved["parameters"] != here["parameters"]:
         names = sorted({*saved["parameters"], *here["parameters"]})
@@ -120,12 +122,12 @@ def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a value as messages show it: that of a single module without the list around it."""
+    """Return a value for messages, a list of one without the list."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _optimizer_text(optimizer: Optimizer) -> str:
-    """Return an optimizer's class and the settings that no schedule changes."""
+    """Return the class of an optimizer and the settings that no schedule changes, as text."""
     plain = _settings(optimizer)
     return f"{type(optimizer).__name__}({', '.join(f'{key}={value}' for key, value in plain.items())})"
 
@@ -139,11 +141,11 @@ def _settings(optimizer: Optimizer) -> dict[str, Any]:
 
 
 _rates: weakref.WeakKeyDictionary[Optimizer, Any] = weakref.WeakKeyDictionary()
-"""What `rate_of` has returned: training changes an optimizer, which may be used in a second `fit`."""
+"""Results of `rate_of`: training changes an optimizer, which a second `fit` may use."""
 
 
 def rate_of(optimizer: Optimizer) -> dict[str, Any]:
-    """Return the learning rate, its schedule and its multipliers as the program gave them, as plain data."""
+    """Return the learning rate, its schedule and its multipliers as set by the program, as plain data."""
     if optimizer not in _rates:
         schedule = optimizer.lr_scheduler
         settings = described(vars(schedule)) if hasattr(schedule, "__dict__") else {}
@@ -157,7 +159,7 @@ def rate_of(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def _rate_change(saved: Mapping[str, Any], optimizer: Optimizer) -> str | None:
-    """Say how the learning rate, or its schedule, differs from that of a saved run; None if it does not."""
+    """Describe a change of the learning rate or its schedule since the saved run; None if there is none."""
     here = rate_of(optimizer)
     if equal(dict(saved), here):
         return None
@@ -179,18 +181,18 @@ _SCHEDULED |= {"cur_lr", "last_lr", "skip", "lbmult", "admult"}
 
 
 def optimizer_bytes(updates: Updates) -> bytes:
-    """Return an optimizer's states with its counts."""
+    """Return the states and update counts of an optimizer."""
     return updates.active_updater().get_states(dump_optimizer=True)
 
 
 def load_optimizer_bytes(updates: Updates, data: bytes, rate: Mapping[str, Any]) -> str | None:
-    """Continue from states and counts that `optimizer_bytes` returned; the optimizer itself stays the object it is.
+    """Load the result of `optimizer_bytes` into the present optimizer.
 
     Args:
-        rate: what `rate_of` returned of the saved optimizer; the program may give another learning rate, or schedule.
+        rate: result of `rate_of` for the saved optimizer; the program may set another learning rate or schedule.
 
     Returns:
-        How the learning rate or its schedule changes, None if it does not.
+        Description of a change of the learning rate or its schedule; None if there is none.
     """
     states, saved = load_states(data)
     own = updates.optimizer
@@ -203,7 +205,7 @@ def load_optimizer_bytes(updates: Updates, data: bytes, rate: Mapping[str, Any])
 
 
 def optimizer_state(updates: Updates) -> dict[str, Any]:
-    """Return an optimizer's states, its counts and its schedule, as plain data and arrays."""
+    """Return the states, counts and schedule of an optimizer as plain data and arrays."""
     updater, own = updates.active_updater(), updates.optimizer
     attributes = own.__getstate__()
     return {
@@ -214,14 +216,14 @@ def optimizer_state(updates: Updates) -> dict[str, Any]:
 
 
 def load_optimizer_state(updates: Updates, state: Mapping[str, Any], rate: Mapping[str, Any]) -> str | None:
-    """Continue from what `optimizer_state` returned; see `load_optimizer_bytes`."""
+    """Load the result of `optimizer_state`; see `load_optimizer_bytes`."""
     made = type(updates.optimizer).__new__(type(updates.optimizer))
     made.__setstate__({**updates.optimizer.__getstate__(), **state["attributes"]})
     return _restore_optimizer(updates, vars(made), state["schedule"], state["states"], rate)
 
 
 def keep_settings(updates: Updates, own: Optimizer) -> None:
-    """Go on with an optimizer in place of the one that was loaded with its states, from that one's counts."""
+    """Replace an optimizer that was loaded with its states by `own`, which continues its counts."""
     updater = updates.active_updater()
     loaded = updater.optimizer
     if loaded is own or type(loaded) is not type(own):
@@ -232,14 +234,14 @@ def keep_settings(updates: Updates, own: Optimizer) -> None:
 
 
 def load_states_only(updates: Updates, data: bytes) -> None:
-    """Give an optimizer that has just been installed the states and counts that `optimizer_bytes` returned."""
+    """Load the states and counts from `optimizer_bytes` into a newly installed optimizer."""
     own = updates.optimizer
     updates.active_updater().set_states(data)
     keep_settings(updates, own)
 
 
 _NOT_SAVED = ("idx2name", "param_dict", "sym_info", "lr_scheduler")
-"""What of an optimizer belongs to the program that made it."""
+"""Attributes of an optimizer that the program sets, not the saved run."""
 
 
 def _restore_optimizer(
@@ -249,7 +251,7 @@ def _restore_optimizer(
     states: dict[Any, Any],
     rate: Mapping[str, Any],
 ) -> str | None:
-    """Give an optimizer the attributes, its schedule's, and the states that were saved; return how its rate changes."""
+    """Restore attributes, schedule and states of an optimizer; describe a change of its rate."""
     updater, own = updates.active_updater(), updates.optimizer
     change = _rate_change(rate, own)
     names = _NOT_SAVED if change is None else (*_NOT_SAVED, "lr", "lr_mult")
@@ -263,7 +265,7 @@ def _restore_optimizer(
 
 
 def kernels() -> dict[str, str]:
-    """Return what decides which kernels compute, by what it is called."""
+    """Return the settings that decide which kernels run, by name."""
     return {
         "torch": str(torch.__version__),
         "extension": "none" if native.core is None else "native",
@@ -273,11 +275,11 @@ def kernels() -> dict[str, str]:
     }
 
 
-def other_bits(state: Mapping[str, Any]) -> list[str]:
-    """Return in words what differs from a saved run such that sums may be rounded otherwise.
+def rounding_differences(state: Mapping[str, Any]) -> list[str]:
+    """Describe the differences from a saved run that may change the rounding of sums.
 
     Args:
-        state: with what `kernels` returned then, and the number of threads.
+        state: saved state with the result of `kernels` and the number of threads.
     """
     now = {**kernels(), "threads": torch.get_num_threads()}
     then = {**state["kernels"], "threads": state["threads"]}
@@ -285,10 +287,10 @@ def other_bits(state: Mapping[str, Any]) -> list[str]:
 
 
 def module_state(module: Resumable) -> dict[str, Any]:
-    """Return what `load_module` puts back beyond parameters: what differs from context to context, gradients kept."""
+    """Return what `load_module` restores besides parameters: differences between contexts, kept gradients."""
     chain = module.all_updates()
     return {
-        "kept": [each.kept.state_dict() for each in chain],
+        "kept": [updates.kept.state_dict() for updates in chain],
         "contexts": [_differing_arrays(store) for store in module.stores()],
         "loss_scales": [each.state_dict() for each in module.loss_scales()],
         "owed": [each.state_dict() for each in _compressions(chain)],
@@ -296,15 +298,15 @@ def module_state(module: Resumable) -> dict[str, Any]:
 
 
 def _compressions(chain: Sequence[Updates]) -> list[Any]:
-    found = [getattr(each.store, "compression", None) for each in chain]
-    return [each for each in found if each is not None]
+    compressions = [getattr(updates.store, "compression", None) for updates in chain]
+    return [compression for compression in compressions if compression is not None]
 
 
 def load_module(module: Resumable, state: Mapping[str, Any]) -> None:
-    """Put back what `module_state` returned."""
+    """Restore the result of `module_state`."""
     chain = module.all_updates()
-    for each, kept in zip(chain, state["kept"], strict=True):
-        each.kept.load_state_dict(kept, each.group.contexts)
+    for updates, kept in zip(chain, state["kept"], strict=True):
+        updates.kept.load_state_dict(kept, updates.group.contexts)
     for compression, owed in zip(_compressions(chain), state["owed"], strict=True):
         compression.load_state_dict(owed)
     for scale, saved in zip(module.loss_scales(), state["loss_scales"]):
@@ -317,7 +319,7 @@ def load_module(module: Resumable, state: Mapping[str, Any]) -> None:
 
 
 def _differing_arrays(store: ParamStore) -> list[dict[str, NDArray]]:
-    """Return the arrays of each context where several differ; nothing where there is one context."""
+    """Return the arrays that differ between contexts, for each context; an empty list for one context."""
     count = len(store.contexts)
     if count == 1:
         return []

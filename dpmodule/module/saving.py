@@ -1,4 +1,4 @@
-"""`Saving`: when a run is saved, what stands in its files, and where it goes on."""
+"""`RunSaver`: saving and resuming runs of `fit`."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 fcntl: Any
 try:
     fcntl = importlib.import_module("fcntl")
-except ImportError:  # not a POSIX system: runs are not kept apart
+except ImportError:  # not a POSIX system, where runs are not locked
     fcntl = None
 
 _descriptors: dict[tuple[int, str], int] = {}
-"""Locked files by process and path: the system's locks hold between processes only."""
+"""Descriptors of locked files by process and path, as system locks do not work within a process."""
 
 
 class RunLock:
-    """Keeps other runs from saving under the same prefix, as long as it is taken.
+    """Lock that prevents other runs from saving under the same prefix.
 
-    The file ``.<name>.lock`` beside the checkpoints is locked by the system, which lets go when the process ends,
-    however that is; what is left of it then is taken over by the next run. Where files cannot be locked, nothing is.
-    Forked children do not share the lock, so that none of them keeps it longer than the run.
+    The system locks the file ``.<name>.lock`` next to the checkpoints, and releases it when the process ends;
+    the next run reuses a remaining file. On file systems without locks it does nothing. Forked children do not inherit
+    the lock, so that they cannot hold it longer than the run.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -57,7 +57,7 @@ class RunLock:
         self._descriptor = -1
 
     def take(self) -> None:
-        """Take the lock."""
+        """Acquire the lock."""
         if fcntl is None:
             return
         key = os.getpid(), self._path
@@ -72,7 +72,7 @@ class RunLock:
                 os.pwrite(number, f"process {key[0]} on {platform.node()}".encode(), 0)
 
     def release(self) -> None:
-        """Give the lock back, and remove its file; does nothing without the lock, or in a forked child."""
+        """Release the lock and remove its file; does nothing without the lock, or in a forked child."""
         if self._key[0] != os.getpid() or _descriptors.pop(self._key, -1) < 0:
             return
         with suppress(OSError):
@@ -80,11 +80,11 @@ class RunLock:
         os.close(self._descriptor)
 
     def _open_locked(self) -> int:
-        """Return the descriptor of the locked file; -1 if there can be none."""
+        """Return the descriptor of the locked file; -1 if it cannot be locked."""
         while True:
             try:
                 number = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except OSError:  # saving reports what is wrong with the folder
+            except OSError:  # saving will report the error
                 return -1
             try:
                 fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,17 +99,17 @@ class RunLock:
                 with suppress(OSError):
                     os.unlink(self._path)
                 return -1
-            os.close(number)  # removed by the run that had it; begin with the new file
+            os.close(number)  # removed by the run that held it; try again with the new file
 
     def _message(self, other: str) -> str:
         return (
-            f"fit: {other} saves a run under the prefix {self._prefix!r} right now; wait for its end, end it, or give "
-            "this run another prefix"
+            f"fit: {other} is saving a run under the prefix {self._prefix!r}; wait for its end, stop it, or use "
+            "another prefix for this run"
         )
 
 
 def _is_file(number: int, path: str) -> bool:
-    """Say whether a descriptor is of the file that has a name now."""
+    """Return True if a descriptor belongs to the file that has a path now."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(number), os.stat(path))
     return False
@@ -118,13 +118,13 @@ def _is_file(number: int, path: str) -> bool:
 _logger = logging.getLogger(__name__)
 
 
-class Saving:
-    """Saves a run by the rules of a `Checkpoint`, and finds the one to go on from.
+class RunSaver:
+    """Saves a run by the rules of a `Checkpoint`, and finds the state to resume.
 
     Args:
-        checkpoint: the rules, their prefix, or None: nothing is saved.
-        lockstep: the processes that train together; the first one saves for all.
-        others: what else may draw random numbers of its own, such as callbacks, by name.
+        checkpoint: the rules, or their prefix; None to save nothing.
+        lockstep: the processes of the run; rank 0 saves for all.
+        others: other objects that may have random generators, such as callbacks, by name.
     """
 
     def __init__(
@@ -140,54 +140,52 @@ class Saving:
         self._data = data
         self._lockstep = lockstep
         self._position: dict[str, Any] = {}
-        self._facts: dict[str, Any] = {"started": time.time()}
+        self._run_info: dict[str, Any] = {"started": time.time()}
         self._others = {"train_data": data, **others}
-        # for an iterator that does not say where it stands: what the epoch began with, and whether a reset began it
-        self._start = None if _says_position(data) else EpochStart(data)
+        # for an iterator without state_dict: its state at the start of the epoch, and whether a reset started it
+        self._start = None if _has_state_dict(data) else EpochStart(data)
         self._epoch_start = None if self._start is None else {**self._start.state_dict(), "reset": False}
         self._expected: dict[str, Any] = {}
-        self._found_at: tuple[str, Any] | None = None
+        self._resumed_from: tuple[str, Any] | None = None
         self._lock = None if checkpoint is None else RunLock(checkpoint.prefix)
 
     def __enter__(self) -> None:
-        """Keep other runs away from the prefix; those that train with this one are the same run."""
-        wrong: StateError | None = None
+        """Lock the prefix against other runs; all processes of a run share the lock of rank 0."""
+        lock_error: StateError | None = None
         if self._lock is not None and not self._lockstep.rank:
             try:
                 self._lock.take()
             except StateError as error:
-                wrong = error
-        if self._lockstep.any(wrong is not None):
-            raise wrong or StateError(
-                "fit: the first process found another run under its prefix; see its error"
-            )
+                lock_error = error
+        if self._lockstep.any(lock_error is not None):
+            raise lock_error or StateError("fit: rank 0 found another run under its prefix; see its error")
 
     def __exit__(self, *error: object) -> None:
         if self._lock is not None:
             self._lock.release()
 
-    # when
+    # conditions
 
     def wants_batch(self, nbatch: int) -> bool:
-        """Say whether to save after so many batches of an epoch."""
+        """Return True if the run is saved after a batch of an epoch."""
         return self._rules is not None and self._rules.wants_batch(nbatch)
 
-    def wants_end(self, asked: bool) -> bool:
-        """Say whether to save because the run ends, if somebody wants it to."""
-        return asked and self._rules is not None and self._rules.save_on_interrupt
+    def wants_end(self, requested: bool) -> bool:
+        """Return True if the run is saved because of a stop request."""
+        return requested and self._rules is not None and self._rules.save_on_interrupt
 
     def begin(self, run: RunLike) -> None:
-        """Let the rules look at a run that begins."""
+        """Call `on_fit_begin` of the rules."""
         if self._rules is not None:
             self._rules.on_fit_begin(run)
 
     def begin_epoch(self) -> None:
-        """Note what the data are like before they are put into an order, if they do not say that themselves."""
+        """Record the state of data without `state_dict` before it is shuffled."""
         if self._rules is not None and self._start is not None:
             self._epoch_start = {**self._start.state_dict(), "reset": True}
 
     def note_position(self, nbatch: int, last: BatchLike | None = None) -> None:
-        """Note where the data and all random numbers stand."""
+        """Record the position of the data and all random states."""
         if self._start is None:
             iterator: dict[str, Any] = {"state": self._data.state_dict()}
         else:
@@ -195,19 +193,19 @@ class Saving:
         self._position = {"iterator": iterator, "last": _digest_of_order(last), **self._random_numbers()}
 
     def _random_numbers(self) -> dict[str, Any]:
-        own = {path: state_of(each) for path, each in random_generators(self._others).items()}
-        return {"generators": generators.state_dict(), "own_generators": own}
+        user_states = {path: state_of(each) for path, each in random_generators(self._others).items()}
+        return {"generators": generators.state_dict(), "own_generators": user_states}
 
     # saving
 
     def within_epoch(
         self, run: RunLike, over: bool, following: BatchLike | None = None, is_repeated: bool = False
     ) -> None:
-        """Save after a batch, at the position that was noted.
+        """Save after a batch, at the recorded position.
 
         Args:
-            following: the batch that has been read since, and will be read again.
-            is_repeated: whether all that has been done since is done again on resume.
+            following: the batch that was read since, and is read again on resume.
+            is_repeated: True if all work since the position is repeated on resume.
         """
         if self._rules is None:
             return
@@ -216,14 +214,14 @@ class Saving:
         self._save(run, files.LAST, {**run.state_dict(over), **self._position, **more})
 
     def after_epoch(self, run: RunLike, ends: bool) -> None:
-        """Save after an epoch, if it is due, at the beginning of the next one."""
+        """Save after an epoch, if due, at the beginning of the next epoch."""
         rules = self._rules
         if rules is None:
             return
         is_due = rules.wants_epoch(run.epoch)
         if is_due:
             rules.note(run)
-        elif self._lockstep.several or not self.wants_end(ends):
+        elif self._lockstep.is_distributed or not self.wants_end(ends):
             return
         self.note_position(0)
         state = {**run.state_dict(), "epoch": run.epoch + 1, "nbatch": 0, **self._position}
@@ -234,7 +232,7 @@ class Saving:
     def _save(self, run: RunLike, epoch: int | str, state: Mapping[str, Any]) -> None:
         module = run.module
         own = self._lockstep.own_state(module)
-        first, *others = self._lockstep.gather({**state, **self._facts, "own": own})
+        first, *others = self._lockstep.gather({**state, **self._run_info, "own": own})
         if self._rules is None or self._lockstep.rank:
             return
         prefix = self._rules.prefix
@@ -253,23 +251,25 @@ class Saving:
             more={files.run_file(prefix, epoch): packed.getvalue()},
         )
 
-    # going on
+    # resuming
 
-    def found(self, resume: str | None, here: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the newest state to go on from; None if a run is to begin. It is asked before training."""
-        self._facts["facts"] = here()  # training changes attributes of some optimizers
+    def find_state(
+        self, resume: str | None, fingerprint: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any] | None:
+        """Return the newest state to resume, None to start a run; called before training."""
+        self._run_info["facts"] = fingerprint()  # training changes attributes of some optimizers
         if resume is None:
             return None
         if resume == "auto" and self._rules is None:
-            raise ArgumentError('fit: resume="auto" goes on from what checkpoint= saves; give that, too')
+            raise ArgumentError('fit: resume="auto" resumes what checkpoint= saves; pass checkpoint, too')
         prefix = self._rules.prefix if resume == "auto" and self._rules is not None else os.fspath(resume)
-        best = self._newest(prefix)
-        if best is None and resume != "auto":
-            raise FileError(2, "no run has been saved under this prefix; resume='auto' begins one", prefix)
-        return self._state_of_this_process(best, prefix)
+        newest = self._newest(prefix)
+        if newest is None and resume != "auto":
+            raise FileError(2, "no run is saved under this prefix; resume='auto' starts one", prefix)
+        return self._state_of_this_process(newest, prefix)
 
     def _newest(self, prefix: str) -> dict[str, Any] | None:
-        """Return the newest state of the run that was begun last; None if nothing is saved."""
+        """Return the newest state of the run that was started last; None if nothing is saved."""
         epochs: list[Any] = Checkpoint(prefix).epochs()
         known = {}
         for epoch in [*epochs, files.LAST]:
@@ -279,74 +279,74 @@ class Saving:
                 known[epoch] = _sort_key(path)
         if not known:
             return None
-        epoch = max(known, key=lambda each: known[each])
-        self._found_at = prefix, epoch
+        epoch = max(known, key=lambda saved: known[saved])
+        self._resumed_from = prefix, epoch
         path = files.run_file(prefix, epoch)
         with _with_advice(path):
             state = run_format.read(path)
-        self._facts["started"] = state["started"]
+        self._run_info["started"] = state["started"]
         return state
 
     def _state_of_this_process(self, state: dict[str, Any] | None, prefix: str) -> dict[str, Any] | None:
-        """Return what a state, None if there is none, has of this process."""
+        """Return the part of a state that belongs to this process; None for None."""
         missing = self._lockstep.any(state is None)
         if state is None:
             return None
         if missing:
             raise ArgumentError(
-                f"fit: not all processes see the run under {prefix!r}; they have to share its folder, or have copies"
+                f"fit: not all processes see the run under {prefix!r}; they must share its folder, or have copies of it"
             )
         states = [state, *state.get("ranks", [])]
         own: dict[str, Any] = states[self._lockstep.rank] if len(states) == self._lockstep.size else state
-        wrong = differences(own["facts"], self._facts["facts"])
+        changed = differences(own["facts"], self._run_info["facts"])
         if own["nbatch"]:
-            wrong += _other_metric(own["facts"]["metric"], self._facts["facts"]["metric"])
-        if wrong:
-            raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(wrong)}")
+            changed += _metric_change(own["facts"]["metric"], self._run_info["facts"]["metric"])
+        if changed:
+            raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(changed)}")
         return own
 
     def load_parameters(
         self, module: Resumable, install: Callable[[], None], rates: Sequence[Mapping[str, Any]]
     ) -> str | None:
-        """Give a module the parameters, and its optimizer the states, that were saved with the state found.
+        """Load the parameters and the optimizer's states of the resumed run.
 
         Returns:
-            How the learning rate changes, None if it does not.
+            A description of a change of the learning rate, None without one.
         """
-        if self._found_at is None:
+        if self._resumed_from is None:
             return None
-        module.set_params(*files.load_params(*self._found_at))
-        # the store has copies of the parameters
-        if any(each.updater is None for each in module.all_updates()):
+        module.set_params(*files.load_params(*self._resumed_from))
+        # the kvstore has copies of the parameters
+        if any(updates.updater is None for updates in module.all_updates()):
             install()
         chain = module.all_updates()
-        if len(chain) > 1:  # their states are in the run's file
+        if len(chain) > 1:  # the run file holds their states
             return None
-        return load_optimizer_bytes(chain[0], files.load_states(*self._found_at), rates[0])
+        return load_optimizer_bytes(chain[0], files.load_states(*self._resumed_from), rates[0])
 
     def load_position(self, state: Mapping[str, Any]) -> None:
-        """Bring the data and all random numbers to where they stood."""
+        """Restore the position of the data and all random states."""
         if self._rules is not None and "rules" in state:
             self._rules.load_state_dict(state["rules"])
         self._expected = dict(state)
         iterator = state["iterator"]
         if "state" not in iterator:
-            self._read_again(iterator["skip"], iterator["start"])
+            self._replay(iterator["skip"], iterator["start"])
         elif not hasattr(self._data, "load_state_dict"):
-            raise self._cannot_go_on("it has no load_state_dict")
+            raise self._cannot_resume("it has no load_state_dict")
         else:
             try:
                 self._data.load_state_dict(iterator["state"])
             except (NotImplementedError, StateError) as error:
-                raise self._cannot_go_on(str(error)) from error
+                raise self._cannot_resume(str(error)) from error
             self._check_last(getattr(self._data, "current_batch", None))
         self._load_random_numbers(state, is_last=state.get("after") is None)
 
     def continue_after(self, batch: BatchLike | None) -> None:
-        """Check the first batch that has been read after a resume, and set the random numbers to those after it.
+        """Check the first batch after a resume, and restore the random states after it.
 
         Args:
-            batch: the batch; None: the epoch was over.
+            batch: the batch; None if the epoch was over.
         """
         state, self._expected = self._expected, {}
         self._compare(state.get("next"), _digest(batch))
@@ -354,90 +354,91 @@ class Saving:
             self._load_random_numbers(state["after"], is_last=True)
 
     def _load_random_numbers(self, state: Mapping[str, Any], is_last: bool) -> None:
-        """Set all random generators."""
-        here = random_generators(self._others)
+        """Set the states of all random generators."""
+        present = random_generators(self._others)
         try:
-            for path, each in here.items():
+            for path, generator in present.items():
                 if path in state["own_generators"]:
-                    set_state(each, state["own_generators"][path])
+                    set_state(generator, state["own_generators"][path])
         except ArgumentError as error:
-            raise self._cannot_go_on(str(error)) from error
-        if is_last and (missing := sorted(state["own_generators"].keys() - here.keys())):
+            raise self._cannot_resume(str(error)) from error
+        if is_last and (missing := sorted(state["own_generators"].keys() - present.keys())):
             raise StateError(
                 f"fit: the run under {self._prefix!r} drew random numbers from {', '.join(missing)}, which is missing "
-                "here; give fit the same callbacks, metrics and data, or begin anew under another prefix"
+                "here; pass the same callbacks, metrics and data to fit, or start a new run under another prefix"
             )
         generators.load_state_dict(state["generators"])
 
-    def _read_again(self, count: int, begun: Mapping[str, Any]) -> None:
-        """Begin the epoch of an iterator that cannot say where it stands again, and drop batches."""
+    def _replay(self, count: int, start: Mapping[str, Any]) -> None:
+        """Restart the epoch of an iterator without `state_dict`, and skip batches."""
         if self._start is None or type(self._data).__module__.startswith("dpmodule."):
-            raise self._cannot_go_on("it, or an iterator inside of it, does not define state_dict")
+            raise self._cannot_resume("it, or an iterator inside it, does not define state_dict")
         if count:
             _logger.info(
-                "%s does not say where it stands: %d batches are read again, to continue after them",
+                "%s does not define state_dict: reading %d batches again to continue after them",
                 type(self._data).__name__,
                 count,
             )
-        self._epoch_start = dict(begun)
-        held: Mapping[str, Any] | None = None
+        self._epoch_start = dict(start)
+        live: Mapping[str, Any] | None = None
         try:
-            self._start.load_state_dict(begun)
-            if begun["reset"]:
-                held = self._start.live()
+            self._start.load_state_dict(start)
+            if start["reset"]:
+                live = self._start.live()
                 self._data.reset()
             if not count:
-                self._start.check(begun, held)
+                self._start.check(start, live)
         except (ArgumentError, StateError) as error:
-            raise self._cannot_go_on(str(error)) from error
+            raise self._cannot_resume(str(error)) from error
         batch = None
         for number in range(count):
             batch = next(self._data, None)
-            if batch is None and not number:  # it was at its end when the run began
+            if batch is None and not number:  # it was at its end when the run started
                 self._data.reset()
                 batch = next(self._data, None)
             if batch is None:
-                raise self._cannot_go_on(
-                    f"it gave {number} batches, the run was saved after {count} of an epoch"
+                raise self._cannot_resume(
+                    f"it has {number} batches, but the run was saved after {count} batches of an epoch"
                 )
         self._check_last(batch)
 
     def _check_last(self, batch: Any) -> None:
-        """Compare the last batch that has been read again with the one that was trained on, if no other will come."""
+        """Compare the last replayed batch with the one trained on, if no later batch will be compared."""
         if self._expected.get("next") is None:
             self._compare(self._expected["last"], _digest_of_order(batch))
 
     def _compare(self, before: int | None, now: int | None) -> None:
         if before is not None and now is not None and before != now:
-            raise self._cannot_go_on(
-                "it gives another batch there than it did before, so its order, or its data, are not the same"
+            raise self._cannot_resume(
+                "it returns another batch at this position than before, so its order or its data differ"
             )
 
     @property
     def _prefix(self) -> str | None:
-        return None if self._found_at is None else self._found_at[0]
+        return None if self._resumed_from is None else self._resumed_from[0]
 
-    def _cannot_go_on(self, why: str) -> StateError:
+    def _cannot_resume(self, why: str) -> StateError:
         return StateError(
-            f"fit: the run under {self._prefix!r} cannot be resumed with this {type(self._data).__name__}: {why}; give "
-            "the data that it was trained on, seeded alike, define state_dict and load_state_dict, or begin anew under "
+            f"fit: the run under {self._prefix!r} cannot be resumed with this {type(self._data).__name__}: {why}; pass "
+            "the same data with the same seed, define state_dict and load_state_dict, or start a new run under "
             "another prefix"
         )
 
 
-def _other_metric(saved: list[dict[str, Any]], here: list[dict[str, Any]]) -> list[str]:
-    """Return how a metric differs from the one whose sums have been saved, in words."""
-    if equal(saved, here):
+def _metric_change(saved: list[dict[str, Any]], current: list[dict[str, Any]]) -> list[str]:
+    """Return a description of how a metric differs from the saved one."""
+    if equal(saved, current):
         return []
-    before, now = (", ".join(str(each["name"]) for each in rows) for rows in (saved, here))
+    before, now = (", ".join(str(metric["name"]) for metric in rows) for rows in (saved, current))
     if before == now:
         before, now = (
-            ", ".join(f"{each['class']}({each['arguments']})" for each in rows) for rows in (saved, here)
+            ", ".join(f"{metric['class']}({metric['arguments']})" for metric in rows)
+            for rows in (saved, current)
         )
     return [f"the metric was {before}, is {now}, which can be changed only at the start of an epoch"]
 
 
-def _says_position(data: DataIter) -> bool:
+def _has_state_dict(data: DataIter) -> bool:
     try:
         data.state_dict()
     except (NotImplementedError, AttributeError):
@@ -446,21 +447,24 @@ def _says_position(data: DataIter) -> bool:
 
 
 def _digest(batch: BatchLike | None) -> int | None:
-    """Return a number that tells batches apart; None for None."""
+    """Return a hash of a batch; None for None."""
     if batch is None:
         return None
     parts: list[Any] = batch if isinstance(batch, list) else [batch]
-    return digest([[list(each.data or ()), list(each.label or ())] for each in parts])
+    return digest([[list(part.data or ()), list(part.label or ())] for part in parts])
 
 
 def _digest_of_order(batch: BatchLike | None) -> int | None:
-    """Return a number that tells batches apart, without random changes of their data, if their labels do."""
+    """Return a hash of the labels of a batch, or of the batch if the labels are constant.
+
+    Random augmentation changes the data but not the labels.
+    """
     if batch is None:
         return None
     parts: list[Any] = batch if isinstance(batch, list) else [batch]
-    labels = [list(each.label or ()) for each in parts]
+    labels = [list(part.label or ()) for part in parts]
     constant = all(
-        isinstance(each, NDArray) and bool((each.raw == each.raw[:1]).all()) for each in sum(labels, [])
+        isinstance(label, NDArray) and bool((label.raw == label.raw[:1]).all()) for label in sum(labels, [])
     )
     return _digest(batch) if constant else digest(labels)
 
@@ -490,21 +494,21 @@ _REQUIRED_KEYS |= {
 
 
 def _sort_key(path: str) -> tuple[float, int, int]:
-    """Return what orders saved states: when their run was begun, and where it stood."""
+    """Return the sort key of a saved state: start of its run, epoch and batch."""
     with _with_advice(path):
         state = run_format.peek(path)
         if missing := sorted(_REQUIRED_KEYS - state.keys()):
-            raise FileFormatError(f"{path}: the state of a run without {', '.join(missing)}")
+            raise FileFormatError(f"{path}: the state of the run lacks {', '.join(missing)}")
     return state["started"], state["epoch"], state["nbatch"]
 
 
 @contextmanager
 def _with_advice(path: str) -> Iterator[None]:
-    """Let an error about a file say how to go on without it."""
+    """Add advice on resuming without a file to an error about the file."""
     try:
         yield
     except FileFormatError as error:
         raise FileFormatError(
-            f"{error}; to go on from an older state remove the files {path.removesuffix('run')}*, or give another "
-            "prefix to begin anew"
+            f"{error}; to resume from an older state remove the files {path.removesuffix('run')}*, or start a new run "
+            "under another prefix"
         ) from error

@@ -1,4 +1,4 @@
-"""Scoring and prediction: loops over batches that change no parameters, for whatever is `Trainable`."""
+"""Scoring and prediction: loops over batches that change no parameters, for any `Trainable`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..callback import BatchEndParam, as_list
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from ..ndarray.ragged import RaggedNDArray
-from .finite import Findings, Look, are_finite, check_choice
 from .fit import pad_of, update_metric
-from .lifecycle import Stage, too_early
+from .lifecycle import Stage, missing_call
 from .lockstep import Lockstep
+from .nonfinite import AsyncCheck, CheckedTensor, are_finite, check_choice
 from .protocol import Trainable
 from .training_data import as_iter, labelled_iter, named_batches
 
@@ -43,20 +43,19 @@ def score(
     count_padding: bool = False,
     on_nonfinite: str = "warn",
 ) -> list[tuple[str, float]]:
-    """Measure metrics on data; where processes that train together read a part each, on all of them.
+    """Measure metrics on data; data-parallel processes measure on the data of all processes.
 
     Args:
-        module: what is scored; bound and initialized.
+        module: the module, bound and initialized.
         eval_data: as `train_data` of `fit`.
         eval_metric: name, list of names, function or `EvalMetric`.
-        num_batch: how many batches; None = all.
+        num_batch: number of batches; None = all.
         batch_end_callback: called after every batch.
         score_end_callback: called at the end.
         reset: start `eval_data` from its beginning.
-        sparse_row_id_fn: handed to `prepare`.
-        count_padding: count rows that only fill up the last batch, as MXNet does.
-        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
-            first, or "ignore".
+        sparse_row_id_fn: passed to `prepare`.
+        count_padding: count the padding rows of the last batch, as MXNet does.
+        on_nonfinite: reaction to rows with NaN outputs: "warn" once at the end, "raise" at the first, or "ignore".
 
     Returns:
         (name, value) pairs.
@@ -67,38 +66,38 @@ def score(
     Source: MXNet 1.9.1 `BaseModule.score`, which counts rows of padding.
     """
     _check_initialized(module, "score")
-    watch = RowWatch(module, "score", on_nonfinite)
+    counter = NaNRowCounter(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     eval_data = labelled_iter(module, eval_data, "score")
     callbacks, nbatch = as_list(batch_end_callback), 0
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
         module.evaluate(batch)
-        watch.look(nbatch - 1, _padding_of(batch))
+        counter.update(nbatch - 1, _padding_of(batch))
         update_metric(module, eval_metric, batch, count_padding)
-        call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
-    watch.tell()
+        run_callbacks(callbacks, epoch, nbatch - 1, eval_metric, locals())
+    counter.warn()
     if getattr(eval_data, "num_parts", 1) > 1:
         Lockstep(module).merge(eval_metric)
-    call_back(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
-    found: list[tuple[str, float]] = eval_metric.get_global_name_value()
-    return found
+    run_callbacks(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
+    values: list[tuple[str, float]] = eval_metric.get_global_name_value()
+    return values
 
 
 def _check_initialized(module: Trainable, method: str) -> None:
     """Check that a module is bound and has parameters."""
     if module.stage < Stage.INITIALIZED:
-        raise too_early(module, method)
+        raise missing_call(module, method)
 
 
-def call_back(
+def run_callbacks(
     callbacks: Sequence[Callable[..., Any]],
     epoch: int,
     nbatch: int,
     eval_metric: EvalMetric,
     local: dict[str, Any],
 ) -> None:
-    """Call callbacks with what a `BatchEndParam` tells."""
+    """Call callbacks with a `BatchEndParam`."""
     for callback in callbacks:
         callback(BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=local))
 
@@ -138,29 +137,28 @@ def iter_predict(
     *,
     on_nonfinite: str = "warn",
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
-    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`.
+    """Yield (outputs, number of the batch, batch) for data, without padding rows; see `predict`.
 
     Args:
-        module: what predicts.
+        module: the module.
         eval_data: as `train_data` of `fit`, or one array.
-        num_batch: how many batches; None = all.
+        num_batch: number of batches; None = all.
         reset: start `eval_data` from its beginning.
-        sparse_row_id_fn: handed to `prepare`.
-        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise"
-            at the first, or "ignore".
+        sparse_row_id_fn: passed to `prepare`.
+        on_nonfinite: reaction to rows with NaN outputs: "warn" once at the end, "raise" at the first, or "ignore".
 
     Shape:
-        returns[0][i]: (n, ...), that of the output without the rows of padding.
+        returns[0][i]: (n, ...), the shape of the output without padding rows.
 
     Source: MXNet 1.9.1 `BaseModule.iter_predict`.
     """
     _check_initialized(module, "iter_predict")
-    watch = RowWatch(module, "predict", on_nonfinite)
+    counter = NaNRowCounter(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
-        watch.look(nbatch, _padding_of(batch))
+        counter.update(nbatch, _padding_of(batch))
         yield [_without_padding(out, batch) for out in module.get_outputs()], nbatch, batch
-    watch.tell()
+    counter.warn()
 
 
 def predict(
@@ -174,30 +172,29 @@ def predict(
     *,
     on_nonfinite: str = "warn",
 ) -> Any:
-    """Return the outputs for data, padding rows cut off.
+    """Return the outputs for data, without padding rows.
 
-    Where processes that train together read a part each, every process gets the outputs for all parts, in the order of
-    the examples; without `merge_batches` those for its own.
+    Data-parallel processes return the outputs for the data of all processes, in the order of the examples; without
+    `merge_batches`, those for their own data.
 
     Args:
-        module: what predicts; bound and initialized.
+        module: the module, bound and initialized.
         eval_data: as `train_data` of `fit`, or one array.
-        num_batch: how many batches; None = all.
-        merge_batches: join the batches' outputs; else a list of lists.
+        num_batch: number of batches; None = all.
+        merge_batches: concatenate the outputs of the batches; otherwise return a list of lists.
         reset: start `eval_data` from its beginning.
-        always_output_list: return a list also for a single output.
-        sparse_row_id_fn: handed to `prepare`.
-        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
-            first, or "ignore".
+        always_output_list: return a list for a single output, too.
+        sparse_row_id_fn: passed to `prepare`.
+        on_nonfinite: reaction to rows with NaN outputs: "warn" once at the end, "raise" at the first, or "ignore".
 
     Shape:
-        eval_data: (N, ...), if it is one array, as bound for the only input; N may be another.
+        eval_data: (N, ...), for an array: the bound shape of the only input, with any N.
         returns[i]: (M, ...), the outputs for the M samples of all batches; returns[b][i]: (n, ...), if they are not
             merged.
 
     Raises:
         NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
-        ArgumentError: outputs are to be joined, and batches have different numbers of them.
+        ArgumentError: `merge_batches` is set and batches have different numbers of outputs.
 
     Source: MXNet 1.9.1 `BaseModule.predict`.
     """
@@ -205,14 +202,14 @@ def predict(
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
         module.forward(DataBatch([single]), is_train=False)
-        watch = RowWatch(module, "predict", on_nonfinite)
-        watch.look(0, 0)
-        watch.tell()
+        counter = NaNRowCounter(module, "predict", on_nonfinite)
+        counter.update(0, 0)
+        counter.warn()
         outputs = [out.copy() for out in module.get_outputs()]
         return outputs if always_output_list or len(outputs) > 1 else outputs[0]
     data = as_iter(module, eval_data)
-    found = iter_predict(module, data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
-    rows = [outputs for outputs, _, _ in found]
+    results = iter_predict(module, data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
+    rows = [outputs for outputs, _, _ in results]
     if not rows or not merge_batches:
         return rows
     counts = {len(outputs) for outputs in rows}
@@ -226,32 +223,33 @@ def predict(
     return merged[0] if len(merged) == 1 and not always_output_list else merged
 
 
-class RowWatch:
-    """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end."""
+class NaNRowCounter:
+    """Counts the output rows that are NaN during prediction or scoring, and warns once at the end."""
 
     def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
         check_choice(what, on_nonfinite)
         self._module, self._what, self._on_nonfinite = module, what, on_nonfinite
         self._count, self._first = 0, -1
 
-    def look(self, number: int, pad: int) -> None:
-        """Look at the outputs of the last forward.
+    def update(self, number: int, pad: int) -> None:
+        """Count the NaN rows in the outputs of the last forward.
 
         Args:
-            number: of the batch, from 0.
+            number: index of the batch.
+            pad: number of padding rows.
         """
         if self._on_nonfinite == "ignore" or not _may_be_nan(self._module.output_probes()):
             return
-        found, rows = self._module.nan_rows()
-        found = [row for row in found if row < rows - pad]
-        if found and self._first < 0:
-            self._first = number * rows + found[0]
-        self._count += len(found)
-        if found and self._on_nonfinite == "raise":
+        nan_rows, rows = self._module.nan_rows()
+        nan_rows = [row for row in nan_rows if row < rows - pad]
+        if nan_rows and self._first < 0:
+            self._first = number * rows + nan_rows[0]
+        self._count += len(nan_rows)
+        if nan_rows and self._on_nonfinite == "raise":
             raise NonFiniteError(f"{self._message()}; it is in batch {number}")
 
-    def tell(self) -> None:
-        """Warn if there were any."""
+    def warn(self) -> None:
+        """Warn if a row was NaN."""
         if self._count:
             self._module.logger.warning("%s", self._message())
 
@@ -261,12 +259,14 @@ class RowWatch:
 
 
 def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
-    """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
+    """Return True if an element may be NaN; a sum of infinities of both signs is NaN, too."""
     for parts in probes:
         for part in parts:
             if not part.is_cpu:
-                looks = [Look("", each, may_be_infinite=True) for parts in probes for each in parts]
-                return Findings(looks).first() is not None
+                checked = [
+                    CheckedTensor("", probe, may_be_infinite=True) for parts in probes for probe in parts
+                ]
+                return AsyncCheck(checked).first() is not None
             if not are_finite(part) and math.isnan(part.sum()):
                 return True
     return False

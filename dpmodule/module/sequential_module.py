@@ -19,7 +19,7 @@ from ..ndarray import NDArray
 from ..ndarray.sparse_base import clear
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
-from .class_labels import fed_network
+from .class_labels import network_inputs
 from .fit import show_metric
 from .group.batch_splitter import is_per_context
 from .group.input_order import names_bound, order_of
@@ -28,26 +28,26 @@ from .updates import Updates
 
 if TYPE_CHECKING:
     from ..metric import EvalMetric
-    from .class_labels import FedNetwork
+    from .class_labels import NetworkInputs
     from .types import BatchLike, DynamicAxes, Labels, LoggerLike, MonitorLike, OutGrads, PathLike
 
 
-def kind_of(module: BaseModule) -> str:
+def description_of(module: BaseModule) -> str:
     """Return a module's class and outputs."""
     return f"{type(module).__name__} {', '.join(module.output_names)}".rstrip()
 
 
-def called(number: int, module: BaseModule) -> str:
+def label_of(number: int, module: BaseModule) -> str:
     """Return what a module is called in messages: its place, its kind and its outputs."""
-    return f"module {number} ({kind_of(module)})"
+    return f"module {number} ({description_of(module)})"
 
 
-def listed(shapes: Sequence[Any]) -> str:
+def shapes_text(shapes: Sequence[Any]) -> str:
     """Return names and shapes as text."""
     return ", ".join(f"{d[0]} {tuple(d[1])}" for d in shapes)
 
 
-def same_kind(error: MXNetError, text: str) -> MXNetError:
+def with_message(error: MXNetError, text: str) -> MXNetError:
     """Return an error with more text and the type of another one."""
     kinds = (ShapeError, DTypeError, ArgumentError, StateError)
     return next((kind for kind in kinds if isinstance(error, kind)), MXNetError)(text)
@@ -84,20 +84,18 @@ def clear_input_grads(module: BaseModule) -> None:
                 clear(part)
 
 
-def joint(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> str:
+def mismatch(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> str:
     """Describe the place where a module does not fit what comes before it."""
-    before = f"{called(number - 1, modules[number - 1])} gives" if number else "bind was given"
-    return (
-        f"SequentialModule: {called(number, modules[number])} does not take what {before}, {listed(shapes)}"
-    )
+    before = f"{label_of(number - 1, modules[number - 1])} gives" if number else "bind was given"
+    return f"SequentialModule: {label_of(number, modules[number])} does not take what {before}, {shapes_text(shapes)}"
 
 
-def wired(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> list[Any]:
+def renamed_by_position(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> list[Any]:
     """Give shapes the names of a module's inputs, by position."""
     names = modules[number].data_names
     if len(names) != len(shapes):
         raise ArgumentError(
-            f"{joint(modules, number, shapes)}: it has {len(names)} inputs, {', '.join(names)}"
+            f"{mismatch(modules, number, shapes)}: it has {len(names)} inputs, {', '.join(names)}"
         )
     return [
         d._replace(name=name) if isinstance(d, DataDesc) else (name, d[1]) for name, d in zip(names, shapes)
@@ -120,17 +118,17 @@ def check_bound(
     bound = [(d[0], tuple(d[1])) for d in module.data_shapes]
     if bound != [(d[0], tuple(d[1])) for d in shapes]:
         raise StateError(
-            f"{joint(modules, number, shapes)}: it was bound before, to {listed(bound)}; "
+            f"{mismatch(modules, number, shapes)}: it was bound before, to {shapes_text(bound)}; "
             "bind the chain with force_rebind=True"
         )
     if labels and order_of(labels, names_bound(module, "label"), "label") is not None:
         raise StateError(
-            f"SequentialModule: {called(number, module)} was bound before, to labels in another order than "
-            f"{listed(labels)}; bind the chain with force_rebind=True"
+            f"SequentialModule: {label_of(number, module)} was bound before, to labels in another order than "
+            f"{shapes_text(labels)}; bind the chain with force_rebind=True"
         )
     if needs_grad and not module.inputs_need_grad:
         raise StateError(
-            f"SequentialModule: {called(number, module)} was bound before, without inputs_need_grad=True, "
+            f"SequentialModule: {label_of(number, module)} was bound before, without inputs_need_grad=True, "
             "which a chain needs; bind the chain with force_rebind=True"
         )
 
@@ -187,7 +185,7 @@ class SequentialModule(BaseModule):
             raise ArgumentError(f"add: module is {module!r}, expected a module")
         if any(module is other for other in self._modules):
             raise ArgumentError(
-                f"add: {kind_of(module)} is in the chain already; make another module of its symbol"
+                f"add: {description_of(module)} is in the chain already; make another module of its symbol"
             )
         known = (self.META_TAKE_LABELS, self.META_AUTO_WIRING)
         for key in kwargs:
@@ -248,32 +246,32 @@ class SequentialModule(BaseModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
+    def _bind(self, arguments: BindArguments) -> None:
         """Bind every module to what the one before it gives."""
-        if self._stays_bound(wanted):
+        if self._stays_bound(arguments):
             return
-        wanted.refuse_store(self)
-        label_shapes, for_training = wanted.label_shapes, wanted.for_training
-        if wanted.shared_module is not None:
+        arguments.refuse_store(self)
+        label_shapes, for_training = arguments.label_shapes, arguments.for_training
+        if arguments.shared_module is not None:
             raise ArgumentError(
                 "bind: a SequentialModule cannot share memory with another module (shared_module)"
             )
         if not self._modules:
             raise StateError("SequentialModule.bind: the chain is empty; call add(module) first")
-        if is_per_context(wanted.data_shapes):
+        if is_per_context(arguments.data_shapes):
             raise ArgumentError(
                 "bind: a SequentialModule takes shapes of whole batches, not one list per context"
             )
-        if wanted.inputs_need_grad and not for_training:
+        if arguments.inputs_need_grad and not for_training:
             raise ArgumentError("bind: inputs_need_grad=True makes no sense with for_training=False")
-        self.for_training, self.inputs_need_grad = for_training, wanted.inputs_need_grad
-        self._grad_req = wanted.grad_req
+        self.for_training, self.inputs_need_grad = for_training, arguments.inputs_need_grad
+        self._grad_req = arguments.grad_req
         self._label_shapes = label_shapes if self._labelled() else None
-        shapes = list(wanted.data_shapes)
+        shapes = list(arguments.data_shapes)
         for number, (module, meta) in enumerate(zip(self._modules, self._metas)):
             if meta.get(self.META_AUTO_WIRING):
-                shapes = wired(self._modules, number, shapes)
-            needs_grad = for_training and (wanted.inputs_need_grad or number > 0)
+                shapes = renamed_by_position(self._modules, number, shapes)
+            needs_grad = for_training and (arguments.inputs_need_grad or number > 0)
             was_bound = module.binded
             labels = label_shapes if meta.get(self.META_TAKE_LABELS) else None
             try:
@@ -282,11 +280,11 @@ class SequentialModule(BaseModule):
                     label_shapes=labels,
                     for_training=for_training,
                     inputs_need_grad=needs_grad,
-                    force_rebind=wanted.force_rebind,
-                    grad_req=wanted.grad_req,
+                    force_rebind=arguments.force_rebind,
+                    grad_req=arguments.grad_req,
                 )
             except MXNetError as error:
-                raise same_kind(error, f"{joint(self._modules, number, shapes)}: {error}") from error
+                raise with_message(error, f"{mismatch(self._modules, number, shapes)}: {error}") from error
             check_bound(self._modules, number, shapes, labels, needs_grad and was_bound)
             shapes = list(module.output_shapes)
         self._mark(Stage.BOUND, True)
@@ -306,11 +304,11 @@ class SequentialModule(BaseModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
+    def _init_params(self, arguments: ParamArguments) -> None:
         """Initialize every module."""
-        if self._stage >= Stage.INITIALIZED and not given.force_init:
+        if self._stage >= Stage.INITIALIZED and not arguments.force_init:
             return
-        passing = replace(given, allow_extra=True)
+        passing = replace(arguments, allow_extra=True)
         owners: tuple[dict[str, int], dict[str, int]] = ({}, {})
         for number, module in enumerate(self._modules):
             passing.init_params(module)
@@ -324,23 +322,23 @@ class SequentialModule(BaseModule):
             if name in known:
                 other = known[name]
                 raise ArgumentError(
-                    f"SequentialModule: {name} is a parameter of {called(other, self._modules[other])} and of "
-                    f"{called(number, self._modules[number])}; give their layers different names"
+                    f"SequentialModule: {name} is a parameter of {label_of(other, self._modules[other])} and of "
+                    f"{label_of(number, self._modules[number])}; give their layers different names"
                 )
             known[name] = number
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
         """Install an optimizer in every module.
 
         Of a name every module makes its own. An `Optimizer` is shared by all of them, so that its counts of updates go
         on once per module, as in MXNet.
         """
-        if self._keeps_optimizer(wanted):
+        if self._keeps_optimizer(arguments):
             return
         for module in self._modules:
-            wanted.init_optimizer(module)
+            arguments.init_optimizer(module)
         self._mark(Stage.READY, True)
 
     @override
@@ -384,7 +382,7 @@ class SequentialModule(BaseModule):
                 if number == 0:
                     raise
                 given = [(d[0], array.shape) for d, array in zip(module.data_shapes, batch.data)]
-                raise same_kind(error, f"{joint(self._modules, number, given)}: {error}") from error
+                raise with_message(error, f"{mismatch(self._modules, number, given)}: {error}") from error
             if number + 1 < len(self._modules):
                 batch = with_data(batch, module.get_outputs(), self._modules[number + 1].data_shapes)
 
@@ -408,27 +406,29 @@ class SequentialModule(BaseModule):
         return self._modules[-1].output_probes()
 
     @override
-    def fed_networks(self, data_batch: BatchLike) -> list[FedNetwork]:
+    def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
         first, *others = self._modules
-        found = first.fed_networks(data_batch) if first in self._labelled() else []
+        found = first.network_inputs(data_batch) if first in self._labelled() else []
         wanted = [module for module in others if module in self._labelled() and module.symbol is not None]
-        return [*found, *(fed_network(module, data_batch, is_first=False) for module in wanted)]
+        return [*found, *(network_inputs(module, data_batch, is_first=False) for module in wanted)]
 
     @override
-    def bad_gradient(self) -> str | None:
-        return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
+    def nonfinite_gradient(self) -> str | None:
+        return next(filter(None, (module.nonfinite_gradient() for module in self._modules)), None)
 
     @override
-    def bad_node(self) -> str | None:
-        return next(filter(None, (module.bad_node() for module in self._modules)), None)
+    def first_nonfinite_node(self) -> str | None:
+        return next(filter(None, (module.first_nonfinite_node() for module in self._modules)), None)
 
     @override
-    def overflows(self) -> bool:
-        return any(module.overflows() for module in self._modules)
+    def has_overflow(self) -> bool:
+        return any(module.has_overflow() for module in self._modules)
 
     @override
-    def overflowed(self) -> bool:
-        found = [module.overflowed() for module in self._modules]  # no short cut: every module has to notice
+    def handle_overflow(self) -> bool:
+        found = [
+            module.handle_overflow() for module in self._modules
+        ]  # no short cut: every module has to notice
         return any(found)
 
     @override
@@ -436,9 +436,9 @@ class SequentialModule(BaseModule):
         return [each for module in self._modules for each in module.loss_scales()]
 
     @override
-    def take_back(self) -> None:
+    def restore_aux_states(self) -> None:
         for module in self._modules:
-            module.take_back()
+            module.restore_aux_states()
 
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:

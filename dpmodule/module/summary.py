@@ -1,4 +1,4 @@
-"""What a module says of itself: a line, and a table of a bound network."""
+"""The description of a module in one line, and the summary table of a bound network."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ _STAGES = {
 
 
 def describe(module: Trainable, further: Iterable[str] = ()) -> str:
-    """Return a line about a module: how far it has come, and what goes in and comes out.
+    """Return a line about a module: its stage, inputs and outputs.
 
     Args:
-        module: the module; what it does not tell is left out.
+        module: the module; properties that it lacks are omitted.
     """
     kind = "shapes" if module.stage >= Stage.BOUND else "names"
-    parts = [_told(module, f"{what}_{kind}") for what in ("data", "label", "output")]
+    parts = [_text_of(module, f"{what}_{kind}") for what in ("data", "label", "output")]
     inputs = ", ".join(filter(None, parts[:2]))
     flow = f"{inputs} -> {parts[2]}" if inputs and parts[2] else inputs
     return f"<{type(module).__name__}: {'; '.join(filter(None, (_STAGES[module.stage], flow, *further)))}>"
 
 
-def _told(module: Trainable, name: str) -> str:
-    """Return names, or names and shapes, that a module has under a name, as text; "" where it has none."""
+def _text_of(module: Trainable, name: str) -> str:
+    """Return a property of names, or of names and shapes, as text; "" if the module lacks it."""
     try:
-        found = getattr(module, name, None) or ()
+        descriptions = getattr(module, name, None) or ()
     except (MXNetError, NotImplementedError):
         return ""
-    return ", ".join(each if isinstance(each, str) else f"{each[0]} {tuple(each[1])}" for each in found)
+    return ", ".join(
+        desc if isinstance(desc, str) else f"{desc[0]} {tuple(desc[1])}" for desc in descriptions
+    )
 
 
 def summarize(group: DataParallelExecutorGroup) -> str:
     """Return a table: operator, output shape, parameters, whether they are trained, operations, and memory.
 
-    Operations are those of forward on one batch; a multiplication and an addition are two. Memory is that of the
-    operator's outputs for one batch.
+    Operations are counted in forward on one batch, with a multiply-add as two. Memory is that of the outputs of the
+    operator for one batch.
     """
     costs = _Costs(group)
     rows = [("name (operator)", "output shape", "parameters", "trained", "FLOPs", "memory")]
@@ -84,7 +86,7 @@ def summarize(group: DataParallelExecutorGroup) -> str:
 
 
 class _Costs:
-    """Operations and memory of a batch in all, by shapes, whichever contexts share it."""
+    """Operations and memory of a whole batch over all contexts, computed from shapes."""
 
     def __init__(self, group: DataParallelExecutorGroup) -> None:
         self._group = group
@@ -125,7 +127,7 @@ class _Costs:
         ]
 
     def _size(self, node: Node) -> int:
-        """Return the bytes of what a node makes; those of unknown shape count as none."""
+        """Return the bytes of the outputs of a node; outputs of unknown shape count 0."""
         pairs = zip(self._shapes[node], self._types[node])
         return sum(
             prod(shape) * item_size(dtype or "float32") for shape, dtype in pairs if shape and known(shape)

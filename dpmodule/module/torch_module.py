@@ -26,25 +26,25 @@ class TorchModule(Module):
 
     Parameters and buffers are the module's own memory, on the first context; further contexts have copies, whose
     gradients are summed as for any other module. So the torch module is trained in place by the optimizers of this
-    package, and what is written into it (``load_state_dict``) counts at once where there is one context. In
+    package, and with one context, values written into it (``load_state_dict``) take effect immediately. In
     `get_params` a parameter is called ``<name>_<torch's name>``, with underscores for dots; buffers are auxiliary
     states. Parameters without ``requires_grad`` are not trained.
 
-    Its outputs are no losses: follow it with a module that ends in one, or hand gradients to `backward`.
+    Its outputs are not losses: follow it with a module that ends in one, or pass gradients to `backward`.
 
     Args:
-        module: a network in torch, whose parameters are used as they are.
+        module: a network in torch, whose parameters are used in place.
         data_names: names of its inputs, in the order of its forward.
         logger: where progress is logged.
         context: a device or a list of them; the first must be the module's own.
         work_load_list: share of the batch for each device; None = equal.
-        fixed_param_names: further parameters that are not trained, as `get_params` calls them.
-        name: first part of the parameters' and outputs' names; None makes one from the class's name.
-        num_outputs: how many tensors the module returns.
-        dtypes: type of each input, for modules that take anything else than their own floating type or integers.
+        fixed_param_names: further parameters that are not trained, by their names in `get_params`.
+        name: prefix of the names of parameters and outputs; None derives it from the class name.
+        num_outputs: number of tensors that the module returns.
+        dtypes: type of each input, for modules with inputs other than their own floating type or integers.
 
     Raises:
-        ArgumentError: an argument does not fit, or the module lies on another device than the first context.
+        ArgumentError: an argument is invalid, or the module is on another device than the first context.
 
     Example:
         >>> import torch
@@ -80,7 +80,7 @@ class TorchModule(Module):
         frozen = [held for held, slot in self._held if not (slot.trained or slot.is_buffer)]
         fixed = [*frozen, *(one for one in fixed_param_names or () if one not in frozen)]
         super().__init__(symbol, data_names, None, logger, context, work_load_list, fixed)
-        self._places: list[tuple[str, NDArray, torch.nn.Module, str]] = []
+        self._bound_values: list[tuple[str, NDArray, torch.nn.Module, str]] = []
         self._check_device()
 
     @property
@@ -89,27 +89,27 @@ class TorchModule(Module):
         return self._call.module
 
     def _check_device(self) -> None:
-        """Refuse a module whose memory the first context cannot use."""
+        """Raise ArgumentError if the memory of the module is not on the first context."""
         device = self._context[0].torch_device
         for held, slot in self._held:
-            found = self._call.value(slot).device
-            if found != device:
+            actual = self._call.value(slot).device
+            if actual != device:
                 raise ArgumentError(
-                    f"TorchModule: {held} lies on {found}, the first context is {self._context[0]}; "
+                    f"TorchModule: {held} is on {actual}, the first context is {self._context[0]}; "
                     f"move the module with module.to({str(device)!r}), or give another context"
                 )
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
-        """Find parameters in the torch module instead of allocating them; they are made contiguous if they are not."""
-        wanted.refuse_store(self)
+    def _bind(self, arguments: BindArguments) -> None:
+        """Use the parameters of the torch module, made contiguous, instead of allocating them."""
+        arguments.refuse_store(self)
         was = self._stage
         self._check_device()
-        super()._bind(wanted)
-        if wanted.shared_module is not None or (was >= Stage.BOUND and not wanted.force_rebind):
+        super()._bind(arguments)
+        if arguments.shared_module is not None or (was >= Stage.BOUND and not arguments.force_rebind):
             return
         store, keep = self.group.store, self._stage >= Stage.INITIALIZED
-        self._places = []
+        self._bound_values = []
         for held, slot in self._held:
             owner = self._call.module_tensor(slot)
             if not owner.is_contiguous():
@@ -117,7 +117,7 @@ class TorchModule(Module):
             store.place(held, self._call.value(slot), keep)
             array = store.aux(held, 0) if slot.is_buffer else store.array(held, 0)
             part, _, attribute = slot.path.rpartition(".")
-            self._places.append((held, array, self.torch_module.get_submodule(part), attribute))
+            self._bound_values.append((held, array, self.torch_module.get_submodule(part), attribute))
 
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
@@ -127,7 +127,7 @@ class TorchModule(Module):
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: BatchLike) -> None:
         raise StateError(
-            "TorchModule.forward_backward: the outputs are no losses; call forward() and backward(out_grads), or put "
+            "TorchModule.forward_backward: the outputs are not losses; call forward() and backward(out_grads), or put "
             "the module into a SequentialModule that ends in a loss"
         )
 
@@ -138,8 +138,8 @@ class TorchModule(Module):
         super().evaluate(data_batch)
 
     def _check_memory(self) -> None:
-        """Notice when the torch module has got other memory, as ``module.to(...)`` gives it."""
-        for held, array, part, attribute in self._places:
+        """Raise StateError if parameters of the torch module have moved, as by ``module.to(...)``."""
+        for held, array, part, attribute in self._bound_values:
             if array.raw.data_ptr() != getattr(part, attribute).data_ptr():
                 raise StateError(
                     f"TorchModule: {held} is no longer where it was at bind (module.to(...) moves parameters); "

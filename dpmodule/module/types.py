@@ -1,6 +1,6 @@
-"""Names for what arguments of modules may be: batches, data, devices, metrics, callbacks, optimizers.
+"""Type aliases for arguments of modules: batches, data, devices, metrics, callbacks, optimizers.
 
-For annotations alone, so that nothing is imported when a program runs: take them under ``if TYPE_CHECKING``.
+For annotations only: import them under ``if TYPE_CHECKING``, so that nothing is imported at run time.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class LoggerLike(Protocol):
-    """What modules log to: a `logging.Logger`, or the module `logging` itself."""
+    """A `logging.Logger`, or the module `logging`."""
 
     def info(self, msg: object, /, *args: object) -> None:
-        """Say how training goes."""
+        """Log the progress of training."""
 
     def warning(self, msg: object, /, *args: object) -> None:
-        """Say what is odd."""
+        """Log a warning."""
 
 
 class Batch(Protocol):
-    """A batch: a `DataBatch`, or what looks like one, such as a named tuple with the field ``data``.
+    """A batch: a `DataBatch` or a similar object, such as a named tuple with the field ``data``.
 
-    Further attributes of a `DataBatch` (``label``, ``pad``, ``bucket_key``, ``provide_data``, ...) are read where there
-    are some; training needs ``label``, and a `BucketingModule` all of them.
+    Further attributes of a `DataBatch` (``label``, ``pad``, ``bucket_key``, ``provide_data``, ...) are read if
+    present; training needs ``label``, and a `BucketingModule` all of them.
     """
 
     @property
@@ -46,20 +46,20 @@ class Batch(Protocol):
 
 
 class MonitorLike(Protocol):
-    """A `monitor.Monitor`, or what has its methods."""
+    """A `monitor.Monitor`, or an object with its methods."""
 
     def install(self, exe: Any, /) -> None:
         """Watch an executor."""
 
     def tic(self) -> None:
-        """Begin with a batch."""
+        """Start a batch."""
 
     def toc_print(self) -> None:
-        """Show what was seen in the batch."""
+        """Print the results of the batch."""
 
 
 class HasCollection(Protocol):
-    """What has parameters, such as a cell of `autobatch`."""
+    """An object with parameters, such as a cell of `autobatch`."""
 
     @property
     def collection(self) -> ParameterCollection:
@@ -67,16 +67,16 @@ class HasCollection(Protocol):
 
 
 BatchLike: TypeAlias = "Batch | Sequence[Batch]"
-"""A batch; for a group that is bound by shapes of its own for each context, a list of one for each."""
+"""A batch; for a group that is bound to separate shapes for each context, a list of batches."""
 
 ContextsLike: TypeAlias = "ContextLike | Sequence[ContextLike] | None"
-"""Where a module is: a context, or a list of them; None is ``cpu(0)``."""
+"""Devices of a module: a context or a list of contexts; None is ``cpu(0)``."""
 
 DescLike: TypeAlias = "DataDesc | tuple[Any, ...]"
-"""What describes an input: a `DataDesc`, or a tuple of its arguments, ``(name, shape)`` at least."""
+"""Description of an input: a `DataDesc`, or a tuple of its arguments, ``(name, shape)`` at least."""
 
 ShapesLike: TypeAlias = "Sequence[Any]"
-"""What describes several inputs: a `DescLike` for each, or a list of such lists, one for each context."""
+"""Descriptions of inputs: a `DescLike` for each, or a list of such lists, one for each context."""
 
 DataLike: TypeAlias = "Iterable[Any]"
 """Batches: a DataIter, a torch DataLoader, or anything that yields ``(x, y)``, dicts or DataBatches."""
@@ -85,13 +85,13 @@ EvalDataLike: TypeAlias = "DataLike | Mapping[str, DataLike] | None"
 """Data to evaluate on: one, several by name, or None."""
 
 Labels: TypeAlias = "Sequence[Any]"
-"""Arrays of a batch's labels, in the order of ``label_names``; a list of such lists where each context has its own."""
+"""Arrays of a batch's labels, in the order of ``label_names``; a list of such lists for inputs per context."""
 
 OutGrads: TypeAlias = "NDArray | Sequence[Any] | None"
-"""Gradients of outputs: of a single one, or a list, in which those of losses may be None or missing at the end."""
+"""Gradients of the outputs: one, or a list, in which gradients of losses may be None or missing at the end."""
 
 StatesLike: TypeAlias = "Sequence[Sequence[NDArray]] | None"
-"""For each state its array on every context, as ``get_states(merge_multi_context=False)`` gives them."""
+"""Arrays of each state on every context, as returned by ``get_states(merge_multi_context=False)``."""
 
 Params: TypeAlias = "tuple[Mapping[str, NDArray], Mapping[str, NDArray]]"
 """Parameters and auxiliary states, by name."""
@@ -99,19 +99,19 @@ Params: TypeAlias = "tuple[Mapping[str, NDArray], Mapping[str, NDArray]]"
 GroupContextsLike: TypeAlias = (
     "Mapping[str, Context | Sequence[Context]] | Sequence[Mapping[str, Context] | None] | None"
 )
-"""Where groups of ``AttrScope(ctx_group=...)`` live: by name, one or one for each context; or such a dict for each."""
+"""Contexts of groups of ``AttrScope(ctx_group=...)`` by name, one or one for each context; or a list of such dicts."""
 
 CompressionLike: TypeAlias = "Mapping[str, Any] | None"
-"""How gradients are compressed, such as ``{"type": "2bit", "threshold": 0.5}``; None = not at all."""
+"""Compression of gradients, such as ``{"type": "2bit", "threshold": 0.5}``; None = no compression."""
 
 CompileLike: TypeAlias = "bool | str | Mapping[str, Any] | None"
-"""Whether `torch.compile` is used: a bool, the name of a backend, or a dict of its arguments."""
+"""Use of `torch.compile`: a bool, the name of a backend, or a dict of its arguments."""
 
 AmpLike: TypeAlias = "bool | str | HalfRules | None"
-"""Training in 16 bits: "bf16", "fp16", rules of one's own, or False; None = as `contrib.amp.init` says."""
+"""Training in 16 bits: "bf16", "fp16", custom rules, or False; None = as set by `contrib.amp.init`."""
 
 InitializerLike: TypeAlias = "Initializer | str | Callable[[InitDesc, NDArray], Any] | None"
-"""What gives first values: an `Initializer`, its name, or a function that fills an array; None leaves them."""
+"""Initialization: an `Initializer`, its name, or a function that fills an array; None leaves arrays unchanged."""
 
 OptimizerLike: TypeAlias = "Optimizer | str | Callable[..., Any]"
 """An `Optimizer`, its name, or a class of `torch.optim`."""
@@ -120,22 +120,22 @@ OptimizerParams: TypeAlias = "Mapping[str, Any] | Sequence[tuple[str, Any]]"
 """Arguments of an optimizer, a dict or pairs."""
 
 KVStoreLike: TypeAlias = "KVStoreBase | str | None"
-"""What adds gradients up over devices: a store, its name, or None: every device is by itself."""
+"""The store that sums gradients over devices: a store, its name, or None for independent devices."""
 
 CheckpointLike: TypeAlias = "Checkpoint | str | os.PathLike[str] | None"
-"""What saves a run: a `callback.Checkpoint`, or the prefix of its files; None = nothing."""
+"""Saving of a run: a `callback.Checkpoint`, or the prefix of its files; None = not saved."""
 
 RowIdFunction: TypeAlias = "Callable[[Any], Mapping[str, Any]] | None"
-"""From a batch to the numbers of the rows that it needs of row-sparse parameters, by their names."""
+"""Function from a batch to the row numbers that it needs of row-sparse parameters, by name."""
 
 BucketKey: TypeAlias = "Hashable"
-"""What tells buckets apart: a number, a tuple of numbers, a text, ..."""
+"""Key of a bucket: a number, a tuple of numbers, a text, ..."""
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
-"""Where a file is."""
+"""Path of a file."""
 
 DynamicAxes: TypeAlias = "bool | Mapping[str, Mapping[int, str]] | None"
-"""Which lengths of an ONNX file may differ, by input and axis; None = the axis of the batch, False = none."""
+"""Variable axes of an ONNX file, by input and axis; None = the batch axis, False = none."""
 
 CollectionLike: TypeAlias = "ParameterCollection | HasCollection"
-"""Parameters of `autobatch`: a `ParameterCollection`, or what has one as ``collection``, such as a cell."""
+"""Parameters of `autobatch`: a `ParameterCollection`, or an object with one as ``collection``, such as a cell."""

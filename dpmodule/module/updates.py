@@ -19,8 +19,8 @@ from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import BaseSparseNDArray, clear
 from .arguments import OptimizerArguments
-from .finite import GradientCheck
 from .mxnet_helpers import create_kvstore
+from .nonfinite import GradientCheck
 
 if TYPE_CHECKING:
     from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Grads = Sequence[Sequence[NDArray | None]]
 
 
-class GradientSum:
+class GradientAccumulator:
     """Adds up gradients of batches by the name of their parameter, on every device.
 
     The buckets of a network share one: what a bucket lacks waits for the next update of one that has it.
@@ -293,7 +293,7 @@ class Updates:
             for k in range(devices)
         ]
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
-        self.kept = GradientSum()
+        self.kept = GradientAccumulator()
         self.scale = 1.0
         self._in_store: set[str] = set()
         self._overflow_before = 0.0
@@ -301,7 +301,7 @@ class Updates:
     @classmethod
     def install(
         cls,
-        wanted: OptimizerArguments,
+        arguments: OptimizerArguments,
         group: ParameterGroup,
         compression_params: CompressionLike,
         may_be_inside: bool = True,
@@ -312,10 +312,12 @@ class Updates:
             compression_params: how the store compresses gradients; None = not at all.
             may_be_inside: whether the optimizer may run inside the store, on a copy of the parameters.
         """
-        store, on_store = make_store(wanted.kvstore, group, compression_params)
+        store, on_store = make_store(arguments.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
         num_samples = _count_samples(store, group)
-        optimizer = make_optimizer(wanted.optimizer, wanted.optimizer_params, group, on_store, num_samples)
+        optimizer = make_optimizer(
+            arguments.optimizer, arguments.optimizer_params, group, on_store, num_samples
+        )
         if num_samples is not None:
             shared: Any = store
             shared.ranks.check_same(type(optimizer).__name__, _settings(optimizer))
@@ -370,11 +372,11 @@ class Updates:
             store.share([name for name, _, _ in rows], [target[0] for _, _, target in rows])
         self._in_store.update(name for name, _, _ in rows)
 
-    def refill(self, store: kv.KVStore) -> None:
+    def replace_stored(self, store: kv.KVStore) -> None:
         """Put the parameters into the store again, in place of what it has."""
         store.replace(self.names, self._as_declared([weights[0] for weights in self._weights]))
 
-    def take_in(self) -> None:
+    def add_to_store(self) -> None:
         """Put parameters into the store that were not trained when it was made."""
         if self.store is not None:
             self._start(self.store, self.updater is None)
@@ -416,17 +418,17 @@ class Updates:
         """Whether the last `apply` changed nothing, as other processes asked for that."""
         return bool(getattr(self.store, "held", False))
 
-    def say_overflow(self, overflows: bool) -> None:
+    def send_overflow(self, has_overflow: bool) -> None:
         """Tell other processes with the next `apply` whether gradients are too large here; all drop it then."""
-        say = self.store.ranks.say  # type: ignore[union-attr]
+        say = self.store.ranks.flags  # type: ignore[union-attr]
         self._overflow_before = say["overflow"]
-        say["overflow"] = max(self._overflow_before, float(overflows))
+        say["overflow"] = max(self._overflow_before, float(has_overflow))
 
-    def hear_overflow(self) -> bool:
-        """Return whether gradients of the last `apply` were too large in some process, after `say_overflow`."""
+    def receive_overflow(self) -> bool:
+        """Return whether gradients of the last `apply` were too large in some process, after `send_overflow`."""
         ranks = self.store.ranks  # type: ignore[union-attr]
-        ranks.say["overflow"] = self._overflow_before
-        return bool(ranks.heard["overflow"])
+        ranks.flags["overflow"] = self._overflow_before
+        return bool(ranks.summed_flags["overflow"])
 
     def listener(self) -> Listener | None:
         """Return what sends gradients of the next backward on as soon as they are there; `apply` has to follow.
@@ -472,7 +474,7 @@ class Updates:
                     indices, grads, self._as_declared(weights) if self._row_sparse else weights
                 )
 
-    def bad_gradient(self) -> str | None:
+    def nonfinite_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient would spoil it, None if there is none.
 
         An optimizer that clips gradients takes infinite ones.

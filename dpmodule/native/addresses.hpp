@@ -1,5 +1,5 @@
-// What functions share that compute on tensors given as addresses: Python has checked shapes, types and strides, and
-// keeps the tensors alive.
+// Helpers for functions that take tensors as addresses. Python has checked their shapes, types and strides and keeps the
+// tensors alive.
 #pragma once
 
 #include <tuple>
@@ -9,21 +9,21 @@
 
 namespace dpmodule {
 
-// Reads arguments one after the other; the first one that is wrong sets Python's error, and the rest read as 0.
+// Reader of positional arguments. The first invalid one sets a Python exception; the remaining ones read as 0.
 class Arguments {
   public:
     Arguments(PyObject *const *given, Py_ssize_t count, Py_ssize_t expected) : given_(given), good_(count == expected) {
         if (!good_) PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", expected, count);
     }
 
-    // Reads sizes, numbers, addresses, arrays of them, and records of which `fields` gives all in the order of arguments.
+    // Read sizes, numbers, addresses, arrays of them, and records whose `fields` lists the members in argument order.
     template <class... Fields>
     bool read(Fields &...to) {
         (read_one(to), ...);
         return good_;
     }
 
-    // How many arguments these are.
+    // Number of arguments that a field takes.
     template <class Field>
     static constexpr Py_ssize_t count_of() {
         if constexpr (std::is_array_v<Field>) return std::extent_v<Field> * count_of<std::remove_extent_t<Field>>();
@@ -63,7 +63,7 @@ class Arguments {
     bool good_;
 };
 
-// Runs a function that knows nothing of Python; false from it means that there was no memory.
+// Run a function that does not use Python; it returns false if it runs out of memory.
 template <class Run, class Record>
 PyObject *without_gil(const Run &function, const Record &record) {
     bool done = true;
@@ -75,7 +75,7 @@ PyObject *without_gil(const Run &function, const Record &record) {
     Py_RETURN_NONE;
 }
 
-// A function of Python that reads a record and runs a function on it without the GIL.
+// Python function that reads a record and runs `function` on it without the GIL.
 template <auto function>
 struct Call;
 template <class Result, class Record, Result (*function)(const Record &)>
@@ -87,7 +87,7 @@ struct Call<function> {
     }
 };
 
-// An entry of a table of Python's functions whose arguments come as an array.
+// Method table entry of a function that takes its arguments as an array (METH_FASTCALL).
 template <class Function>
 PyMethodDef method(const char *name, Function function, const char *doc, int flags = METH_FASTCALL) {
     return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), flags, doc};

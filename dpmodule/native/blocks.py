@@ -129,7 +129,7 @@ class _Decompressor:
         while not stream.eof:
             block: Any = self._data[at : at + _INPUT_BYTES]
             if not block:
-                self._fail(at, "cut short: the data go on")
+                self._fail(at, "cut short: the data continue")
             before = stream.copy()
             try:
                 while not stream.eof and block:
@@ -137,8 +137,8 @@ class _Decompressor:
                     at += len(block) - len(stream.unconsumed_tail) - len(stream.unused_data)
                     block = stream.unconsumed_tail
                     if 0 <= self._max_bytes < len(self._output):
-                        limit = f"max_bytes={self._max_bytes}; raise the limit if they are trusted"
-                        self._fail(at, f"the data give more than {limit}")
+                        limit = f"max_bytes={self._max_bytes}; raise the limit if you trust them"
+                        self._fail(at, f"the data expand to more than {limit}")
             except zlib.error as error:
                 self._fail_at_damage(before, at, error)
         return at
@@ -233,7 +233,7 @@ class _RecordSearch:
         word = int.from_bytes(head[4:], "little")
         flag = word >> 29
         if flag > _LAST or (flag in (_MIDDLE, _LAST)) != begun:
-            self._fail(at, f"a part of kind {flag} cannot stand here")
+            self._fail(at, f"a part of kind {flag} is not allowed here")
         return flag, word & (2**29 - 1)
 
     def _fail(self, at: int, text: str) -> NoReturn:

@@ -6,12 +6,12 @@
 namespace dpmodule {
 namespace {
 
-struct Home {
+struct ExceptionName {
     const char *module, *name;
 };
 
-// In the order of Kind. The modules are looked up by name when an error is there: none of them is needed before.
-constexpr Home homes[] = {
+// In the order of Kind. Modules are imported only when an error occurs.
+constexpr ExceptionName exception_names[] = {
     {"dpmodule.native.errors", "FunctorError"},
     {"dpmodule.base", "ArgumentError"},
     {"dpmodule.base", "BoundsError"},
@@ -22,17 +22,17 @@ constexpr Home homes[] = {
     {"dpmodule.base", "FileFormatError"},
 };
 
-PyObject *class_of(const Home &home) {
-    PyObject *module = PyImport_ImportModule(home.module);
+PyObject *class_of(const ExceptionName &name) {
+    PyObject *module = PyImport_ImportModule(name.module);
     if (!module) return nullptr;
-    PyObject *type = PyObject_GetAttrString(module, home.name);
+    PyObject *type = PyObject_GetAttrString(module, name.name);
     Py_DECREF(module);
     return type;
 }
 
-PyObject *set_in(const Home &home, PyObject *text) {
+PyObject *set_in(const ExceptionName &name, PyObject *text) {
     if (!text) return nullptr;
-    if (PyObject *type = class_of(home)) {
+    if (PyObject *type = class_of(name)) {
         PyErr_SetObject(type, text);
         Py_DECREF(type);
     }
@@ -40,7 +40,7 @@ PyObject *set_in(const Home &home, PyObject *text) {
     return nullptr;
 }
 
-// A functor's text may be in any encoding: what is not UTF-8 is replaced rather than hiding the error itself.
+// A functor's text may be in any encoding; bytes that are not UTF-8 are replaced so that the error itself is shown.
 PyObject *decode(const char *text) {
     return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(strlen(text)), "replace");
 }
@@ -56,7 +56,7 @@ PyObject *set_error(Kind kind, const char *text) noexcept {
         Py_XDECREF(decoded);
         return nullptr;
     }
-    return set_in(homes[index < std::size(homes) ? index : 0], decode(text));
+    return set_in(exception_names[index < std::size(exception_names) ? index : 0], decode(text));
 }
 
 PyObject *set_error_format(Kind kind, const char *format, ...) noexcept {
@@ -68,7 +68,7 @@ PyObject *set_error_format(Kind kind, const char *format, ...) noexcept {
         Py_XDECREF(text);
         return PyErr_NoMemory();
     }
-    return set_in(homes[static_cast<std::size_t>(kind)], text);
+    return set_in(exception_names[static_cast<std::size_t>(kind)], text);
 }
 
 PyObject *set_named_error(const char *module, const char *name, const char *text) noexcept {
@@ -76,7 +76,7 @@ PyObject *set_named_error(const char *module, const char *name, const char *text
 }
 
 PyObject *set_system_error(const std::system_error &error) noexcept {
-    return set_in(homes[static_cast<std::size_t>(Kind::file)],
+    return set_in(exception_names[static_cast<std::size_t>(Kind::file)],
                   Py_BuildValue("(is)", error.code().value(), error.what()));
 }
 
@@ -105,7 +105,7 @@ Kind describe_current_exception(std::string &text) noexcept {
 PyObject *set_current_exception() noexcept {
     try {
         throw;
-    } catch (const std::system_error &error) {  // it says which one, too
+    } catch (const std::system_error &error) {  // has an error number in addition to its text
         return set_system_error(error);
     } catch (...) {
     }

@@ -23,8 +23,8 @@ void functor_dealloc(PyObject *self) {
 }
 
 PyObject *new_base(PyTypeObject *type, PyObject *, PyObject *) {
-    return set_error_format(
-        Kind::argument, "%s has no constructor; a functor is made by the class or function of its kind", type->tp_name);
+    return set_error_format(Kind::argument, "%s has no constructor; use the class or function that makes this functor",
+                            type->tp_name);
 }
 
 PyObject *new_noop(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
@@ -59,7 +59,7 @@ PyType_Spec functor_spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0
 
 PyType_Slot noop_slots[] = {
     {Py_tp_new, slot(new_noop)},
-    {Py_tp_doc, const_cast<char *>("A job that does nothing, for measuring; its result is None.")},
+    {Py_tp_doc, const_cast<char *>("A job that does nothing, for benchmarks; its result is None.")},
     {0, nullptr},
 };
 PyType_Spec noop_spec = {"dpmodule._native.NoopFunctor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT, noop_slots};
@@ -81,16 +81,15 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
         const char *name = PyCapsule_CheckExact(object) ? PyCapsule_GetName(object) : nullptr;
         if (name && std::strncmp(name, "dpmodule.functor.", 17) == 0) {
             set_error_format(Kind::argument,
-                             "got a functor \"%.200s\", expected \"%s\": build its extension again, with the "
+                             "got a functor \"%.200s\", expected \"%s\": rebuild its extension with the "
                              "header of this dpmodule (dpmodule.get_include())",
                              name, functor_capsule);
             return functor;
         }
-        set_error_format(
-            Kind::argument,
-            "expected a functor, that is a capsule \"%s\" or an object whose __dpmodule_functor__() returns "
-            "one, got %.200s; run functions of Python in a thread, with asyncio.to_thread",
-            functor_capsule, Py_TYPE(object)->tp_name);
+        set_error_format(Kind::argument,
+                         "expected a functor: a capsule \"%s\" or an object whose __dpmodule_functor__() returns "
+                         "one, got %.200s; for a Python function use asyncio.to_thread",
+                         functor_capsule, Py_TYPE(object)->tp_name);
     }
     return functor;
 }

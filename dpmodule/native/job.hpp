@@ -13,21 +13,19 @@ class SignalBus;
 
 inline std::atomic<unsigned> forks{0};
 
-// How often this process has been forked off since the first of its ancestors loaded the extension.
+// Number of forks between this process and the ancestor that loaded the extension.
 inline unsigned fork_generation() noexcept { return forks.load(std::memory_order_relaxed); }
 
-// One functor's way through a pool, from the call of a worker until its result has been asked for or dropped: there is
-// one at a time, unless the functor is reentrant. What was on its way when the process forked is on its way in the parent
-// only. Needs the GIL.
+// Mark on a functor that is in flight: from the call of a worker until its result is taken or dropped. A functor has at
+// most one unless it is reentrant. A functor in flight at a fork remains in flight in the parent only. Needs the GIL.
 class Flight {
   public:
-    // Throws Error, a StateError, if the functor is on its way already.
+    // Throws Error, a StateError, if the functor is in flight already.
     explicit Flight(std::shared_ptr<Functor> given) : functor(std::move(given)) {
         if (functor->flight_ == number_ && !functor->reentrant()) {
-            throw Error(
-                Kind::state,
-                "this functor has been sent before and has not ended; await its future first, or make a functor "
-                "for each call");
+            throw Error(Kind::state,
+                        "this functor is still running from an earlier call; await its future first, or make a functor "
+                        "for each call");
         }
         functor->flight_ = number_;
     }
@@ -43,8 +41,8 @@ class Flight {
     const unsigned number_ = fork_generation() + 1;
 };
 
-// Made and deleted by threads that hold the GIL; a worker only runs the functor and fills in how it ended. The job is its
-// own link in every list, so nothing is allocated on the way, and a worker cannot fail for want of memory.
+// Functor call in a pool. Threads that hold the GIL create and delete jobs; a worker only runs the functor and stores the
+// outcome. Jobs are linked through a member of their own, so workers allocate nothing and cannot run out of memory.
 struct Job {
     Job(std::shared_ptr<Functor> functor, std::shared_ptr<SignalBus> bus, PyObject *future)
         : flight(std::move(functor)), bus(std::move(bus)), future(Py_NewRef(future)) {}
@@ -63,7 +61,7 @@ struct Job {
     Job *next = nullptr;
 };
 
-// A list to which any thread adds and which one thread takes as a whole. Every operation is sequentially consistent.
+// List that any thread appends to and one thread takes as a whole. All operations are sequentially consistent.
 class JobStack {
   public:
     // Add a job; false when the list is closed.
@@ -76,7 +74,7 @@ class JobStack {
         return true;
     }
 
-    // Take all jobs, the oldest first; nullptr where there is none.
+    // Take all jobs, oldest first; nullptr if there are none.
     Job *take() noexcept {
         Job *head = head_.load();
         do {
@@ -85,7 +83,7 @@ class JobStack {
         return reversed(head);
     }
 
-    // Refuse further jobs and take those that are there.
+    // Refuse further jobs and take the remaining ones.
     Job *close() noexcept {
         Job *head = head_.exchange(closed_mark());
         return head == closed_mark() ? nullptr : reversed(head);
@@ -114,14 +112,14 @@ class JobStack {
     std::atomic<Job *> head_{nullptr};
 };
 
-// Jobs that ended after their event loop: kept until a thread that holds the GIL deletes them. Never destroyed: a worker may
-// still be running when the process destroys its static objects.
+// Jobs that ended after their event loop closed, kept until a thread that holds the GIL deletes them. Never destroyed: a
+// worker may still be running when the process destroys its static objects.
 inline JobStack &orphans() noexcept {
     static JobStack *const stack = new JobStack;
     return *stack;
 }
 
-// Delete a list of jobs; needs the GIL, for functors and futures may be Python's.
+// Delete a list of jobs. Needs the GIL, since functors and futures may be Python objects.
 inline void delete_jobs(Job *jobs) noexcept {
     while (jobs) {
         Job *next = jobs->next;

@@ -1,4 +1,4 @@
-// The module `dpmodule._native`: collects what the other files define.
+// The module `dpmodule._native`, with the types and functions of the other files.
 #include "python.hpp"
 
 #include <cstring>
@@ -7,7 +7,7 @@ namespace {
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                           "dpmodule._native",
-                          "The native side of dpmodule; use dpmodule.native.",
+                          "C++ implementation of dpmodule.native.",
                           -1,
                           nullptr,
                           nullptr,

@@ -133,7 +133,7 @@ def parse(
     if rest and final:
         lines.append(rest)
         rest = b""
-    parser = _Parser(slots, source, first_line)
+    parser = _LineParser(slots, source, first_line)
     for line in lines:
         if skip_blank and not _WORD.search(line):
             parser.skip()
@@ -145,7 +145,7 @@ def parse(
     return parser.lines, len(data) - len(rest), parser.buffers(), parser.bad, passed
 
 
-class _Parser:
+class _LineParser:
     def __init__(self, slots: list[Slot], source: str, first_line: int) -> None:
         self._slots, self._source, self._first_line = slots, source, first_line
         self._values: list[list[Any]] = [[] for _ in slots]

@@ -1,4 +1,4 @@
-// Python's C API as the files here use it, and the functions by which they add their types to the module.
+// Python's C API with small helpers, and the functions that add types to the module.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -8,23 +8,23 @@
 
 namespace dpmodule {
 
-// A function as a slot of a type.
+// Cast a function to a type slot.
 template <class F>
 void *slot(F function) {
     return reinterpret_cast<void *>(function);
 }
 
-// Gives an object's memory back, once all in it has been destroyed.
+// Free an object whose members have been destroyed.
 inline void free_object(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-// Adds a type to the module; it lives as long as the process. nullptr if Python has raised.
+// Add a type to the module; it lives as long as the process. Returns nullptr with an exception.
 PyTypeObject *add_type(PyObject *module, PyType_Spec &spec, PyTypeObject *base = nullptr);
 
-// A new list of what item(i) returns, new references; nullptr if one of them is, and Python has raised.
+// Make a list from the new references that item(i) returns; nullptr, with an exception, if one of them is nullptr.
 template <class Item>
 PyObject *list_of(std::size_t count, Item item) {
     PyObject *made = PyList_New(static_cast<Py_ssize_t>(count));
@@ -35,7 +35,7 @@ PyObject *list_of(std::size_t count, Item item) {
     return made;
 }
 
-// The same as a tuple.
+// Like list_of, but makes a tuple.
 template <class Item>
 PyObject *tuple_of(std::size_t count, Item item) {
     PyObject *list = list_of(count, item), *made = list ? PyList_AsTuple(list) : nullptr;
@@ -43,12 +43,12 @@ PyObject *tuple_of(std::size_t count, Item item) {
     return made;
 }
 
-// Floats at an address that Python has given as a number.
+// Convert an address from Python to a pointer.
 inline float *pointer(unsigned long long address) {
     return reinterpret_cast<float *>(static_cast<std::uintptr_t>(address));
 }
 
-// What the module consists of: `add_...` of each part adds its types and functions, and returns -1 if Python has raised.
+// Parts of the module: `add_...` of a part adds its types and functions; it returns -1 with an exception.
 // clang-format off: a list
 #define DPMODULE_PARTS(PART)                                                                                  \
     PART(functor) PART(signal_bus) PART(thread_pool) PART(kernels) PART(io) PART(string_handle) PART(ready)   \

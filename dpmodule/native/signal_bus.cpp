@@ -46,12 +46,12 @@ SignalBus::SignalBus(Descriptor which) {
 }
 
 SignalBus::~SignalBus() {
-    // All jobs hold the bus, so there is none on its way here.
+    // Jobs keep the bus alive, so none is in flight here.
     close_descriptors();
 }
 
 void SignalBus::complete(Job *job) noexcept {
-    completing_.fetch_add(1);  // until it is 0 again, close() keeps the descriptor: its number might be somebody else's
+    completing_.fetch_add(1);  // close() keeps the descriptor until this is 0 again: its number might be reused
     if (!finished_.push(job)) {
         orphans().push(job);
     } else if (!told_.exchange(true)) {
@@ -73,8 +73,8 @@ void SignalBus::clear() noexcept {
     }
 }
 
-// While jobs are being taken the loop counts as told, so workers do not write; the last look, after it no longer does,
-// finds what came in between.
+// While jobs are being taken the loop counts as notified, so workers do not write. The final check, after that flag is
+// cleared, finds jobs that arrived in between.
 Job *SignalBus::take() noexcept {
     if (Job *jobs = finished_.take()) return jobs;
     told_.store(false);
@@ -84,7 +84,7 @@ Job *SignalBus::take() noexcept {
 
 Job *SignalBus::close() noexcept {
     Job *left = finished_.close();
-    while (!foreign() && completing_.load() != 0) sched_yield();  // a forked child has no workers that could end it
+    while (!from_before_fork() && completing_.load() != 0) sched_yield();  // a forked child has no workers to wait for
     close_descriptors();
     return left;
 }

@@ -1,4 +1,4 @@
-// The way from workers to one event loop: a list of finished jobs and a descriptor that the loop watches.
+// Channel from workers to one event loop: a list of finished jobs and a descriptor that the loop watches.
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,10 @@
 
 namespace dpmodule {
 
-// `complete` may be called by any thread and needs no GIL; everything else belongs to threads that hold it.
+// Any thread may call `complete`, without the GIL; all other methods need the GIL.
 class SignalBus {
   public:
-    enum class Descriptor { best, pipe };  // best: eventfd where there is one
+    enum class Descriptor { best, pipe };  // best: eventfd if available
 
     // Throws std::system_error when there are no descriptors left.
     explicit SignalBus(Descriptor which = Descriptor::best);
@@ -18,20 +18,20 @@ class SignalBus {
     SignalBus(const SignalBus &) = delete;
     SignalBus &operator=(const SignalBus &) = delete;
 
-    // The end that becomes readable; -1 once closed.
+    // Return the descriptor that becomes readable, or -1 once closed.
     int descriptor() const noexcept { return read_end_; }
     bool closed() const noexcept { return finished_.closed(); }
-    // Whether a fork lies between the bus and this process; its descriptor then belongs to the parent's loop.
-    bool foreign() const noexcept { return generation_ != fork_generation(); }
+    // True if the process has forked since the bus was made; the descriptor then belongs to the parent's loop.
+    bool from_before_fork() const noexcept { return generation_ != fork_generation(); }
 
-    // Hand a job back. The descriptor is written only if the loop has not been told yet that there is something.
+    // Append a finished job. Writes to the descriptor only if the loop has not been notified yet.
     void complete(Job *job) noexcept;
 
     // Make the descriptor unreadable again, then take finished jobs until `take` returns nullptr.
     void clear() noexcept;
     Job *take() noexcept;
 
-    // Close the descriptor and return the jobs that no one has taken; later ones become orphans.
+    // Close the descriptor and return the jobs not taken yet; later ones become orphans.
     Job *close() noexcept;
 
   private:

@@ -33,7 +33,7 @@ int bus_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
         return -1;
     }
     SignalBusObject *made = as_bus(self);
-    if (made->bus) return set_error(Kind::state, "a SignalBus is initialized once"), -1;
+    if (made->bus) return set_error(Kind::state, "SignalBus.__init__() may be called only once"), -1;
     try {
         made->link = std::make_shared<BusLink>();
         made->bus = std::make_shared<SignalBus>(pipe ? SignalBus::Descriptor::pipe : SignalBus::Descriptor::best);
@@ -73,7 +73,7 @@ void bus_dealloc(PyObject *self) {
     free_object(self);
 }
 
-// The exception that is set, normalized, with its traceback; it is set no longer.
+// Take the current exception, normalized and with its traceback, and clear it.
 PyObject *take_exception() {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -90,7 +90,7 @@ PyObject *result_of(Job *job) {
             try {
                 PyObject *result = job->flight.functor->result();
                 if (!result && !PyErr_Occurred())
-                    set_error(Kind::functor, "the functor's result() gave neither a value nor an exception");
+                    set_error(Kind::functor, "the functor's result() returned nullptr without setting an exception");
                 return result;
             } catch (...) {
                 return set_current_exception();
@@ -107,7 +107,7 @@ bool call(PyObject *future, PyObject *method, PyObject *argument) {
     return none != nullptr;
 }
 
-// Give a future the exception that is set. A future refuses some, such as StopIteration: it then gets the refusal.
+// Set the current exception on a future. Futures refuse some, such as StopIteration, and then get the refusal instead.
 void fail(PyObject *future) {
     for (int attempt = 0; attempt < 2 && PyErr_Occurred(); ++attempt) {
         PyObject *exception = take_exception();
@@ -118,7 +118,7 @@ void fail(PyObject *future) {
     PyErr_WriteUnraisable(future);
 }
 
-// Whoever closes a pool knows that jobs are refused: if no one awaits them, asyncio need not report it.
+// Closing a pool refuses jobs on purpose, so asyncio need not report futures that are never awaited.
 void keep_quiet(PyObject *future) {
     PyObject *exception = PyObject_CallMethodNoArgs(future, name_exception);
     if (!exception) PyErr_Clear();
@@ -177,9 +177,9 @@ PyMethodDef bus_methods[] = {
 
 PyGetSetDef bus_properties[] = {
     {"loop", bus_get_loop, nullptr, "The event loop, None once closed.", nullptr},
-    {"closed", bus_closed, nullptr, "Whether the bus has been closed.", nullptr},
-    {"usable", bus_usable, nullptr, "Whether jobs may be sent: neither closed nor made before a fork.", nullptr},
-    {"in_flight", bus_in_flight, nullptr, "Number of jobs that were sent and have not come back.", nullptr},
+    {"closed", bus_closed, nullptr, "True if the bus has been closed.", nullptr},
+    {"usable", bus_usable, nullptr, "True if jobs may be sent: neither closed nor made before a fork.", nullptr},
+    {"in_flight", bus_in_flight, nullptr, "Number of jobs that were sent and are not resolved yet.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -197,7 +197,8 @@ PyType_Slot bus_slots[] = {
     {Py_tp_methods, bus_methods},
     {Py_tp_getset, bus_properties},
     {Py_tp_members, bus_members},
-    {Py_tp_doc, const_cast<char *>("SignalBus(loop, create_future, pipe=False): from workers to one event loop.")},
+    {Py_tp_doc,
+     const_cast<char *>("SignalBus(loop, create_future, pipe=False): a channel from workers to one event loop.")},
     {0, nullptr},
 };
 PyType_Spec bus_spec = {"dpmodule._native.SignalBus", sizeof(SignalBusObject), 0,

@@ -9,13 +9,13 @@
 namespace dpmodule {
 namespace {
 
-// The Python object. `source` is what the memory belongs to if that is a Python object: it is also held by `bytes.owner`,
-// which C++ shares; here it is for `handle.source`, for pickling a shared tensor, and for noticing that a tensor's
-// memory has moved, which `tensor` says to look for.
+// The Python object. `source` is the Python object that owns the memory, if any. `bytes.owner`, which C++ shares, also
+// holds it; here it serves `handle.source`, pickling of shared tensors, and the check whether a tensor's memory has
+// moved, which is made if `tensor` is set.
 struct Handle {
     PyObject_HEAD Bytes bytes;
     PyObject *source;
-    const std::byte *base;  // where the source's memory began
+    const std::byte *base;  // start of the source's memory when the handle was made
     Py_hash_t hash;         // -1: not computed yet
     bool tensor;
     PyObject *weak;
@@ -40,8 +40,8 @@ PyObject *allocate(Bytes bytes, PyObject *source, const std::byte *base, bool te
     return self;
 }
 
-// Where a tensor's memory is now; false with an exception set. Callers of the buffer protocol may come with an exception
-// set (torch.frombuffer does), with which no method may be called: it waits aside.
+// Get the current address of a tensor's memory; false with an exception. Callers of the buffer protocol may have an
+// exception set (torch.frombuffer does). Methods must not be called with one, so it is saved and restored.
 bool tensor_address(PyObject *tensor, const void *&now) noexcept {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -58,7 +58,7 @@ bool tensor_address(PyObject *tensor, const void *&now) noexcept {
     return false;
 }
 
-// Whether the memory may be read: a tensor gives its memory up when it is resized or moved into shared memory.
+// Return true if the memory may be read: a tensor releases it when resized or moved into shared memory.
 bool readable(Handle *handle) noexcept {
     if (!handle->tensor) return true;
     const void *now;
@@ -71,7 +71,7 @@ bool readable(Handle *handle) noexcept {
     return false;
 }
 
-// What a tensor's memory is, as dpmodule.native.string_handle.tensor_memory finds out: address and size.
+// Get address and size of a tensor's memory from dpmodule.native.string_handle.tensor_memory.
 bool tensor_bytes(PyObject *object, Bytes &out) {
     PyObject *module = PyImport_ImportModule("dpmodule.native.string_handle");
     if (!module) return false;
@@ -90,7 +90,7 @@ bool tensor_bytes(PyObject *object, Bytes &out) {
 
 bool buffer_bytes(PyObject *object, Bytes &out) {
     if (bytes_from(object, out)) return true;
-    // What exporters raise for an array that is not contiguous.
+    // Exporters raise these for an array that is not contiguous.
     if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError)) {
         PyErr_Clear();
         set_error_format(Kind::argument, "StringHandle: data is a %.200s that is not contiguous",
@@ -99,7 +99,7 @@ bool buffer_bytes(PyObject *object, Bytes &out) {
     return false;
 }
 
-// How to hold the memory of an object.
+// Object that a handle must keep as its source.
 enum class Held { failed, nothing, object, tensor };
 
 Held hold(PyObject *object, Bytes &out) {
@@ -125,7 +125,7 @@ PyObject *handle_over(PyObject *object) {
     Bytes bytes;
     const Held held = hold(object, bytes);
     if (held == Held::failed) return nullptr;
-    if (is_handle(object)) return Py_NewRef(object);  // it cannot be changed, so it is as good as another
+    if (is_handle(object)) return Py_NewRef(object);  // immutable, so a copy is not needed
     const std::byte *base = bytes.data;
     return allocate(std::move(bytes), held == Held::nothing ? nullptr : object, base, held == Held::tensor);
 }
@@ -195,7 +195,7 @@ PyObject *handle_subscript(PyObject *self, PyObject *key) {
     return handle_item(self, index < 0 ? index + handle_length(self) : index);
 }
 
-// `self` as a memoryview does it: the ways of a view that this type shares with one.
+// Iteration and other protocols that this type delegates to a memoryview.
 PyObject *handle_iter(PyObject *self) {
     PyObject *view = PyMemoryView_FromObject(self);
     if (!view) return nullptr;
@@ -206,7 +206,7 @@ PyObject *handle_iter(PyObject *self) {
 
 int contains_byte(const Bytes &bytes, PyObject *object) {
     const long byte = PyLong_AsLong(object);
-    if (byte == -1 && PyErr_Occurred()) PyErr_Clear();  // beyond a long is beyond a byte
+    if (byte == -1 && PyErr_Occurred()) PyErr_Clear();  // does not fit a long, so it is not a byte
     else if (byte >= 0 && byte < 256) return bytes.size && std::memchr(bytes.data, static_cast<int>(byte), bytes.size);
     set_error(Kind::argument, "StringHandle: only integers from 0 to 255 can be bytes of it");
     return -1;
@@ -247,7 +247,7 @@ Py_hash_t handle_hash(PyObject *self) {
     if (!readable(handle)) return -1;
 #if PY_VERSION_HEX >= 0x030E0000
     const Py_hash_t hash = Py_HashBuffer(handle->bytes.data, handle_length(self));
-#else  // what hash(bytes) does; the function that does it all is hidden in Python 3.13
+#else  // like hash(bytes), whose function is hidden in Python 3.13
     const Py_ssize_t size = handle_length(self);
     Py_hash_t hash = size ? PyHash_GetFuncDef()->hash(handle->bytes.data, size) : 0;
     if (hash == -1) hash = -2;
@@ -286,23 +286,24 @@ PyObject *handle_offset(PyObject *self, void *) {
 
 PyMethodDef handle_methods[] = {
     {"__reduce__", handle_reduce, METH_NOARGS, "Pickle by value; multiprocessing passes handles by shared memory."},
-    {"__dpmodule_bytes__", handle_capsule, METH_NOARGS, "Return the capsule by which C++ takes the bytes."},
+    {"__dpmodule_bytes__", handle_capsule, METH_NOARGS, "Return the capsule that passes the bytes to C++."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyMemberDef handle_members[] = {
-    {"source", T_OBJECT, offsetof(Handle, source), READONLY, "The object whose memory it is; None for a C++ string."},
+    {"source", T_OBJECT, offsetof(Handle, source), READONLY, "Object that owns the memory; None for a C++ string."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Handle, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyGetSetDef handle_properties[] = {
-    {"offset", handle_offset, nullptr, "Where in the memory of its source it begins, in bytes.", nullptr},
+    {"offset", handle_offset, nullptr, "Offset of the first byte in the memory of its source.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyType_Slot handle_slots[] = {
-    {Py_tp_doc, const_cast<char *>("See dpmodule.native.string_handle, whose text dpmodule.streams puts here.")},
+    {Py_tp_doc,
+     const_cast<char *>("See dpmodule.native.string_handle; dpmodule.streams replaces this text by its docstring.")},
     {Py_tp_new, slot(handle_new)},
     {Py_tp_dealloc, slot(handle_dealloc)},
     {Py_tp_repr, slot(handle_repr)},

@@ -16,13 +16,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A worker that has nothing to do looks for new jobs this long before it sleeps: waking a thread costs its caller and the
-// job several microseconds, more than many jobs take. One worker at a time does, and none where there is one core.
+// Time that an idle worker spins for new jobs before it sleeps: waking a thread costs the caller and the job several
+// microseconds, more than many jobs take. One worker spins at a time, and none on a single core.
 constexpr auto spin_time = std::chrono::microseconds(50);
 
 void name_thread(const std::string &name) noexcept {
 #ifdef __linux__
-    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());  // longer ones are refused
+    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());  // longer names are refused
 #elif defined(__APPLE__)
     pthread_setname_np(name.c_str());
 #else
@@ -30,7 +30,7 @@ void name_thread(const std::string &name) noexcept {
 #endif
 }
 
-// Threads inherit the mask of the one that starts them. Workers take no signals: Ctrl-C is for Python's main thread.
+// Threads inherit the signal mask of their creator. Workers take no signals: Ctrl-C is for Python's main thread.
 class SignalsBlocked {
   public:
     SignalsBlocked() {
@@ -58,22 +58,22 @@ void run(Job *job) {
     }
 }
 
-void hand_back(Job *job) noexcept {
+void complete_job(Job *job) noexcept {
     std::shared_ptr<SignalBus> bus = std::move(job->bus);  // the job may be deleted before complete() returns
     bus->complete(job);
 }
 
 }  // namespace
 
-// The queue, and who is asleep. Sleepers are woken one at a time, and only if no one is looking for work anyhow.
+// Job queue and worker states. Sleepers are woken one at a time, and only if no worker is spinning.
 struct ThreadPool::State {
     std::mutex mutex;
     std::condition_variable work, ended;
     Job *first = nullptr, *last = nullptr;
-    std::atomic<int> queued{0};  // written under the mutex; read without it by the worker that looks for jobs
-    int sleeping = 0, looking = 0, alive = 0;
+    std::atomic<int> queued{0};  // written under the mutex; read without it by the worker that spins
+    int sleeping = 0, spinning = 0, alive = 0;
     std::atomic<bool> closed{false};
-    const bool may_look = std::thread::hardware_concurrency() > 1;
+    const bool may_spin = std::thread::hardware_concurrency() > 1;
 
     void append(Job *job) noexcept {
         job->next = nullptr;
@@ -90,41 +90,41 @@ struct ThreadPool::State {
         return job;
     }
 
-    // Say whether a sleeper has to be woken for a job in the queue, and if so count it as awake.
+    // Return true if a sleeper must be woken for a queued job, and count it as awake.
     bool needs_sleeper() noexcept {
-        if (!first || looking > 0 || sleeping == 0) return false;
+        if (!first || spinning > 0 || sleeping == 0) return false;
         --sleeping;
         return true;
     }
 
-    // Look for a job without the mutex for a while.
-    void look() const noexcept {
+    // Poll for a job for a while, without the mutex.
+    void spin() const noexcept {
         const auto end = Clock::now() + spin_time;
         do {
             for (int i = 0; i < 32; ++i) {
                 if (queued.load(std::memory_order_relaxed) > 0 || closed.load(std::memory_order_relaxed)) return;
                 relax();
             }
-            sched_yield();  // where threads share a core, those with work come first
+            sched_yield();  // threads with work come first on a shared core
         } while (Clock::now() < end);
     }
 
-    // Wait for a job; nullptr when the pool is closed and there is none.
+    // Wait for a job; nullptr if the pool is closed and the queue is empty.
     Job *next() {
         std::unique_lock<std::mutex> lock(mutex);
-        bool looked = false;
+        bool has_spun = false;
         while (!first && !closed) {
-            if (may_look && !looked && looking == 0) {
-                looking = 1;
+            if (may_spin && !has_spun && spinning == 0) {
+                spinning = 1;
                 lock.unlock();
-                look();
+                spin();
                 lock.lock();
-                looking = 0;
-                looked = true;
+                spinning = 0;
+                has_spun = true;
             } else {
-                ++sleeping;  // whoever wakes us counts us as awake; after a spurious wake-up the count is too high, which is
-                work.wait(lock);  // harmless: a wake-up too many
-                looked = false;
+                ++sleeping;  // the waking thread counts us as awake; a spurious wake-up leaves the count too high, which
+                work.wait(lock);  // costs one needless wake-up
+                has_spun = false;
             }
         }
         Job *job = pop();
@@ -137,7 +137,7 @@ struct ThreadPool::State {
     void work_until_closed() {
         while (Job *job = next()) {
             run(job);
-            hand_back(job);
+            complete_job(job);
         }
         std::lock_guard<std::mutex> lock(mutex);
         --alive;
@@ -162,7 +162,7 @@ ThreadPool::ThreadPool(int size, const std::string &name) : size_(size), state_(
     } catch (...) {
         {
             std::lock_guard<std::mutex> lock(state_->mutex);
-            --state_->alive;  // the one that did not start
+            --state_->alive;  // the thread that did not start
         }
         close(false);
         for (std::thread &thread : threads_) thread.join();
@@ -203,7 +203,7 @@ void ThreadPool::close(bool finish) {
     while (left) {
         Job *job = std::exchange(left, left->next);
         job->end = Job::End::refused;
-        hand_back(job);
+        complete_job(job);
     }
 }
 
@@ -214,7 +214,7 @@ bool ThreadPool::wait(Seconds timeout) {
     }
     std::lock_guard<std::mutex> lock(joining_);
     for (std::thread &thread : threads_) {
-        if (thread.joinable()) thread.join();  // at its last instructions
+        if (thread.joinable()) thread.join();  // about to return
     }
     return true;
 }

@@ -21,22 +21,22 @@ class ThreadPool {
     // Start `size` threads called "<name>-<index>". Throws std::system_error when the system refuses one.
     ThreadPool(int size, const std::string &name);
 
-    // Closes without waiting: queued jobs are still done, then the threads end.
+    // Close without waiting: the threads finish the queued jobs and end.
     ~ThreadPool();
     ThreadPool(const ThreadPool &) = delete;
     ThreadPool &operator=(const ThreadPool &) = delete;
 
-    // Queue a job; false, and the job stays the caller's, once the pool is closed.
+    // Queue a job. Returns false if the pool is closed; the caller then keeps the job.
     bool push(Job *job);
 
-    // Take no more jobs. Those not begun are done if `finish`, else handed back as refused.
+    // Refuse new jobs. Queued ones run if `finish`, else they end as refused.
     void close(bool finish);
 
-    // Wait until all threads have ended; false if they have not after that time. Only after close().
+    // Wait until all threads have ended; false on a timeout. Call close() first.
     bool wait(Seconds timeout);
 
     int size() const noexcept { return size_; }
-    // Threads that have not ended, and jobs that have not begun.
+    // Number of threads that have not ended, and of queued jobs.
     int alive() const;
     int queued() const noexcept;
 
@@ -45,7 +45,7 @@ class ThreadPool {
 
     int size_;
     std::shared_ptr<State> state_;  // also held by every thread, so that threads may outlive the pool
-    std::mutex joining_;            // two callers of wait()
+    std::mutex joining_;            // held while wait() joins
     std::vector<std::thread> threads_;
 };
 

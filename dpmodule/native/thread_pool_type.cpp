@@ -15,7 +15,7 @@ PyTypeObject *thread_pool_type = nullptr;
 namespace {
 
 constexpr int most_threads = 4096;
-constexpr double between_signals = 0.05;  // seconds between two looks for Ctrl-C while Python waits for the pool
+constexpr double between_signals = 0.05;  // seconds between checks for Ctrl-C while waiting for the pool
 
 ThreadPoolObject *as_pool(PyObject *self) { return reinterpret_cast<ThreadPoolObject *>(self); }
 
@@ -37,7 +37,7 @@ int pool_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
         return -1;
     }
     ThreadPoolObject *made = as_pool(self);
-    if (made->threads) return set_error(Kind::state, "a ThreadPool is initialized once"), -1;
+    if (made->threads) return set_error(Kind::state, "ThreadPool.__init__() may be called only once"), -1;
     if (threads < 1 || threads > most_threads) {
         return set_error_format(Kind::argument, "ThreadPool: threads=%d, expected 1 to %d", threads, most_threads), -1;
     }
@@ -55,7 +55,7 @@ int pool_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     return 0;
 }
 
-// Forget the parent's pool in a forked child: its threads are not here, and its mutex may be locked for ever. It leaks.
+// Drop the parent's pool in a forked child, which has none of its threads; its mutex may be locked forever, so it leaks.
 void refresh(ThreadPoolObject *self) noexcept {
     if (self->generation == fork_generation()) return;
     (void)self->pool.release();
@@ -72,8 +72,7 @@ void pool_dealloc(PyObject *self) {
 bool usable(ThreadPoolObject *self) noexcept {
     refresh(self);
     if (self->closed) {
-        set_named_error("dpmodule.native.errors", "PoolClosedError",
-                        "the pool is closed; jobs are taken before close()");
+        set_named_error("dpmodule.native.errors", "PoolClosedError", "the pool is closed; send jobs before close()");
         return false;
     }
     if (self->pool) return true;
@@ -100,7 +99,7 @@ PyObject *pool_close(PyObject *self, PyObject *argument) {
     refresh(as_pool(self));
     as_pool(self)->closed = true;
     if (ThreadPool *pool = as_pool(self)->pool.get()) {
-        Py_BEGIN_ALLOW_THREADS  // a worker's mutex is held for a moment only, but by a thread that may be preempted
+        Py_BEGIN_ALLOW_THREADS  // a worker holds the mutex briefly but may be preempted
         pool->close(finish);
         Py_END_ALLOW_THREADS
     }
@@ -143,17 +142,18 @@ PyObject *pool_queued(PyObject *self, void *) {
 
 PyMethodDef pool_methods[] = {
     {"submit", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_submit)), METH_FASTCALL,
-     "Send a functor to the pool and return the future that the bus will resolve."},
-    {"stop", pool_close, METH_O, "Take no more jobs; do those that have not begun if the argument is true."},
-    {"wait", pool_wait, METH_O, "Wait so many seconds for the threads to end after stop(); return True if they have."},
+     "Send a functor to the pool and return its future, which the bus resolves."},
+    {"stop", pool_close, METH_O, "Refuse new jobs; finish the queued ones if the argument is true."},
+    {"wait", pool_wait, METH_O,
+     "Wait at most so many seconds for the threads to end after stop(); return True if they have."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef pool_properties[] = {
     {"threads", pool_threads, nullptr, "Number of threads.", nullptr},
-    {"closed", pool_closed, nullptr, "Whether the pool takes no more jobs.", nullptr},
+    {"closed", pool_closed, nullptr, "True if the pool refuses new jobs.", nullptr},
     {"alive", pool_alive, nullptr, "Number of threads that have not ended.", nullptr},
-    {"queued", pool_queued, nullptr, "Number of jobs that have not begun.", nullptr},
+    {"queued", pool_queued, nullptr, "Number of queued jobs.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -163,7 +163,7 @@ PyType_Slot pool_slots[] = {
     {Py_tp_dealloc, slot(pool_dealloc)},
     {Py_tp_methods, pool_methods},
     {Py_tp_getset, pool_properties},
-    {Py_tp_doc, const_cast<char *>("ThreadPool(threads, name): threads that run functors without Python.")},
+    {Py_tp_doc, const_cast<char *>("ThreadPool(threads, name): threads that run functors without the GIL.")},
     {0, nullptr},
 };
 PyType_Spec pool_spec = {"dpmodule._native.ThreadPool", sizeof(ThreadPoolObject), 0,
@@ -196,27 +196,27 @@ PyObject *submit(ThreadPoolObject *self, PyObject *functor, SignalBusObject *bus
     return future;
 }
 
-// dpmodule._native.Worker: calling it sends a functor to a pool, for the event loop that is running.
+// dpmodule._native.Worker: calling it sends a functor to a pool on behalf of the running event loop.
 namespace {
 
 PyObject
-    *get_running_loop;  // of asyncio, which is imported with the first worker: other users of the extension do without
+    *get_running_loop;  // of asyncio, imported with the first worker since other users of the extension do not need it
 
 struct WorkerObject {
     PyObject_HEAD vectorcallfunc call;
     PyObject *pool, *bus_of;
-    std::shared_ptr<BusLink> link;  // the bus of the last call; looking it up again costs more than the call
+    std::shared_ptr<BusLink> link;  // bus of the last call; a lookup costs more than the call
 };
 
 WorkerObject *as_worker(PyObject *self) { return reinterpret_cast<WorkerObject *>(self); }
 
-// The bus of the loop that is running: a new reference, or nullptr with an exception.
+// Return the bus of the running loop: a new reference, or nullptr with an exception.
 SignalBusObject *current_bus(WorkerObject *self) {
     PyObject *loop = PyObject_CallNoArgs(get_running_loop);
     if (!loop) {
         if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return nullptr;
         PyErr_Clear();
-        set_error(Kind::state, "a worker was called where no event loop is running; call it in a coroutine");
+        set_error(Kind::state, "a worker was called, but no event loop is running; call it in a coroutine");
         return nullptr;
     }
     SignalBusObject *bus = self->link ? self->link->self : nullptr;
@@ -238,7 +238,7 @@ SignalBusObject *current_bus(WorkerObject *self) {
 
 PyObject *worker_call(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
     if (PyVectorcall_NARGS(flags) != 1 || (keywords && PyTuple_GET_SIZE(keywords))) {
-        return PyErr_SetString(PyExc_TypeError, "a worker is called with one functor"), nullptr;
+        return PyErr_SetString(PyExc_TypeError, "a worker takes exactly one functor"), nullptr;
     }
     SignalBusObject *bus = current_bus(as_worker(self));
     if (!bus) return nullptr;

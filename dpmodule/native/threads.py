@@ -64,7 +64,7 @@ def functor_and_function(functor: Any) -> tuple[Any, Callable[[], Any]]:
         )
     raise ArgumentError(
         "expected a functor, that is an object whose __dpmodule_functor__() returns one, "
-        f"got {type(functor).__name__}; run functions of Python in a thread, with asyncio.to_thread"
+        f"got {type(functor).__name__}; for a Python function use asyncio.to_thread"
     )
 
 
@@ -86,7 +86,7 @@ class FunctorCall:
             previous = _calls.get(id(functor))
             if previous is not None and not previous._ended:
                 raise StateError(
-                    "this functor has been sent before and has not ended; await its future first, or make a functor "
+                    "this functor is still running from an earlier call; await its future first, or make a functor "
                     "for each call"
                 )
             _calls[id(functor)] = self
@@ -256,7 +256,7 @@ class ThreadPool:
         self._reset_after_fork()
         with self._lock:
             if self._closed:
-                raise PoolClosedError("the pool is closed; jobs are taken before close()")
+                raise PoolClosedError("the pool is closed; send jobs before close()")
             loop = bus.loop
             if loop is None or not bus.usable:
                 raise LoopClosedError("the event loop's bus is closed")
@@ -312,7 +312,7 @@ class Worker:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise StateError(
-                "a worker was called where no event loop is running; call it in a coroutine"
+                "a worker was called, but no event loop is running; call it in a coroutine"
             ) from None
         bus = self._bus
         if bus is None or bus.loop is not loop or not bus.usable:

@@ -30,7 +30,7 @@ _MOST_PLANS = 512
 Forms = dict[tuple[Any, ...], "Form"]
 """Call forms of an operator by the number of positional arguments and the keywords, in order."""
 
-Found = tuple[PreparedOp, tuple[Any, ...] | list[Any]]
+PreparedCall = tuple[PreparedOp, tuple[Any, ...] | list[Any]]
 
 
 class Form:
@@ -58,7 +58,7 @@ class Form:
             return (*args[self.lead :], *kwargs.values())
         return (*args[self.lead :], *[kwargs[k] for k in self.attributes])
 
-    def find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found | None:
+    def find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreparedCall | None:
         """Return the plan and the inputs of a call; None if the call must be parsed."""
         values = self.values(args, kwargs)
         try:

@@ -185,7 +185,7 @@ _DENSE = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreatedOperator:
     """An operator that was made for certain inputs.
 
     Attributes:
@@ -234,7 +234,7 @@ class PropCall:
         return (*(Input(n, DATA) for n in self.arguments), *(Input(n, AUX) for n in self.states))
 
     @property
-    def reads_head(self) -> bool:
+    def reads_out_grad(self) -> bool:
         """Whether backward reads the gradient of an output."""
         counts = len(self.outputs), len(self.arguments), len(self.outputs)
         starts = (0, counts[0], counts[0] + counts[1])
@@ -325,7 +325,7 @@ class PropCall:
     # storage types
 
     @property
-    def asks_storage(self) -> bool:
+    def infers_storage(self) -> bool:
         """Whether the class answers about storage types itself, so that arrays may be sparse."""
         return self._overrides("infer_storage_type") or self._overrides("infer_storage_type_backward")
 
@@ -333,7 +333,7 @@ class PropCall:
         own = getattr(type(self.prop), method, None)
         return own is not None and own is not getattr(CustomOpProp, method)
 
-    def wanted_storage(self, stypes: Sequence[str]) -> tuple[Stypes, Stypes]:
+    def required_storage(self, stypes: Sequence[str]) -> tuple[Stypes, Stypes]:
         """Return the storage types that the inputs are to have, and those of the outputs."""
         count = len(self.arguments)
         with user_code():
@@ -344,7 +344,7 @@ class PropCall:
 
     def infer_storage(self, stypes: Sequence[str]) -> Stypes:
         """Return the storage types of the outputs."""
-        inputs, outputs = self.wanted_storage(stypes)
+        inputs, outputs = self.required_storage(stypes)
         for name, said, given in zip((*self.arguments, *self.states), inputs, stypes, strict=True):
             if said != given:
                 raise OpError(
@@ -384,7 +384,9 @@ class PropCall:
 
     # making the operator
 
-    def create(self, ctx: Context, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> Made:
+    def create(
+        self, ctx: Context, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
+    ) -> CreatedOperator:
         """Make an operator for inputs and states of certain shapes and types.
 
         Each operator has a property object of its own, so that what that remembers of its shapes stays true.
@@ -402,4 +404,4 @@ class PropCall:
             made = prop.create_operator(ctx, [list(s) for s in shapes], [dtype_code(t) for t in dtypes])
         if not (isinstance(made, CustomOp) or hasattr(made, "forward") and hasattr(made, "backward")):
             raise OpError(f"{self.label}: create_operator returned {made!r}, expected a CustomOp")
-        return Made(made, tuple(s or () for s in outs), tuple(t or "float32" for t in types))
+        return CreatedOperator(made, tuple(s or () for s in outs), tuple(t or "float32" for t in types))

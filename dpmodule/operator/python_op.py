@@ -128,7 +128,7 @@ class NDArrayOp(PythonOp):
         return [*(out_grad if self.need_top_grad() else ()), *in_data, *out_data]
 
 
-class _OnArrays(CustomOp):
+class _NDArrayOpRunner(CustomOp):
     """Calls an `NDArrayOp`."""
 
     def __init__(self, op: PythonOp) -> None:
@@ -141,7 +141,7 @@ class _OnArrays(CustomOp):
         self._op.backward(out_grad=out_grad, in_data=in_data, out_data=out_data, in_grad=in_grad)
 
 
-class _OnNumpy(CustomOp):
+class _NumpyOpRunner(CustomOp):
     """Calls a `NumpyOp` on copies of the arrays, and copies what it wrote back."""
 
     def __init__(self, op: PythonOp) -> None:
@@ -171,7 +171,7 @@ def _copy_back(results: list[Any], arrays: list[Any]) -> None:
 class _PythonOpProp(CustomOpProp):
     """A `PythonOp` seen as the property object of a `Custom` node."""
 
-    def __init__(self, op: PythonOp, runner: type[_OnArrays | _OnNumpy]) -> None:
+    def __init__(self, op: PythonOp, runner: type[_NDArrayOpRunner | _NumpyOpRunner]) -> None:
         super().__init__(op.need_top_grad())
         self._op, self._runner = op, runner
         self.infer_shape = op.infer_shape  # type: ignore[method-assign]
@@ -184,7 +184,7 @@ class _PythonOpProp(CustomOpProp):
         return self._runner(self._op)
 
 
-def _reader(kind: str, runner: type[_OnArrays | _OnNumpy]) -> Any:
+def _reader(kind: str, runner: type[_NDArrayOpRunner | _NumpyOpRunner]) -> Any:
     def read(given: Mapping[str, Any]) -> PropCall:
         """Find the object that a node runs."""
         texts = {key: str(value) for key, value in given.items()}
@@ -205,7 +205,7 @@ _INFO = Attr(string, "number of the object")
 declare_prop_op(
     "_Native",
     {"info": _INFO, "need_top_grad": Attr(boolean, "whether backward reads the outputs' gradients", True)},
-    _reader("_Native", _OnNumpy),
+    _reader("_Native", _NumpyOpRunner),
     """Run a `mx.operator.NumpyOp`.
 
     Shape:
@@ -217,7 +217,7 @@ declare_prop_op(
 declare_prop_op(
     "_NDArray",
     {"info": _INFO},
-    _reader("_NDArray", _OnArrays),
+    _reader("_NDArray", _NDArrayOpRunner),
     """Run a `mx.operator.NDArrayOp`.
 
     Shape:

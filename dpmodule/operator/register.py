@@ -203,7 +203,7 @@ def declare_prop_op(
         infer=_infer,
         infer_type=_infer_type,
         read_attrs=read,
-        needs_head=lambda a: a.reads_head,
+        needs_head=lambda a: a.reads_out_grad,
         stateful=True,
         batch=NEVER,
         onnx=Onnx(missing="it runs Python code of the user's"),
@@ -226,5 +226,5 @@ declare_prop_op(
     Source: MXNet 1.9.1 `Custom`.
     """,
 )
-add_rule("Custom", SPARSE, alone=lambda a: bool(a.asks_storage))
+add_rule("Custom", SPARSE, alone=lambda a: bool(a.infers_storage))
 register("custom_op")(CustomOpProp)

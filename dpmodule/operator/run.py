@@ -25,7 +25,7 @@ from ..ops.sparse import (
 from ..ops.spec import Env
 from ..ops.user_code import user_code
 from ..ops.write_tracking import expose
-from .base import Made, PropCall
+from .base import CreatedOperator, PropCall
 
 Tensor = torch.Tensor
 Value = Any  # a tensor, or a record of what a sparse array stores
@@ -45,32 +45,32 @@ def run(a: PropCall, env: Env, *values: Value) -> Any:
 def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> Any:
     """Do the work of `run`."""
     ctx = env.context or Context(env.device)
-    job = _Job(a, ctx, env.is_train, _operator(a, env, ctx, values), values)
+    job = _OperatorCall(a, ctx, env.is_train, _operator(a, env, ctx, values), values)
     arguments = values[: len(a.arguments)]
     if torch.is_grad_enabled() and any(value.requires_grad for value in arguments):
         made: list[Value] = []
         leaves = [leaf_of(value) for value in arguments]
-        tensors = _UserCall.apply(job, tuple(takes_rows), made, *leaves)  # type: ignore[no-untyped-call]
+        tensors = _CustomOpFunction.apply(job, tuple(takes_rows), made, *leaves)  # type: ignore[no-untyped-call]
         outputs = [attach_gradient(one, tensor) for one, tensor in zip(made, tensors, strict=True)]
     else:
         outputs = job.forward()
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _operator(a: PropCall, env: Env, ctx: Context, values: Sequence[Value]) -> Made:
+def _operator(a: PropCall, env: Env, ctx: Context, values: Sequence[Value]) -> CreatedOperator:
     """Return the operator for these inputs: the one made before in this place, or a new one."""
     shapes = tuple(tuple(value.shape) for value in values)
     dtypes = tuple(name_of(value.dtype) for value in values)
     key = repr(a), shapes, dtypes
     if env.memo is None:
         return a.create(ctx, shapes, dtypes)
-    found: Made | None = env.memo.get(key)
+    found: CreatedOperator | None = env.memo.get(key)
     if found is None:
         found = env.memo[key] = a.create(ctx, shapes, dtypes)
     return found
 
 
-def _apart(value: Value) -> Value:
+def _detached(value: Value) -> Value:
     """Return a value of an array of users' code; a record of its own, which may get a history."""
     return value.detach() if isinstance(value, Sparse) else value
 
@@ -79,11 +79,11 @@ def _stype(value: Value) -> str:
     return value.stype if isinstance(value, Sparse) else "default"
 
 
-class _Job:
+class _OperatorCall:
     """One call of an operator, with what forward leaves for backward."""
 
     def __init__(
-        self, a: PropCall, ctx: Context, is_train: bool, made: Made, values: Sequence[Value]
+        self, a: PropCall, ctx: Context, is_train: bool, made: CreatedOperator, values: Sequence[Value]
     ) -> None:
         self._a, self._ctx, self._is_train, self._made = a, ctx, is_train, made
         self._stypes = tuple(map(_stype, values))
@@ -121,7 +121,7 @@ class _Job:
         """Return the outputs."""
         stypes = (
             self._a.infer_storage(self._stypes)
-            if self._a.asks_storage
+            if self._a.infers_storage
             else ("default",) * len(self._made.shapes)
         )
         self._outputs = [
@@ -137,7 +137,7 @@ class _Job:
                 aux=list(self._states),
             )
         self._keep_states()
-        return [_apart(array.stored) for array in self._outputs]
+        return [_detached(array.stored) for array in self._outputs]
 
     def backward(self, grads: Sequence[Tensor], wanted: Sequence[bool]) -> list[Value]:
         """Return the gradients of the arguments, None for those that nobody wants."""
@@ -168,12 +168,12 @@ def _head(grad: Tensor, stype: str) -> Value:
     return stored_as((grad.to_dense() if grad.is_sparse else grad).contiguous(), stype)
 
 
-class _UserCall(torch.autograd.Function):
+class _CustomOpFunction(torch.autograd.Function):
     """A call that torch's engine differentiates by calling the user's backward."""
 
     @staticmethod
     def forward(
-        ctx: Any, job: _Job, takes_rows: tuple[bool, ...], made: list[Value], *leaves: Tensor
+        ctx: Any, job: _OperatorCall, takes_rows: tuple[bool, ...], made: list[Value], *leaves: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.job, ctx.takes_rows = job, takes_rows
         made.extend(job.forward())
@@ -195,7 +195,7 @@ class _UserCall(torch.autograd.Function):
 
 def _storage(a: PropCall, stypes: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the storage types of the outputs, None where nothing of the operator is sparse."""
-    if not a.asks_storage and set(stypes) <= {"default"}:
+    if not a.infers_storage and set(stypes) <= {"default"}:
         return None
     return a.infer_storage(stypes)
 
@@ -203,7 +203,7 @@ def _storage(a: PropCall, stypes: tuple[str, ...]) -> tuple[str, ...] | None:
 def _grad_storage(a: PropCall, stypes: tuple[str, ...]) -> tuple[str, ...]:
     """Return the storage types of the gradients of all inputs; states have none."""
     states = ("default",) * len(a.states)
-    if not a.asks_storage:
+    if not a.infers_storage:
         return ("default",) * len(a.arguments) + states
     return a.infer_storage_backward(stypes, a.infer_storage(stypes))[1] + states
 
@@ -213,6 +213,6 @@ SPARSE = SparseRule(
     run,
     grad_storage=_grad_storage,
     recorded=_run,
-    variable_storage=lambda a, stypes: a.wanted_storage(stypes)[0],
+    variable_storage=lambda a, stypes: a.required_storage(stypes)[0],
 )
 """What `Custom` does with sparse arrays: it asks the user's class which there are, and hands them over."""

@@ -270,7 +270,7 @@ class TorchCall:
         inputs = [Input(name, DATA) for name in self.input_names]
         for kind, slots in ((PARAM, self.parameters), (AUX, self.buffers)):
             for slot in slots:
-                init = json.dumps(["torchvalue", {"number": self.number, "path": slot.path}])
+                init = json.dumps(["torchmodulevalue", {"number": self.number, "path": slot.path}])
                 inputs.append(Input(slot.name, kind, SHARE, None, init))
         count = self._num_outputs
         return Op(

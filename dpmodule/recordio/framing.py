@@ -103,14 +103,14 @@ def _check_head(head: bytes, at: int, size: int, name: str, begun: bool) -> tupl
     if len(head) < 8:
         if head[:4] != MAGIC[: len(head[:4])]:
             raise FileFormatError(f"{name}: byte {at}: {_cause(head, at)}")
-        raise _cut_short(name, at, "the header of a record, 8 bytes", max(0, size - at))
+        raise _cut_short(name, at, "the head of a record, 8 bytes", max(0, size - at))
     magic, word = _HEAD.unpack(head)
     if magic != MAGIC:
         raise FileFormatError(f"{name}: byte {at}: {_cause(head, at)}")
     kind = word >> 29
     if kind > _LAST or (kind in (_MIDDLE, _LAST)) != begun:
         raise FileFormatError(
-            f"{name}: byte {at}: a part of kind {kind} cannot occur here; the file is damaged, or the offset "
+            f"{name}: byte {at}: a part of kind {kind} is not allowed here; the file is damaged, or the offset "
             "is not the start of a record"
         )
     return kind, word & _MAX_LENGTH
@@ -118,7 +118,7 @@ def _check_head(head: bytes, at: int, size: int, name: str, begun: bool) -> tupl
 
 def _cut_short(name: str, at: int, what: str, left: int) -> FileFormatError:
     return FileFormatError(
-        f"{name}: byte {at}: expected {what}, but {left} are left; the file is cut short or damaged"
+        f"{name}: byte {at}: {what} expected, but {left} are left; the file is cut short or damaged"
     )
 
 

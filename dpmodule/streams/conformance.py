@@ -1,4 +1,4 @@
-"""What every stream and every pool of workers must do: trials, each run in an event loop of its own."""
+"""Trials that every stream and every worker pool must pass; each runs in a new event loop."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _CLEANING_S = 1.0
 
 
 class ConformanceError(MXNetError, AssertionError):
-    """A stream or pool that does not do what all of them do; the text names each trial that failed, and why."""
+    """A stream or pool does not conform; the message names each failed trial and the reason."""
 
 
 class _Violation(Exception):
-    """What one trial found."""
+    """Failure of one trial."""
 
 
 def expect(condition: object, text: str) -> None:
-    """Go on if the condition holds; else the trial has failed."""
+    """Fail the trial unless the condition holds."""
     if not condition:
         raise _Violation(text)
 
 
 async def failure_of(awaitable: Awaitable[Any]) -> BaseException | None:
-    """Return what awaiting raises, None if it raises nothing."""
+    """Return the exception that awaiting raises, None if it raises none."""
     try:
         await awaitable
     except BaseException as error:
@@ -42,7 +42,7 @@ async def failure_of(awaitable: Awaitable[Any]) -> BaseException | None:
 async def expect_error(
     awaitable: Awaitable[Any], kind: type[BaseException], text: str, end: str = ""
 ) -> None:
-    """Await something that has to raise an error of a kind; the text stands before what it raises."""
+    """Fail the trial unless awaiting raises an error of type `kind`; `text` precedes the error in the message."""
     error = await failure_of(awaitable)
     expect(isinstance(error, kind), f"{text}{error!r}")
 
@@ -50,10 +50,10 @@ async def expect_error(
 def run_trials(
     owner: PoolTrials | StreamTrials, new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float
 ) -> list[str]:
-    """Run all trials of an object and return their names."""
+    """Run all trials of `owner` and return their names."""
     trials = {name[5:]: getattr(owner, name) for name in dir(owner) if name.startswith("_try_")}
     problems = []
-    # by the caller, for whom it stays so; counting looks at each object
+    # if the caller has frozen objects, they must stay frozen; counting them is slow
     is_frozen = gc.get_freeze_count() > 0
     for name, trial in trials.items():
         problem = _run(trial, new_loop, timeout_s, is_frozen)
@@ -68,13 +68,13 @@ def _run(
     trial: Trial, new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float, is_frozen: bool
 ) -> str:
     if not is_frozen:
-        gc.freeze()  # what was there before need not be looked at
+        gc.freeze()  # the collection below skips objects that exist already
     loop = new_loop()
     reports: list[str] = []
     loop.set_exception_handler(lambda _, report: reports.append(_text(report)))
     try:
         problem = loop.run_until_complete(_within(trial, timeout_s))
-        gc.collect()  # asyncio reports exceptions that no one has retrieved when their futures go
+        gc.collect()  # asyncio reports exceptions that were never retrieved when their futures are collected
     finally:
         if not is_frozen:
             gc.unfreeze()
@@ -92,9 +92,9 @@ async def _within(trial: Trial, timeout_s: float) -> str:
         await asyncio.wait({task}, timeout=_CLEANING_S)
         if task.done() and not task.cancelled():
             task.exception()
-        return f"it hangs; not done within {timeout_s:g} s"
+        return f"it hangs: it was not done within {timeout_s:g} s"
     if task.cancelled():
-        return "CancelledError left it"
+        return "it raised CancelledError"
     error = task.exception()
     if error is None:
         return ""
@@ -110,10 +110,10 @@ Arguments = Callable[[], tuple[Any, ...]]
 
 
 class PoolTrials:
-    """The trials of one kind of pool; methods that begin with ``_try_`` are run, each in a loop of its own.
+    """Trials of a pool class: the methods that begin with ``_try_``, each run in a new event loop.
 
     Args:
-        check: looks at the result of a good job and says whether it is right.
+        check: returns True if its argument is a correct result of a good job.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class PoolTrials:
             await asyncio.sleep(0)
             expect(not waiting.done(), "assign_job returned while the only worker was busy")
             future = await waiting
-            expect(slow.done(), "a worker took a job while it did another")
+            expect(slow.done(), "a worker took a second job while it was running one")
             expect(self._check(await future), f"a good job gave {future.result()!r}")
 
     async def _try_leaving_waits_for_running_jobs(self) -> None:
@@ -179,7 +179,7 @@ class PoolTrials:
                 bad = await pool.assign_job(*self._bad())
                 waiting = asyncio.ensure_future(pool.assign_job(*self._good()))
                 calls = (bad, slow, waiting, pool.assign_job(*self._good()), pool.assign_job(*self._good()))
-                seen.extend([await failure_of(each) for each in calls])
+                seen.extend([await failure_of(call) for call in calls])
                 expect(pool.die_mode, "die_mode is not set")
 
         seen.append(await failure_of(use()))
@@ -195,7 +195,7 @@ class PoolTrials:
         for name, error in zip(names, seen, strict=True):
             expect(error is not None and error is seen[0], f"{name} raised {error!r} instead of {seen[0]!r}")
 
-    async def _try_a_failure_that_nobody_asks_for_is_raised_on_leaving(self) -> None:
+    async def _try_an_unretrieved_failure_is_raised_on_leaving(self) -> None:
         async def use() -> None:
             async with self._factory(2) as pool:
                 await pool.assign_job(*self._bad())
@@ -215,7 +215,7 @@ class PoolTrials:
 
         futures: list[asyncio.Future[Any]] = []
         error = await failure_of(use())
-        expect(error is raised, f"{error!r} left instead of the body's error")
+        expect(error is raised, f"the context raised {error!r} instead of the body's error")
         expect(futures[0].done(), "the context was left while a job ran")
         await failure_of(futures[0])
 
@@ -229,7 +229,7 @@ class PoolTrials:
             expect(self._check(await (await second)), "a good job gave a wrong result")
             await expect_error(first, asyncio.CancelledError, "a cancelled assign_job raised ")
 
-    async def _try_cancelling_a_job_is_no_failure(self) -> None:
+    async def _try_cancelling_a_job_is_not_a_failure(self) -> None:
         async with self._factory(1) as pool:
             slow = await pool.assign_job(*self._slow())
             await asyncio.sleep(0)
@@ -240,11 +240,11 @@ class PoolTrials:
 
 
 class StreamTrials:
-    """The trials of one kind of stream; methods that begin with ``_try_`` are run, each in a loop of its own.
+    """Trials of a stream class: the methods that begin with ``_try_``, each run in a new event loop.
 
     Args:
-        items: returns new items to put; called where the loop runs.
-        expected: what comes out when all are put at once, in this order; None: the items, in any order.
+        items: returns new items to put; called while the loop runs.
+        expected: output, in this order, if all items are put before they are read; None for the items in any order.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class StreamTrials:
         for item in expected:
             expect(item in rest, f"lost {item!r}; gave {list(got)!r}")
             rest.remove(item)
-        expect(not rest, f"gave {rest!r} in addition")
+        expect(not rest, f"gave additional items: {rest!r}")
 
     async def _try_gives_all_items_and_then_ends(self) -> None:
         stream, items = self._filled()
@@ -381,7 +381,7 @@ class StreamTrials:
     async def _try_takes_items_of_other_threads(self) -> None:
         stream, items = self._factory(), self._items()
         put, stop = getattr(stream, "put_threadsafe", None), getattr(stream, "stop_threadsafe", None)
-        if put is None or stop is None:  # an optional part
+        if put is None or stop is None:  # these methods are optional
             return
 
         def produce() -> None:

@@ -73,7 +73,7 @@ class PipeClosed(MXNetError, EOFError):
 
 
 class PipeBroken(MXNetError, ConnectionError):
-    """The process at the other end of a pipe is gone; the text says which side."""
+    """The process at the other end of a pipe is gone; the message names the side."""
 
 
 class PipeTimeout(MXNetError, TimeoutError):

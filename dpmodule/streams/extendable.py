@@ -404,7 +404,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     def _refuse_put(self) -> NoReturn:
         name = type(self).__name__
         if self._error is not None:
-            raise StreamStopped(f"put into a {name} that has been thrown an error") from self._error
+            raise StreamStopped(f"put into a {name} that has failed with an error") from self._error
         raise StreamStopped(f"put into a {name} after stop")
 
     def _refuse_next(self) -> NoReturn:

@@ -6,9 +6,9 @@ Make a functor with its data, then await it through a worker, or run it in the c
     >>> DecompressFunctor(packed).run()[:12]
     StringHandle(b'to be or not')
 
-Data are a `StringHandle` or anything one can be made of. They are not copied, so do not write to a buffer before the
-work is done. A functor may run several times, also concurrently, with equal results. Without the extension the same
-names work in Python, slower; so do the two functors of zlib without libz.so.1.
+Data are a `StringHandle` or anything that it accepts. They are not copied, so do not write to a buffer before the work
+is done. A functor may run several times, also concurrently, with equal results. Without the extension, slower Python
+versions have the same names; without libz.so.1, this applies to the two functors of zlib.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         level: 0 for none, 1 for fast to 9 for small; -1 for zlib's usual 6.
 
     Raises:
-        ArgumentError: another format or level.
+        ArgumentError: `format` or `level` is invalid.
     """
 
     __slots__ = ()
@@ -108,9 +108,9 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
             thousand-fold.
 
     Raises:
-        ArgumentError: another format, or a negative `max_bytes`.
-        FileFormatError: from the work: the data are damaged, cut short, of another format or expand to more than
-            `max_bytes`; the text has the byte offset.
+        ArgumentError: `format` is unknown, or `max_bytes` is negative.
+        FileFormatError: raised by the work: the data are damaged, incomplete, of another format, or expand to more
+            than `max_bytes`; the message has the byte offset.
     """
 
     __slots__ = ()
@@ -130,7 +130,7 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
 
 
 class Crc32cFunctor(ReadyFunctor[int]):
-    """Compute the CRC-32C (Castagnoli) of bytes, by the processor's instruction where it has one.
+    """Compute the CRC-32C (Castagnoli) of bytes, with the processor's instruction if it has one.
 
     Args:
         data: the bytes.
@@ -173,7 +173,7 @@ class MemcpyFunctor(ReadyFunctor[int]):
         DTypeError: a side is neither buffer nor tensor.
         ArgumentError: a side is not contiguous, or `target` cannot be written to.
         BoundsError: a range is not inside its side.
-        DeviceError: a tensor outside the CPU.
+        DeviceError: a tensor is not on the CPU.
     """
 
     __slots__ = ()
@@ -209,9 +209,9 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         data: the text.
         source: name of the text in messages, such as the path of its file.
         first_line: number of the first line, in messages.
-        final: nothing follows, so the last line may lack its end. False for a block of a longer text: its incomplete
-            last line is then left over.
-        skip_blank: skip lines without a word, which are errors otherwise.
+        final: True if no text follows, so that the last line may lack a line end. False for a block of a longer
+            text, whose incomplete last line is left over.
+        skip_blank: skip blank lines, which are errors otherwise.
         skip_bad: skip and count lines that do not match the description; each takes some microseconds.
 
     Shape:
@@ -222,9 +222,9 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
     read as double and rounded to float32.
 
     Raises:
-        ArgumentError: no slots, or two of one name.
-        FileFormatError: from the work: a line does not match the description; the text names line and slot, the
-            value found and the value expected.
+        ArgumentError: there are no slots, or two have the same name.
+        FileFormatError: raised by the work: a line does not match the description; the message names line and slot,
+            the value found and the value expected.
 
     Example:
         >>> lines = MultiSlotFunctor(b"2 17 4 1 0\n1 5 1 1\n", [Slot("words"), Slot("label", is_dense=True)]).run()
@@ -253,7 +253,7 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         slot_list = list(slots)
         for slot in slot_list:
             if not isinstance(slot, Slot):
-                raise ArgumentError(f"MultiSlotFunctor: slots has {slot!r} in it, expected Slot('name', ...)")
+                raise ArgumentError(f"MultiSlotFunctor: slots contains {slot!r}, expected Slot('name', ...)")
         if not slot_list or len({slot.name for slot in slot_list}) < len(slot_list):
             names = [slot.name for slot in slot_list]
             raise ArgumentError(
@@ -286,10 +286,10 @@ class RecordsFunctor(ReadyFunctor[Records]):
     Args:
         source: name of the data in messages, such as the path of the file.
         offset: position of the block in the file, in bytes, for messages.
-        final: nothing follows, so an incomplete record is an error.
+        final: True if no data follow, so that an incomplete record is an error.
 
     Raises:
-        FileFormatError: from the work: the data do not have a record where one is expected; the text has the byte
+        FileFormatError: raised by the work: a record is missing where one is expected; the message has the byte
             offset.
 
     Source: the format of MXNet's RecordIO; it finds the records that `mx.recordio.MXRecordIO` reads.

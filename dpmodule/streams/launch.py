@@ -187,7 +187,7 @@ def _unpicklable_text(target: Callable[..., Any], args: tuple[Any, ...], error: 
     culprits = [what for what, value in candidates if not _can_dump(value)]
     what = " and ".join(culprits) or f"{_name(target)} with its arguments"
     return (
-        f"{what} cannot be given to another process: {error}. Define functions and classes at the top level of a "
+        f"{what} cannot be passed to another process: {error}. Define functions and classes at the top level of a "
         "module (not as a lambda, not inside a function), and make what cannot be pickled, such as open files, in the "
         'child. With start_method="fork" nothing is pickled'
     )

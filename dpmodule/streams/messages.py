@@ -23,7 +23,7 @@ from .errors import RemoteTraceback, WorkerError, refused
 
 _ALIGNMENT = 64
 _SPILL_BYTES = 32 << 10
-"""Contents of this size or more go into shared memory, so that the rest always fits into an empty socket."""
+"""Contents of at least this size are stored in shared memory, so that the rest fits into an empty socket."""
 
 _MAP_BYTES = 4 << 20
 _HEADER = struct.Struct("<BxHIQ")
@@ -152,7 +152,7 @@ class ReceivedMessage:
     """A received message, unpickled by `value`.
 
     Args:
-        fds: descriptors that came with it; the receiver closes them.
+        fds: descriptors received with it; the receiver closes them.
     """
 
     kind: int
@@ -164,7 +164,7 @@ class ReceivedMessage:
         return pickle.loads(self.parts[0], buffers=self.parts[1:])
 
     def close(self) -> None:
-        """Close the descriptors that came with it."""
+        """Close the descriptors received with it."""
         for fd in self.fds:
             os.close(fd)
         self.fds.clear()
@@ -227,7 +227,7 @@ class MessageFrames:
         """Send a whole message.
 
         Args:
-            message: the message, which is closed afterwards, also after an error.
+            message: the message, which is closed afterwards, even after an error.
             until_writable: called while the socket is full; returns when it is not, or raises.
         """
         try:
@@ -361,4 +361,4 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # raised by its own code
-        return "its text cannot be made"
+        return "its __str__ failed"

@@ -41,7 +41,7 @@ class ChildProcess(Closing):
         name: name of the worker, also of the process.
         start_method: "spawn", "fork" or "forkserver".
         num_threads: number of threads that torch may use in the child.
-        start_timeout_s: most seconds to start the child, until it has its function.
+        start_timeout_s: most seconds that the child may take to start and receive its function.
 
     Attributes:
         name: name of the worker.
@@ -49,7 +49,7 @@ class ChildProcess(Closing):
         pid: number of the process.
 
     Raises:
-        ArgumentError: `target` cannot be called.
+        ArgumentError: `target` is not callable.
         UnpicklableError: the function or an argument cannot be sent to a process that is not forked; no process is
             started.
         StateError: a child is importing a main program that lacks ``if __name__ == "__main__":``.
@@ -142,7 +142,7 @@ class ChildProcess(Closing):
         return self._resources.sentinel
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when a message has come, for an event loop to watch."""
+        """Return the descriptor that becomes readable when a message arrives, for an event loop to watch."""
         return self._resources.frames.fileno()
 
     def stack(self, timeout_s: float = _STACK_S) -> str:
@@ -167,7 +167,7 @@ class ChildProcess(Closing):
 
         Args:
             value: any picklable object; large arrays and tensors go through shared memory.
-            timeout_s: seconds to wait; None to wait as long as the child lives.
+            timeout_s: most seconds to wait; None to wait as long as the child lives.
 
         Raises:
             WorkerDied: the child has ended.
@@ -197,12 +197,12 @@ class ChildProcess(Closing):
         """Return the next value that the child sent.
 
         Args:
-            timeout_s: seconds to wait; None to wait as long as the child lives.
+            timeout_s: most seconds to wait; None to wait as long as the child lives.
 
         Raises:
-            PipeClosed: the child's function has returned, and all it sent has been received.
-            WorkerDied: the child has ended otherwise.
-            WorkerStuck: nothing came in time; the child has been killed.
+            PipeClosed: the child's function has returned, and everything it sent has been received.
+            WorkerDied: the child ended in another way.
+            WorkerStuck: nothing arrived in time; the child has been killed.
             BaseException: the exception of the child.
         """
         if not self.poll(timeout_s):
@@ -281,7 +281,7 @@ class ChildProcess(Closing):
             self._error = remote.restore(self._who())
 
     def _ended(self) -> bool:
-        """Return True if the child has returned or failed; if it died, find out why."""
+        """Return True if the child has returned or failed; if it died, determine the cause."""
         if self._outcome is not None or self._error is not None:
             return True
         if self._resources.dead() or self._resources.frames.ended:
@@ -290,7 +290,7 @@ class ChildProcess(Closing):
         return False
 
     def _fail(self) -> None:
-        """Find out why the child ended: from its last messages or from its exit status."""
+        """Determine why the child ended from its last messages or its exit status."""
         ended = self._resources.reap(_EXIT_S)
         self._pump()
         if self._outcome is None and self._error is None:
@@ -412,7 +412,7 @@ def close_all(children: list[ChildProcess], grace_s: float = GRACE_S) -> None:
                 child.wait(max(deadline - time.monotonic(), 0.0))
             if all(child.wait(0) for child in children):
                 break
-    finally:  # also when Ctrl-C cuts the waiting short
+    finally:  # also when Ctrl-C interrupts the waiting
         for child in children:
             child.release()
 

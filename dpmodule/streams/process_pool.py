@@ -66,7 +66,7 @@ class ProcessWorkerPool(BaseAsyncWorkerPool):
     ) -> None:
         super().__init__(workers_count)
         if not callable(function):
-            raise ArgumentError(f"ProcessWorkerPool: function is {function!r}, expected something to call")
+            raise ArgumentError(f"ProcessWorkerPool: function is {function!r}, expected a callable")
         self.function = function
         self._setup = (initializer, initargs)
         self._supervisor = Supervisor(type(self).__name__, start_method, timeout_s, grace_s, num_threads)

@@ -1,4 +1,4 @@
-"""`Supervisor`: start child processes, hear from them, and end them together."""
+"""`Supervisor`: starting child processes, receiving from them, and ending them together."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Supervisor(Closing):
     """Owns the child processes of one pool, iterator or training run.
 
     A child runs ``target(channel, *args)`` and talks to its parent through the `Channel`. Its first exception is raised
-    here with its own type; its traceback comes along as the cause. Children ignore Ctrl-C, which only the parent hears,
-    and are gone once this is closed, collected, or its process has died in whatever way. Nothing stays behind: no
-    process, no shared memory, no descriptor.
+    here with its own type and its traceback as the cause. Children ignore Ctrl-C, which only the parent handles. They
+    end when the supervisor is closed or collected, or when its process dies for any reason. No process, shared memory
+    or descriptor remains.
 
-    With the start methods "spawn" and "forkserver" functions and arguments are pickled, and a child begins with
-    importing torch, which takes a second or two; a program whose own main file defines them needs the guard
-    ``if __name__ == "__main__":``. "fork" takes milliseconds and pickles nothing, but a forked child must not use what
-    other threads of its parent hold: start such children early.
+    The start methods "spawn" and "forkserver" pickle functions and arguments, and a child first imports torch, which
+    takes a second or two; a program that defines them in its main file needs the guard
+    ``if __name__ == "__main__":``. "fork" takes milliseconds and pickles nothing, but a forked child must not use locks
+    or other resources that threads of its parent hold: start such children early.
 
     Args:
-        name: what the workers are called: ``name-0``, ``name-1`` and so on.
+        name: prefix of the worker names: ``name-0``, ``name-1`` and so on.
         start_method: "spawn", "fork" or "forkserver".
-        timeout_s: how long a child may take to answer in `join`, in seconds; None: as long as it lives.
-        grace_s: how long a child may take to end on its own in `close`, in seconds, and again after SIGTERM.
+        timeout_s: most seconds that `join` waits; None for no limit.
+        grace_s: most seconds that a child may take to end on its own in `close`, and again after SIGTERM.
         num_threads: number of threads that torch may use in each child.
-        start_timeout_s: most seconds to start a child, until it has its function.
+        start_timeout_s: most seconds that a child may take to start and receive its function.
 
     Raises:
         ArgumentError: the system has no such start method, or a number is below 0.
@@ -78,7 +78,7 @@ class Supervisor(Closing):
 
     @property
     def children(self) -> Sequence[ChildProcess]:
-        """All children that have not been dropped, in the order in which they were started."""
+        """Children that have not been dropped, in the order of their start."""
         return tuple(self._children)
 
     def start(
@@ -87,18 +87,18 @@ class Supervisor(Closing):
         """Start a child.
 
         Args:
-            target: what it runs; its first argument is its `Channel`.
-            args: the other arguments. Tensors among them lie in shared memory afterwards, except under "fork". An
-                unused end of a tensor pipe belongs to the child from now on, so that the other end notices if the child
-                ends before it has used it.
-            name: name of the worker (default: made from the supervisor's name and the worker's number).
-            index: number of the worker (default: how many there are already).
+            target: function to run; its first argument is the child's `Channel`.
+            args: the other arguments. Tensors among them are moved to shared memory, except with "fork". An unused end
+                of a tensor pipe belongs to the child from now on, so that the other end notices if the child ends
+                before it uses its end.
+            name: name of the worker (default: the supervisor's name and the worker's number).
+            index: number of the worker (default: the number of existing children).
 
         Raises:
-            UnpicklableError: the function or an argument cannot be given to another process; none is started then.
-            MemoryError: shared memory is not enough for tensors and bytes among the arguments; likewise.
-            WorkerStuck: the child could not be started in time, as the fork server or the child itself is stopped.
-            WorkerDied: the fork server, or the child, died meanwhile.
+            UnpicklableError: the function or an argument cannot be passed to another process; no child is started.
+            MemoryError: shared memory is too small for the tensors and bytes among the arguments; no child is started.
+            WorkerStuck: the child did not start in time, because the fork server or the child is stopped.
+            WorkerDied: the fork server or the child died during the start.
             StateError: the supervisor is closed.
         """
         if self._closed:
@@ -123,30 +123,30 @@ class Supervisor(Closing):
         self._children.remove(child)
 
     def await_ready(self, timeout_s: float) -> list[Any]:
-        """Wait until every child has sent its first value, and return these in the children's order.
+        """Wait until every child has sent its first value, and return these values in the order of the children.
 
         Args:
-            timeout_s: how long that may take for all of them, in seconds.
+            timeout_s: most seconds to wait for all of them.
 
         Raises:
             WorkerStuck: a child has sent nothing in time; it has been killed.
             WorkerDied, BaseException: as `ChildProcess.recv` does.
         """
         deadline = time.monotonic() + timeout_s
-        found = []
+        values = []
         for child in self._children:
             if not child.poll(max(deadline - time.monotonic(), 0.0)):
                 raise child.stuck(f"has not started within {timeout_s:g} s")
-            found.append(child.recv())
-        return found
+            values.append(child.recv())
+        return values
 
     def failure(self) -> BaseException | None:
-        """Return why the first child that failed did so, None if none has."""
+        """Return the error of the first child that failed, None if none has."""
         errors = (child.failure() for child in self._children)
         return next((error for error in errors if error is not None), None)
 
     def wait(self, timeout_s: float | None = None) -> list[ChildProcess]:
-        """Return the children whose `recv` would return or raise at once; wait until there is one.
+        """Wait until the `recv` of at least one child would not block, and return all such children.
 
         Args:
             timeout_s: seconds to wait; None for no limit.
@@ -160,17 +160,17 @@ class Supervisor(Closing):
             block(self._children, left)
 
     def join(self, timeout_s: float | None = None) -> list[Any]:
-        """Wait until every child's function has returned, and return what they returned, in the children's order.
+        """Wait until the functions of all children have returned, and return their results in order of the children.
 
-        The first failure of any of them is raised at once, after which `close` ends the others.
+        The first failure is raised immediately; `close` then ends the other children.
 
         Args:
-            timeout_s: how long that may take, in seconds (default: the supervisor's `timeout_s`).
+            timeout_s: most seconds to wait (default: the supervisor's `timeout_s`).
 
         Raises:
-            WorkerDied: a child ended without an exception of its own.
-            WorkerStuck: a child has not returned in time.
-            BaseException: whatever a child raised.
+            WorkerDied: a child ended without raising an exception.
+            WorkerStuck: a child did not return in time.
+            BaseException: the exception that a child raised.
         """
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -194,13 +194,13 @@ class Supervisor(Closing):
 
 
 class ProgressWatch:
-    """Tells which workers have made no progress for too long."""
+    """Detection of workers that make no progress for too long."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Any, float]] = {}
 
     def is_stuck(self, worker: int, progress: Any, timeout_s: float) -> bool:
-        """Return True if a worker's progress, a number or a text, is what it was some seconds ago."""
+        """Return True if a worker's progress, a number or a text, has not changed for `timeout_s` seconds."""
         now = time.monotonic()
         before, since = self._seen.setdefault(worker, (progress, now))
         if before != progress:
@@ -209,14 +209,14 @@ class ProgressWatch:
         return now - since > timeout_s
 
     def restart(self) -> None:
-        """Give all workers their whole time again."""
+        """Restart the time limits of all workers."""
         self._seen.clear()
 
 
 def _hand_over(args: tuple[Any, ...], pid: int) -> None:
-    """Give the ends of pipes among a child's arguments to the child."""
-    for each in args:
-        if hasattr(each, "hand_over"):
-            # one in use stays here: what a forked child has is a copy that it may close
+    """Make a child the owner of the pipe ends among its arguments."""
+    for arg in args:
+        if hasattr(arg, "hand_over"):
+            # an end in use stays here: a forked child has a copy, which it may close
             with contextlib.suppress(StateError):
-                each.hand_over(pid)
+                arg.hand_over(pid)

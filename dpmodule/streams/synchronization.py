@@ -1,4 +1,4 @@
-"""What processes share to wait for each other: files without a name, a signal, a lock, and a counter."""
+"""Synchronization between processes: anonymous files, a signal, a lock, and a counter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONE = (1).to_bytes(8, "little")
 
 
 def anonymous_file(name: str) -> int:
-    """Return the descriptor of a new, empty file, in memory where the system has such; it is gone when all close it."""
+    """Return the descriptor of a new, empty file, in memory if possible; it is deleted when all processes close it."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:
@@ -26,12 +26,12 @@ def anonymous_file(name: str) -> int:
 
 
 class Signal:
-    """A descriptor that becomes readable when the other side has news: an eventfd, or a pipe where there is none.
+    """A descriptor that becomes readable when the other side signals: an eventfd, or a pipe where there is no eventfd.
 
-    An argument of a child, it is the same signal there.
+    A signal that is passed to a child as an argument is the same signal there.
 
     Args:
-        write: the one to write to; the same for an eventfd.
+        write: descriptor to write to; the same as `read` for an eventfd.
     """
 
     __slots__ = ("__weakref__", "read", "write")
@@ -41,7 +41,7 @@ class Signal:
 
     @classmethod
     def create(cls) -> Signal:
-        """Open a fresh one."""
+        """Open a new signal."""
         if hasattr(os, "eventfd"):
             fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             return cls(fd, fd)
@@ -51,23 +51,23 @@ class Signal:
         return cls(read, write)
 
     def copy(self) -> Signal:
-        """Return one with descriptors of its own."""
+        """Return a copy with duplicated descriptors."""
         read = os.dup(self.read)
         return Signal(read, read if self.read == self.write else os.dup(self.write))
 
     def give(self) -> None:
-        """Wake whoever watches it, or will; nothing once it is closed."""
+        """Wake the present or next watcher; do nothing if the signal is closed."""
         if self.write >= 0:
             with contextlib.suppress(BlockingIOError):  # it is readable already
                 os.write(self.write, _ONE)
 
     def drain(self) -> None:
-        """Make it unreadable until the next wake-up."""
+        """Reset the signal until the next wake-up."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.read, 4096)
 
     def close(self) -> None:
-        """Close the descriptors; further calls do nothing."""
+        """Close the descriptors; later calls do nothing."""
         fds = {self.read, self.write} - {-1}
         self.read = self.write = -1
         for fd in fds:
@@ -86,14 +86,14 @@ def _received_signal(*fds: Any) -> Signal:
 
 
 class ProcessLock:
-    """A lock between processes, and between the threads of each: of a file without a name.
+    """A reentrant lock between processes, and between the threads of each; it locks an anonymous file.
 
-    Its holder may take it again inside. An argument of a child, it is the same lock there.
+    A lock that is passed to a child as an argument is the same lock there.
     """
 
     def __init__(self) -> None:
-        # Linux guards the position, which `SharedCounter` uses, in a file of the temporary folder; that of a file of
-        # memfd_create it does not, and two processes that came together got the same number now and then
+        # `SharedCounter` needs a file whose position Linux updates atomically: one in the temporary folder. With
+        # memfd_create, two concurrent processes sometimes got the same number
         with tempfile.TemporaryFile() as file:
             self._fd = os.dup(file.fileno())
         self._own = threading.RLock()
@@ -132,27 +132,27 @@ def _received_lock(kind: type[ProcessLock], fd: Any) -> ProcessLock:
 
 
 class SharedCounter(ProcessLock):
-    """Numbers from 0 on, each of which one worker gets, for processes and threads.
+    """Counter from 0 for processes and threads; each number goes to one worker.
 
-    The next number is the position in a file without a name, which all processes have in common and which Linux guards
-    while it moves it: a single call to the system, and no lock that a process could die with.
+    The next number is the position in an anonymous file that all processes share. Linux updates it atomically in one
+    system call, so that no process can die while it holds a lock.
     """
 
     def take(self) -> int:
-        """Return the next number, and go on to the one behind it."""
+        """Return the next number and advance the counter."""
         return os.lseek(self._fd, 1, os.SEEK_CUR) - 1
 
     def peek(self) -> int:
-        """Return the next number."""
+        """Return the next number without advancing the counter."""
         return os.lseek(self._fd, 0, os.SEEK_CUR)
 
     def reset(self, number: int = 0) -> None:
-        """Begin at 0 again, or at another number, while no one takes any."""
+        """Restart at a number; no worker may call `take` meanwhile."""
         os.lseek(self._fd, number, os.SEEK_SET)
 
     @property
     def value(self) -> int:
-        """The number that was taken last, -1 before the first; it is changed under `get_lock`."""
+        """The last number taken, -1 before the first; set it while holding `get_lock()`."""
         return self.peek() - 1
 
     @value.setter
@@ -160,7 +160,7 @@ class SharedCounter(ProcessLock):
         self.reset(number + 1)
 
     def get_lock(self) -> SharedCounter:
-        """Return what a ``with`` statement holds while `value` is read and set, as `take` needs no lock."""
+        """Return the lock to hold while `value` is read and set; `take` needs none."""
         return self
 
     def __deepcopy__(self, memo: Any) -> SharedCounter:

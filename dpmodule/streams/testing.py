@@ -1,4 +1,4 @@
-"""Conformance checks for streams and pools of your own: the same that ours pass."""
+"""Conformance checks for your own streams and pools; the built-in ones pass them too."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def check_stream(
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     timeout_s: float = 5.0,
 ) -> list[str]:
-    """Check that a kind of stream does what all streams do: the end, errors, one consumer, cancellation, threads.
+    """Check that a stream class behaves as all streams do: end, errors, single consumer, cancellation, threads.
 
     Args:
-        factory: returns a new stream, such as its class.
-        items: what to put, at least two; or a function that returns new ones and is called where the loop runs.
-        expected: what comes out, in this order, when all items are put before they are read. None: the items
-            themselves, in any order.
-        new_loop: returns the event loop to check with, such as `uvloop.new_event_loop`.
-        timeout_s: most seconds for one trial.
+        factory: returns a new stream; usually the class.
+        items: at least two items to put, or a function that returns new ones and is called while the loop runs.
+        expected: output, in this order, if all items are put before they are read; None for the items themselves in
+            any order.
+        new_loop: returns the event loop to use, such as `uvloop.new_event_loop`.
+        timeout_s: most seconds per trial.
 
     Returns:
-        The names of the trials, all of which passed.
+        Names of the trials, all of which passed.
 
     Raises:
-        ConformanceError: trials failed, hang, or left something for asyncio to print; the text names each.
+        ConformanceError: a trial failed, hung, or caused asyncio to report an error; the message names each one.
 
     Example:
         >>> from dpmodule.streams import SortedExtendableStream
@@ -58,22 +58,22 @@ def check_worker_pool(
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     timeout_s: float = 10.0,
 ) -> list[str]:
-    """Check that a kind of pool does what all pools do: when jobs run, who waits, what a failure raises, silence.
+    """Check that a pool class behaves as all pools do: when jobs run, waiting, failures, no reports by asyncio.
 
     Args:
-        factory: returns a new pool of so many workers.
-        good: arguments of a job that ends at once; or a function that returns them, here and below.
-        bad: arguments of a job that raises an exception at once.
+        factory: returns a new pool with the given number of workers.
+        good: arguments of a job that returns immediately, or a function that returns them; likewise for the next two.
+        bad: arguments of a job that raises an exception immediately.
         slow: arguments of a job that succeeds after about 0.05 to 0.5 seconds.
-        check: looks at the result of a good job and says whether it is right.
-        new_loop: returns the event loop to check with.
-        timeout_s: most seconds for one trial.
+        check: returns True if its argument is a correct result of a good job.
+        new_loop: returns the event loop to use.
+        timeout_s: most seconds per trial.
 
     Returns:
-        The names of the trials, all of which passed.
+        Names of the trials, all of which passed.
 
     Raises:
-        ConformanceError: trials failed, hang, or left something for asyncio to print; the text names each.
+        ConformanceError: a trial failed, hung, or caused asyncio to report an error; the message names each one.
 
     Example:
         >>> import time

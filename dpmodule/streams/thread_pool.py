@@ -19,15 +19,15 @@ _NUMBERS = itertools.count()
 
 
 class Unstoppable(asyncio.Future[Any]):
-    """The end of something that cannot be stopped: a task that waits for it is cancelled when it has come."""
+    """Future of an operation that cannot be interrupted: a cancelled task that awaits it ends when it is done."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Do nothing and say so; asyncio then cancels the waiting task when this is done."""
+        """Return False and do nothing; asyncio then cancels the waiting task when this future is done."""
         return False
 
 
 class _FunctionCall:
-    """One call of the function, and what came of it."""
+    """One call of the function, and its result or error."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._args, self._kwargs = args, kwargs
@@ -39,23 +39,23 @@ class _FunctionCall:
     def run(self, function: Callable[..., Any]) -> None:
         try:
             self._result = self._context.run(function, *self._args, **self._kwargs)
-        except BaseException as error:  # raised again in the event loop, whatever it is
+        except BaseException as error:  # `outcome` raises it in the event loop
             self._error = error
 
     def outcome(self) -> Any:
         error, self._error = self._error, None
-        if isinstance(error, StopIteration):  # it cannot leave a coroutine as it is
+        if isinstance(error, StopIteration):  # a coroutine cannot raise StopIteration
             raise MXNetError(f"the function raised {error!r}") from error
         if error is not None:
             try:
                 raise error
             finally:
-                del error  # else its traceback would hold it, and whatever callers have
+                del error  # otherwise its traceback would refer to it and to the locals of the callers
         return self._result
 
 
 def _new_results() -> Mailbox[_FunctionCall]:
-    """Return what brings the calls that threads have done to the event loop."""
+    """Return the mailbox that delivers finished calls from threads to the event loop."""
 
     def deliver() -> None:
         for call in results.take():
@@ -68,19 +68,17 @@ def _new_results() -> Mailbox[_FunctionCall]:
 class ThreadWorker(BaseAsyncWorker):
     """One thread that calls `function` for each job.
 
-    A function cannot be interrupted: a cancelled job ends when its function has returned. The thread is a daemon, so
-    that a function which never returns does not keep the process alive.
+    A function cannot be interrupted: a cancelled job ends when its function returns. The thread is a daemon, so that a
+    function that never returns does not keep the process alive.
 
     Args:
-        function: an ordinary function; it runs in the context variables of whoever assigned the job.
-        results: brings results to the event loop; workers that share one wake it less often.
+        function: an ordinary function; it runs with the context variables of the caller of `assign_job`.
+        results: delivers results to the event loop; workers that share it wake the loop less often.
     """
 
     def __init__(self, function: Callable[..., Any], results: Mailbox[_FunctionCall] | None = None) -> None:
         if not callable(function):
-            raise ArgumentError(
-                f"ThreadWorker: function is {function!r}, expected something that can be called"
-            )
+            raise ArgumentError(f"ThreadWorker: function is {function!r}, expected a callable")
         self._function = function
         self._results = _new_results() if results is None else results
         self._calls: SimpleQueue[_FunctionCall | None] = SimpleQueue()
@@ -94,12 +92,12 @@ class ThreadWorker(BaseAsyncWorker):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """End the thread, which has no job any longer, and join it."""
+        """End the thread, which has no jobs left, and join it."""
         self.end()
         self._thread.join()
 
     def end(self) -> None:
-        """Tell the thread to end after the call it is in."""
+        """Make the thread end after its current call."""
         self._calls.put(None)
 
     async def _do_job(self, *args: Any, **kwargs: Any) -> Any:
@@ -113,22 +111,22 @@ class ThreadWorker(BaseAsyncWorker):
             call.run(self._function)
             try:
                 self._results.post(call)
-            except LoopClosedError:  # no one waits
+            except LoopClosedError:  # no task awaits the result
                 return
-            del call  # its arguments are not to live on while the thread waits
+            del call  # release its arguments while the thread waits
 
 
 class ThreadWorkerPool(BaseAsyncWorkerPool):
-    """Call an ordinary function in threads.
+    """Pool of threads that call an ordinary function.
 
-    Use it for functions that wait or that let other threads run (release the GIL). The pool is left when all calls
-    have returned, cancelled ones too.
+    Use it for functions that wait or release the GIL. Leaving the pool waits until all calls have returned, including
+    cancelled ones.
 
     Args:
-        function: what to call with the arguments of each job.
+        function: called with the arguments of each job.
 
     Raises:
-        ArgumentError: `workers_count` is not a positive integer, or `function` cannot be called.
+        ArgumentError: `workers_count` is not a positive integer, or `function` is not callable.
 
     Example:
         >>> import zlib
@@ -142,9 +140,7 @@ class ThreadWorkerPool(BaseAsyncWorkerPool):
     def __init__(self, workers_count: int, function: Callable[..., Any]) -> None:
         super().__init__(workers_count)
         if not callable(function):
-            raise ArgumentError(
-                f"{type(self).__name__}: function is {function!r}, expected something that can be called"
-            )
+            raise ArgumentError(f"{type(self).__name__}: function is {function!r}, expected a callable")
         self.function = function
         self._results = _new_results()
 

@@ -1,8 +1,8 @@
-"""Jobs in C++ for coroutines: a pool of threads that need neither Python nor its lock, and an awaitable call.
+"""C++ jobs for coroutines: a pool of threads that do not need Python or the GIL, and an awaitable call.
 
-Source: the C++ threads of ads_pytorch: functors are pushed as shared pointers, completion comes through a descriptor
-that the event loop watches. So Ctrl-C works while jobs run or hang, nothing waits for the GIL, and a profile shows the
-threads of C++ by their names, apart from Python.
+Source: the C++ threads of ads_pytorch. Functors are passed as shared pointers, and the event loop watches a descriptor
+for completed jobs. So Ctrl-C works while jobs run or hang, no job waits for the GIL, and profilers show the C++ threads
+by name.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ else:
 
 _open: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 _EXIT_WAIT_S = 1.0
-"""How long the end of the program waits for jobs that are running, in seconds; for those of all pools together."""
+"""Most seconds that the exit of the program waits for the running jobs of all pools together."""
 
 
 class FunctorLike(Protocol):
-    """What a worker takes, beside the capsule of a functor: an object that gives one."""
+    """Object that a worker accepts in place of a functor's capsule."""
 
     def __dpmodule_functor__(self) -> Any:
         """Return the capsule; without the extension, an object with a method `run`."""
@@ -48,23 +48,23 @@ class FunctorLike(Protocol):
 class ThreadPool(Threads):
     """Threads in C++ that run functors; a context manager.
 
-    Several loops, in several threads, may use one pool, and one loop several pools. A forked child starts threads of
-    its own when it first sends a job; the jobs of the parent are the parent's.
+    Several event loops, in several threads, may use one pool, and one loop several pools. A forked child starts its own
+    threads when it first sends a job; it does not run the jobs of its parent.
 
     Args:
-        threads: how many; None for one per core this process may use.
-        name: the threads are called ``<name>-0`` and so on, as ``top -H``, perf and py-spy show; the system keeps 15
-            letters.
+        threads: number of threads; None for one per core that this process may use.
+        name: prefix of the thread names ``<name>-0`` and so on, which ``top -H``, perf and py-spy show; the system
+            keeps 15 characters.
 
     Attributes:
         threads: number of threads.
         alive: number of threads that have not ended.
-        queued: number of jobs that have not begun.
-        closed: whether the pool takes no more jobs.
+        queued: number of jobs that have not started.
+        closed: True if the pool accepts no more jobs.
 
     Raises:
-        ArgumentError: `threads` is no integer from 1 to 4096.
-        FileError: the system refused to start a thread.
+        ArgumentError: `threads` is not an integer from 1 to 4096.
+        FileError: the system cannot start a thread.
 
     Example:
         >>> async def main():
@@ -84,16 +84,16 @@ class ThreadPool(Threads):
         _open.add(self)
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Take no more jobs, and wait for those that are running; a second call only waits.
+        """Accept no more jobs, and wait for the running ones; a second call only waits.
 
-        Jobs that have not begun are not run: their futures get PoolClosedError. Jobs that are running go on, and their
+        Jobs that have not started are not run: their futures get PoolClosedError. Running jobs continue, and their
         futures are resolved if their loop still runs. Ctrl-C ends the wait.
 
         Args:
-            timeout_s: how long to wait, in seconds. Threads that are busy for longer end on their own after their job.
+            timeout_s: most seconds to wait. Threads that are busy for longer end after their job.
 
         Returns:
-            Whether all threads have ended.
+            True if all threads have ended.
         """
         self.stop(False)
         _open.discard(self)
@@ -103,10 +103,10 @@ class ThreadPool(Threads):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # an exception, Ctrl-C above all, does not wait for jobs
+        # after an exception, above all Ctrl-C, do not wait for jobs
         if not self.close(10.0 if kind is None else 0.0) and kind is None:
             logging.getLogger("dpmodule").warning(
-                "%r was left while %d of its threads are busy; they end after their jobs", self, self.alive
+                "%r is closed while %d of its threads are busy; they end after their jobs", self, self.alive
             )
 
     def __del__(self) -> None:
@@ -119,23 +119,23 @@ class ThreadPool(Threads):
 
 
 def cpp_threaded_worker(pool: ThreadPool) -> Worker:
-    """Return the awaitable call of a pool: ``await worker(functor)`` gives a functor's result or raises its exception.
+    """Return a worker of a pool: ``await worker(functor)`` returns the functor's result or raises its exception.
 
-    Calling the worker queues the functor at once, for the event loop that is running, and returns an `asyncio.Future`.
-    If that, or the task that awaits it, is cancelled, the functor runs all the same; it stays alive until it has, and
-    what comes out is dropped. A functor may be sent again once it has ended, not before: it is in one thread at a time.
-    (The ready-made ones may: they are `reentrant`, see ``dpmodule/functor.h``.)
+    Calling the worker queues the functor immediately and returns an `asyncio.Future` of the running event loop. If the
+    future, or the task that awaits it, is cancelled, the functor still runs; it stays alive until it ends, and its
+    result is dropped. A functor may be sent again only after it has ended, because it runs in one thread at a time.
+    (The built-in functors are `reentrant` and may be sent several times, see ``dpmodule/functor.h``.)
 
-    The call raises ArgumentError if it is given something else than a functor, PoolClosedError once the pool is closed,
-    and StateError where no event loop is running or the functor has been sent and has not ended. The future raises what
-    the functor threw: `std::bad_alloc` as MemoryError, `dpmodule::Error` as the exception of its kind, any other as
-    FunctorError with its text; it raises PoolClosedError if the pool was closed before the job began.
+    The call raises ArgumentError if its argument is not a functor, PoolClosedError if the pool is closed, and
+    StateError if no event loop is running or the functor has been sent and has not ended. The future raises the
+    functor's exception: `std::bad_alloc` as MemoryError, `dpmodule::Error` as the exception of its kind, any other as
+    FunctorError with its text; it raises PoolClosedError if the pool was closed before the job started.
 
     Args:
-        pool: the threads; the worker keeps it alive.
+        pool: the threads to use; the worker keeps the pool alive.
 
     Raises:
-        ArgumentError: `pool` is no ThreadPool.
+        ArgumentError: `pool` is not a ThreadPool.
 
     Example:
         >>> async def main(blobs):
@@ -154,7 +154,7 @@ def _cores() -> int:
 
 @atexit.register
 def _close_all() -> None:
-    """Give running jobs a moment; a job that hangs does not keep the program from ending."""
+    """Wait a moment for running jobs; a job that hangs does not keep the program from ending."""
     for pool in list(_open):
         pool.stop(False)
     end = time.monotonic() + _EXIT_WAIT_S
@@ -163,10 +163,10 @@ def _close_all() -> None:
 
 
 class CppWorker(BaseAsyncWorker):
-    """Runs one functor at a time.
+    """Worker that runs one functor at a time.
 
     Args:
-        threads: where it runs them.
+        threads: pool in which the functors run.
     """
 
     def __init__(self, threads: ThreadPool) -> None:
@@ -174,7 +174,7 @@ class CppWorker(BaseAsyncWorker):
 
     async def _do_job(self, functor: FunctorLike) -> Any:
         future = self._call(functor)
-        ended = Unstoppable()  # a functor runs to its end, though its job be cancelled
+        ended = Unstoppable()  # a functor runs to its end even if its job is cancelled
         future.add_done_callback(ended.set_result)
         try:
             await ended
@@ -185,15 +185,15 @@ class CppWorker(BaseAsyncWorker):
 
 
 class CppWorkerPool(BaseAsyncWorkerPool):
-    """Run functors in threads of C++, at most `workers_count` at a time.
+    """Pool that runs functors in C++ threads, at most `workers_count` at a time.
 
-    ``await pool.assign_job(functor)`` returns the future of the functor's result once one of those before it has ended,
-    so that the functors that exist at a time, and the memory they hold, stay bounded. The pool is left when all
-    functors have ended, those of cancelled jobs too.
+    ``await pool.assign_job(functor)`` waits for a free worker and returns the future of the functor's result, so that
+    the number of functors that exist at a time, and their memory, stay bounded. Leaving the pool waits until all
+    functors have ended, including those of cancelled jobs.
 
     Args:
         workers_count: number of jobs at a time.
-        threads: where they run; None for as many threads as workers, which end with the context.
+        threads: pool in which the functors run; None for one thread per worker, which ends with the context.
 
     Raises:
         ArgumentError: `workers_count` is not a positive integer.

@@ -1,4 +1,4 @@
-"""A pool of workers with state: jobs run inside ``async with``, and the first failure is raised everywhere."""
+"""A pool of stateful workers: jobs run inside ``async with``, and the first failure is raised everywhere."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class BaseAsyncWorker:
     """One worker of a pool: it does one job at a time and may keep state between them."""
 
     async def __aenter__(self) -> Any:
-        """Make ready for jobs (optional)."""
+        """Prepare for jobs (optional)."""
         return self
 
     async def __aexit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> Any:
-        """Clean up after the last job (optional); the arguments tell what the pool failed with."""
+        """Clean up after the last job (optional); the arguments are the exception with which the pool failed."""
 
     async def _do_job(self, *args: Any, **kwargs: Any) -> Any:
         """Do one job and return its result."""
@@ -39,7 +39,7 @@ class JobFuture(asyncio.Future[Any]):
     task: asyncio.Task[Any] | None
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel the job; the pool goes on, and the worker is free when the job has ended."""
+        """Cancel the job; the pool stays open, and the worker is free when the job has ended."""
         cancelled = super().cancel(msg)
         if cancelled and self.task is not None:
             self.task.cancel()
@@ -47,7 +47,7 @@ class JobFuture(asyncio.Future[Any]):
 
 
 class BaseAsyncWorkerPool:
-    """Give jobs to a fixed number of workers.
+    """Pool that assigns jobs to a fixed number of workers.
 
     ::
 
@@ -55,16 +55,16 @@ class BaseAsyncWorkerPool:
                              │                ^
                              └─ a job fails ──┴─> die mode: running jobs are cancelled
 
-    The first exception that a job does not catch puts the pool in *die mode*: that same exception object is raised by
-    the future of every unfinished job, every `assign_job`, waiting or later, and on leaving the context. Nothing is
-    printed or logged. The exception of an ``async with`` body does the same; it leaves the context itself.
+    The first exception that a job does not catch puts the pool in *die mode*: the futures of all unfinished jobs, all
+    waiting and later calls of `assign_job`, and leaving the context raise that same exception object. Nothing is
+    printed or logged. An exception of the ``async with`` body also puts the pool in die mode, and leaves the context.
 
-    A job that is cancelled through its own future is no failure. A job that raises CancelledError on its own is one.
-    A job that does not stop when it is cancelled keeps its worker, and the context, waiting; what it returns is
-    dropped. Cancelling the task that leaves the context cancels the jobs again.
+    Cancelling a job through its future is not a failure; a job that raises CancelledError on its own has failed. A job
+    that does not stop when it is cancelled keeps its worker busy and the context waiting; its result is dropped.
+    Cancelling the task that leaves the context cancels the jobs again.
 
     Args:
-        workers_count: number of workers, which is the number of jobs that run at a time.
+        workers_count: number of workers, and of jobs that run at a time.
 
     Raises:
         ArgumentError: `workers_count` is not a positive integer.
@@ -95,7 +95,7 @@ class BaseAsyncWorkerPool:
         self._free: deque[Any] = deque()
         self._assigners: deque[asyncio.Future[Any]] = deque()  # first come, first served
         self._running: dict[asyncio.Task[Any], tuple[Any, JobFuture]] = {}
-        self._quiet: asyncio.Future[None] | None = None  # set when no job runs any longer
+        self._quiet: asyncio.Future[None] | None = None  # resolved when no job is running
 
     @property
     def die_mode(self) -> bool:
@@ -109,7 +109,7 @@ class BaseAsyncWorkerPool:
     async def __aenter__(self: Self) -> Self:
         if self._state != "new":
             raise StateError(
-                f"{type(self).__name__} is {self._state}; a pool is entered once, make a new one"
+                f"{type(self).__name__} is {self._state}; a pool can be entered once, make a new one"
             )
         self._loop = get_running_loop()
         self._state = "entering"
@@ -148,7 +148,7 @@ class BaseAsyncWorkerPool:
         Raises:
             PoolClosedError: the pool is not open.
             StateError: this is not the event loop in which the pool was entered.
-            BaseException: the pool is in die mode, and this is why.
+            BaseException: the failure that put the pool in die mode.
         """
         if self._error is not None or self._state != "open" or get_running_loop() is not self._loop:
             self._refuse()
@@ -158,15 +158,15 @@ class BaseAsyncWorkerPool:
             worker = await self._wait_for_worker()
         try:
             return self._start(worker, args, kwargs)
-        except BaseException as error:  # the call itself failed: as if the job had
+        except BaseException as error:  # a failed call counts as a failed job
             self._die(error)
             self._release(worker)
             raise
 
     def _refuse(self) -> NoReturn:
-        """Say why the pool takes no job."""
+        """Raise the reason why the pool accepts no jobs."""
         if self._error is not None:
-            # with the traceback it came with: each raise would make that longer
+            # with the original traceback, which each raise would extend
             raise self._error.with_traceback(self._trace)
         if self._state != "open":
             raise PoolClosedError(
@@ -185,11 +185,11 @@ class BaseAsyncWorkerPool:
         try:
             worker = await turn
         except BaseException:
-            # cancelled: a worker that has been given already goes to the next one
+            # cancelled: a worker that was already assigned goes to the next assigner
             if not turn.cancelled() and turn.done() and turn.exception() is None:
                 self._release(turn.result())
             raise
-        if self._error is not None or self._state != "open":  # it came to that before this task's turn
+        if self._error is not None or self._state != "open":  # the state changed before this task ran again
             self._release(worker)
             self._refuse()
         return worker
@@ -218,7 +218,7 @@ class BaseAsyncWorkerPool:
             self._quiet.set_result(None)
 
     def _release(self, worker: Any) -> None:
-        """Give a worker to the assigner that has waited longest, else put it with the free ones."""
+        """Give a worker to the longest-waiting assigner, or add it to the free workers."""
         while self._assigners:
             turn = self._assigners.popleft()
             if not turn.done():
@@ -227,7 +227,7 @@ class BaseAsyncWorkerPool:
         self._free.append(worker)
 
     def _die(self, error: BaseException, *futures: asyncio.Future[Any]) -> None:
-        """Enter die mode and tell everybody who waits; nothing new for them if the pool is in it already."""
+        """Enter die mode and fail all waiting calls; in die mode, only set the error of `futures`."""
         first = self._error is None
         if self._error is None:
             self._error, self._trace = _raisable(error), error.__traceback__
@@ -250,11 +250,11 @@ class BaseAsyncWorkerPool:
             _fail(self._assigners.popleft(), error)
 
     async def __aexit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, GeneratorExit):  # a coroutine that no one runs any longer: it may not wait
+        if isinstance(error, GeneratorExit):  # the coroutine is being closed and must not wait
             self._abandon(error)
             return
         if self._state != "open":
-            raise StateError(f"{type(self).__name__} is {self._state}; it cannot be left")
+            raise StateError(f"{type(self).__name__} is {self._state}; only an open pool can be left")
         if get_running_loop() is not self._loop:
             self._refuse_loop()
         self._state = "leaving"
@@ -270,7 +270,7 @@ class BaseAsyncWorkerPool:
             self._raise_error(error)
 
     def _abandon(self, error: BaseException) -> None:
-        """Leave without waiting for anything."""
+        """Close without waiting."""
         self._state = "closed"
         if self._loop is not None and not self._loop.is_closed():
             self._die(error)
@@ -288,10 +288,10 @@ class BaseAsyncWorkerPool:
                 if self._error is None:
                     self._die(error)
                 else:
-                    self._cancel_jobs()  # they have not stopped at the first time
+                    self._cancel_jobs()  # they did not stop after the first cancellation
 
     async def _leave_workers(self) -> None:
-        """Leave all workers, last entered first, whatever they raise."""
+        """Exit the contexts of all workers, the last one first, even if some raise."""
         while self._workers:
             leave = getattr(self._workers.pop(), "__aexit__", None)
             if leave is None:
@@ -307,17 +307,17 @@ class BaseAsyncWorkerPool:
 
 
 def _goes_first(body: BaseException, pool: BaseException) -> bool:
-    """Return True if the error of the body leaves the context of a pool that had failed before."""
+    """Return True if the body's error takes precedence over an earlier failure of the pool."""
     if isinstance(body, (KeyboardInterrupt, SystemExit)):
         return True
-    # the event loop has raised the job's interrupt already, and cancels the tasks because of it
+    # the event loop has raised the job's interrupt, and therefore cancels the tasks
     return isinstance(body, asyncio.CancelledError) and isinstance(pool, (KeyboardInterrupt, SystemExit))
 
 
 def _raisable(error: BaseException) -> BaseException:
     if not isinstance(error, StopIteration):
         return error
-    # no future can hold a StopIteration
+    # futures do not accept StopIteration
     wrapped = MXNetError(f"the body of the pool's context raised {error!r}")
     wrapped.__cause__ = error
     return wrapped
@@ -336,7 +336,7 @@ def _cancellation_of(task: asyncio.Task[Any]) -> BaseException:
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    """Set a future's exception, and mark it as seen: asyncio would print it, and who needs it gets it elsewhere too."""
+    """Set a future's exception and mark it as retrieved, so that asyncio does not log it; the pool raises it too."""
     if not future.done():
         future.set_exception(error)
         future.exception()

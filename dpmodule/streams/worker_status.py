@@ -158,7 +158,7 @@ def stuck_error(who: str, how: str, doing: str, state: str, stack: str, begun: b
     if stack:
         shown = f"Its stack:\n{stack}"
     elif begun:
-        shown = "It showed no stack"
+        shown = "It did not write its stack"
     else:
         shown = "It had not begun yet: it was still starting and importing"
     return WorkerStuck(f"{text}; it has been killed. {shown}")
@@ -167,7 +167,7 @@ def stuck_error(who: str, how: str, doing: str, state: str, stack: str, begun: b
 def _how_it_ended(code: int | None) -> str:
     """Describe how a process ended."""
     if code is None:
-        return "ended; other code took its exit status"
+        return "ended; other code has already read its exit status"
     if code >= 0:
         return f"ended on its own with exit code {code}"
     try:

@@ -17,7 +17,7 @@ from ..graph import Graph, Node, infer_shapes, infer_types
 from ..graph.infer import read_shape, shown_shape
 from ..ops.shapes import known
 
-Found = tuple[Any, Any, Any]
+InferenceResult = tuple[Any, Any, Any]
 """Lists for arguments, outputs and auxiliary states; three times None if something is unknown."""
 
 
@@ -53,7 +53,7 @@ def _named(graph: Graph, what: str, args: tuple[Any, ...], kwargs: Mapping[str, 
     return {k: v for k, v in values.items() if v is not None}
 
 
-def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found:
+def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> InferenceResult:
     """Infer shapes as far as possible; arguments and errors as for `Symbol.infer_shape`."""
     values = _named(graph, "infer_shape", args, kwargs)
     shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in values.items()})
@@ -64,7 +64,7 @@ def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any
     )
 
 
-def check_shapes(graph: Graph, shapes: Found) -> Found:
+def check_shapes(graph: Graph, shapes: InferenceResult) -> InferenceResult:
     """Return shapes if all are known, else three times None with a warning."""
     if all(_complete(shape) for part in shapes for shape in part):
         return shapes
@@ -78,7 +78,7 @@ def check_shapes(graph: Graph, shapes: Found) -> Found:
     return None, None, None
 
 
-def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Found:
+def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> InferenceResult:
     """Infer types as far as possible; arguments and errors as for `Symbol.infer_type`."""
     values = _named(graph, "infer_type", args, kwargs)
     types = infer_types(graph, {k: dtype_name(v) for k, v in values.items()})
@@ -93,7 +93,7 @@ def partial_types(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     )
 
 
-def check_types(graph: Graph, types: Found) -> Found:
+def check_types(graph: Graph, types: InferenceResult) -> InferenceResult:
     """Return types if all are known, else three times None with a warning."""
     if any(t is None for part in types for t in part):
         unknown = [name for name, t in zip(graph.argument_names, types[0]) if t is None]

@@ -25,7 +25,7 @@ from ..ops.registry import docstring, signature
 from . import bind as binding
 from .compose import apply_op, make_variable, substitute, variable_attributes, without_casts
 from .inference import (
-    Found,
+    InferenceResult,
     check_shapes,
     check_types,
     debug_str,
@@ -209,7 +209,7 @@ class Symbol:
 
     # shapes and types
 
-    def infer_shape(self, /, *args: Any, **kwargs: Any) -> Found:
+    def infer_shape(self, /, *args: Any, **kwargs: Any) -> InferenceResult:
         """Infer all shapes from those of some arguments, in both directions.
 
         Args:
@@ -230,7 +230,7 @@ class Symbol:
         """
         return check_shapes(self.graph, self.infer_shape_partial(*args, **kwargs))
 
-    def infer_shape_partial(self, /, *args: Any, **kwargs: Any) -> Found:
+    def infer_shape_partial(self, /, *args: Any, **kwargs: Any) -> InferenceResult:
         """Infer shapes as far as possible; like `infer_shape`, with () for unknown ones.
 
         Inside `util.np_shape` unknown shapes are None, and () is the shape of a scalar.
@@ -241,7 +241,7 @@ class Symbol:
         """
         return partial_shapes(self.graph, args, kwargs)
 
-    def infer_type(self, /, *args: Any, **kwargs: Any) -> Found:
+    def infer_type(self, /, *args: Any, **kwargs: Any) -> InferenceResult:
         """Infer all element types from those of some arguments.
 
         Args:
@@ -257,7 +257,7 @@ class Symbol:
         """
         return check_types(self.graph, self.infer_type_partial(*args, **kwargs))
 
-    def infer_type_partial(self, /, *args: Any, **kwargs: Any) -> Found:
+    def infer_type_partial(self, /, *args: Any, **kwargs: Any) -> InferenceResult:
         """Infer types as far as possible; like `infer_type`, with None for unknown ones.
 
         Args:

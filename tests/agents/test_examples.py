@@ -3,7 +3,7 @@ from random import Random
 import pytest
 
 from dpmodule.agents import RepeatLabelAgent, create_task
-from dpmodule.agents.examples import EpisodePositions, History, flatten, make_batches, sort_data
+from dpmodule.agents.examples import DialogHistory, EpisodePositions, flatten, make_batches, sort_data
 from dpmodule.agents.teachers import FixedDialogTeacher
 from dpmodule.base import ArgumentError
 from helpers.talks import NotingBatch, Talks, Texts, epoch, spec
@@ -190,7 +190,7 @@ def test_padding_is_a_fraction_of_that_without_sorting():
 @pytest.mark.parametrize("length", [-1, 0, 1, 2, 3, 4])
 @pytest.mark.parametrize("labels", [True, False])
 def test_an_episode_reads_as_its_squashed_examples_do(length, labels):
-    history = History({"context_length": length, "include_labels": labels})
+    history = DialogHistory({"context_length": length, "include_labels": labels})
     found = []
     for _ in range(2):  # nothing of an episode is left for the next
         for place, each in enumerate(TALK):
@@ -199,14 +199,14 @@ def test_an_episode_reads_as_its_squashed_examples_do(length, labels):
 
 
 def test_an_end_without_text_ends_an_episode():
-    history = History({})
+    history = DialogHistory({})
     history.extended({"text": "a", "episode_done": False})
     assert history.extended({"episode_done": True}) == {"episode_done": True}
     assert history.extended({"text": "b", "episode_done": True})["text"] == "b"
 
 
 def test_observations_are_left_as_they_are():
-    history = History({})
+    history = DialogHistory({})
     history.extended({"text": "a", "episode_done": False})
     given = {"text": "b", "episode_done": False}
     assert history.extended(given)["text"] == "a\nb"

@@ -110,7 +110,7 @@ def test_early_stopping_refuses():
         mx.callback.EarlyStopping("train-accuracy", patience=-1)
     with pytest.raises(ArgumentError, match="min_delta is -1"):
         mx.callback.EarlyStopping("train-accuracy", min_delta=-1)
-    with pytest.raises(ArgumentError, match="'accuracy' will not be measured; there will be train-acc"):
+    with pytest.raises(ArgumentError, match="'accuracy' will not be measured; the metrics will be train-acc"):
         trained(callbacks=mx.callback.EarlyStopping("accuracy"))
 
 
@@ -121,9 +121,7 @@ def test_wrong_names_are_told_before_the_first_batch(tmp_path):
 
     name = "validation-acuracy"
     best = {"keep_best": 1, "metric": name}
-    message = (
-        f"'{name}' will not be measured; there will be train-accuracy, validation-accuracy; did you mean"
-    )
+    message = f"'{name}' will not be measured; the metrics will be train-accuracy, validation-accuracy; did you mean"
     for options in (
         {"callbacks": [Never(), mx.callback.EarlyStopping(name)]},
         {"callbacks": Never(), "checkpoint": mx.callback.Checkpoint(tmp_path / "a", **best)},

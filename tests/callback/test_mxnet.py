@@ -330,6 +330,6 @@ def test_what_cannot_be_kept_is_told(tmp_path):
         mx.callback.module_checkpoint(None, "net", keep_best=1)
     save = mx.callback.do_checkpoint(str(tmp_path / "net"), keep_best=1, metric="train-accurracy")
     with pytest.raises(
-        ArgumentError, match="'train-accurracy' will not be measured; there will be train-accuracy"
+        ArgumentError, match="'train-accurracy' will not be measured; the metrics will be train-accuracy"
     ):
         mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, epoch_end_callback=save)

@@ -125,7 +125,7 @@ def test_nan_is_an_error_a_warning_or_nothing(run, caplog):
     words = (*QUICK, "--data", "d.npz", "--validation", "0", "--prefix")
     assert "'softmax_output' is not finite in batch 0 of epoch 0" in run(*words, "raised").error
     assert (
-        "--on-nonfinite skip leaves such batches out, warn or ignore goes on"
+        "--on-nonfinite skip skips such batches, warn and ignore continue"
         in run(*words, "raised", "--overwrite").error
     )
     assert run(*words, "warned", "--on-nonfinite", "warn").code == 0

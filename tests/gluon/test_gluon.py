@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 import dpmodule as mx
-from dpmodule.gluon.absent import MODULES
+from dpmodule.gluon.names_left_out import MODULES
 
 
 def test_importing_gluon_works_and_using_it_says_what_takes_its_place():

@@ -229,7 +229,7 @@ def test_what_does_not_fit_a_snapshot_is_one_error(tmp_path):
     resumed()
 
     with pytest.raises(
-        FileFormatError, match="the state of a run without callbacks"
+        FileFormatError, match="the state of the run lacks callbacks"
     ):  # fit has another kind of run
         fit(resume=prefix)
     fit(checkpoint=str(tmp_path / "fitted"))

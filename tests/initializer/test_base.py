@@ -195,7 +195,7 @@ def test_aliases_and_unknown_names():
         mx.init.create("nix")
     with pytest.raises(ArgumentError, match=r"zeros; did you mean xavier\?$") as caught:
         mx.init.create("xaver")
-    assert "torchvalue" not in str(caught.value)
+    assert "torchmodulevalue" not in str(caught.value)
     module = mx.mod.Module(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2), label_names=[])
     module.bind([("data", (2, 3))])
     with pytest.raises(ArgumentError, match="unknown initializer 'foo'"):

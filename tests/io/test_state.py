@@ -347,7 +347,7 @@ def test_a_reader_that_gives_less_is_refused():
 
     with make(3) as whole, make(1) as less:
         walk(whole, [5])
-        with pytest.raises(StateError, match="have given 2 batches, the state was saved after 5"):
+        with pytest.raises(StateError, match="yielded only 2 batches, but the state was saved after 5"):
             less.load_state_dict(whole.state_dict())
 
 

@@ -95,7 +95,7 @@ def test_what_a_store_leaves_out_is_not_implemented(register):
 
 
 def test_registration(register):
-    with pytest.raises(ArgumentError, match="no subclass"):
+    with pytest.raises(ArgumentError, match="not a subclass"):
         register(dict)
 
     @register

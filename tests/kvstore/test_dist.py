@@ -74,7 +74,7 @@ try:
     create().init(["w", "v"][: 1 + (rank != 1)], [mx.nd.zeros((2,))] * (1 + (rank != 1)))
     raise SystemExit("no error")
 except ArgumentError as error:
-    assert "rank 1 has another network than rank 0: 1 keys instead of 2 keys" in str(error)
+    assert "the networks of rank 1 and rank 0 differ: 1 keys instead of 2 keys" in str(error)
 try:
     create().init("w", mx.nd.zeros((2 + (rank == 2),)))
     raise SystemExit("no error")
@@ -242,7 +242,7 @@ for options, text in [
         )
         raise SystemExit(f"no error: {options}")
     except ArgumentError as error:
-        assert text in str(error) and str(error).endswith("; give all processes the same"), error
+        assert text in str(error) and str(error).endswith("; use the same value in all processes"), error
 """
 
 
@@ -541,13 +541,13 @@ def test_wrong_variables_are_refused_before_anybody_is_waited_for(changes, messa
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_port_of_another_program_is_refused_at_once(rank, monkeypatch):
-    monkeypatch.setattr("dpmodule.kvstore.ranks._LOOK_S", 0.05)
+    monkeypatch.setattr("dpmodule.kvstore.ranks._POLL_S", 0.05)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen(16)
         for name, value in {**JOINING, "RANK": rank, "MASTER_PORT": other.getsockname()[1]}.items():
             monkeypatch.setenv(name, str(value))
-        what = ("the port is in use", "what listens at the port is not rank 0")[rank]
+        what = ("the port is in use", "the listener at the port is not rank 0")[rank]
         with pytest.raises(
             ArgumentError, match=f"{what} .*MASTER_PORT={other.getsockname()[1]}.*choose another"
         ):
@@ -580,7 +580,7 @@ def test_rank_0_is_stopped_while_the_others_join_it():
         ("dist_sync", {"timeout_s": 0}, "timeout_s is 0"),
         ("dist_async", {"average_every": 0}, "average_every is 0"),
         ("dist_sync", {"speed": 3}, "takes no speed"),
-        ("local", {"timeout_s": 3}, "'local' takes no timeout_s"),
+        ("local", {"timeout_s": 3}, "'local' does not accept timeout_s"),
     ],
 )
 def test_wrong_options(kind, options, message):

@@ -149,11 +149,11 @@ def test_values_on_a_gpu(kind):
             AssertionError,
             "float, expected a string or an integer",
         ),
-        (lambda s: s.init(["v", 3], [mx.nd.zeros((1,))] * 2), AssertionError, "use one kind"),
+        (lambda s: s.init(["v", 3], [mx.nd.zeros((1,))] * 2), AssertionError, "use one type"),
         (lambda s: s.init(3, mx.nd.zeros((1,))), ArgumentError, "others are like 'w'"),
         (lambda s: s.push(3, mx.nd.zeros((1,))), ArgumentError, "others are like 'w'"),
         (lambda s: s.pull(3, mx.nd.zeros((1,))), ArgumentError, "others are like 'w'"),
-        (lambda s: s.push("w", mx.nd.zeros((2, 3)).tostype("csr")), ArgumentError, "cannot add up csr"),
+        (lambda s: s.push("w", mx.nd.zeros((2, 3)).tostype("csr")), ArgumentError, "cannot sum csr"),
         (lambda s: s.save_optimizer_states("f"), StateError, "set_optimizer"),
         (lambda s: s.load_optimizer_states("f"), StateError, "set_optimizer"),
     ]

@@ -75,7 +75,7 @@ def steady(size):
         module.fit(data, num_epoch=1, kvstore="dist_sync", batch_end_callback=look)
     sys.setprofile(None)
     gradients = sum(array[0].raw.nbytes for array in module.group.grad_arrays)
-    module.updates.store.ranks.end()
+    module.updates.store.ranks.close()
     dist.destroy_process_group()
     ranks._joined.clear()
     return {"steps": seen[3:5], "gradients": gradients}

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DTypeError
-from dpmodule.kvstore.transfer import Sums, buckets_of, planned, quantize
+from dpmodule.kvstore.transfer import BucketReducer, plan_buckets, quantize, to_buckets
 
 
 def test_buckets_hold_one_type_each():
     tensors = [torch.ones(2, 3), torch.ones(4, dtype=torch.float64), torch.zeros(()), torch.ones(7_000_000)]
-    buckets = buckets_of([*tensors, torch.full((2,), 3.0)])
-    assert [list(bucket.places) for bucket in buckets] == [[1], [0, 2, 3], [4]]
+    buckets = to_buckets([*tensors, torch.full((2,), 3.0)])
+    assert [list(bucket.positions) for bucket in buckets] == [[1], [0, 2, 3], [4]]
     assert [part.shape for part in buckets[1].parts()] == [(2, 3), (), (7_000_000,)]
     assert buckets[2].parts()[0].tolist() == [3, 3]
 
 
 def test_a_plan_keeps_the_last_tensor_last():
     tensors = [torch.ones(2), torch.ones(3, dtype=torch.float64), torch.ones(4)]
-    assert planned(tensors) == [[1], [0, 2]]
-    assert planned(tensors, limit=8) == [[1], [0], [2]]
-    assert planned([]) == []
+    assert plan_buckets(tensors) == [[1], [0, 2]]
+    assert plan_buckets(tensors, limit=8) == [[1], [0], [2]]
+    assert plan_buckets([]) == []
 
 
 class Others:
@@ -45,14 +45,14 @@ class Others:
         self.waits += 1
 
 
-def sums_of(others, sizes=(1, 2, 3, 4, 5), order=(4, 3, 2, 1, 0), limit=16):
+def reducer_for(others, sizes=(1, 2, 3, 4, 5), order=(4, 3, 2, 1, 0), limit=16):
     tensors = [torch.full((size,), float(size)) for size in sizes]
-    return Sums(tensors, list(order), limit, others), tensors
+    return BucketReducer(tensors, list(order), limit, others), tensors
 
 
 def test_full_buckets_go_at_once_in_their_order():
     others = Others()
-    sums, tensors = sums_of(others)
+    sums, tensors = reducer_for(others)
     assert sums.is_split
     for _ in range(2):
         others.sizes, others.waits = [], 0
@@ -72,7 +72,7 @@ def test_full_buckets_go_at_once_in_their_order():
 @pytest.mark.parametrize("early", [(), (4,), (2, 3), (0, 1, 2, 3, 4)])
 def test_the_same_buckets_go_whatever_has_come_before(early):
     others = Others()
-    sums, tensors = sums_of(others)
+    sums, tensors = reducer_for(others)
     for place in early:
         sums.put(place, tensors[place])
     found = sums.finish(tensors)
@@ -82,7 +82,7 @@ def test_the_same_buckets_go_whatever_has_come_before(early):
 
 def test_tensors_of_other_kinds_wait_for_the_end():
     others = Others()
-    sums, tensors = sums_of(others)
+    sums, tensors = reducer_for(others)
     sums.put(4, None)
     sums.put(4, tensors[4].double())
     sums.put(4, torch.ones(1))
@@ -94,13 +94,13 @@ def test_tensors_of_other_kinds_wait_for_the_end():
 
 def test_a_last_tensor_gets_no_message_of_its_own():
     others = Others()
-    assert not Sums([torch.ones(1), torch.ones(9)], [1, 0], 4, others).is_split
-    assert Sums([torch.ones(1), torch.ones(9).double()], [1, 0], 4, others).is_split
+    assert not BucketReducer([torch.ones(1), torch.ones(9)], [1, 0], 4, others).is_split
+    assert BucketReducer([torch.ones(1), torch.ones(9).double()], [1, 0], 4, others).is_split
 
 
 def test_errors_come_when_sums_are_asked_for():
     others = Others(fails=True)
-    sums, tensors = sums_of(others)
+    sums, tensors = reducer_for(others)
     for place in (4, 3, 2, 1):
         sums.put(place, tensors[place])
     with pytest.raises(RuntimeError, match="gone"):

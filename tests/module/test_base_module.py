@@ -78,7 +78,7 @@ def test_properties_that_are_not_defined_say_so(name):
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("to", "give contexts to its constructor"),
+        ("to", "pass contexts .* to its constructor"),
         ("parameters", "get_params"),
         ("state_dict", "get_params"),
         ("eval", "is_train"),

@@ -289,7 +289,7 @@ def test_mxnets_own_bucket_files_need_sym_gen(tmp_path):
     mod = ready()
     mod.save_checkpoint(str(tmp_path / "lm"), 0)
     (tmp_path / "lm-buckets.json").unlink()
-    with pytest.raises(ArgumentError, match="give sym_gen and default_bucket_key"):
+    with pytest.raises(ArgumentError, match="pass sym_gen and default_bucket_key"):
         mx.mod.BucketingModule.load(str(tmp_path / "lm"), 0)
     again = mx.mod.BucketingModule.load(str(tmp_path / "lm"), 0, sym_gen, 10)
     again.bind([("data", (8, 10))], [("softmax_label", (8,))])
@@ -371,7 +371,7 @@ def test_buckets_with_other_parameters_or_shapes():
         (lambda: mx.mod.BucketingModule(sym_gen, 4, max_buckets=0), "max_buckets is 0"),
         (
             lambda: ready(optimizer=False).bind([], shared_module=ready(), force_rebind=True),
-            "takes no shared_module",
+            "does not accept shared_module",
         ),
     ],
 )

@@ -361,7 +361,7 @@ def test_an_epoch_without_a_batch_is_an_error():
             return False
 
     mod = mx.mod.Module(mlp())
-    with pytest.raises(StateError, match=r"train_data gave no batch in epoch 3, also after reset\(\)"):
+    with pytest.raises(StateError, match=r"train_data has no batch in epoch 3, even after reset\(\)"):
         mod.fit(Empty(*blobs(32), batch_size=16), num_epoch=5, begin_epoch=3)
 
 

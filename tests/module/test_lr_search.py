@@ -126,7 +126,7 @@ def test_wrong_arguments_are_told():
     with pytest.raises(ArgumentError, match="num_batches is 3, expected at least 22"):
         module.lr_find(blobs(), num_batches=3)
     scores = S.FullyConnected(S.Variable("data"), num_hidden=2)
-    with pytest.raises(ArgumentError, match="ends in FullyConnected, which is no loss; give metric="):
+    with pytest.raises(ArgumentError, match="ends in FullyConnected, which is not a loss; pass metric="):
         mx.mod.Module(scores, label_names=None).lr_find(blobs())
-    with pytest.raises(StateError, match="take a smaller start_lr"):
+    with pytest.raises(StateError, match="use a smaller start_lr"):
         mx.mod.Module(linear(), label_names=["label"]).lr_find(lines(), start_lr=1e3, end_lr=1e5)

@@ -68,7 +68,7 @@ MISTAKEN = {
     "initializer is <class .*, expected an Init": lambda: ready().init_params(
         mx.init.Xavier, force_init=True
     ),
-    "optimizer is the class SGD; give its name": lambda: ready().init_optimizer(optimizer=mx.optimizer.SGD),
+    "optimizer is the class SGD; pass its name": lambda: ready().init_optimizer(optimizer=mx.optimizer.SGD),
     "optimizer_params is 0.1, expected a dict": lambda: ready().init_optimizer(optimizer_params=0.1),
     "lr_scheduler is 'factor', expected an LRS": lambda: mx.optimizer.SGD(lr_scheduler="factor"),
     "lr_scheduler is <class .*, expected an LRS": lambda: mx.optimizer.SGD(
@@ -150,7 +150,7 @@ def test_force_rebind_keeps_parameters():
     [
         (
             {"data_names": ["image"]},
-            "data_names holds 'image', which is no argument of the symbol; it has data, softmax_label",
+            "data_names holds 'image', which is not an argument of the symbol; it has data, softmax_label",
         ),
         ({"fixed_param_names": ["fc1_weigth"]}, r"'fc1_weigth', .*; did you mean fc1_weight, fc2_weight\?$"),
         (

@@ -413,7 +413,7 @@ def test_an_iterator_that_says_nothing_is_read_again(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         # the order of the first epoch was drawn by the program, which has to draw it again
         check_resumes(tmp_path, (7, 16, 29), make_data=Silent, later_seed=9)
-    assert "Silent does not say where it stands: 5 batches are read again" in caplog.text
+    assert "Silent does not define state_dict: reading 5 batches again" in caplog.text
 
 
 class Plain(mx.io.DataIter):
@@ -573,7 +573,7 @@ INEXACT = {
     "seeded otherwise": (
         lambda: of_globals_from_the_start(),
         7,
-        "it gives another batch there than it did before",
+        "it returns another batch at this position than before",
     ),
     "endless": (Endless, 13, "and parts cannot be kept over a resume"),
     "persistent workers": (
@@ -584,7 +584,7 @@ INEXACT = {
     "inside": (
         lambda: mx.io.ResizeIter(of_globals(), 12),
         7,
-        "an iterator inside of it, does not define state_dict",
+        "an iterator inside it, does not define state_dict",
     ),
 }
 
@@ -745,7 +745,7 @@ def test_states_of_callbacks_find_their_owners(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         again, _ = run(tmp_path, **options(stopping()))
     assert_bits(whole, again)
-    assert "the run was saved without EarlyStopping, which begins anew" in caplog.text
+    assert "the run was saved without EarlyStopping, which starts from its initial state" in caplog.text
 
 
 def test_an_average_of_updates_goes_on(tmp_path):
@@ -1000,15 +1000,15 @@ def test_a_checkpoint_among_callbacks(tmp_path):
     every = mx.callback.Checkpoint(tmp_path / "a")
     mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, callbacks=[every])
     assert (tmp_path / "a-0001.run").exists()
-    with pytest.raises(ArgumentError, match="two checkpoints are given"):
+    with pytest.raises(ArgumentError, match="there are two checkpoints"):
         mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, callbacks=[every], checkpoint="b")
 
 
 def test_resume_refuses(tmp_path):
     module = mx.mod.Module(classifier())
-    with pytest.raises(ArgumentError, match='resume="auto" goes on from what checkpoint= saves'):
+    with pytest.raises(ArgumentError, match='resume="auto" resumes what checkpoint= saves'):
         module.fit(blobs(), num_epoch=1, resume="auto")
-    with pytest.raises(FileError, match="no run has been saved under this prefix"):
+    with pytest.raises(FileError, match="no run is saved under this prefix"):
         module.fit(blobs(), num_epoch=1, resume=str(tmp_path / "none"))
     with pytest.raises(ArgumentError, match="checkpoint is 3, expected a callback.Checkpoint"):
         module.fit(blobs(), num_epoch=1, checkpoint=3)
@@ -1073,7 +1073,7 @@ REFUSED = {
     "stopping": (
         {"callbacks": lambda: mx.callback.EarlyStopping("train-acuracy")},
         ArgumentError,
-        "'train-acuracy' will not be measured; there will be train-accuracy.*did you mean train-accuracy",
+        "'train-acuracy' will not be measured; the metrics will be train-accuracy.*did you mean train-accuracy",
     ),
     "best": (
         {
@@ -1087,12 +1087,12 @@ REFUSED = {
     "place": (
         {"callbacks": lambda: mx.callback.Checkpoint("run")},
         ArgumentError,
-        "two checkpoints are given; a run is saved under one prefix",
+        "there are two checkpoints; a run is saved under one prefix",
     ),
     "iterator": (
         {"make_data": lambda: Mute(12)},
         StateError,
-        "cannot be resumed with this Mute: Mute does not define load_state_dict; give the data that it was trained on",
+        "cannot be resumed with this Mute: Mute does not define load_state_dict; pass the same data with the same seed",
     ),
 }
 
@@ -1122,7 +1122,9 @@ def test_what_is_refused_leaves_the_good_checkpoint(tmp_path, what):
 
 def test_an_iterator_that_has_become_shorter_is_refused(tmp_path):
     run(tmp_path, kill=17, make_data=lambda: Mute(12), every=4)
-    with pytest.raises(StateError, match="Mute: it gave 3 batches, the run was saved after 4 of an epoch"):
+    with pytest.raises(
+        StateError, match="Mute: it has 3 batches, but the run was saved after 4 batches of an epoch"
+    ):
         run(tmp_path, make_data=lambda: Mute(3))
 
 

@@ -44,7 +44,7 @@ def test_another_process_is_named_until_it_is_killed(tmp_path):
     with Program("code", HOLDS, tmp_path / "a") as program:
         program.read(1)
         with pytest.raises(
-            StateError, match=f"process {program.pid} on .* saves a run under the prefix '.*a'"
+            StateError, match=f"process {program.pid} on .* is saving a run under the prefix '.*a'"
         ):
             fit(tmp_path / "a")
         fit(tmp_path / "b")
@@ -65,7 +65,7 @@ def test_a_run_within_a_run(tmp_path):
 
     def again(param):
         for folder in ("folder", "link"):
-            with pytest.raises(StateError, match="fit: this process saves a run under the prefix '.*a'"):
+            with pytest.raises(StateError, match="fit: this process is saving a run under the prefix '.*a'"):
                 fit(tmp_path / folder / "a", resume="auto")
         thread = threading.Thread(target=another)
         thread.start()

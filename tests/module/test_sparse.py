@@ -106,7 +106,7 @@ def test_preparing_checks_the_rows():
     module.prepare(batch, sparse_row_id_fn=lambda b: {"w_weight": b.data[0].indices})
     with pytest.raises(ArgumentError, match="returned list, expected a dict"):
         module.prepare(batch, sparse_row_id_fn=lambda b: [1])
-    with pytest.raises(ArgumentError, match="'u', which is no parameter"):
+    with pytest.raises(ArgumentError, match="'u', which is not a parameter"):
         module.prepare(batch, sparse_row_id_fn=lambda b: {"u": mx.nd.array([0])})
     with pytest.raises(BoundsError, match="row 40"):
         module.prepare(batch, sparse_row_id_fn=lambda b: {"w_weight": mx.nd.array([40])})

@@ -104,8 +104,8 @@ def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({}, ArgumentError, "give either states or value"),
-        ({"states": [], "value": 1}, ArgumentError, "give either states or value"),
+        ({}, ArgumentError, "pass either states or value"),
+        ({"states": [], "value": 1}, ArgumentError, "pass either states or value"),
         (
             {"states": [[mx.nd.ones((4, 5))]]},
             ArgumentError,

@@ -406,14 +406,14 @@ def test_parameters_are_saved_but_not_the_network(tmp_path):
         (
             lambda: mx.mod.TorchModule(net().to("meta")),
             ArgumentError,
-            r"lies on meta, the first context is cpu\(0\)",
+            r"is on meta, the first context is cpu\(0\)",
         ),
         (
             lambda: bound().bind([("data", (8, 5))], force_rebind=True),
             ShapeError,
             r"fails on inputs of shape \(8, 5\)",
         ),
-        (lambda: ready().forward_backward(mx.io.DataBatch([])), StateError, "the outputs are no losses"),
+        (lambda: ready().forward_backward(mx.io.DataBatch([])), StateError, "the outputs are not losses"),
         (lambda: bound().forward(None), StateError, r"call init_params\(\) first"),
         (lambda: bound(nn.GRU(6, 4)), ShapeError, "returned Tensor, Tensor, expected 1"),
         (lambda: ready().backward([mx.nd.ones((8, 4))]), StateError, "call forward"),
@@ -486,5 +486,5 @@ def test_on_a_gpu():
     before = module[0].weight.detach().clone()
     mod.update()
     assert not torch.equal(module[0].weight, before)
-    with pytest.raises(ArgumentError, match=r"lies on cuda:0, the first context is cpu\(0\)"):
+    with pytest.raises(ArgumentError, match=r"is on cuda:0, the first context is cpu\(0\)"):
         mx.mod.TorchModule(module, context=mx.cpu())

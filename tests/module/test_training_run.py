@@ -299,7 +299,7 @@ def test_bad_batches_are_skipped(caplog):
         return module
 
     assert_same(run(np.arange(96), on_nonfinite="skip"), run(keep), 0)
-    assert "batch 2 of epoch 0 (samples 17), from 'data' on; the batch is left out" in caplog.text
+    assert "batch 2 of epoch 0 (samples 17), first at the node 'data'; the batch is skipped" in caplog.text
     added = run(np.arange(96), on_nonfinite="skip", accumulate=3)
     assert all(np.isfinite(value).all() for value in parameters(added).values())
 
@@ -335,7 +335,7 @@ def test_a_training_step_of_ones_own():
         ({"max_batches": -1}, "max_batches is -1"),
         ({"max_time_s": 0}, "max_time_s is 0"),
         ({"eval_every_n_batches": 0}, "eval_every_n_batches is 0"),
-        ({"accumulate": 2, "training_step": print}, "a training_step updates by itself"),
+        ({"accumulate": 2, "training_step": print}, "a training_step updates parameters itself"),
         ({"training_step": lambda module, batch: 3}, "training_step returned int, expected a dict"),
     ],
 )

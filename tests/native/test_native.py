@@ -59,7 +59,7 @@ def test_info_says_whether_it_is_active(capsys):
     if native.core is None:
         assert said == f"not active: {native.error}"
     else:
-        assert said in ("active", f"active, that of the installed package: {native.core.__file__}")
+        assert said in ("active", f"active, from the installed package: {native.core.__file__}")
 
 
 def test_it_can_be_switched_off():
@@ -112,7 +112,7 @@ def test_a_source_tree_uses_the_installed_extension_of_its_sources(tmp_path):
         f"there, {build}"
     )
     assert same == "True None"
-    assert any(line.startswith(f"native     active, that of the installed package: {site}") for line in info)
+    assert any(line.startswith(f"native     active, from the installed package: {site}") for line in info)
 
 
 def test_the_header_is_found():

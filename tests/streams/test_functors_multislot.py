@@ -225,7 +225,7 @@ def test_very_small_and_very_long_numbers(backend):
         (
             lambda: MultiSlotFunctor(b"", ["words"]),
             ArgumentError,
-            "slots has 'words' in it, expected Slot('name', ...)",
+            "slots contains 'words', expected Slot('name', ...)",
         ),
         (lambda: Slot(7), ArgumentError, "name is 7, expected text"),
         (lambda: Slot("a", "int"), ArgumentError, "slot 'a': type is 'int', expected 'uint64' or 'float'"),

@@ -80,9 +80,9 @@ def test_last_record_may_lack_its_padding_only_at_the_end(backend):
         (b"PK\3\4....", False, r"byte 1000: no record begins here: 'PK\x03\x04' in place of '\x0a#\xd7\xce'"),
         (MAGIC[:2] + b"x", False, r"byte 1000: no record begins here: '\x0a#x'"),
         (frame(b"ok") + b"\0" * 8, False, "byte 1012: no record begins here"),
-        (MAGIC + b"\0\0\0\x40", False, "byte 1000: a part of kind 2 cannot stand here"),
-        (MAGIC + b"\4\0\0\x20abcd" + frame(b""), False, "byte 1012: a part of kind 0 cannot stand here"),
-        (MAGIC + b"\0\0\0\xe0", False, "byte 1000: a part of kind 7 cannot stand here"),
+        (MAGIC + b"\0\0\0\x40", False, "byte 1000: a part of kind 2 is not allowed here"),
+        (MAGIC + b"\4\0\0\x20abcd" + frame(b""), False, "byte 1012: a part of kind 0 is not allowed here"),
+        (MAGIC + b"\0\0\0\xe0", False, "byte 1000: a part of kind 7 is not allowed here"),
         (frame(b"ok") + MAGIC, True, "byte 1012: the head of a record, 8 bytes, expected, but 4 are left"),
         (frame(b"payload")[:-4], True, "byte 1000: 7 bytes of payload expected, but 4 are left"),
         (

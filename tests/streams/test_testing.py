@@ -212,7 +212,7 @@ class Reversed(ByHooks):
         (DropsOnStop, "gives_all_items_and_then_ends: lost 3"),
         (TakesAfterStop, "refuses_items_after_stop: put after stop did not raise"),
         (ErrorLast, "a_thrown_error_comes_first_and_stays: raised None"),
-        (SleepsOn, "a_thrown_error_wakes_a_waiting_consumer: it hangs; not done within 0.2 s"),
+        (SleepsOn, "a_thrown_error_wakes_a_waiting_consumer: it hangs: it was not done within 0.2 s"),
         (Twice, "is_its_own_iterator_and_iterated_once: a second iteration did not raise"),
         (Loses, "a_cancelled_consumer_loses_nothing: lost"),
         (LosesThreads, "takes_items_of_other_threads: "),
@@ -284,7 +284,7 @@ class WrongResult(Sleepers):
 @pytest.mark.parametrize(
     ("kind", "trial"),
     [
-        (Forgets, "a_failure_that_nobody_asks_for_is_raised_on_leaving: "),
+        (Forgets, "an_unretrieved_failure_is_raised_on_leaving: "),
         (Forgets, "a_failure_is_raised_everywhere: "),
         (
             Prints,

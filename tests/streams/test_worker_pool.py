@@ -436,7 +436,7 @@ def test_a_pool_is_entered_once(kind):
         with pytest.raises(StateError, match="entered once"):
             async with pool:
                 pass
-        with pytest.raises(StateError, match="cannot be left"):
+        with pytest.raises(StateError, match="only an open pool can be left"):
             await pool.__aexit__(None, None, None)
 
     run(main())

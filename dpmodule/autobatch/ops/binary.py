@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .native_kernels import OP, REDUCTION, Attrs, NativeEngine, Nodes, binary, plain, unary
+from .native_kernels import OP, REDUCTION, Attrs, NodeEngine, Nodes, binary, plain, unary
 from .spec import (
     BatchCall,
     Dim,
@@ -218,11 +218,11 @@ def _colwise(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return x + aligned(y, call.dims[1], len(call.dims[0].d))
 
 
-def _sum_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _sum_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["binary" if len(args) == 2 else "sum"], 0, args)
 
 
-def max_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def max_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     """Add a node of the maxima of operands; see `native_kernels.NodeMaker`."""
     if len(args) == 2:
         return _TWO_MAXIMA(engine, attrs, args, aux)
@@ -291,7 +291,7 @@ def _max_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [found.reshape(x.shape)]
 
 
-def _average_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _average_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     total = engine.kernel(OP["sum"], 0, args)
     return -1 if total < 0 else _SCALED(engine, (), (total,), 1.0 / len(args))
 

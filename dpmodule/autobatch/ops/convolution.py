@@ -15,7 +15,7 @@ from .native_kernels import (
     CONVOLUTION,
     OP,
     Attrs,
-    NativeEngine,
+    NodeEngine,
     NodeLayout,
     Nodes,
     arranged,
@@ -208,29 +208,29 @@ def _shifted(call: BatchCall, v: Tensor, sign: int) -> Tensor:
     return v[..., (steps[:, None] + sign * steps) % size]
 
 
-def _conv_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _conv_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     stride, is_valid = attrs
     return engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
 
 
-def _pool_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _pool_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     window, stride, is_valid = attrs
     if max(*window, *stride) >= TOO_LARGE:
         return -1
     return engine.slide(OP["maxpooling2d"], args, *window, *stride, is_valid)
 
 
-def _kmax_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _kmax_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     if not all(0 <= each < TOO_LARGE for each in attrs):
         return -1
     return engine.kernel(OP["kmax_pooling"], attrs[0], args, 0.0, attrs[1])
 
 
-def _fold_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _fold_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < TOO_LARGE else -1
 
 
-def _ngram_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _ngram_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (length,) = attrs
     x = NodeLayout(engine, args[0])
     if len(x.d) != 2 or not 1 <= length <= x.d[1]:
@@ -249,7 +249,7 @@ def _circular(name: str, sign: int) -> Operation:
     def run(call: BatchCall, u: Tensor, v: Tensor) -> Tensor:
         return torch.matmul(_shifted(call, v, sign), u.unsqueeze(-1)).squeeze(-1)
 
-    def kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         u, v = args
         dims, batch = engine.dim(v)
         size = dims[0]

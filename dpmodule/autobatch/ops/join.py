@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .native_kernels import OP, Attrs, NativeEngine, NodeLayout, Nodes, arranged, plain
+from .native_kernels import OP, Attrs, NodeEngine, NodeLayout, Nodes, arranged, plain
 from .spec import BatchCall, Dim, Dims, Grads, common_batch, declare, fail, target
 
 Tensor = torch.Tensor
@@ -166,11 +166,11 @@ def _transpose_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [g.permute(0, 1, *(axis + 2 for axis in back)).reshape(g.shape[0], *x.shape[1:])]
 
 
-def _concatenate_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _concatenate_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["concat"], attrs[0], args) if 0 <= attrs[0] < TOO_LARGE else -1
 
 
-def _reshape_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _reshape_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     dims, batch = engine.dim(args[0])
     target = attrs[0]
     size = math.prod(dims)
@@ -179,7 +179,7 @@ def _reshape_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -
     return engine.kernel(OP["arrangement"], engine.shape(target.d, target.batch), args)
 
 
-def _transpose_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _transpose_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     (order,) = attrs
     if order == (1, 0):
         return engine.kernel(OP["arrangement"], -1, args)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .binary import CDIV, CMULT, MINUS, SUM, equal, reduced, scalar_operand
-from .native_kernels import BINARY, OP, Attrs, NativeEngine, Nodes, chain, drawn, fits, view_as
+from .native_kernels import BINARY, OP, Attrs, NodeEngine, Nodes, chain, drawn, fits, view_as
 from .native_kernels import reduced as along_dimensions
 from .spec import (
     BatchCall,
@@ -55,7 +55,7 @@ def _weight(call: BatchCall, w: Tensor, g: Tensor) -> Tensor:
     return w * (unsqueeze_as(g, w) / unsqueeze_as(w.flatten(2).square().sum(2).sqrt(), w))
 
 
-def _layer_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _layer_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     x, gains, biases = args
     dims = [engine.dim(arg)[0] for arg in args]
     if len(dims[0]) > 1 or dims[1:] != dims[:1] * 2:
@@ -68,7 +68,7 @@ def _layer_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> 
     return chain(engine, centred, (CDIV.kernel, deviation), (CMULT.kernel, gains), (SUM.kernel, biases))
 
 
-def _weight_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _weight_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     w, length = args
     if math.prod(engine.dim(length)[0]) != 1 or not fits(engine, w, length):
         return -1

@@ -13,7 +13,7 @@ from ...ops.nn.linear import onednn_is_faster
 from ...ops.nn.linear import product as onednn_product
 from ..errors import ArgumentError
 from .binary import aligned, equal, reduced
-from .native_kernels import BINARY, OP, Attrs, NativeEngine, Nodes, fits, plain, view_as
+from .native_kernels import BINARY, OP, Attrs, NodeEngine, Nodes, fits, plain, view_as
 from .spec import BatchCall, Dim, Dims, Grads, common_batch, declare, fail, scalar, target, unsqueeze_as
 
 Tensor = torch.Tensor
@@ -304,7 +304,7 @@ def _contract(call: BatchCall, x: Tensor, *rest: Tensor) -> Tensor:
     return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
 
 
-def _contract_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _contract_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     vectors, has_bias = attrs
     d = engine.dim(args[0])[0]
     if not vectors <= len(d) <= 3 or not fits(engine, *args):

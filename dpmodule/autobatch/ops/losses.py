@@ -13,7 +13,7 @@ from .native_kernels import (
     OP,
     UNARY,
     Attrs,
-    NativeEngine,
+    NodeEngine,
     NodeMaker,
     Nodes,
     along,
@@ -221,15 +221,15 @@ def _constrained(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return share
 
 
-def _restricted_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _restricted_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel_with_labels(OP["log_softmax"], args[0], 0.0, attrs[0]) if attrs[0] else -1
 
 
-def _hinge_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _hinge_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
 
 
-def _hinge_dim_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _hinge_dim_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, margin = attrs
     return engine.kernel_with_labels(OP["hinge"], args[0], margin, aux, axis) if axis in (0, 1) else -1
 
@@ -323,7 +323,7 @@ def _of_difference(name: str) -> NodeMaker:
     """Return the node maker of a distance."""
     op, kind = OP["unary"], UNARY[name]
 
-    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
             return -1
         difference = chain(engine, args[0], (MINUS.kernel, args[1]))
@@ -335,12 +335,12 @@ def _of_difference(name: str) -> NodeMaker:
     return make
 
 
-def _log_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _log_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     losses = engine.kernel(OP["binary"], BINARY["binary_log_loss"], args)
     return chain(engine, losses, (SUM_ELEMS.kernel, None))
 
 
-def _rank_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _rank_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     left, right = [engine.dim(arg)[0] for arg in args]
     difference = chain(engine, args[1], (MINUS.kernel, args[0])) if left == right and left[0] == 1 else -1
     if difference < 0:

@@ -15,7 +15,7 @@ Nodes = tuple[int, ...]
 """The operands of an operation."""
 
 
-class NativeEngine(Protocol):
+class NodeEngine(Protocol):
     """The engine in C++ (`dpmodule._native.AutobatchEngine`).
 
     Methods that add a node return its number, or -1 if the kernel does not support the operands.
@@ -52,7 +52,7 @@ class NativeEngine(Protocol):
         """Return the dimensions of a node, and the size of its minibatch."""
 
 
-NodeMaker = Callable[[NativeEngine, Attrs, Nodes, Any], int]
+NodeMaker = Callable[[NodeEngine, Attrs, Nodes, Any], int]
 """A function (engine, attributes, operands, node argument) that adds a node and returns its number.
 
 It returns -1 if the kernel does not support the operands, in which case the operation runs in torch.
@@ -174,7 +174,7 @@ def drawn(name: str) -> NodeMaker:
     """Return the node maker of dropout or noise, whose attributes are the rate and optionally a dimension."""
     kind = DRAW[name]
 
-    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         rate, *axis = attrs
         fits = all(0 <= each < TOO_LARGE for each in axis)
         return engine.kernel(OP["drawn"], kind, args, rate, *axis) if fits else -1
@@ -186,14 +186,14 @@ def along(name: str) -> NodeMaker:
     """Return the node maker of a kernel along a dimension, given by the attribute or else the first."""
     op = OP[name]
 
-    def make(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def make(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         axis = attrs[0] if attrs else 0
         return engine.kernel(op, axis, args) if 0 <= axis <= LAST_AXIS else -1
 
     return make
 
 
-def chain(engine: NativeEngine, first: int, *steps: tuple[NodeMaker | None, Any]) -> int:
+def chain(engine: NodeEngine, first: int, *steps: tuple[NodeMaker | None, Any]) -> int:
     """Apply operations in sequence; return -1 if the engine does not support one.
 
     Args:
@@ -206,7 +206,7 @@ def chain(engine: NativeEngine, first: int, *steps: tuple[NodeMaker | None, Any]
     return found
 
 
-def fits(engine: NativeEngine, *args: int) -> bool:
+def fits(engine: NodeEngine, *args: int) -> bool:
     """Return True if the minibatches can be broadcast."""
     return len({engine.dim(arg)[1] for arg in args} - {1}) < 2
 
@@ -219,7 +219,7 @@ class NodeLayout:
         steps: stride of each dimension.
     """
 
-    def __init__(self, engine: NativeEngine, node: int) -> None:
+    def __init__(self, engine: NodeEngine, node: int) -> None:
         self.d, self.batch = engine.dim(node)
         self.steps: list[int] = []
         self.size = 1
@@ -229,7 +229,7 @@ class NodeLayout:
 
 
 def arranged(
-    engine: NativeEngine,
+    engine: NodeEngine,
     kind: str,
     x: int,
     loops: Sequence[tuple[int, int]],
@@ -246,14 +246,14 @@ def arranged(
     return engine.arrange(ARRANGEMENT[kind], x, first, sizes, steps, engine.shape(*dim))
 
 
-def view_as(engine: NativeEngine, x: int, dims: tuple[int, ...]) -> int:
+def view_as(engine: NodeEngine, x: int, dims: tuple[int, ...]) -> int:
     """Reshape an operand in memory order."""
     batch = engine.dim(x)[1]
     return arranged(engine, "reshape", x, [(math.prod(dims) * batch, 1)], (dims, batch))
 
 
 def reduced(
-    engine: NativeEngine, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0
+    engine: NodeEngine, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0
 ) -> int:
     """Add a reduction; return -1 if the engine does not support it.
 
@@ -271,12 +271,12 @@ def reduced(
     return _reduction(engine, kind, _group_axes(engine, x, layout, known, is_batch), {0}, False, divisor)
 
 
-def _reduction(engine: NativeEngine, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
+def _reduction(engine: NodeEngine, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
     bits = sum(2 << axis for axis in axes) + is_batch
     return engine.kernel(OP["reduction"], REDUCTION[kind], (x,), divisor, bits)
 
 
-def _group_axes(engine: NativeEngine, x: int, layout: NodeLayout, axes: set[int], is_batch: bool) -> int:
+def _group_axes(engine: NodeEngine, x: int, layout: NodeLayout, axes: set[int], is_batch: bool) -> int:
     """Move the reduced axes into one leading dimension, for axes that are not evenly strided."""
     loops = list(zip(layout.d, layout.steps))
     inside = [loops[axis] for axis in axes]

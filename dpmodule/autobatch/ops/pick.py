@@ -9,7 +9,7 @@ import torch
 
 from ..arguments import TOO_LARGE, as_integer
 from ..errors import ArgumentError, BoundsError, ForeignValueError, user_line
-from .native_kernels import LAST_AXIS, OP, Attrs, NativeEngine, Nodes
+from .native_kernels import LAST_AXIS, OP, Attrs, NodeEngine, Nodes
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, fail, format_dim, zeros_for
 
 Tensor = torch.Tensor
@@ -156,35 +156,35 @@ def _select_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [zeros_for(g, x).index_add_(axis + 2, torch.tensor(indices, device=call.device), g)]
 
 
-def _pick_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _pick_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     if not 0 <= attrs[0] <= LAST_AXIS or not isinstance(aux, int):
         return -1
     return engine.kernel(OP["view"], 0, args, attrs[0], aux)
 
 
-def _pick_batch_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _pick_batch_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis = attrs[0]
     return engine.kernel_with_labels(OP["pick_batch"], args[0], axis, aux) if 0 <= axis <= LAST_AXIS else -1
 
 
-def _range_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _range_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, start, stop = attrs
     if not 0 <= axis <= LAST_AXIS or not 0 <= start < stop < TOO_LARGE:
         return -1
     return engine.kernel(OP["view"], stop - start, args, axis, start)
 
 
-def _strided_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _strided_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     is_large = any(abs(number) >= TOO_LARGE for each in attrs for number in each)
     return -1 if is_large else engine.strided(args[0], *attrs)
 
 
-def _elements_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _elements_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     _, indices = attrs
     return engine.kernel_with_labels(OP["view"], args[0], 0.0, indices) if max(indices) < TOO_LARGE else -1
 
 
-def _select_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _select_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axis, chosen = attrs
     dims = engine.dim(args[0])[0]
     if len(dims) > 2 or axis >= len(dims) or max(chosen, default=TOO_LARGE) >= TOO_LARGE:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..arguments import TOO_LARGE
-from .native_kernels import Attrs, NativeEngine, NodeMaker, Nodes, along, plain, reduced
+from .native_kernels import Attrs, NodeEngine, NodeMaker, Nodes, along, plain, reduced
 from .pick import without
 from .spec import (
     BatchCall,
@@ -208,15 +208,15 @@ def _length_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
     return [torch.where(size > 0, x * unsqueeze_as(g, x) / size, 0.0)]
 
 
-def _sum_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _sum_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], *attrs)
 
 
-def _batches_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _batches_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "sum_dim", args[0], (), True)
 
 
-def _moment_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _moment_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, power, divisor = attrs
     (x,) = args
     is_large = divisor >= TOO_LARGE or abs(power) >= TOO_LARGE
@@ -227,21 +227,21 @@ def _moment_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) ->
     return reduced(engine, "mean_dim", x, axes, is_batch, max(divisor, 0))
 
 
-def _std_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _std_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     axes, is_batch, divisor = attrs
     if divisor >= TOO_LARGE:
         return -1
     return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
 
 
-def _l2_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _l2_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
 
 
 def _along(name: str, run: Run, grad: Run, is_flat: bool = False) -> Operation:
     """Declare a reduction along a dimension, the only attribute; with `is_flat`, for vectors and matrices only."""
 
-    def kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+    def kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
         return reduced(engine, name, args[0], attrs, False)
 
     return declare(name, _without(name, is_flat), run, grad, kernel=kernel)

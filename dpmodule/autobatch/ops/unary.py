@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .native_kernels import OP, Attrs, NativeEngine, NodeMaker, Nodes, unary
+from .native_kernels import OP, Attrs, NodeEngine, NodeMaker, Nodes, unary
 from .native_kernels import UNARY as KINDS
 from .spec import BatchCall, Dim, Dims, Grads, Operation, declare, target
 
@@ -127,7 +127,7 @@ UNARY: dict[str, Operation] = {each.name: each for each in _FUNCTIONS}
 """Elementwise operations with a DyNet function each."""
 
 
-def raise_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def raise_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     """Add a power node, whose argument is the exponent; see `native_kernels.NodeMaker`."""
     name = {2.0: "square", 3.0: "cube"}.get(aux, "power_number")
     return engine.kernel(OP["unary"], KINDS[name], args, aux if name == "power_number" else 0.0)
@@ -185,7 +185,7 @@ def _passing(
     return declare(name, same_shape, run, grad, kernel=kernel, constant=constant, text=text)
 
 
-def _argmax_kernel(engine: NativeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
+def _argmax_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
     return engine.kernel(OP["argmax"], int(attrs[0]), args)
 
 

@@ -11,8 +11,8 @@ from ..._core import lazy
 from ...base import ArgumentError, StateError, dtype_code
 from ...graph import Graph, Node
 from ...module import BaseModule, BucketingModule
-from ...module.finite import are_finite
-from ...module.half_training import LossScale, use_by_default
+from ...module.mixed_precision import LossScale, set_default_rules
+from ...module.nonfinite import are_finite
 from ...ndarray import NDArray
 from ...ops import find, get
 from ...symbol import Symbol
@@ -261,7 +261,7 @@ def init(
         sorted(operator_names("fp32_ops", fp32_ops, FP32)),
         CONDITIONAL_FP32 if conditional_fp32_ops is None else conditional_fp32_ops,
     )
-    use_by_default(rules)
+    set_default_rules(rules)
 
 
 def init_trainer(trainer: Any) -> None:

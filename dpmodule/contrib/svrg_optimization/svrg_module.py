@@ -153,15 +153,15 @@ class SVRGModule(Module):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
+    def _bind(self, arguments: BindArguments) -> None:
         """Bind both modules, the second one only for training."""
-        wanted.refuse_store(self)
-        super()._bind(wanted)
-        if wanted.for_training:
-            shared = wanted.shared_module
+        arguments.refuse_store(self)
+        super()._bind(arguments)
+        if arguments.for_training:
+            shared = arguments.shared_module
             if isinstance(shared, SVRGModule):
                 shared = shared._mod_aux
-            replace(wanted, shared_module=shared).bind(self._mod_aux)
+            replace(arguments, shared_module=shared).bind(self._mod_aux)
 
     def rebind(
         self,
@@ -194,17 +194,17 @@ class SVRGModule(Module):
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
         """Install an optimizer, and with a kvstore a key ``<name>_full`` for the full gradient of each parameter."""
-        if self._keeps_optimizer(wanted):
+        if self._keeps_optimizer(arguments):
             return
         contexts = range(self._ctx_len)
         self._param_dict = [
             {name: _zeros_like(self.group.store.array(name, i)) for name in self._param_names}
             for i in contexts
         ]
-        made = self._wrapped(wanted.optimizer, wanted.optimizer_params)
-        super()._init_optimizer(replace(wanted, optimizer=made))
+        made = self._wrapped(arguments.optimizer, arguments.optimizer_params)
+        super()._init_optimizer(replace(arguments, optimizer=made))
         first = max(made.idx2name, default=-1) + 1
         made.idx2name.update({first + i: f"{name}_full" for i, name in enumerate(self._param_names)})
         made.default_opt.idx2name = dict(made.idx2name)

@@ -12,11 +12,11 @@ from ...initializer import Zero
 from ...name import current
 from ...rnn import BaseRNNCell, RNNParams
 from ...symbol import Symbol
-from ..absent import absent_from, names_of
+from ..names_left_out import left_out_getattr, names_of
 
 __all__ = ["LSTMPCell", *names_of("contrib.rnn")]
 
-__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=absent_from("gluon.contrib.rnn"))
+__getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=left_out_getattr("gluon.contrib.rnn"))
 
 _GATES = 4
 

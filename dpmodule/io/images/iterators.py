@@ -231,8 +231,8 @@ class ImageDetRecordIter(MXDataIter):
     Raises:
         ArgumentError: an option is missing or invalid, or contradicts another.
         FileError: a file cannot be read.
-        FileFormatError: a file is not a record file; or, from `next`, a record is damaged or not an image, or its labels
-            have another format. The message names file and byte offset.
+        FileFormatError: a file is not a record file; or, from `next`, a record is damaged or not an image, or its
+            labels have another format. The message names file and byte offset.
         ShapeError: from `next`, an image has another number of labels than `label_width`.
 
     Example, with a record file::

@@ -29,7 +29,7 @@ from ..lifecycle import Stage, needs
 from ..mxnet_helpers import names_of
 from ..updates import Updates, check_compression
 from .batch_run import (
-    Ran,
+    BatchResult,
     are_sequences,
     array_of_labels,
     axes_of,
@@ -61,44 +61,43 @@ if TYPE_CHECKING:
 class AutobatchModule(CheckpointedModule):
     """Trains and runs a function that is written for one example.
 
-    For every batch, `function` is called once for each example, in one graph, which `dpmodule.autobatch` computes in
-    batches of its own finding; examples need not be alike. It is called with the example's data, in the order of
-    `data_names`, and then its labels, in the order of `label_names` (None in place of labels that a batch does not
-    have), and returns expressions:
+    For every batch, `function` is called once for each example, in one graph, which `dpmodule.autobatch` batches
+    automatically; examples may differ in structure. Its arguments are the example's data, in the order of
+    `data_names`, and its labels, in the order of `label_names` (None for labels that a batch lacks); it returns
+    expressions:
 
     * the loss; or
-    * a tuple ``(loss, output, ...)``. The loss may be None where no gradient is wanted, or if the outputs are loss
-      heads of cells, such as SoftmaxOutput, which need none.
+    * a tuple ``(loss, output, ...)``. The loss may be None outside of training, or if the outputs are loss heads of
+      cells, such as SoftmaxOutput.
 
-    The losses of all examples are added up. Without outputs, the loss is the output. Outputs are shown to metrics:
-    stacked along a new first axis if all have one shape, else joined along their first one, as labels then are; and
-    joined, too, where each example has a label for every vector of its output, as a tagger has for every word. Say
-    `stack` to have it otherwise.
+    The losses of all examples are summed. Without outputs, the loss is the output. For metrics, outputs and labels are
+    stacked along a new first axis if all shapes are equal, else concatenated along their first axis; they are also
+    concatenated if each example has a label for every vector of its output, as in tagging. `stack` overrides this.
 
-    Data come as a batch holds them: ``batch.data[k]`` is an array, of which the function gets rows as NumPy arrays, or
-    a list of any Python objects, as `ExampleIter` gives.
+    ``batch.data[k]`` is an array, whose rows the function receives as NumPy arrays, or a list of any Python objects, as
+    yielded by `ExampleIter`.
 
-    The parameters are those of the collection, the same memory on the first context; further contexts have copies,
-    whose gradients a kvstore adds up. They have values from the beginning: `init_params`, and `fit`, draw new ones only
-    with an initializer that is given. In files a parameter "/encoder/W" is called "encoder_W", and those of cells have
-    the names of the symbol's arguments, so that `Module` serves what has been trained here. A forward in training mode
-    computes the gradients as well. Running begins a new graph, `renew_cg`; `autobatch.explain()` shows it afterwards.
+    The first context uses the memory of the collection's parameters; further contexts have copies, whose gradients a
+    kvstore sums. Parameters always have values: `init_params` and `fit` draw new ones only if an initializer is passed.
+    In files a parameter "/encoder/W" is called "encoder_W", and parameters of cells have the names of the symbol's
+    arguments, so that `Module` can load them. A forward in training mode also computes the gradients. Each run starts a
+    new graph (`renew_cg`); `autobatch.explain()` shows it afterwards.
 
     Args:
-        params: the parameters, a `ParameterCollection`, or what has one as ``collection``, such as a cell.
-        label_names: which inputs are labels; None for none.
+        params: a `ParameterCollection`, or an object with one as ``collection``, such as a cell.
+        label_names: inputs that are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
         work_load_list: share of the batch for each device; None = equal.
         fixed_param_names: parameters that are not trained.
-        output_names: names of the outputs; more are made by numbers.
-        symbol: written to checkpoints beside the parameters, if given.
-        autobatch: whether examples are computed together; off to look for errors.
-        stack: True or False if outputs, and their labels, are always to be stacked, or always to be joined.
+        output_names: names of the outputs; further ones are numbered.
+        symbol: written to checkpoints with the parameters.
+        autobatch: True to compute examples in batches; False for debugging.
+        stack: True to always stack outputs and labels, False to always concatenate them.
         compression_params: gradient compression; see `Module`.
 
     Raises:
-        ArgumentError: an argument does not fit.
+        ArgumentError: an argument is invalid.
         ForeignValueError: `autobatch` or `stack` is neither True nor False.
 
     Example:
@@ -148,9 +147,9 @@ class AutobatchModule(CheckpointedModule):
         self.function, self._autobatch = function, flag(autobatch, "AutobatchModule: autobatch")
         self._stack = None if stack is None else flag(stack, "AutobatchModule: stack")
         self._output_names = list(output_names)
-        self._ran: list[Ran | None] = []
+        self._results: list[BatchResult | None] = []
         self._label_axes: list[int] = []
-        self._label_order: list[int] | None = None  # where the last batch had the labels
+        self._label_order: list[int] | None = None  # positions of the labels in the last batch
         self._has_gradients = False
         self._data_names = names_of(data_names, "data_names")
         self._label_names = names_of(label_names, "label_names")
@@ -171,15 +170,15 @@ class AutobatchModule(CheckpointedModule):
         load_optimizer_states: bool = False,
         **kwargs: Any,
     ) -> AutobatchModule:
-        """Make a module whose parameters start from a checkpoint, of this class or of `Module`.
+        """Create a module with the parameters of a checkpoint of this class or of `Module`.
 
         Args:
-            prefix: path and first part of the file names.
-            params: as for the constructor; the file has a value for each of them.
+            prefix: path prefix of the files.
+            params: as for the constructor; the file must have a value for each parameter.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
 
         Raises:
-            ArgumentError: an argument does not fit.
+            ArgumentError: an argument is invalid.
         """
         from ...checkpoint import load_params
 
@@ -227,7 +226,8 @@ class AutobatchModule(CheckpointedModule):
     @property
     def output_names(self) -> list[str]:
         count = max(
-            (len(ran.outputs) for ran in self._ran if ran is not None), default=len(self._output_names)
+            (len(result.outputs) for result in self._results if result is not None),
+            default=len(self._output_names),
         )
         more = [f"output{i}" for i in range(len(self._output_names), count)]
         return [*self._output_names, *more][:count]
@@ -239,17 +239,17 @@ class AutobatchModule(CheckpointedModule):
     # binding
 
     @override
-    def _bind(self, wanted: BindArguments) -> None:
-        """Take the collection's parameters, and copy them to further contexts.
+    def _bind(self, arguments: BindArguments) -> None:
+        """Use the collection's parameters, and copy them to further contexts.
 
-        Of the shapes only the axis of the examples of the first input counts, their number in a batch, by which
-        gradients are divided. A module that is shared has the same collection; copies and optimizer are shared, too.
+        The shapes only define the number of examples in a batch, by which gradients are divided. A shared module has
+        the same collection; copies and optimizer are shared, too.
         """
-        if self._stays_bound(wanted):
+        if self._stays_bound(arguments):
             return
-        wanted.refuse_store(self)
-        grad_req, shared_module = wanted.grad_req, wanted.shared_module
-        if wanted.inputs_need_grad:
+        arguments.refuse_store(self)
+        grad_req, shared_module = arguments.grad_req, arguments.shared_module
+        if arguments.inputs_need_grad:
             raise ArgumentError("bind: inputs_need_grad: the inputs of an AutobatchModule have no gradients")
         if grad_req not in ("write", "add"):
             raise ArgumentError(f'bind: grad_req is {grad_req!r}, an AutobatchModule takes "write" or "add"')
@@ -266,11 +266,11 @@ class AutobatchModule(CheckpointedModule):
             self._held = CollectionStore(self.collection, self._context, self._fixed)
         if not self.held.parameters:
             raise ArgumentError(
-                "bind: the collection has no parameters yet; a cell makes its own at the first call, or at once with"
-                " cell(symbol, params, shapes={input: shape of one example})"
+                "bind: the collection has no parameters yet; a cell creates them at the first call, or "
+                "immediately with cell(symbol, params, shapes={input: shape of one example})"
             )
-        self.for_training, self._grad_req = wanted.for_training, grad_req
-        self._shapes = list(wanted.data_shapes), list(wanted.label_shapes or ()) or None
+        self.for_training, self._grad_req = arguments.for_training, grad_req
+        self._shapes = list(arguments.data_shapes), list(arguments.label_shapes or ()) or None
         self._mark(Stage.BOUND, True)
         if shared_module is not None and shared_module.params_initialized:
             self._mark(Stage.INITIALIZED, True)
@@ -284,11 +284,11 @@ class AutobatchModule(CheckpointedModule):
         data_shapes: ShapesLike,
         label_shapes: ShapesLike | None,
     ) -> None:
-        """Bind for training over other devices, keeping parameters and the optimizer's states.
+        """Bind for training on other devices; parameters and optimizer states stay.
 
         Args:
-            contexts: the devices; None = as before.
-            workload: share of each device; None = equal if devices are given, else as before.
+            contexts: the devices; None keeps them.
+            workload: share of each device; None = equal for given devices, else unchanged.
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
 
@@ -314,23 +314,29 @@ class AutobatchModule(CheckpointedModule):
 
     @override
     @needs(Stage.BOUND)
-    def _init_params(self, given: ParamArguments) -> None:
-        """Set parameters and states, or draw new first values where an initializer has been given."""
-        if self.params_initialized and not given.force_init:
+    def _init_params(self, arguments: ParamArguments) -> None:
+        """Set parameters and states, or draw new values if an initializer was passed."""
+        if self.params_initialized and not arguments.force_init:
             return
-        arg_params, aux_params = given.arg_params, given.aux_params
+        arg_params, aux_params = arguments.arg_params, arguments.aux_params
         if arg_params is None and aux_params is None and self.preloaded is not None:
             arg_params, aux_params = self.preloaded
         self.preloaded = None
         held = self.held
         drawn = (
-            None if any(given.initializer is each for each in _default_initializers()) else given.initializer
+            None
+            if any(arguments.initializer is default for default in _default_initializers())
+            else arguments.initializer
         )
         arrays = {name: held.store.array(name, 0) for name in held.parameters}
         states = {name: held.store.aux(name, 0) for name in held.states}
         held.store.load(
-            first_values(arrays, arg_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
-            first_values(states, aux_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
+            first_values(
+                arrays, arg_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra
+            ),
+            first_values(
+                states, aux_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra
+            ),
         )
         self._mark(Stage.INITIALIZED, True)
 
@@ -345,17 +351,17 @@ class AutobatchModule(CheckpointedModule):
             self._held.store.load(*self._held.store.average())
 
     def updated_group(self) -> CollectionGroup:
-        """Return the parameters and gradients as `Updates` takes them."""
-        described = [each for each in self._shapes[0] or () if each[1]]
+        """Return the parameters and gradients for `Updates`."""
+        described = [desc for desc in self._shapes[0] or () if desc[1]]
         rows = int(described[0][1][batch_axis(described[0])]) if described else 1
         return self.held.group(self._symbol, rows)
 
     @override
     @needs(Stage.INITIALIZED)
-    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
-        if self._keeps_optimizer(wanted):
+    def _init_optimizer(self, arguments: OptimizerArguments) -> None:
+        if self._keeps_optimizer(arguments):
             return
-        self._update_by(Updates.install(wanted, self.updated_group(), self._compression_params))
+        self._update_by(Updates.install(arguments, self.updated_group(), self._compression_params))
         self._mark(Stage.READY, True)
         self.load_preloaded_states()
 
@@ -364,7 +370,7 @@ class AutobatchModule(CheckpointedModule):
         """Use the optimizer, its states and the store of another module.
 
         Args:
-            shared_module: the other module, which goes on with them, too.
+            shared_module: the other module, which continues to use them.
 
         Raises:
             StateError: the other module has no optimizer.
@@ -384,8 +390,8 @@ class AutobatchModule(CheckpointedModule):
         return [self.held.store]
 
     @override
-    def bad_gradient(self) -> str | None:
-        return None if self._updates is None else self._updates.bad_gradient()
+    def nonfinite_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.nonfinite_gradient()
 
     # computing
 
@@ -400,16 +406,16 @@ class AutobatchModule(CheckpointedModule):
         provided = getattr(data_batch, "provide_label", None)
         self._label_axes = axes_of(provided or self._shapes[1], num_labels)
         rows = columns_of(data_batch, num_data, num_labels, [*axes, *self._label_axes])
-        held, self._ran = self.held, []
+        held, self._results = self.held, []
         for i, part in enumerate(split_batch(len(rows), self._workload)):
             if part.start == part.stop:
-                self._ran.append(None)
+                self._results.append(None)
                 if is_train and self._grad_req == "write":
                     held.no_gradients(i)
                 continue
             with on_context(self._context[i]), held.placed(i):
                 held.clear()
-                self._ran.append(run_examples(self.function, rows[part], is_train, self._autobatch))
+                self._results.append(run_examples(self.function, rows[part], is_train, self._autobatch))
                 if is_train:
                     held.take_gradients(i, self._grad_req == "add")
         self._has_gradients = is_train
@@ -417,21 +423,21 @@ class AutobatchModule(CheckpointedModule):
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
         if out_grads is not None:
-            raise ArgumentError("backward: out_grads has no place here; the function returns its own loss")
+            raise ArgumentError("backward: out_grads is not supported; the function returns its own loss")
         if not self._has_gradients:
             raise StateError("AutobatchModule.backward: call forward(batch, is_train=True) first")
 
-    def _nonempty_results(self) -> list[Ran]:
-        found = [ran for ran in self._ran if ran is not None]
-        if not found:
+    def _nonempty_results(self) -> list[BatchResult]:
+        results = [result for result in self._results if result is not None]
+        if not results:
             raise StateError("AutobatchModule: call forward() first")
-        return found
+        return results
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         parts = self._nonempty_results()
         if not merge_multi_context:
             columns = [[part.outputs[k] for part in parts] for k in range(len(parts[0].outputs))]
-            return [[merged(each, self._stack) for each in column] for column in columns]
+            return [[merged(outputs, self._stack) for outputs in column] for column in columns]
         return [merged(column, self._stack) for column in _columns(parts)]
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
@@ -463,41 +469,44 @@ class AutobatchModule(CheckpointedModule):
             return super().predict(
                 eval_data, num_batch, merge_batches, reset, always_output_list, on_nonfinite=on_nonfinite
             )
-        batches, watch = [], loops.RowWatch(self, "predict", on_nonfinite)
+        batches, counter = [], loops.NaNRowCounter(self, "predict", on_nonfinite)
         for number, batch in enumerate(loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn)):
             self.evaluate(batch)
             pad = pad_of(batch)
-            watch.look(number, pad)
+            counter.update(number, pad)
             batches.append([column[: len(column) - pad] for column in _columns(self._nonempty_results())])
-        watch.tell()
+        counter.warn()
         if not merge_batches:
             return [[merged(column, self._stack) for column in batch] for batch in batches]
-        found = [merged([each for part in parts for each in part], self._stack) for parts in zip(*batches)]
-        return found[0] if len(found) == 1 and not always_output_list else found
+        outputs = [merged([row for part in parts for row in part], self._stack) for parts in zip(*batches)]
+        return outputs[0] if len(outputs) == 1 and not always_output_list else outputs
 
     @needs(Stage.BOUND)
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
         if pre_sliced:
-            raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
+            raise ArgumentError(
+                "update_metric: pre_sliced: an AutobatchModule takes labels of the whole batch"
+            )
         columns = [column[: len(column) - pad] for column in _columns(self._nonempty_results())]
         if self._label_order is not None and labels and len(labels) > max(self._label_order):
             labels = [labels[i] for i in self._label_order]
-        count, given, stacks = len(columns[0]), {}, [self._stack] * len(columns)
+        count, label_arrays, stacks = len(columns[0]), {}, [self._stack] * len(columns)
         for k, (name, label) in enumerate(zip(self._label_names, labels or ())):
             axis = self._label_axes[k]
             if k < len(columns) and self._stack is None and are_sequences(columns[k], label, axis):
                 stacks[k] = False
-            given[name] = array_of_labels(label, count, stacks[k] if k < len(columns) else self._stack, axis)
+            stack = stacks[k] if k < len(columns) else self._stack
+            label_arrays[name] = array_of_labels(label, count, stack, axis)
         outputs = map(merged, columns, stacks)
-        eval_metric.update_dict(given, dict(zip(self.output_names, outputs)))
+        eval_metric.update_dict(label_arrays, dict(zip(self.output_names, outputs)))
 
     def explain(self) -> Explanation:
-        """Return what was computed together in the last forward, on the last context; see `autobatch.explain`.
+        """Return the batches of operations in the last forward on the last context; see `autobatch.explain`.
 
         Raises:
-            StateError: nothing has been run, or another graph has been begun since.
+            StateError: nothing has run, or another graph has been started since.
         """
         return explain()
 
@@ -505,12 +514,12 @@ class AutobatchModule(CheckpointedModule):
         raise ArgumentError("install_monitor: an AutobatchModule has no executors; see autobatch.explain()")
 
 
-def _columns(parts: Sequence[Ran]) -> list[list[Any]]:
+def _columns(parts: Sequence[BatchResult]) -> list[list[Any]]:
     """Return, for every output, the tensors of all examples."""
-    return [[each for part in parts for each in part.outputs[k]] for k in range(len(parts[0].outputs))]
+    return [[output for part in parts for output in part.outputs[k]] for k in range(len(parts[0].outputs))]
 
 
 def _default_initializers() -> tuple[Any, ...]:
     """Return the initializers that `fit` and `set_params` pass when the user gives none."""
-    names = (BaseModule.fit, BaseModule.init_params)
-    return (None, *(inspect.signature(each).parameters["initializer"].default for each in names))
+    methods = (BaseModule.fit, BaseModule.init_params)
+    return (None, *(inspect.signature(method).parameters["initializer"].default for method in methods))

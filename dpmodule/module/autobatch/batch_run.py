@@ -1,4 +1,4 @@
-"""One batch of an `AutobatchModule`: from rows to a graph, and from its values to arrays."""
+"""One batch of an `AutobatchModule`: builds a graph from rows, and arrays from its values."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Ran:
-    """What has come out of the examples of one context.
+class BatchResult:
+    """Results of the examples of one context.
 
     Attributes:
-        loss: the sum of the losses, None if there was none.
+        loss: sum of the losses, None without losses.
     """
 
     outputs: list[list[torch.Tensor]]
@@ -36,11 +36,11 @@ class Ran:
 
 
 def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) -> list[tuple[Any, ...]]:
-    """Return what the function is called with for every example.
+    """Return the arguments of the function for every example.
 
     Args:
-        num_labels: how many columns of labels; None stands for those that the batch lacks.
-        axes: which axis of every column the examples are along.
+        num_labels: number of label columns; missing ones are None.
+        axes: axis of the examples for every column.
     """
     data, labels = list(batch.data or ()), list(batch.label or ())
     if len(data) != num_data:
@@ -56,12 +56,12 @@ def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) 
 
 
 def batch_axis(desc: object) -> int:
-    """Return the axis of the examples in an array, from its (name, shape) or `DataDesc`: 0 if it does not tell."""
+    """Return the axis of the examples in an array, from its (name, shape) or `DataDesc`; 0 if it has no layout."""
     return max(DataDesc.get_batch_axis(getattr(desc, "layout", None)), 0)
 
 
 def axes_of(described: Iterable[object] | None, count: int) -> list[int]:
-    """Return the axis of the examples for each of `count` columns, of which some are described."""
+    """Return the axis of the examples for each of `count` columns, 0 for those without description."""
     return [*[batch_axis(desc) for desc in described or ()], *[0] * count][:count]
 
 
@@ -81,8 +81,8 @@ def _examples_of(column: ArrayLike, axis: int = 0) -> Sequence[Any]:
 
 def run_examples(
     function: Callable[..., Any], rows: Sequence[tuple[Any, ...]], is_train: bool, autobatch: bool
-) -> Ran:
-    """Build one graph of all examples and compute it, in training with the gradients."""
+) -> BatchResult:
+    """Build and compute one graph of all examples, with gradients in training."""
     graph = state.graph
     graph.renew(autobatch=autobatch)
     with training(is_train):
@@ -91,16 +91,18 @@ def run_examples(
     if len(counts) != 1:
         raise ArgumentError(f"the function returned {sorted(counts)} outputs for different examples")
     total = _total_loss(results, is_train)
-    wanted = [each for _, outputs in results for each in outputs]
-    forward(wanted if total is None else [*wanted, total])
+    expressions = [output for _, outputs in results for output in outputs]
+    forward(expressions if total is None else [*expressions, total])
     if is_train and total is not None:
         total.backward()
-    found = [[_value_of(each) for each in column] for column in zip(*(outputs for _, outputs in results))]
-    return Ran(found, None if total is None else total.scalar_value())
+    values = [
+        [_value_of(output) for output in column] for column in zip(*(outputs for _, outputs in results))
+    ]
+    return BatchResult(values, None if total is None else total.scalar_value())
 
 
 def _loss_and_outputs(result: object) -> tuple[Expression | None, list[Expression]]:
-    """Split what the function returned into loss and outputs."""
+    """Split the result of the function into loss and outputs."""
     if isinstance(result, Expression):
         return result, [result]
     if isinstance(result, (tuple, list)) and result:
@@ -132,7 +134,7 @@ def _total_loss(
 
 
 def _sum_of_loss(loss: Expression) -> Expression:
-    """Return the sum of all numbers of a loss."""
+    """Return the sum of all elements of a loss."""
     d, batch = loss.dim()
     if d != (1,):
         loss = sum_elems(loss)
@@ -140,20 +142,20 @@ def _sum_of_loss(loss: Expression) -> Expression:
 
 
 def _value_of(output: Expression) -> torch.Tensor:
-    found: torch.Tensor = state.graph.value(output.enter())
-    return found[0].clone() if found.shape[0] == 1 else found.clone()
+    value: torch.Tensor = state.graph.value(output.enter())
+    return value[0].clone() if value.shape[0] == 1 else value.clone()
 
 
 def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArray:
-    """Return the values of all examples as one array; numbers become a vector of them.
+    """Return the values of all examples as one array, a vector if they are numbers.
 
     Args:
-        stack: whether to stack them along a new first axis, or to join them along their own; None = to stack them if
-            they are alike.
+        stack: True to stack them along a new first axis, False to concatenate along their own; None stacks if all
+            shapes are equal.
 
     Shape:
         examples[i]: any; a number is (1,).
-        returns: (N, ...) if they are stacked, or numbers; else the sum of their lengths takes the place of N.
+        returns: (N, ...) if stacked, or for numbers; else the first length is the sum of their lengths.
     """
     home = cpu()
     tensors = [each.to(home.torch_device) for each in examples]
@@ -172,7 +174,7 @@ def array_of_labels(column: ArrayLike, count: int, stack: bool | None = None, ax
     """Return the labels of the first examples as one array.
 
     Args:
-        axis: the axis of the examples, in an array.
+        axis: axis of the examples, for an array.
 
     Shape:
         column: N examples on `axis`, or a list of them.
@@ -189,7 +191,7 @@ def _label_tensor(label: Any) -> torch.Tensor:
 
 
 def are_sequences(outputs: Sequence[torch.Tensor], column: ArrayLike, axis: int) -> bool:
-    """Say whether every example has a label for each of its output's vectors, as a tagger has for each word.
+    """Return True if every example has a label for each vector of its output, as in tagging.
 
     Shape:
         outputs[i]: (T, ..., K), vectors of K numbers.

@@ -1,4 +1,4 @@
-"""`ExampleIter`: batches of examples as they are: of any length, or Python objects."""
+"""`ExampleIter`: batches of examples of any length, or of Python objects."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Columns = dict[str, list[Any]]
 class ExampleIter(DataIter):
     """Yields batches whose data and labels are lists of examples, for `AutobatchModule`.
 
-    Nothing is padded or stacked: ``batch.data[0]`` is a list of the objects given. The last batch of an epoch may be
+    Nothing is padded or stacked: ``batch.data[0]`` is a list of the passed objects. The last batch of an epoch may be
     smaller.
 
     Args:
-        data: the examples, a list; or a dict of lists by name for several inputs.
-        label: their labels, likewise; None for none.
-        shuffle: whether to put them in a new order in every epoch.
+        data: list of the examples, or a dict of lists by name for several inputs.
+        label: the labels in the same form; None for none.
+        shuffle: True for a new random order in every epoch.
 
     Example:
         >>> it = mx.mod.ExampleIter([[1, 2, 3], [4], [5, 6]], [0, 1, 0], batch_size=2)
@@ -60,14 +60,14 @@ class ExampleIter(DataIter):
         self._at = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {**self._facts(), "order": np.array(self._order, np.int64), "at": self._at}
+        return {**self._settings(), "order": np.array(self._order, np.int64), "at": self._at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        check_state(self, state, **self._facts())
+        check_state(self, state, **self._settings())
         self._order, self._at = np.asarray(state["order"]).tolist(), state["at"]
 
-    def _facts(self) -> dict[str, Any]:
-        """Return what an iterator has to be like to go on from this one's state."""
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings that an iterator needs to load this state."""
         return {"kind": type(self).__name__, "examples": self._count, "batch_size": self.batch_size}
 
     def next(self) -> DataBatch:
@@ -80,7 +80,7 @@ class ExampleIter(DataIter):
         return DataBatch(data, label, 0, picked)
 
 
-def _columns(given: Sequence[Any] | Mapping[str, Sequence[Any]], name: str) -> Columns:
-    if isinstance(given, Mapping):
-        return {key: list(column) for key, column in given.items()}
-    return {name: list(given)}
+def _columns(columns: Sequence[Any] | Mapping[str, Sequence[Any]], name: str) -> Columns:
+    if isinstance(columns, Mapping):
+        return {key: list(column) for key, column in columns.items()}
+    return {name: list(columns)}

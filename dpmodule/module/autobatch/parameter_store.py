@@ -1,4 +1,4 @@
-"""Parameters of an autobatch collection in a `ParamStore`, and how a graph reads those of one context."""
+"""Parameters of an autobatch collection in a `ParamStore`, on several contexts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def public_name(name: str) -> str:
-    """Return what a parameter is called in files and by optimizers: "/encoder/W" is "encoder_W"."""
+    """Return the name of a parameter for files and optimizers: "/encoder/W" is "encoder_W"."""
     return name.strip("/").replace("/", "_")
 
 
 @dataclass(frozen=True)
 class CollectionGroup:
-    """The parameters of a collection as optimizers and stores see those of an executor group."""
+    """The parameters of a collection with the interface of an executor group for optimizers and stores."""
 
     symbol: Any
     contexts: list[Context]
@@ -40,20 +40,20 @@ class CollectionGroup:
 
     @property
     def arg_names(self) -> list[str]:
-        """Names of the parameters: there are no other arguments."""
+        """Names of the parameters, the only arguments."""
         return self.param_names
 
     @property
     def active(self) -> list[int]:
-        """Positions of the contexts: every one of them."""
+        """Indices of all contexts."""
         return list(range(len(self.contexts)))
 
 
 class CollectionStore:
-    """The parameters of a collection on some contexts; on the first one they are the collection's own memory.
+    """The parameters of a collection on contexts; on the first context they use the collection's memory.
 
     Attributes:
-        attributes: those of the symbols' nodes that cells have made the parameters of, by name.
+        attributes: attributes of the symbol nodes that cells made parameters from, by name.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class CollectionStore:
             self._add(public_name(each.name()), each.storage)
         unknown = [name for name in fixed if name not in self.parameters]
         if unknown:
-            there = ", ".join(self.parameters) or "none"
-            raise ArgumentError(f"fixed_param_names holds {', '.join(unknown)}; the parameters are {there}")
+            known = ", ".join(self.parameters) or "none"
+            raise ArgumentError(f"fixed_param_names holds {', '.join(unknown)}; the parameters are {known}")
         every = {**self.parameters, **self.states}
         self.attributes = {
             name: parameter_attributes[each] for name, each in every.items() if each in parameter_attributes
@@ -96,7 +96,7 @@ class CollectionStore:
         return [pick(name, i) for i in range(len(self.contexts))]
 
     def group(self, symbol: Symbol | None, num_samples: int) -> CollectionGroup:
-        """Return what optimizers and stores of `updates` want to know of an executor group."""
+        """Return the interface of an executor group for `updates`."""
         names = list(self.parameters)
         grads = [
             [self.store.grad(name, i) if name in self.trained else None for i in range(len(self.contexts))]
@@ -106,7 +106,7 @@ class CollectionStore:
         return CollectionGroup(symbol, self.contexts, names, arrays, grads, num_samples)
 
     def clear(self) -> None:
-        """Make the gradients of the collection zero."""
+        """Set the gradients of the collection to zero."""
         for storage in self.parameters.values():
             storage.clear_gradient()
 
@@ -124,7 +124,7 @@ class CollectionStore:
         self.clear()
 
     def no_gradients(self, i: int) -> None:
-        """Make the gradients of a context zero that got no examples."""
+        """Set the gradients of a context without examples to zero."""
         for name in self.trained:
             target = self.store.grad(name, i)
             if target is not None:
@@ -132,7 +132,7 @@ class CollectionStore:
 
     @contextmanager
     def placed(self, i: int) -> Iterator[None]:
-        """Let the collection's parameters be those of a context inside the block."""
+        """Use the parameters of a context for the collection within the block."""
         if i == 0:
             yield
             return
@@ -149,7 +149,7 @@ class CollectionStore:
 
 @contextmanager
 def on_context(context: Context) -> Iterator[None]:
-    """Let graphs be computed on a context inside the block."""
+    """Compute graphs on a context within the block."""
     options = state.options
     before = options.device, options.generator
     options.device, options.generator = context.torch_device, generator(context)

@@ -1,4 +1,4 @@
-"""`BatchSplitter`: how one batch becomes the inputs of several executors, and which rows of it count."""
+"""`BatchSplitter`: splits a batch into the inputs of several executors, and removes padding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def describe(shapes: Iterable[Any] | None) -> list[DataDesc]:
 
 
 def is_per_context(data_shapes: ShapesLike) -> bool:
-    """Say whether shapes are given as one list per context, as Deformable ConvNets does."""
+    """Return True if shapes are one list per context, as Deformable ConvNets does."""
     first = data_shapes[0] if len(data_shapes) else None
     if isinstance(first, DataDesc):
         return False
@@ -41,32 +41,32 @@ def is_per_context(data_shapes: ShapesLike) -> bool:
 
 
 def is_batch_list(batch: BatchLike) -> TypeIs[Sequence[Batch]]:
-    """Say whether this is a list of batches, one per context; a named tuple with a field `data` is one batch."""
+    """Return True for a list of batches, one per context; a named tuple with a field `data` is one batch."""
     return isinstance(batch, (list, tuple)) and not hasattr(batch, "data")
 
 
 def redescribe(
     descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Iterable[Any] | None
 ) -> list[DataDesc]:
-    """Describe the arrays of a batch: as the batch itself does, or like those bound with the arrays' shapes.
+    """Return descriptions of the arrays of a batch: its own, or the bound ones with the shapes of the arrays.
 
     Shape:
-        arrays[i]: (N, ...), of as many axes as `descs[i]` has.
+        arrays[i]: (N, ...), with as many axes as `descs[i]`.
     """
     if provided:
         return describe(provided)
     if len(descs) != len(arrays):
         raise ArgumentError(
-            f"the batch has {len(arrays)} arrays, bound were {', '.join(d.name for d in descs)}"
+            f"the batch has {len(arrays)} arrays, but bound are {', '.join(d.name for d in descs)}"
         )
     return [d._replace(shape=tuple(a.shape)) for d, a in zip(descs, arrays)]
 
 
 def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
-    """Give bound labels the batch size of new data, for a batch that comes without labels.
+    """Return descriptions of labels with the batch size of new data, for a batch without labels.
 
     Shape:
-        labels[i], returns[i]: N samples on the batch axis; those of `returns` are as many as those of `data`.
+        labels[i], returns[i]: N samples on the batch axis; N of `returns` is that of `data`.
     """
     axis = DataDesc.get_batch_axis(data.layout)
     found = []
@@ -79,7 +79,7 @@ def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
 
 
 def _tensor(array: ArrayLike) -> Any:
-    """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix or ragged array."""
+    """Return an array of a batch as a tensor, or as the stored parts of a CSR matrix or ragged array."""
     if isinstance(array, (CSRNDArray, RaggedNDArray)):
         return array.stored
     if isinstance(array, NDArray):
@@ -90,14 +90,14 @@ def _tensor(array: ArrayLike) -> Any:
 
 
 def _on_context(value: torch.Tensor | Csr | Ragged, ctx: Context) -> Any:
-    """Return a tensor, or a record of a CSR matrix or ragged array, on a context's device."""
+    """Return a tensor, or the stored parts of a CSR matrix or ragged array, on the device of a context."""
     return (
         on_device(value, ctx.torch_device) if isinstance(value, torch.Tensor) else value.to(ctx.torch_device)
     )
 
 
 class BatchSplitter:
-    """The input shapes of a group at one moment, and the cut of a batch that follows from them.
+    """The present input shapes of a group, and the slices of a batch for each context.
 
     Args:
         data_shapes: descriptions of the inputs of the whole batch, or a list of such lists, one per context.
@@ -108,7 +108,7 @@ class BatchSplitter:
             default.
 
     Attributes:
-        batch_size: samples in a whole batch; number of contexts if it comes cut; None if no input has a batch axis.
+        batch_size: samples in a whole batch; number of contexts if `per_context`; None if no input has a batch axis.
     """
 
     def __init__(
@@ -190,14 +190,14 @@ class BatchSplitter:
 
     @cached_property
     def key(self) -> Any:
-        """What two feeds have in common that can use the same executors."""
+        """Key of the executors: feeds with equal keys use the same executors."""
         return tuple(
             tuple((d.name, d.shape, dtype_name(d.dtype), d.stype) for d in descs) for descs in self.shapes
         )
 
     @cached_property
     def input_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the arrays of a batch, labels last; only for batches that come whole."""
+        """Shapes of the arrays of a batch, labels last; empty for batches that are lists per context."""
         return (
             ()
             if self.per_context
@@ -205,7 +205,7 @@ class BatchSplitter:
         )
 
     def takes(self, batch: BatchLike) -> bool:
-        """Say whether a batch has the shapes of this feed; one that comes cut is looked at when it is loaded."""
+        """Return True if a batch has the shapes of this feed; a list per context is checked when it is loaded."""
         if self.per_context or (isinstance(batch, (list, tuple)) and is_batch_list(batch)):
             return True
         arrays = getattr(batch, "data", None)
@@ -224,7 +224,7 @@ class BatchSplitter:
         ordered, _ = in_order(batch, self.data_names, self.label_names)
         return ordered is not batch and self.takes(ordered)
 
-    # cutting
+    # splitting
 
     def split(self, batch: BatchLike, needs_label: bool) -> list[dict[str, Any]]:
         """Return the inputs of every active context by name.
@@ -266,7 +266,7 @@ class BatchSplitter:
         kind: str,
         is_split: bool,
     ) -> None:
-        """Put every active context's part of some arrays into its inputs."""
+        """Add the slices of arrays to the inputs of every active context."""
         if not is_split and len(arrays) == len(names) and len(self._workload) == 1:
             own = inputs[0]
             for name, array in zip(names, arrays):
@@ -345,23 +345,23 @@ class BatchSplitter:
     # counting
 
     def size(self, k: int) -> int:
-        """Return how many samples the `k`-th active context has."""
+        """Return the number of samples of the `k`-th active context."""
         part = self.slices[self.active[k]]
         return int(part.stop - part.start)
 
     def valid(self, k: int, pad: int) -> int:
-        """Return how many of the `k`-th active context's samples are no padding."""
+        """Return the number of samples of the `k`-th active context without padding."""
         part = self.slices[self.active[k]]
         return int(max(0, min((self.batch_size or 0) - pad, part.stop) - part.start))
 
     def without_padding(
         self, arrays: Mapping[str, NDArray], axes: Sequence[int], k: int, pad: int
     ) -> dict[str, NDArray]:
-        """Cut padding off arrays whose batch axis holds one row, or a fixed number of rows, per sample.
+        """Remove padding from arrays with one row, or a fixed number of rows, per sample on the batch axis.
 
         Shape:
             arrays[name]: (n, ...), or a multiple of n rows, on its batch axis.
-            returns[name]: the same without the rows of padding.
+            returns[name]: the same without padding rows.
         """
         size, valid = self.size(k), self.valid(k, pad)
         cut = {}
@@ -375,7 +375,7 @@ class BatchSplitter:
         return cut
 
 
-# how many samples each device gets
+# shares of the devices
 
 
 def _check_workload(batch_size: int, workload: Sequence[float]) -> float:
@@ -387,7 +387,7 @@ def _check_workload(batch_size: int, workload: Sequence[float]) -> float:
 
 
 def split_input_slice(batch_size: int, work_load_list: Sequence[float]) -> list[slice]:
-    """Split a batch as MXNet does: rounded shares, the last device takes what is missing.
+    """Split a batch as MXNet does: shares are rounded, and the last device receives the rest.
 
     Args:
         batch_size: number of samples.
@@ -412,9 +412,9 @@ def split_input_slice(batch_size: int, work_load_list: Sequence[float]) -> list[
 def split_batch(batch_size: int, workload: Sequence[float]) -> list[slice]:
     """Split a batch so that every share is the exact quota rounded up or down; shares may be empty.
 
-    MXNet's own split is kept wherever it is as fair as that, so that results agree with it; it is not for many
-    devices and small batches (10 samples over six devices leave five for the last). There, the largest remainders
-    get the samples left over, later devices first.
+    MXNet's own split is used if it is as fair, so that results agree; for many devices and small batches it is not (of
+    10 samples over six devices, the last gets five). Then the largest remainders get the remaining samples, later
+    devices first.
 
     Args:
         batch_size: number of samples.

@@ -1,4 +1,4 @@
-"""Contexts as users give them, made into the ones that modules and executor groups run on."""
+"""Contexts of modules and executor groups, and threads that run them in parallel."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 
 def contexts_of(context: ContextsLike) -> list[Context]:
-    """Return one context or several as a list.
+    """Return a context or contexts as a list.
 
     Args:
         context: a Context or torch device, several of them, or None for ``cpu(0)``.
     """
     if context is None:
         return [cpu()]
-    found: list[Any] = list(context) if isinstance(context, Iterable) else [context]
-    if not found or not all(isinstance(each, (Context, torch.device)) for each in found):
+    contexts: list[Any] = list(context) if isinstance(context, Iterable) else [context]
+    if not contexts or not all(isinstance(ctx, (Context, torch.device)) for ctx in contexts):
         raise ArgumentError(
             f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]"
         )
-    return [context_of(each) for each in found]
+    return [context_of(ctx) for ctx in contexts]
 
 
 def distinct(contexts: Sequence[Context]) -> list[Context]:
-    """Return the contexts with CPU contexts that are named again replaced by ones of other numbers.
+    """Return the contexts with repeated CPU contexts replaced by ones with unused numbers.
 
-    Each CPU context has a thread and random numbers of its own. A GPU named twice runs one executor after the other.
+    Each CPU context has its own thread and random numbers. A repeated GPU runs its executors in sequence.
     """
-    found: list[Context] = []
+    unique: list[Context] = []
     for ctx in contexts:
-        if ctx in found and ctx.device_type == "cpu":
-            taken = {*contexts, *found}
-            ctx = next(each for each in map(cpu, range(len(taken) + 1)) if each not in taken)
-        found.append(ctx)
-    return found
+        if ctx in unique and ctx.device_type == "cpu":
+            taken = {*contexts, *unique}
+            ctx = next(new for new in map(cpu, range(len(taken) + 1)) if new not in taken)
+        unique.append(ctx)
+    return unique
 
 
 def per_context(group2ctxs: GroupContextsLike, count: int) -> list[dict[str, Context]]:
@@ -59,7 +59,7 @@ def per_context(group2ctxs: GroupContextsLike, count: int) -> list[dict[str, Con
         wrong = [k for k, v in lists.items() if len(v) != count]
         if wrong:
             raise ArgumentError(
-                f"group2ctxs: {', '.join(wrong)} has not one context for each of {count} contexts"
+                f"group2ctxs: {', '.join(wrong)} must have one context for each of {count} contexts"
             )
         return [{k: v[i] for k, v in lists.items()} for i in range(count)]
     if len(group2ctxs) != count:
@@ -71,7 +71,7 @@ _pools: dict[Context, ThreadPoolExecutor] = {}
 _busy_contexts: set[Context] = set()
 _lock = threading.Lock()
 _forked = False
-"""Whether this process was forked and has run no contexts in parallel yet."""
+"""True if this process was forked and has not run contexts in parallel yet."""
 
 
 def _forget_pools() -> None:
@@ -84,10 +84,10 @@ def _forget_pools() -> None:
 
 
 def _renew_engine() -> None:
-    """Let torch make this process's engine of gradients now.
+    """Make torch create the autograd engine of this process.
 
-    A forked process makes its own at the first tensor that is saved for gradients, and two threads that save one at
-    the same time make it twice: memory is spoiled, once in a few hundred processes.
+    A forked process creates it when the first tensor is saved for backward. Two threads that do so at the same time
+    create it twice, which corrupts memory in one of a few hundred processes.
     """
     global _forked
     with torch.enable_grad():
@@ -101,18 +101,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def _pool(ctx: Context) -> ThreadPoolExecutor:
-    found = _pools.get(ctx)
-    if found is None:
-        found = _pools[ctx] = ThreadPoolExecutor(
+    pool = _pools.get(ctx)
+    if pool is None:
+        pool = _pools[ctx] = ThreadPoolExecutor(
             1, thread_name_prefix=f"dpmodule-{ctx.device_type}{ctx.device_id}"
         )
-    return found
+    return pool
 
 
 def _with_threads(job: Callable[[], None], threads: int) -> None:
     """Run a job with a number of intra-op threads.
 
-    The number is per thread, and a new thread inherits the last one set anywhere; so it is set before every job.
+    Each thread has its own number, and a new thread inherits the last one set anywhere; so every job sets it.
     """
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
@@ -120,7 +120,7 @@ def _with_threads(job: Callable[[], None], threads: int) -> None:
 
 
 def _reserve(contexts: Sequence[Context]) -> bool:
-    """Take the threads of all contexts, unless one of them has work already."""
+    """Reserve the threads of all contexts; return False if one of them is busy."""
     with _lock:
         if not _busy_contexts.isdisjoint(contexts):
             return False
@@ -137,12 +137,12 @@ def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]
     """Run one job per context and wait for all.
 
     CPU contexts run in their own threads; GPU work is launched from this thread, since launching does not wait.
-    Jobs never wait for a thread that has work already, which may be waiting for them, as where a user's operator
-    runs a module of its own: they run in this thread, one after the other.
+    If the thread of a context is busy, jobs run in this thread in sequence, since that thread may be waiting for them,
+    as when a user-defined operator runs a module.
     On an error or Ctrl-C the running jobs are awaited first; the first error keeps its type and traceback.
 
     Args:
-        contexts: one per job; CPU contexts that are equal take turns.
+        contexts: one per job; jobs of equal CPU contexts run in sequence.
     """
     if len(jobs) == 1 or any(ctx.device_type == "gpu" for ctx in contexts) or not _reserve(contexts):
         for job in jobs:
@@ -155,9 +155,9 @@ def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]
 
 
 def run_between(contexts: Sequence[Context], job: Callable[[], None]) -> None:
-    """Run a job in this thread, between two runs of the contexts, with as many threads as each of them has.
+    """Run a job in this thread, between two runs of the contexts, with as many threads as each context has.
 
-    Were there more, they would go on spinning for a while on the cores that the contexts need next.
+    Further threads would keep spinning on the cores that the contexts need next.
     """
     before = torch.get_num_threads()
     share = max(1, before // len(contexts))

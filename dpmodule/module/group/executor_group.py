@@ -51,11 +51,11 @@ __all__ = ["DataParallelExecutorGroup"]
 lazy.publish(__name__, __all__)
 
 _MAX_SHAPES = 8
-"""How many sets of input shapes keep their executors; further ones push out the one used longest ago."""
+"""Number of sets of input shapes with cached executors; the least recently used is dropped."""
 
 
 class _Silent:
-    """Swallows the warning about growing memory, which only concerns sharing between groups."""
+    """Logger that drops the warning about growing memory, which only concerns sharing between groups."""
 
     def warning(self, *args: object) -> None:
         """Drop a message."""
@@ -70,18 +70,18 @@ def _integer_arguments(symbol: Symbol) -> set[str]:
 class DataParallelExecutorGroup:
     """Executors of one symbol on several contexts.
 
-    A batch can be fed in two ways. MXNet's: `data_shapes` describes the whole batch, which is cut into slices by
-    `workload`; contexts for which no sample is left are idle. That of Deformable ConvNets: `data_shapes` is a list
-    of such descriptions, one per context, and a batch's `data` holds one list of arrays per context.
+    A batch can be fed in two ways. As in MXNet, `data_shapes` describes the whole batch, which is split by `workload`;
+    contexts without samples are idle. As in Deformable ConvNets, `data_shapes` is a list of such descriptions, one per
+    context, and `data` of a batch holds one list of arrays per context.
 
     Args:
         workload: a positive number per context; shares of a batch are proportional. None = equal.
         data_shapes: descriptions of the inputs, (name, shape) or `DataDesc`.
         label_shapes: descriptions of the labels, or None.
         grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
-        group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live: a dict of contexts (or of lists of
-            them, one for each of `contexts`), or a list of dicts, one for each of `contexts`.
-        store: where the parameters are; None = where `shared_group` has them, or in a store of the group's own.
+        group2ctxs: contexts of the groups of ``AttrScope(ctx_group=...)``: a dict of contexts (or of lists with one for
+            each of `contexts`), or a list of dicts, one for each of `contexts`.
+        store: store of the parameters; None = that of `shared_group`, or a new one.
 
     Shape:
         data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
@@ -145,41 +145,41 @@ class DataParallelExecutorGroup:
             self.shared_data_arrays,
             options,
         )
-        self._label_order: list[int] | None = None  # where the last batch had the labels that are bound
+        self._label_order: list[int] | None = None  # positions of the bound labels in the last batch
         self.execs: list[Executor] = []
         self._executors_by_shapes: OrderedDict[Any, list[Executor]] = OrderedDict()
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
     def _store_of(
-        self, given: ParamStore | None, shared_group: DataParallelExecutorGroup | None
+        self, store: ParamStore | None, shared_group: DataParallelExecutorGroup | None
     ) -> ParamStore:
         """Return the store that the group uses."""
-        if given is None:
+        if store is None:
             return ParamStore(self.contexts) if shared_group is None else shared_group.store
-        if given.contexts != self.contexts:
+        if store.contexts != self.contexts:
             raise ArgumentError(
-                f"store keeps parameters on {', '.join(map(str, given.contexts))}, the module is on "
+                f"store keeps parameters on {', '.join(map(str, store.contexts))}, the module is on "
                 f"{', '.join(map(str, self.contexts))}; give the module the store's contexts"
             )
-        return given
+        return store
 
     def _grad_requirements(self, grad_req: Any) -> dict[str, str]:
-        """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
+        """Return `grad_req` of every argument; data has gradients only with `inputs_need_grad`."""
         if not self.for_training:
             return dict.fromkeys(self.arg_names, "null")
         usual = grad_req if isinstance(grad_req, str) else "write"
         fixed = {*self.fixed_param_names, *_integer_arguments(self.symbol)}
-        found = {}
+        requirements = {}
         for name in self.arg_names:
             if name in self.param_names:
-                found[name] = "null" if name in fixed else usual
+                requirements[name] = "null" if name in fixed else usual
             else:
-                found[name] = usual if name in self.data_names and self.inputs_need_grad else "null"
+                requirements[name] = usual if name in self.data_names and self.inputs_need_grad else "null"
         if isinstance(grad_req, (list, tuple)):
-            found = grad_reqs(self.arg_names, grad_req)
+            requirements = grad_reqs(self.arg_names, grad_req)
         elif not isinstance(grad_req, str):
-            found.update(grad_req)
-        return grad_reqs(self.arg_names, found)
+            requirements.update(grad_req)
+        return grad_reqs(self.arg_names, requirements)
 
     # binding
 
@@ -198,11 +198,11 @@ class DataParallelExecutorGroup:
         shared_group: DataParallelExecutorGroup | None = None,
         reshape: bool = False,
     ) -> None:
-        """Make the executors for some input shapes, or take those made before for the same shapes.
+        """Create the executors for input shapes, or reuse cached ones.
 
         Args:
             shared_group: group to share with; None when reshaping.
-            reshape: whether executors exist and only shapes change.
+            reshape: True if executors exist and only shapes change.
 
         Shape:
             data_shapes[i], label_shapes[i]: (N, ...), N samples on the axis that the layout calls "N", the first by
@@ -235,16 +235,16 @@ class DataParallelExecutorGroup:
         self.bind_exec(data_shapes, label_shapes, reshape=True)
 
     def release(self) -> bool:
-        """Give up what was computed, so that another group can use the memory; arrays and parameters stay.
+        """Free intermediate results for use by another group; arrays and parameters stay.
 
         Returns:
-            Whether there was something to give up.
+            True if memory was freed.
         """
         released = [executor.release() for execs in self._executors_by_shapes.values() for executor in execs]
         return any(released)
 
     def refresh(self) -> None:
-        """Bind again if the shared data memory has been replaced by a larger one since."""
+        """Rebind if the shared data memory has been replaced by a larger one."""
         names = [d.name for d in self.feed.shapes[0]]
         for i, executor in zip(self.feed.active, self.execs):
             pool = self.shared_data_arrays[i]
@@ -254,7 +254,7 @@ class DataParallelExecutorGroup:
                 return
 
     def _clear_idle_gradients(self) -> None:
-        """Make sure that contexts without samples add nothing to gradients."""
+        """Set the gradients of contexts without samples to zero."""
         for i in range(len(self.contexts)):
             if i not in self.feed.active:
                 for name in self.param_names:
@@ -264,29 +264,29 @@ class DataParallelExecutorGroup:
 
     @property
     def _total_exec_bytes(self) -> int:
-        """Bytes that executors have allocated beside the shared arrays, as MXNet counts them: none."""
+        """Bytes that executors allocate in addition to the shared arrays, as counted by MXNet: none."""
         return 0
 
     @property
     def size(self) -> int:
-        """Number of elements of what all operators make, over all contexts."""
+        """Number of elements of all operator outputs, over all contexts."""
         return sum(executor.size for executor in self.execs)
 
     # arrays and shapes
 
     @property
     def row_sparse_names(self) -> set[str]:
-        """Names of the parameters that are declared row-sparse; devices keep all their rows, in dense arrays."""
+        """Names of the row-sparse parameters, which devices store as dense arrays with all rows."""
         return {n for n in self.param_names if self._executor_maker.stypes.get(n) == "row_sparse"}
 
     @property
     def per_context(self) -> bool:
-        """Whether batches come cut already, one list of arrays per context."""
+        """True if a batch has one list of arrays per context."""
         return self.feed.per_context
 
     @property
     def batch_size(self) -> int | None:
-        """Samples in a whole batch; number of contexts if batches come cut."""
+        """Samples in a whole batch; the number of contexts if `per_context`."""
         return self.feed.batch_size
 
     @property
@@ -442,7 +442,7 @@ class DataParallelExecutorGroup:
                     target[name] = value
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet.
+        """Return a list over contexts for each state; merging raises ArgumentError, as in MXNet.
 
         Shape:
             returns[i][k]: that of the state on context k.
@@ -455,13 +455,13 @@ class DataParallelExecutorGroup:
         """Set the states.
 
         Args:
-            states: a list over contexts of arrays for each state, as `get_states` gives.
+            states: a list over contexts of arrays for each state, as returned by `get_states`.
 
         Shape:
             states[i][k]: that of the state on context k.
         """
         if (states is None) == (value is None):
-            raise ArgumentError("set_states: give either states or value")
+            raise ArgumentError("set_states: pass either states or value")
         if value is not None:
             for targets in self.state_arrays:
                 for target in targets:
@@ -473,7 +473,7 @@ class DataParallelExecutorGroup:
                 target.raw.copy_(source.raw)
 
     def _pairs_of_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
-        """Return each given state with the array it goes to."""
+        """Return pairs of a given state and its target array."""
         if len(states) != len(self.state_names):
             names = ", ".join(self.state_names) or "none"
             count = len(self.state_names)
@@ -483,7 +483,7 @@ class DataParallelExecutorGroup:
             if not isinstance(sources, (list, tuple)) or len(sources) != len(targets):
                 raise ArgumentError(
                     f"set_states: {name} is {sources!r}, expected a list of {len(targets)} arrays, one per context, as "
-                    "get_states and get_outputs give them with merge_multi_context=False"
+                    "get_states and get_outputs return them with merge_multi_context=False"
                 )
             for source, target in zip(sources, targets):
                 if source.shape != target.shape:
@@ -494,7 +494,7 @@ class DataParallelExecutorGroup:
     # running
 
     def _loaded(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
-        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead."""
+        """Copy a batch into the executors' arrays; return, for each, the arrays to read in place instead."""
         feed = self.feed
         self._label_order = None
         if getattr(batch, "provide_data", None) or getattr(batch, "provide_label", None):
@@ -524,14 +524,14 @@ class DataParallelExecutorGroup:
         """Feed a batch and run forward on every context.
 
         Args:
-            data_batch: `DataBatch`, or anything with `data` and `label`; or a list of one per context. A batch whose
+            data_batch: `DataBatch`, an object with `data` and `label`, or a list of one per context. A batch whose
                 `provide_data` has the bound names in another order is matched by name.
-            is_train: None = as the group was bound.
-            borrow: read the batch's arrays in place where their type and device fit. They must stay unchanged
-                until the following backward.
+            is_train: None = the `for_training` of bind.
+            borrow: read the batch's arrays in place if type and device match. They must not change before the next
+                backward.
 
         Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
+            data_batch.data[i], data_batch.label[i]: the bound shapes.
         """
         train = self.for_training if is_train is None else bool(is_train)
         loaded = self._loaded(data_batch, train, borrow)
@@ -546,10 +546,10 @@ class DataParallelExecutorGroup:
 
         Args:
             data_batch: as in `forward`; its arrays are read in place and must not change during the call.
-            listener: called with the name of each gradient and its tensor as soon as it is there, on one context.
+            listener: called with the name and the tensor of each gradient when it is computed, on one context.
 
         Shape:
-            data_batch.data[i], data_batch.label[i]: those bound for inputs and labels.
+            data_batch.data[i], data_batch.label[i]: the bound shapes.
         """
         if not self.for_training:
             raise _bound_for_prediction("forward_backward")
@@ -563,11 +563,11 @@ class DataParallelExecutorGroup:
         """Run backward on every context.
 
         Args:
-            out_grads: gradients of the merged outputs; needed for outputs that are no losses, so a list may end
-                before outputs that are. With inputs given per context, a list of such lists.
+            out_grads: gradients of the merged outputs; needed for outputs that are not losses; a list may end before
+                losses. With inputs per context, a list of such lists.
 
         Shape:
-            out_grads[i]: (N, ...), that of the merged output; per context that of its own output.
+            out_grads[i]: (N, ...), the shape of the merged output, or of the output per context.
         """
         if not self.for_training:
             raise _bound_for_prediction("backward")
@@ -581,10 +581,10 @@ class DataParallelExecutorGroup:
             return [None] * len(self.execs)
         if self.per_context:
             return list(out_grads)
-        given = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads)
+        heads = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads)
         if len(self.contexts) == 1:
-            return [given]
-        rows = list(zip(given, self.output_layouts))
+            return [heads]
+        rows = list(zip(heads, self.output_layouts))
         return [
             [
                 self.feed.split_head(g, axis, k, e.outputs[n].shape[axis], e.context)
@@ -601,7 +601,7 @@ class DataParallelExecutorGroup:
         """Return the outputs of the last forward.
 
         Args:
-            merge_multi_context: join the contexts' outputs along the batch axis; else a list per output.
+            merge_multi_context: concatenate over contexts along the batch axis; else a list per output.
 
         Shape:
             returns[i]: (N, ...), see `get_output_shapes`; else returns[i][k]: (n, ...), the samples of context k.
@@ -617,13 +617,13 @@ class DataParallelExecutorGroup:
         Shape:
             returns[i][1]: (N, ...), the samples of all contexts on the output's batch axis.
         """
-        found = []
+        shapes = []
         for k, (name, axis) in enumerate(zip(self.output_names, self.output_layouts)):
             shape = list(self.execs[0].outputs[k].shape)
             if axis >= 0 and not self.per_context:
                 shape[axis] = sum(e.outputs[k].shape[axis] for e in self.execs)
-            found.append((name, tuple(shape)))
-        return found
+            shapes.append((name, tuple(shape)))
+        return shapes
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs, merged like outputs.
@@ -639,11 +639,11 @@ class DataParallelExecutorGroup:
     def update_metric(
         self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
     ) -> None:
-        """Show a metric each context's outputs and labels.
+        """Update a metric with the outputs and labels of each context.
 
         Args:
             labels: arrays of the whole batch, in its order; per context a list of them if `pre_sliced` or fed so.
-            pad: how many samples at the end of the batch are padding that must not count.
+            pad: number of padding samples at the end of the batch, which are not counted.
 
         Shape:
             labels[i]: (N, ...), as bound; for each context a list of them, with its part of N, if `pre_sliced`.
@@ -673,7 +673,9 @@ class DataParallelExecutorGroup:
 
 
 def _bound_for_prediction(what: str) -> StateError:
-    return StateError(f"{what}: bound with for_training=False; bind again with for_training=True")
+    return StateError(
+        f"{what}: the group is bound with for_training=False; bind again with for_training=True"
+    )
 
 
 def _address(array: NDArray) -> int:

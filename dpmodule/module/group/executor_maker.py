@@ -1,4 +1,4 @@
-"""`ExecutorMaker`: makes the executors of a group, on the arrays that contexts and groups share."""
+"""`ExecutorMaker`: creates the executors of a group on shared arrays."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class ExecutorMaker:
-    """Makes executors of one symbol: parameters from a store, everything else from data pools.
+    """Creates executors of one symbol, with parameters from a store and other arrays from data pools.
 
     Args:
-        group2ctxs: for each context, where the groups of ``AttrScope(ctx_group=...)`` live.
-        store: parameters, gradients and auxiliary states; what it lacks is declared with the first executor.
+        group2ctxs: for each context, the contexts of the groups of ``AttrScope(ctx_group=...)``.
+        store: parameters, gradients and auxiliary states; missing ones are declared with the first executor.
 
     Attributes:
         stypes: storage types that the symbol declares, by name.
@@ -51,10 +51,10 @@ class ExecutorMaker:
         self.stypes = declared_storage_types(symbol.graph)
 
     def make(self, i: int, inputs: Sequence[DataDesc], logger: Any) -> Executor:
-        """Make the executor of one context.
+        """Create the executor of one context.
 
         Args:
-            logger: gets a warning when the pool's memory is too small and is replaced.
+            logger: receives a warning when pool memory is too small and is replaced.
 
         Shape:
             inputs[i]: (n, ...), the samples of this context.
@@ -91,26 +91,26 @@ class ExecutorMaker:
         return Executor(binding, self._symbol, self._options)
 
     def _inferred(self, inputs: Sequence[DataDesc]) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-        """Return shapes and types of all nodes for some inputs."""
+        """Return shapes and types of all nodes for input shapes."""
         graph = self._symbol.graph
         graph.check_names()
         unknown = [d.name for d in inputs if d.name not in graph.argument_names]
         if unknown:
             has = ", ".join(graph.argument_names)
-            raise ArgumentError(f"{', '.join(unknown)} is no argument of the symbol; it has {has}")
+            raise ArgumentError(f"{', '.join(unknown)} is not an argument of the symbol; it has {has}")
         types = infer_types(graph, {d.name: dtype_name(d.dtype) for d in inputs}, default="float32")
         shapes = infer_shapes(graph, {d.name: d.shape for d in inputs})
         unknown = [n.name for n in graph.nodes if n.op is None and not _is_known(shapes[n][0])]
         if unknown:
-            given = ", ".join(f"{d.name} {d.shape}" for d in inputs)
+            known = ", ".join(f"{d.name} {d.shape}" for d in inputs)
             raise ShapeError(
-                f"cannot infer the shape of {', '.join(unknown)} from {given}; "
-                "give more input shapes, or declare them with Variable(shape=...)"
+                f"cannot infer the shape of {', '.join(unknown)} from {known}; "
+                "pass more input shapes, or declare them with Variable(shape=...)"
             )
         return shapes, types
 
     def _parameter(self, i: int, node: Node, shapes: Mapping[Any, Any]) -> tuple[NDArray, NDArray | None]:
-        """Return the array of a parameter on one context, and that of its gradient if there is one."""
+        """Return the array of a parameter on one context, and of its gradient if it has one."""
         array = self._store.array(node.name, i)
         if array.shape != shapes[node][0]:
             raise ShapeError(
@@ -121,7 +121,7 @@ class ExecutorMaker:
     def _input(
         self, i: int, node: Node, shapes: Mapping[Any, Any], types: Mapping[Any, Any], logger: Any
     ) -> tuple[NDArray, NDArray | None]:
-        """Return an array for an input, label or state on one context, and one for its gradient if it has one."""
+        """Return the array of an input, label or state on one context, and of its gradient if it has one."""
         name, pool, where = node.name, self._pools[i], self._placements[i].get(node, self._contexts[i])
         shape, dtype = tuple(shapes[node][0] or ()), types[node][0] or "float32"
         stype = self.stypes.get(name, "default")
@@ -136,7 +136,7 @@ class ExecutorMaker:
         return array, from_pool(pool, f"grad of {name}", shape, where, dtype, logger)
 
     def _declare(self, shapes: Mapping[Any, Any], types: Mapping[Any, Any]) -> None:
-        """Allocate parameters and states, or check that shared ones fit."""
+        """Allocate parameters and states, or check shared ones."""
         graph = self._symbol.graph
         storage = infer_storage_types(graph, self.stypes)
         grad_stypes = {} if storage is None else gradient_storage_types(graph, storage)
@@ -148,15 +148,17 @@ class ExecutorMaker:
                     tuple(shapes[node][0]),
                     types[node][0],
                     needs_grad,
-                    self._places_of(node),
+                    self._contexts_of(node),
                     grad_stypes.get(node.name, "default"),
                 )
         for node in graph.auxiliary:
-            self._store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0], self._places_of(node))
+            self._store.declare_aux(
+                node.name, tuple(shapes[node][0]), types[node][0], self._contexts_of(node)
+            )
         self._declared = True
 
-    def _places_of(self, node: Node) -> list[Context]:
-        """Return where a variable lies for each of the contexts."""
+    def _contexts_of(self, node: Node) -> list[Context]:
+        """Return the context of a variable for each context of the group."""
         return [placement.get(node, ctx) for placement, ctx in zip(self._placements, self._contexts)]
 
 

@@ -1,4 +1,4 @@
-"""Which array of a batch is which input: by name where a batch says so, else by position."""
+"""Order of the arrays in a batch: by name if the batch describes its arrays, else by position."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from ...base import ArgumentError
 
 
 def order_of(provided: Iterable[Any] | None, names: Sequence[str], kind: str) -> list[int] | None:
-    """Return where a batch has the arrays that a module is bound to.
+    """Return the positions in a batch of the arrays that a module is bound to.
 
     Args:
         provided: descriptions of the batch's arrays, or None.
 
     Returns:
-        For each name its position in the batch. None if the positions are the same, or if none of the names occurs in
-        the batch: then arrays go by position, as in MXNet.
+        Position in the batch for each name. None if the order is the same, or if the batch has none of the names: then
+        arrays are used by position, as in MXNet.
     """
-    given = [one[0] for one in provided or ()]
-    if given == names or not (given and names) or any(not isinstance(name, str) for name in given):
+    batch_names = [desc[0] for desc in provided or ()]
+    if (
+        batch_names == names
+        or not (batch_names and names)
+        or any(not isinstance(name, str) for name in batch_names)
+    ):
         return None
-    if set(names) <= set(given):
-        return [given.index(name) for name in names]
-    if any(name in names and names.index(name) != i for i, name in enumerate(given)):
+    if set(names) <= set(batch_names):
+        return [batch_names.index(name) for name in names]
+    if any(name in names and names.index(name) != i for i, name in enumerate(batch_names)):
         raise ArgumentError(
-            f"the module is bound to {kind} {', '.join(names)}, but the batch has {', '.join(given)}; give the arrays "
-            "the names that are bound, in any order"
+            f"the module is bound to {kind} {', '.join(names)}, but the batch has {', '.join(batch_names)}; give the "
+            "arrays the bound names, in any order"
         )
     return None
 
@@ -51,11 +55,11 @@ def in_order(
     """Return a batch with its arrays in the order that a module is bound to.
 
     Args:
-        batch: a batch; one that does not describe its arrays, or a list of one per context, is returned as it is.
-        data: descriptions for a batch that has none of its own.
+        batch: a batch; without descriptions of its arrays, or as a list of one per context, it is returned unchanged.
+        data: descriptions for a batch that has none.
 
     Returns:
-        The batch itself, or a shallow copy, and where it has the labels; None if they are in order.
+        The batch or a shallow copy, and the positions of its labels; None if they are in order.
     """
     data = getattr(batch, "provide_data", None) or data
     label = getattr(batch, "provide_label", None) or label

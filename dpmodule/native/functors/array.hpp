@@ -1,5 +1,5 @@
-// Memory that grows, for results whose size is not known before: like std::vector, but nothing is set to zero first,
-// and large blocks grow by realloc, which moves pages rather than bytes.
+// Growing array for results of unknown size: like std::vector, but it does not zero its memory, and large blocks grow
+// by realloc, which moves pages rather than bytes.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class Array {
         room_ = count;
     }
 
-    // Make room for `more` values behind those that are here, and some slack.
+    // Make room for `more` additional values, and some slack.
     void grow(std::size_t more) {
         if (more > room_ - size_) reserve(size_ + more + (size_ + more) / 2);
     }
@@ -50,10 +50,10 @@ class Array {
         data_[size_++] = value;
     }
 
-    // Say how many values are here after writing to data(); at most room().
+    // Set the number of values after writing to data(); at most room().
     void resize(std::size_t count) noexcept { size_ = count; }
 
-    // Give the memory away, what was not needed of it given back.
+    // Shrink the memory to fit and transfer its ownership to the result.
     Bytes release() {
         if (size_ < room_ && size_ > 0) {
             void *fitted = std::realloc(static_cast<void *>(data_), size_ * sizeof(Value));

@@ -7,7 +7,7 @@
 namespace dpmodule {
 namespace {
 
-// The ranges have been checked by whoever made it (dpmodule.native.functors.copy), who knows what they belong to.
+// dpmodule.native.functors.copy has checked the ranges; it knows the objects they belong to.
 class Copy final : public Ready<std::size_t> {
   public:
     Copy(unsigned char *target, const unsigned char *source, std::size_t size, PyObject *owners)
@@ -18,7 +18,7 @@ class Copy final : public Ready<std::size_t> {
         if (size_ > 0) std::memmove(target_, source_, size_);  // source and target may be parts of one buffer
         return size_;
     }
-    PyObject *give(const std::size_t &made) const override { return PyLong_FromSize_t(made); }
+    PyObject *to_python(const std::size_t &made) const override { return PyLong_FromSize_t(made); }
 
     unsigned char *const target_;
     const unsigned char *const source_;

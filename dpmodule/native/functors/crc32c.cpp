@@ -24,7 +24,7 @@ constexpr std::uint32_t polynomial = 0x82F63B78;  // 0x1EDC6F41 with its bits re
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// slices[k][b] is the checksum of the byte b with k zeros behind it.
+// slices[k][b] is the checksum of the byte b followed by k zeros.
 const Table slices = [] {
     Table table{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -61,8 +61,8 @@ std::uint32_t by_table(std::uint32_t crc, const unsigned char *data, std::size_t
 
 #if defined(DPMODULE_CRC32C_SSE) || defined(DPMODULE_CRC32C_ARM)
 
-// The instruction takes three cycles but can begin every cycle, so three pieces of the data are summed side by side; the
-// checksum of one is then carried over those behind it, which is multiplying by a power of x: four table look-ups.
+// The instruction has a latency of three cycles but can issue every cycle, so three pieces of the data are summed in
+// parallel. Extending a checksum over the following pieces multiplies it by a power of x: four table lookups.
 class Shift {
   public:
     explicit Shift(std::size_t zeros) {
@@ -111,12 +111,12 @@ bool has_instruction() noexcept {
 #if defined(__linux__)
     return getauxval(AT_HWCAP) & (1UL << 7);  // HWCAP_CRC32
 #else
-    return true;  // every 64-bit ARM of Apple has it
+    return true;  // all 64-bit ARM processors of Apple have it
 #endif
 }
 #endif
 
-// Sum as many triples of pieces as there are.
+// Process all complete triples of pieces.
 DPMODULE_CRC32C_TARGET
 std::uint64_t triples(std::uint64_t crc, const unsigned char *&data, std::size_t &size, std::size_t piece,
                       const Shift &shift) noexcept {
@@ -145,12 +145,12 @@ std::uint32_t by_instruction(std::uint32_t value, const unsigned char *data, std
 
 #endif
 
-// Continue a checksum over more bytes; begin with 0. By tables, on any processor.
+// Continue a checksum over more bytes, starting from 0. Uses tables, on any processor.
 std::uint32_t crc32c_by_table(std::uint32_t value, const unsigned char *data, std::size_t size) {
     return ~by_table(~value, data, size);
 }
 
-// The same by the processor's instruction, where it has one.
+// Like crc32c_by_table, but uses the processor's instruction if it has one.
 std::uint32_t crc32c(std::uint32_t value, const unsigned char *data, std::size_t size) {
 #if defined(DPMODULE_CRC32C_SSE) || defined(DPMODULE_CRC32C_ARM)
     static const bool fast = has_instruction();
@@ -159,7 +159,7 @@ std::uint32_t crc32c(std::uint32_t value, const unsigned char *data, std::size_t
     return crc32c_by_table(value, data, size);
 }
 
-// How `crc32c` computes here.
+// Return the method that `crc32c` uses on this machine.
 const char *crc32c_kind() {
 #if defined(DPMODULE_CRC32C_SSE)
     return has_instruction() ? "sse4.2" : "table";
@@ -179,7 +179,7 @@ class Crc32c final : public Ready<std::uint32_t> {
     std::uint32_t work() const override {
         return (by_table_ ? crc32c_by_table : crc32c)(value_, input_.begin(), input_.size);
     }
-    PyObject *give(const std::uint32_t &made) const override { return PyLong_FromUnsignedLong(made); }
+    PyObject *to_python(const std::uint32_t &made) const override { return PyLong_FromUnsignedLong(made); }
 
     const Bytes input_;
     const std::uint32_t value_;
@@ -200,7 +200,7 @@ PyObject *kind(PyObject *, PyObject *) { return PyUnicode_FromString(crc32c_kind
 
 PyMethodDef checksum_functions[] = {
     {"crc32c", make_crc32c, METH_VARARGS, "crc32c(data, value, by_table=False): a functor."},
-    {"crc32c_kind", kind, METH_NOARGS, "How it computes here: sse4.2, arm or table."},
+    {"crc32c_kind", kind, METH_NOARGS, "Return the method used on this machine: sse4.2, arm or table."},
     {nullptr, nullptr, 0, nullptr},
 };
 

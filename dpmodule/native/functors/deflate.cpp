@@ -14,14 +14,14 @@
 namespace dpmodule {
 namespace {
 
-// The library counts in unsigned, so longer data are given in pieces.
+// zlib counts in unsigned, so longer data are passed in pieces.
 constexpr std::size_t piece = std::size_t{1} << 30;
 
 unsigned cut(std::size_t size) noexcept { return static_cast<unsigned>(std::min(size, piece)); }
 
 constexpr int window_of_raw = -15, window_of_zlib = 15, window_of_gzip = 31;
 
-// A stream of the library that is ended with its scope.
+// zlib stream that ends with its scope.
 struct Stream : ZStream {
     explicit Stream(int (*end)(ZStream *)) : end(end) {}
     ~Stream() { end(this); }
@@ -32,7 +32,7 @@ struct Stream : ZStream {
 
 void check_start(int code) {
     if (code == z_memory_error) throw std::bad_alloc();
-    if (code != z_ok) throw Error(Kind::functor, "zlib does not start: its code is " + std::to_string(code));
+    if (code != z_ok) throw Error(Kind::functor, "zlib failed to start with code " + std::to_string(code));
 }
 
 class Compress final : public Ready<Bytes> {
@@ -65,13 +65,13 @@ class Compress final : public Ready<Bytes> {
         return output.release();
     }
 
-    PyObject *give(const Bytes &made) const override { return make_handle(made); }
+    PyObject *to_python(const Bytes &made) const override { return make_handle(made); }
 
     const Bytes input_;
     const int window_, level_;
 };
 
-// Decompresses one text; messages count bytes from its beginning.
+// Decompressor of one input; messages count bytes from its beginning.
 class Inflater {
   public:
     Inflater(const Bytes &input, const std::string &format, std::size_t most)
@@ -96,8 +96,8 @@ class Inflater {
         return left > 0 && input_.begin()[at] == 0x1F && (left == 1 || input_.begin()[at + 1] == 0x8B);
     }
 
-    // A guess: what the last four bytes of gzip say, or four times the input. No more than `most`, and one for noticing
-    // that there is more.
+    // Estimate the output size: the last four bytes of gzip, or four times the input. At most `most` plus one byte, which
+    // detects longer output.
     std::size_t expected_size() const {
         std::size_t size = input_.size * 4 + 64;
         if (format_ == "gzip" && input_.size > 18) {
@@ -108,7 +108,7 @@ class Inflater {
         return most_ > size ? size + 1 : most_ + (most_ < std::numeric_limits<std::size_t>::max());
     }
 
-    // Decompress from a place on to the end of a stream; returns where that is.
+    // Decompress one stream from `begin` on; returns its end.
     std::size_t member(std::size_t begin) {
         const Zlib &z = *zlib();
         Stream stream(z.inflate_end);
@@ -126,8 +126,8 @@ class Inflater {
             at += given - stream.avail_in;
             output_.resize(output_.size() + (room - stream.avail_out));
             if (code != z_memory_error && output_.size() > most_) {
-                fail(at, "the data give more than max_bytes=" + std::to_string(most_) +
-                             "; raise the limit if they are trusted");
+                fail(at, "the data expand to more than max_bytes=" + std::to_string(most_) +
+                             "; raise the limit if you trust them");
             }
             if (code == z_stream_end) return at;
             check(code, stream, at);
@@ -141,7 +141,7 @@ class Inflater {
             fail(at, std::string("damaged, or not ") + format_ + ": " +
                          (stream.message ? stream.message : "unknown error"));
         }
-        if (at == input_.size && stream.avail_out > 0) fail(at, "cut short: the data go on");
+        if (at == input_.size && stream.avail_out > 0) fail(at, "cut short: the data continue");
     }
 
     [[noreturn]] void fail(std::size_t at, const std::string &text) const {
@@ -162,7 +162,7 @@ class Decompress final : public Ready<Bytes> {
 
   private:
     Bytes work() const override { return Inflater(input_, format_, most_).run(); }
-    PyObject *give(const Bytes &made) const override { return make_handle(made); }
+    PyObject *to_python(const Bytes &made) const override { return make_handle(made); }
 
     const Bytes input_;
     const std::string format_;
@@ -200,7 +200,7 @@ PyObject *zlib_version(PyObject *, PyObject *) {
 PyMethodDef deflate_functions[] = {
     {"compress", compress, METH_VARARGS, "compress(data, format, level): a functor; only with a zlib_version()."},
     {"decompress", decompress, METH_VARARGS, "decompress(data, format, most): a functor; only with a zlib_version()."},
-    {"zlib_version", zlib_version, METH_NOARGS, "The version of the libz that was found, or None."},
+    {"zlib_version", zlib_version, METH_NOARGS, "Return the version of libz, or None if there is none."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -13,7 +13,7 @@ bool is_blank(char one) noexcept { return one == ' ' || one == '\t' || one == '\
 
 bool ends_number(char one) noexcept { return is_blank(one) || one == '\n'; }
 
-// Every line ends with '\n', so neither needs to look for the end of the text.
+// Every line ends with '\n', so neither function checks for the end of the text.
 const char *skip_blanks(const char *at) noexcept {
     while (is_blank(*at)) ++at;
     return at;
@@ -43,7 +43,7 @@ MultiSlotParser::MultiSlotParser(const std::vector<Slot> &slots, const std::stri
 void MultiSlotParser::parse(const char *text, std::size_t size, bool final) {
     const char *at = text, *end = text + size;
     Words words(text, end);
-    unsigned others = 0;  // lines that are not plain; where most are, none is tried any longer
+    unsigned others = 0;  // lines that are not plain; if most are, the plain parser is no longer tried
     while (at < end) {
         const char *stop = lines_ > 0 && others <= 16 + lines_ / 4 ? parse_plain_line(words) : nullptr;
         if (!stop) {
@@ -87,7 +87,7 @@ bool MultiSlotParser::take_line(const char *at, const char *limit) {
 
 void MultiSlotParser::pass_over_bad() {
     forget_line();
-    if (lines_ == 0) {  // the widths are those of the first line that is read
+    if (lines_ == 0) {  // the first line read defines the widths
         for (std::size_t i = 0; i < slots_.size(); ++i) columns_[i].dim = slots_[i].width;
     }
     passed_.push(static_cast<std::int64_t>(lines_));
@@ -131,14 +131,14 @@ bool MultiSlotParser::plain_integers(Words &words, std::size_t index, std::uint6
     if (used) values.grow(count);
     std::int64_t *out = values.data() + values.size();
     std::uint64_t bad = 0;
-    Words here = words;  // in registers: what is written through `out` might be part of `words`
+    Words here = words;  // a copy in registers: writes through `out` might alias `words`
     for (std::uint64_t left = count; left > 0; --left) {
         if (!here.next()) return false;
         const std::size_t size = static_cast<std::size_t>(here.end() - here.begin());
         std::uint64_t value = 0;
         if (size - 1 < 8) {
             value = read_short(here.begin(), size, bad);
-        } else {  // none, or many digits
+        } else {  // no digits, or many
             bad |= read_unsigned(here.begin(), here.end() + 1, value) != here.end();
         }
         if (used) *out++ = static_cast<std::int64_t>(value);

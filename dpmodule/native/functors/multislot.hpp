@@ -13,10 +13,10 @@
 
 namespace dpmodule {
 
-// Words of a text one after the other, 64 characters at a time.
+// Iterator over the words of a text, 64 characters at a time.
 //
-// Reading a number to its end before looking for the next one makes a chain of steps that each wait for the one before. Here
-// a bit for every blank of a block tells at once where its words end, and the processor converts several side by side.
+// Finding each number's end while reading it makes a chain of dependent steps. Here one bit per blank of a block marks
+// the ends of all its words, and the processor converts several in parallel.
 class Words {
   public:
 #if defined(__SSE2__)
@@ -27,7 +27,7 @@ class Words {
 
     Words(const char *at, const char *limit) noexcept : limit_(limit) { restart(at); }
 
-    // Go on from another place.
+    // Continue from another position.
     void restart(const char *at) noexcept {
         block_ = at;
         end_ = at - 1;
@@ -35,7 +35,7 @@ class Words {
         near_end_ = !load();
     }
 
-    // Step to the next word, which may be empty; false near the end of the text, which is not for this class.
+    // Step to the next word, which may be empty; false near the end of the text, which this class does not handle.
     bool next() noexcept {
         begin_ = end_ + 1;
         while (blanks_ == 0) {
@@ -49,7 +49,7 @@ class Words {
     }
 
     const char *begin() const noexcept { return begin_; }
-    const char *end() const noexcept { return end_; }  // the blank or control character behind the word
+    const char *end() const noexcept { return end_; }  // the blank or control character after the word
     std::size_t left() const noexcept { return static_cast<std::size_t>(limit_ - end_); }
 
   private:
@@ -75,16 +75,16 @@ class Words {
     bool near_end_ = false;
 };
 
-// A slot as it is described to the parser.
+// Description of a slot.
 struct Slot {
     std::string name;
     bool is_float = false;    // else unsigned integers of 64 bits
     bool is_dense = false;    // the same number of values in every line
-    bool is_used = false;     // values are kept, not only checked
-    std::uint64_t width = 0;  // values per line of a dense slot; 0 for those of the first line
+    bool is_used = false;     // keep the values, not only check them
+    std::uint64_t width = 0;  // values per line of a dense slot; 0: as in the first line
 };
 
-// What was read for one slot: values of line i are values[offsets[i]] to values[offsets[i + 1] - 1].
+// Parsed values of one slot: those of line i are values[offsets[i]] to values[offsets[i + 1] - 1].
 struct Column {
     Array<std::int64_t> integers;  // the bits of the unsigned numbers
     Array<float> floats;
@@ -94,29 +94,29 @@ struct Column {
 
 class MultiSlotParser {
   public:
-    // What to pass over instead of refusing it.
+    // Errors to skip instead of raising them.
     struct Lenience {
         bool blank_lines = false;
         bool bad_lines = false;
     };
 
-    // `source` and `first_line` are what messages call the text and its first line; they must outlive the parser.
+    // Messages name the text `source` and number its lines from `first_line`. `slots` and `source` must outlive the parser.
     MultiSlotParser(const std::vector<Slot> &slots, const std::string &source, std::uint64_t first_line,
                     Lenience lenience);
 
-    // Read the complete lines of a text; with `final` also a last line without end. Throws Error of Kind::file_format.
+    // Read the complete lines of a text; with `final` also a last line without a line end. Throws Error of Kind::file_format.
     void parse(const char *text, std::size_t size, bool final);
 
     std::vector<Column> &columns() noexcept { return columns_; }
     std::size_t lines() const noexcept { return lines_; }
     std::size_t consumed() const noexcept { return consumed_; }  // bytes up to the end of the last line read
     std::size_t bad_lines() const noexcept { return bad_lines_; }
-    // For every line that was passed over, how many were read before it.
+    // For each skipped line, the number of lines read before it.
     Array<std::int64_t> &passed() noexcept { return passed_; }
 
   private:
-    // The usual line, with one space between words and none at its ends, nothing wrong in it, not the first. Returns where
-    // it ends. Anything else: nullptr, parse_line is to read it, and what this one has read is forgotten.
+    // Parse a usual line: valid, not the first, one space between words and none at its ends. Returns its end. For any
+    // other line returns nullptr and drops its values; parse_line must then read it.
     const char *parse_plain_line(Words &words);
     bool parse_plain_slot(Words &words, std::size_t index);
     template <bool used>
@@ -125,11 +125,11 @@ class MultiSlotParser {
     bool plain_floats(Words &words, std::size_t index, std::uint64_t count, char last);
     void forget_line() noexcept;
 
-    // Read or pass over any line; whether it was read.
+    // Read or skip any line; true if it was read.
     bool take_line(const char *at, const char *limit);
     void pass_over_bad();
 
-    // Any line; says what is wrong with it.
+    // Parse any line. Throws Error if it is invalid.
     void parse_line(const char *at, const char *limit);
     const char *parse_slot(const char *at, const char *limit, std::size_t index);
     template <bool used>

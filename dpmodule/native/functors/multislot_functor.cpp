@@ -9,7 +9,7 @@ namespace {
 
 struct Parsed {
     std::size_t lines, consumed, bad_lines;
-    Bytes passed;                                  // for every line that was passed over, how many were read before it
+    Bytes passed;                                  // for each skipped line, the number of lines read before it
     std::vector<std::pair<Bytes, Bytes>> columns;  // values and offsets of the used slots
 };
 
@@ -34,8 +34,8 @@ class MultiSlot final : public Ready<Parsed> {
         return parsed;
     }
 
-    // (lines, consumed, [values, offsets, values, offsets, ...], bad lines, passed over)
-    PyObject *give(const Parsed &made) const override {
+    // (lines, consumed, [values, offsets, values, offsets, ...], bad lines, skipped lines)
+    PyObject *to_python(const Parsed &made) const override {
         PyObject *list = list_of(2 * made.columns.size(), [&](std::size_t i) {
             const auto &[values, offsets] = made.columns[i / 2];
             return make_memory(i % 2 ? offsets : values);
@@ -51,7 +51,7 @@ class MultiSlot final : public Ready<Parsed> {
     const MultiSlotParser::Lenience lenience_;
 };
 
-// Slots come as tuples (name, is_float, is_dense, is_used, width).
+// Read slots from tuples (name, is_float, is_dense, is_used, width).
 bool read_slots(PyObject *list, std::vector<Slot> &slots) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
         const char *name;

@@ -1,4 +1,4 @@
-// Pieces of data as messages show them.
+// Quoting of data in messages.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace dpmodule {
 
-// A piece of text in quotes: what is not printable as \xNN, no more than 40 bytes.
+// Return at most 40 bytes in quotes, with unprintable ones as \xNN.
 std::string quoted(const char *begin, const char *end);
 
 inline std::string quoted(const char *begin, const char *end) {

@@ -51,7 +51,7 @@ PyMethodDef ready_methods[] = {
 };
 
 PyType_Slot ready_slots[] = {
-    {Py_tp_doc, const_cast<char *>("A functor that dpmodule brings along; see dpmodule.streams.functors.")},
+    {Py_tp_doc, const_cast<char *>("A built-in functor; see dpmodule.streams.functors.")},
     {Py_tp_methods, ready_methods},
     {0, nullptr},
 };
@@ -67,7 +67,7 @@ constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATIO
 PyType_Spec ready_spec = {"dpmodule._native.ReadyFunctor", sizeof(FunctorObject), 0, flags, ready_slots};
 PyType_Spec memory_spec = {"dpmodule._native.Memory", sizeof(MemoryObject), 0, flags, memory_slots};
 
-// A functor that calls Python, for work whose library was not found: slower, and it takes the GIL, but the same names work.
+// Functor that calls Python, for work whose library is missing: slower and with the GIL, but with the same interface.
 class Callback final : public Functor {
   public:
     explicit Callback(PyObject *function) : function_(keep(function)) {}

@@ -1,4 +1,4 @@
-// What the ready-made functors have in common: how they give their result, and the Python object that carries them.
+// Shared parts of the built-in functors: delivery of their result, and the Python object that holds them.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace dpmodule {
 
-// A functor whose work is a pure function of what it was made with. Two calls of it may run at the same time in two
-// threads; either result is as good as the other.
+// Functor whose work is a pure function of its constructor's arguments. Two calls may run concurrently, since their
+// results are equal.
 template <typename Result>
 class Ready : public Functor {
   public:
-    // `finish`, unless it is nullptr or None, turns the result's Python object into the one that is returned.
+    // `finish`, unless nullptr or None, converts the result's Python object to the returned one.
     explicit Ready(PyObject *finish = nullptr) : finish_(finish && finish != Py_None ? keep(finish) : nullptr) {}
 
     void operator()() final {
         auto made = std::make_shared<const Result>(work());
         std::lock_guard<std::mutex> guard(mutex_);
-        made_.swap(made);  // what was there goes when the lock is open again: it may need the GIL
+        made_.swap(made);  // the old result is destroyed after unlocking: it may need the GIL
     }
 
     bool reentrant() const noexcept final { return true; }
@@ -32,16 +32,17 @@ class Ready : public Functor {
             std::lock_guard<std::mutex> guard(mutex_);
             made = made_;
         }
-        PyObject *given = give(*made);
-        if (!given || !finish_) return given;
-        PyObject *finished = PyObject_CallOneArg(finish_.get(), given);
-        Py_DECREF(given);
+        PyObject *object = to_python(*made);
+        if (!object || !finish_) return object;
+        PyObject *finished = PyObject_CallOneArg(finish_.get(), object);
+        Py_DECREF(object);
         return finished;
     }
 
   protected:
-    virtual Result work() const = 0;                       // without the GIL
-    virtual PyObject *give(const Result &made) const = 0;  // with the GIL: a new reference, or nullptr and an exception
+    virtual Result work() const = 0;  // without the GIL
+    virtual PyObject *
+    to_python(const Result &made) const = 0;  // with the GIL: a new reference, or nullptr and an exception
 
   private:
     std::shared_ptr<PyObject> finish_;
@@ -49,13 +50,13 @@ class Ready : public Functor {
     std::shared_ptr<const Result> made_;
 };
 
-// Make the Python object of a functor: a new reference, or nullptr with an exception set, also for an empty pointer.
+// Make the Python object of a functor: a new reference, or nullptr with an exception, also for an empty pointer.
 PyObject *make_ready(std::shared_ptr<Functor> functor) noexcept;
 
-// Make a Python object with a writable buffer over bytes whose owner takes writing.
+// Make a Python object with a writable buffer over bytes whose owner permits writing.
 PyObject *make_memory(Bytes bytes) noexcept;
 
-// Make the functor `make()` returns into its Python object; exceptions become Python's.
+// Make the Python object of the functor returned by `make()`; C++ exceptions become Python exceptions.
 template <typename Make>
 PyObject *ready_from(Make make) noexcept {
     try {

@@ -1,9 +1,9 @@
 // The functor that finds the records in a piece of a record file (MXNet's RecordIO).
 //
 //     part : u32 0xCED7230A, u32 (kind << 29 | length), payload, zeros up to a multiple of 4
-//     kind : 0 a whole record, 1 the first part of one, 2 one in the middle, 3 the last
+//     kind : 0 a whole record, 1 the first part of a record, 2 a middle part, 3 the last part
 //
-// Whole records become slices of the data. Parts are joined, with the magic number between them, by copying.
+// Whole records become slices of the data. Parts are copied and joined with the magic number between them.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t magic = 0xCED7230A;
 constexpr unsigned whole = 0, middle = 2, last = 3;
 
-struct Found {
+struct ParsedRecords {
     std::vector<Bytes> records;
     std::size_t consumed = 0;
 };
@@ -34,10 +34,10 @@ class RecordParser {
     RecordParser(const Bytes &data, const std::string &source, std::uint64_t offset, bool final)
         : data_(data), source_(source), offset_(offset), final_(final) {}
 
-    Found run() {
-        while (found_.consumed < data_.size && record()) {
+    ParsedRecords run() {
+        while (result_.consumed < data_.size && record()) {
         }
-        return std::move(found_);
+        return std::move(result_);
     }
 
   private:
@@ -45,9 +45,9 @@ class RecordParser {
         std::size_t begin, length;
     };
 
-    // Read the record that begins where the last one ended; false if its end is not in the data.
+    // Read the next record; false if its end is not in the data.
     bool record() {
-        std::size_t at = found_.consumed;
+        std::size_t at = result_.consumed;
         parts_.clear();
         for (;;) {
             unsigned kind;
@@ -56,17 +56,17 @@ class RecordParser {
             parts_.push_back(part);
             const std::size_t padded = part.length + (4 - part.length % 4) % 4;
             const std::size_t left = data_.size - part.begin;
-            // The reader of files takes a last record whose padding is missing; here it may still come.
+            // The last record of a file may lack its padding; before, more data may follow.
             if (left < (final_ ? part.length : padded)) return cut_short(at, part.length, left);
             at = part.begin + std::min(padded, left);
             if (kind == whole || kind == last) break;
         }
-        found_.records.push_back(parts_.size() == 1 ? data_.slice(parts_[0].begin, parts_[0].length) : joined());
-        found_.consumed = at;
+        result_.records.push_back(parts_.size() == 1 ? data_.slice(parts_[0].begin, parts_[0].length) : joined());
+        result_.consumed = at;
         return true;
     }
 
-    // Read and check the head of a part; false if it is not wholly in the data.
+    // Read and check the header of a part; false if it is incomplete.
     bool head(std::size_t at, unsigned &kind, Part &part) const {
         const std::size_t left = data_.size - at;
         const unsigned char *bytes = data_.begin() + at;
@@ -82,7 +82,7 @@ class RecordParser {
         part = {at + 8, word & ((1u << 29) - 1)};
         const bool continues = kind == middle || kind == last;
         if (kind > last || continues != !parts_.empty()) {
-            fail(at, "a part of kind " + std::to_string(kind) + " cannot stand here");
+            fail(at, "a part of kind " + std::to_string(kind) + " is not allowed here");
         }
         return true;
     }
@@ -120,19 +120,19 @@ class RecordParser {
     const std::uint64_t offset_;
     const bool final_;
     std::vector<Part> parts_;
-    Found found_;
+    ParsedRecords result_;
 };
 
-class Records final : public Ready<Found> {
+class Records final : public Ready<ParsedRecords> {
   public:
     Records(Bytes data, std::string source, std::uint64_t offset, bool final, PyObject *finish)
         : Ready(finish), data_(std::move(data)), source_(std::move(source)), offset_(offset), final_(final) {}
 
   private:
-    Found work() const override { return RecordParser(data_, source_, offset_, final_).run(); }
+    ParsedRecords work() const override { return RecordParser(data_, source_, offset_, final_).run(); }
 
     // (records, consumed)
-    PyObject *give(const Found &made) const override {
+    PyObject *to_python(const ParsedRecords &made) const override {
         PyObject *list = list_of(made.records.size(), [&](std::size_t i) { return make_handle(made.records[i]); });
         return list ? Py_BuildValue("Nn", list, made.consumed) : nullptr;
     }

@@ -25,7 +25,7 @@ const Zlib *load() noexcept {
 #else
     constexpr const char *name = "libz.so.1";
 #endif
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open as long as the process
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // never closed
     return library && find_all(library, found) ? &found : nullptr;
 }
 

@@ -1,14 +1,14 @@
-// The system's libz, found when it is first needed.
+// The system's libz, loaded on first use.
 //
-// It is neither linked nor compiled against: the extension must build on machines without zlib's headers and load on those
-// without the library, where Python's own zlib does this work. Nearly always Python's module `zlib` has loaded libz.so.1
-// already (dpmodule.native.functors.deflate imports it first), and dlopen finds that one, also outside the system's folders.
+// The extension must build without zlib's headers and load without the library, so it does not link to it; without it
+// Python's zlib does this work. Usually Python's module `zlib` has already loaded libz.so.1, since
+// dpmodule.native.functors.deflate imports it first, and dlopen finds that one, even outside the system's folders.
 #pragma once
 
 namespace dpmodule {
 
-// zlib's z_stream. Its layout has been the same through all versions 1.x, of zlib-ng's compatible library too; the library
-// checks it by the size and version it is given.
+// zlib's z_stream. All versions 1.x, and zlib-ng's compatible library, have the same layout; the library checks the size
+// and version passed to it.
 struct ZStream {
     const unsigned char *next_in = nullptr;
     unsigned avail_in = 0;
@@ -26,7 +26,7 @@ struct ZStream {
     unsigned long reserved = 0;
 };
 
-// Return codes and flush values that are used here.
+// Return codes and flush values used here.
 inline constexpr int z_ok = 0, z_stream_end = 1, z_need_dictionary = 2, z_data_error = -3, z_memory_error = -4,
                      z_buffer_error = -5;
 inline constexpr int z_no_flush = 0, z_finish = 4, z_deflated = 8, z_default_strategy = 0;
@@ -43,7 +43,7 @@ struct Zlib {
     int (*inflate_end)(ZStream *);
 };
 
-// The library, or nullptr if there is none.
+// Return the library, or nullptr if there is none.
 const Zlib *zlib() noexcept;
 
 }  // namespace dpmodule

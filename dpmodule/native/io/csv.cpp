@@ -8,15 +8,15 @@
 namespace dpmodule::io {
 namespace {
 
-// Where the fields of a text in commas and lines end, 64 characters at a time.
+// Iterator over the ends of the fields of comma-separated text, 64 characters at a time.
 //
-// Reading a number to its end before looking for the next one makes a chain of steps that each wait for the one before. With
-// the ends known ahead, the processor converts several numbers side by side.
+// Finding each number's end while reading it makes a chain of dependent steps. With the ends known in advance, the
+// processor converts several numbers in parallel.
 class Fields {
   public:
     Fields(const char *at, const char *limit) noexcept : block_(at), following_(at), limit_(limit) {}
 
-    // Step to the next comma or end of a line; the limit, once and again, when there is none.
+    // Step to the next comma or end of a line; returns the limit, repeatedly, if there is none.
     const char *next() noexcept {
         while (ends_ == 0) {
             if (following_ == limit_) return limit_;
@@ -86,12 +86,12 @@ const char *read_value(const char *at, const char *limit, Value &value) {
 
 bool is_blank(const char *at, const char *end) noexcept { return skip_blanks(at, end) == end; }
 
-// The text that fields stand in.
+// Text with the fields.
 struct Text {
     const char *begin, *limit;
 };
 
-// Read the number that is all of a field but for blanks; false if the field holds something else.
+// Read a field that holds only a number and blanks; false if it holds anything else.
 template <class Value>
 bool read_field(const char *at, const char *end, const Text &text, Value &value) {
     if constexpr (std::is_floating_point_v<Value>) {
@@ -105,7 +105,7 @@ bool read_field(const char *at, const char *end, const Text &text, Value &value)
     return at && at <= end && is_blank(at, end);
 }
 
-// Where a line's last field ends, without the carriage return before the line's end.
+// Return the end of a line's last field, without a carriage return.
 const char *trimmed(const char *at, const char *end) noexcept { return end > at && end[-1] == '\r' ? end - 1 : end; }
 
 }  // namespace

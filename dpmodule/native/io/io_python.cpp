@@ -1,4 +1,4 @@
-// Parsers of text and the way of pixels into a batch, for Python.
+// Python functions for the text parsers and the pixel conversion.
 #include <algorithm>
 #include <new>
 
@@ -15,15 +15,15 @@ auto fields(Pixels &p) {
 
 namespace {
 
-// What Python's objects hold, as long as they are lent.
-class Lent {
+// Buffer of a Python object, released with its scope.
+class HeldBuffer {
   public:
-    Lent() = default;
-    ~Lent() {
+    HeldBuffer() = default;
+    ~HeldBuffer() {
         if (view.obj) PyBuffer_Release(&view);
     }
-    Lent(const Lent &) = delete;
-    Lent &operator=(const Lent &) = delete;
+    HeldBuffer(const HeldBuffer &) = delete;
+    HeldBuffer &operator=(const HeldBuffer &) = delete;
 
     const char *begin() const noexcept { return static_cast<const char *>(view.buf); }
     const char *end() const noexcept { return begin() + view.len; }
@@ -39,7 +39,7 @@ class Lent {
     Py_buffer view{};
 };
 
-// Runs a function without the GIL; false, with Python's error, if there was no memory.
+// Run a function without the GIL; false, with a Python exception, if it runs out of memory.
 template <class Run>
 bool run_free(Run run) {
     bool had_memory = true;
@@ -55,7 +55,7 @@ bool run_free(Run run) {
 }
 
 template <class Value>
-PyObject *parse_into(const Lent &text, Py_ssize_t columns, const Lent &table) {
+PyObject *parse_into(const HeldBuffer &text, Py_ssize_t columns, const HeldBuffer &table) {
     Py_ssize_t rows = 0;
     const Py_ssize_t room = table.room<Value>() / columns;
     if (!run_free([&] { rows = read_csv(text.begin(), text.end(), columns, table.as<Value>(), room); })) return nullptr;
@@ -63,12 +63,12 @@ PyObject *parse_into(const Lent &text, Py_ssize_t columns, const Lent &table) {
 }
 
 PyObject *parse_csv(PyObject *, PyObject *given) {
-    Lent text, table;
+    HeldBuffer text, table;
     Py_ssize_t columns = 0;
     int kind = 0;
     if (!PyArg_ParseTuple(given, "y*nCw*", &text.view, &columns, &kind, &table.view)) return nullptr;
     if (columns < 1) {
-        PyErr_SetString(PyExc_ValueError, "there is at least one column");
+        PyErr_SetString(PyExc_ValueError, "expected at least one column");
         return nullptr;
     }
     switch (kind) {
@@ -77,12 +77,12 @@ PyObject *parse_csv(PyObject *, PyObject *given) {
         case 'i': return parse_into<std::int32_t>(text, columns, table);
         case 'q': return parse_into<std::int64_t>(text, columns, table);
     }
-    PyErr_SetString(PyExc_ValueError, "the kind is one of f, d, i, q");
+    PyErr_SetString(PyExc_ValueError, "expected a kind of f, d, i or q");
     return nullptr;
 }
 
 PyObject *parse_libsvm(PyObject *, PyObject *given) {
-    Lent text, labels, lengths, values, columns;
+    HeldBuffer text, labels, lengths, values, columns;
     unsigned long long limit = 0;
     if (!PyArg_ParseTuple(given, "y*Kw*w*w*w*", &text.view, &limit, &labels.view, &lengths.view, &values.view,
                           &columns.view)) {
@@ -101,7 +101,7 @@ PyObject *parse_libsvm(PyObject *, PyObject *given) {
     return Py_BuildValue("nn", rows.rows, rows.entries);
 }
 
-// What the Arrow C data interface declares.
+// Structure of the Arrow C data interface.
 struct ArrowArray {
     std::int64_t length, null_count, offset, n_buffers, n_children;
     const void **buffers;
@@ -111,7 +111,7 @@ struct ArrowArray {
     void *private_data;
 };
 
-// Takes a capsule of Arrow that holds lists of fixed length, as Pillow lends an image of several channels.
+// Read an Arrow capsule of fixed-length lists, the form in which Pillow exports an image of several channels.
 PyObject *arrow_items(PyObject *, PyObject *capsule) {
     const auto *array = static_cast<const ArrowArray *>(PyCapsule_GetPointer(capsule, "arrow_array"));
     if (!array) return nullptr;
@@ -130,15 +130,15 @@ PyObject *arrow_items(PyObject *, PyObject *capsule) {
 PyMethodDef io_functions[] = {
     {"parse_csv", parse_csv, METH_VARARGS,
      "parse_csv(text, columns, kind, table)\n--\n\n"
-     "Read lines of numbers into an array of kind f, d, i or q; return the number of rows, -1 if the text has others."},
+     "Read lines of numbers into an array of kind f, d, i or q; return the number of rows, -1 if it has other text."},
     {"parse_libsvm", parse_libsvm, METH_VARARGS,
      "parse_libsvm(text, columns, labels, lengths, values, columns)\n--\n\n"
-     "Read sparse rows into arrays; return the numbers of rows and of entries, None if the text holds something else."},
+     "Read sparse rows into arrays; return the numbers of rows and of entries, None if it has other text."},
     method("put_pixels", Call<put_pixels>::run,
            "Write an image into a batch as float32; arguments are sizes, strides and addresses, see io.hpp."),
     {"arrow_items", arrow_items, METH_O,
      "arrow_items(capsule)\n--\n\n"
-     "Return the address and the number of the items of an Arrow array of lists, which the capsule keeps alive."},
+     "Return address and number of the items of an Arrow array of lists; the capsule keeps them alive."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

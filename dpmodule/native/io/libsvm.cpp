@@ -12,7 +12,7 @@ const char *skip_spaces(const char *at, const char *limit) noexcept {
     return at;
 }
 
-// Whether a word ends here: at a blank, the end of the line, or a comment.
+// Return true at the end of a word: a blank, the end of the line, or a comment.
 bool word_ends(const char *at, const char *limit) noexcept {
     return at == limit || (*at >= '\t' && *at <= '\r') || *at == ' ' || *at == '#';
 }
@@ -24,7 +24,7 @@ const char *after_line(const char *at, const char *limit) noexcept {
     return end ? static_cast<const char *>(end) + 1 : limit;
 }
 
-// The label, and a weight behind it that is left out; nullptr if something else stands here.
+// Read the label and skip a weight that follows it; nullptr if there is anything else.
 const char *read_label(const char *at, const char *limit, float &label) {
     double value = 0;
     at = read_number(at, limit, value);
@@ -37,7 +37,7 @@ const char *read_label(const char *at, const char *limit, float &label) {
     return word_ends(at, limit) ? at : nullptr;
 }
 
-// A query's number, which is left out, where one follows.
+// Skip a query number if one follows.
 const char *skip_query(const char *at, const char *limit) noexcept {
     const char *word = skip_blanks(at, limit);
     if (word == at || limit - word < 5 || std::memcmp(word, "qid:", 4) != 0) return at;

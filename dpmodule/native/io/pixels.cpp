@@ -21,7 +21,7 @@ void put_slowly(const Pixels &p, std::ptrdiff_t row, std::ptrdiff_t begin) noexc
 typedef std::int32_t FourPixels __attribute__((vector_size(16)));
 typedef float FourFloats __attribute__((vector_size(16)));
 
-// Four pixels, each in the lower bytes of 32 bits.
+// Load four pixels, each into the lower bytes of 32 bits.
 template <int Gap>
 FourPixels load_four(const std::uint8_t *from) noexcept {
     FourPixels found;
@@ -40,7 +40,7 @@ FourPixels load_four(const std::uint8_t *from) noexcept {
     return found;
 }
 
-// Puts what pixels of a row can be taken four at a time; returns how many that were.
+// Write the pixels of a row that can be taken four at a time; returns their number.
 template <int Gap, int Channels, bool Mirrored>
 std::ptrdiff_t put_fours(const Pixels &p, std::ptrdiff_t row) noexcept {
     const std::uint8_t *from = p.from + row * p.row_gap;

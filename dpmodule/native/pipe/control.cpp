@@ -20,14 +20,16 @@ constexpr size_t control_size = 8 * (64 + ring_size + 8 * most_slots);
 
 void *map(int fd, size_t size) {
     void *found = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (found == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of a pipe's memory");
+    if (found == MAP_FAILED)
+        throw std::system_error(errno, std::generic_category(), "cannot map the shared memory of a pipe");
     return found;
 }
 
 }  // namespace
 
 Control::Control(int fd, int wake_fd, Side side) : wake_fd_(fcntl(wake_fd, F_DUPFD_CLOEXEC, 0)), side_(side) {
-    if (wake_fd_ < 0) throw std::system_error(errno, std::generic_category(), "copy of a pipe's descriptor");
+    if (wake_fd_ < 0)
+        throw std::system_error(errno, std::generic_category(), "cannot duplicate a descriptor of a pipe");
     try {
         words_ = static_cast<Word *>(map(fd, control_size));
     } catch (...) {
@@ -42,21 +44,21 @@ Control::~Control() {
 }
 
 void Control::wake_other() {
-    // the other side writes its flag and then looks for work; we wrote the work and then look for its flag
+    // the other side sets its flag and then checks for work; this side wrote the work and now checks the flag
     std::atomic_thread_fence(std::memory_order_seq_cst);
     Word &flag = sleeps(1 - side_);
     if (!flag.load(std::memory_order_relaxed) || !flag.exchange(0)) return;
     const uint64_t one = 1;
     ssize_t written = ::write(wake_fd_, &one, sizeof one);
-    (void)written;  // it fails only if the descriptor is readable anyway
+    (void)written;  // fails only if the descriptor is readable already
 }
 
-void Control::doze() {
+void Control::mark_sleeping() {
     sleeps(side_).store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Control::rouse() { sleeps(side_).store(0, std::memory_order_relaxed); }
+void Control::mark_awake() { sleeps(side_).store(0, std::memory_order_relaxed); }
 
 Memory::Memory(int fd, size_t size) : base_(static_cast<char *>(map(fd, size))), size_(size) {}
 
@@ -89,7 +91,7 @@ int poll_all(int wake, int socket, int process, double seconds) {
     if (found & ready) {
         char drained[4096];
         ssize_t got = ::read(wake, drained, sizeof drained);
-        (void)got;  // nothing there is as good
+        (void)got;  // an empty descriptor is fine
     }
     return found;
 }

@@ -1,5 +1,5 @@
-// The block that both ends of a pipe share (its layout is described in streams/pipe/control.py), and how they wake each
-// other: through a descriptor, and only if the other side says that it sleeps.
+// Control block shared by both ends of a pipe (streams/pipe/control.py describes its layout). Each side wakes the other
+// through a descriptor, but only if the other has marked itself as sleeping.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@ namespace dpmodule::pipe {
 
 enum Side { writer = 0, reader = 1 };
 enum Kind : uint64_t { data = 1 };
-enum Found { ready = 1, news = 2, ended = 4 };
+enum WaitEvent { ready = 1, news = 2, ended = 4 };
 
 constexpr int ring_size = 256, most_slots = 64;
 
 class Control {
   public:
-    // Maps the block and copies the descriptor that wakes the other side. Throws std::system_error.
+    // Map the block and duplicate the descriptor that wakes the other side. Throws std::system_error.
     Control(int fd, int wake_fd, Side side);
     ~Control();
     Control(const Control &) = delete;
@@ -30,15 +30,15 @@ class Control {
     Word &ring(uint64_t number) { return words_[64 + number % ring_size]; }
     Word &slot(int number) { return words_[64 + ring_size + 8 * number]; }
     Word &state(Side side) { return words_[8 + 8 * side + 2]; }
-    // Whether the other side has closed its end or dropped it.
-    bool other_left() { return state(side_ == writer ? reader : writer).load(std::memory_order_acquire) != 0; }
+    // True if the other side has closed or dropped its end.
+    bool other_closed() { return state(side_ == writer ? reader : writer).load(std::memory_order_acquire) != 0; }
     int slots() { return static_cast<int>(words_[2].load(std::memory_order_relaxed)); }
 
-    // After something was published: wake the other side if it sleeps.
+    // Wake the other side if it sleeps; call this after publishing.
     void wake_other();
-    // Say that this side sleeps; whoever calls looks for work again afterwards.
-    void doze();
-    void rouse();
+    // Mark this side as sleeping; the caller must check for work again afterwards.
+    void mark_sleeping();
+    void mark_awake();
 
   private:
     Word &sleeps(int side) { return words_[8 + 8 * side + 3]; }
@@ -48,7 +48,7 @@ class Control {
     Side side_;
 };
 
-// Shared memory that belongs to several tensors, mapped as long as one of them lives.
+// Shared memory of several tensors, mapped as long as one of them lives.
 class Memory {
   public:
     // Throws std::system_error.
@@ -70,11 +70,11 @@ class Memory {
     size_t size_;
 };
 
-// Whether a wait may begin by watching the other processor for a few microseconds.
+// Return true if a wait may spin for a few microseconds first: there are several cores.
 bool may_spin();
 
-// Wait for descriptors, those of -1 left out, at most for some seconds (below 0: for ever).
-// Returns `Found` added up, or -1 if a signal came first. Empties the first descriptor if it is readable.
+// Wait for descriptors, ignoring those of -1, for at most `seconds` (below 0: forever).
+// Returns a sum of `WaitEvent`, or -1 if a signal came first. Empties the first descriptor if it is readable.
 int poll_all(int wake, int socket, int process, double seconds);
 
 }  // namespace dpmodule::pipe

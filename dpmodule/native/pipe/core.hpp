@@ -1,4 +1,4 @@
-// What the two Python types of a pipe have in common.
+// Shared parts of the two Python types of a pipe.
 #pragma once
 
 #include "python.hpp"
@@ -11,33 +11,33 @@
 
 namespace dpmodule::pipe {
 
-// How one side waits: its descriptors, and whether watching for work before sleeping has paid off lately.
+// Waiting of one side: its descriptors, and whether spinning before sleeping has paid off recently.
 class Waiting {
   public:
     explicit Waiting(int wake_fd) : wake_fd_(wake_fd) {}
 
-    // Also watch the socket and the other side's process from now on; -1 for none.
+    // Also watch the socket and the other side's process; -1 for none.
     void watch(int socket, int process) {
         socket_ = socket;
         process_ = process;
     }
 
-    // Wait until there is work or news, or some seconds are over (below 0: never). Needs no GIL.
-    // Returns `Found` added up, 0 after the time, -1 after a signal.
+    // Wait for work or news, for at most `seconds` (below 0: forever). Needs no GIL.
+    // Returns `WaitEvent` added up, 0 on a timeout, -1 after a signal.
     template <class IsReady>
     int wait(Control &control, double seconds, IsReady is_ready) {
         if (is_ready() || spin(is_ready) || arm(control, is_ready)) return ready;
-        if (control.other_left()) {  // the signal for it may have been emptied together with that for its last work
-            control.rouse();
+        if (control.other_closed()) {  // its signal may have been cleared together with that of its last work
+            control.mark_awake();
             return ready;
         }
         int found = poll_all(wake_fd_, socket_, process_, seconds);
-        control.rouse();
+        control.mark_awake();
         return found;
     }
 
-    // Watch for work for some microseconds. Where the other side does not run at the same time that is of no use:
-    // after failures it is tried ever less often.
+    // Spin for work for some microseconds. That is useless if the other side does not run at the same time, so each
+    // failure makes attempts rarer.
     template <class IsReady>
     bool spin(IsReady is_ready) {
         static const bool allowed = may_spin();
@@ -54,7 +54,7 @@ class Waiting {
         return false;
     }
 
-    // The same, called with the GIL. Not worth giving it away when there will be no spinning.
+    // Like spin, but called with the GIL, which it releases only if it spins.
     template <class IsReady>
     bool spin_unlocked(IsReady is_ready) {
         if (rest_ > 0) return rest_--, false;
@@ -65,23 +65,23 @@ class Waiting {
         return found;
     }
 
-    // Say that this side sleeps from now on, unless there is work: true then.
+    // Mark this side as sleeping and return false; return true if there is work instead.
     template <class IsReady>
     static bool arm(Control &control, IsReady is_ready) {
-        control.doze();
+        control.mark_sleeping();
         if (!is_ready()) return false;
-        control.rouse();
+        control.mark_awake();
         return true;
     }
 
   private:
-    // Longer than it takes to wake a sleeping process: else two sides that have begun to sleep would never stop.
+    // Longer than waking a sleeping process takes; else two sides that alternate would sleep on every message.
     static constexpr int spin_us = 60, most_failures = 6;
     int wake_fd_, socket_ = -1, process_ = -1;
     int failures_ = 0, rest_ = 0;
 };
 
-// `wait(seconds)` of the Python types: seconds or None; the events as an int.
+// `wait(seconds)` of the Python types: `seconds` may be None; returns the events as an int.
 template <class IsReady>
 PyObject *wait_for(Waiting &waiting, Control &control, PyObject *seconds, IsReady is_ready) {
     double limit = seconds == Py_None ? -1.0 : PyFloat_AsDouble(seconds);
@@ -97,7 +97,7 @@ PyObject *wait_for(Waiting &waiting, Control &control, PyObject *seconds, IsRead
 inline Control &control_of(Control &control) { return control; }
 inline Control &control_of(const std::shared_ptr<Control> &control) { return *control; }
 
-// Methods that both types have; `side_of` gives what an object of the type holds.
+// Methods of both types; `side_of` returns the state of an object.
 template <auto side_of>
 struct SideMethods {
     static PyObject *arm(PyObject *self, PyObject *) {
@@ -121,23 +121,23 @@ struct SideMethods {
     static PyObject *is_busy(PyObject *self, void *) { return PyBool_FromLong(side_of(self).busy); }
 };
 
-// The leaves of a structure being built; those not taken are dropped. Needs the GIL.
-class Made {
+// References to the leaves of a structure being built, dropped unless taken. Needs the GIL.
+class LeafReferences {
   public:
-    explicit Made(int size) : objects_(size <= most_inline ? inline_ : new PyObject *[size]), size_(size) {}
-    ~Made() {
+    explicit LeafReferences(int size) : objects_(size <= most_inline ? inline_ : new PyObject *[size]), size_(size) {}
+    ~LeafReferences() {
         while (count_) Py_DECREF(objects_[--count_]);
         if (objects_ != inline_) delete[] objects_;
     }
-    Made(const Made &) = delete;
-    Made &operator=(const Made &) = delete;
+    LeafReferences(const LeafReferences &) = delete;
+    LeafReferences &operator=(const LeafReferences &) = delete;
 
     int size() const { return size_; }
     bool add(PyObject *object) {
         if (object) objects_[count_++] = object;
         return object != nullptr;
     }
-    // The references are the caller's from now on.
+    // Transfer the references to the caller.
     PyObject **take() {
         count_ = 0;
         return objects_;

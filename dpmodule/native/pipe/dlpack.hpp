@@ -1,4 +1,4 @@
-// The part of the DLPack standard, version 1, by which tensors of torch are taken apart and made without its headers.
+// Part of the DLPack standard, version 1: reads and creates tensors of torch without its headers.
 // Source: the DLPack specification, "Python Specification" and "C API"; the table is torch.Tensor.__dlpack_c_exchange_api__.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Version {
     uint32_t major, minor;
 };
 
-// Shape and strides, in elements, belong to whoever filled this in.
+// Shape and strides are in elements and belong to the producer.
 struct Tensor {
     void *data;
     int32_t device_type, device_id;

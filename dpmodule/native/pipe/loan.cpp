@@ -28,12 +28,13 @@ void fill(dlpack::Managed &managed, const Table &table, int leaf, char *data) {
 }
 
 PyObject *wrong_record(const Record &record) {
-    PyErr_Format(PyExc_RuntimeError, "a message has a tensor of type number %lld with %lld axes, unknown here",
+    PyErr_Format(PyExc_RuntimeError,
+                 "a message has a tensor with type number %lld and %lld axes, which this process does not support",
                  static_cast<long long>(record.code), static_cast<long long>(record.ndim));
     return nullptr;
 }
 
-// A tensor that the memory belongs to, beside the slot.
+// Tensor that keeps the memory, in addition to the slot.
 struct Holder {
     dlpack::Managed managed;
     MemoryPtr memory;
@@ -80,7 +81,7 @@ void Loan::release() {
     blocks_.clear();
     if (generation_ == fork_generation()) {
         control_->slot(slot_).store(0, std::memory_order_release);
-        control_->wake_other();  // from here on the reader may use this loan for the next message
+        control_->wake_other();  // from here on, the reader may reuse this loan for the next message
     }
     drop();
 }
@@ -111,12 +112,13 @@ bool NewSlot::read(PyObject *arguments, size_t slots) {
     PyObject *given;
     if (!PyArg_ParseTuple(arguments, "iinO", &number, &fd, &size, &given)) return false;
     if (number < 0 || static_cast<size_t>(number) >= slots)
-        return PyErr_Format(PyExc_IndexError, "no slot %d", number) != nullptr;
+        return PyErr_Format(PyExc_IndexError, "slot %d does not exist", number) != nullptr;
     outline = Outline::compile(given);
     if (!outline) return false;
     memory = std::make_shared<Memory>(fd, size);
     if (Table(*memory).leaves == outline->leaves()) return true;
-    return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number) != nullptr;
+    return PyErr_Format(PyExc_RuntimeError, "slot %d: its table and its outline have different numbers of leaves",
+                        number) != nullptr;
 }
 
 }  // namespace dpmodule::pipe

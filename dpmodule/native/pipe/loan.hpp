@@ -1,4 +1,4 @@
-// Tensors over shared memory, which keep it mapped and tell when the last of them is gone.
+// Tensors over shared memory, which keep it mapped and return the slot when the last of them is gone.
 #pragma once
 
 #include "python.hpp"
@@ -15,7 +15,7 @@ namespace dpmodule::pipe {
 
 using MemoryPtr = std::shared_ptr<Memory>;
 
-// The head and the records of a slot's memory (streams/pipe/layout.py).
+// Header and records of a slot's memory (streams/pipe/layout.py).
 struct Record {
     int64_t code, source, offset, capacity, ndim, bytes, axes[1];
 };
@@ -36,19 +36,19 @@ struct Table {
     int leaves, axes;
 };
 
-// What the reader's tensors of one slot have in common. The slot has at most one message at a time, so that one of
-// these serves all messages until the slot is laid out again. It outlives the pipe: tensors may be dropped at any time
-// and in any thread, without the GIL.
+// Shared state of the reader's tensors in one slot. A slot holds at most one message at a time, so one loan serves all
+// messages until the slot gets new memory. It outlives the pipe: tensors may be dropped at any time, in any thread and
+// without the GIL.
 class Loan {
   public:
     Loan(std::shared_ptr<Control> control, MemoryPtr memory, int slot);
 
-    // Begin a message: the loan counts as in use until `finish`, and until every tensor made meanwhile is gone.
+    // Begin a message: the loan is in use until `finish`, and until all tensors made in between are gone.
     void begin();
     void finish();
-    // A new tensor for a record; `block` is the memory it is in. nullptr with an exception.
+    // Make a tensor for a record in the memory `block`; nullptr with an exception.
     PyObject *lend(int leaf, const MemoryPtr &block);
-    // The reader is done with it.
+    // Drop the reader's reference.
     void drop();
 
     const MemoryPtr &memory() const { return memory_; }
@@ -58,25 +58,25 @@ class Loan {
     static void give_back(dlpack::Managed *managed);
     void release();
 
-    std::atomic<int> users_{1}, held_{0};  // the reader and a message in use; what holds the message
+    std::atomic<int> users_{1}, held_{0};  // the reader and a message in use; holders of the message
     std::shared_ptr<Control> control_;
     MemoryPtr memory_;
     std::vector<MemoryPtr> blocks_;  // shared blocks of the message in use
     std::vector<dlpack::Managed> managed_;
     int slot_;
-    unsigned generation_;  // a forked child's copies give nothing back
+    unsigned generation_;  // copies in a forked child return nothing
 };
 
-// A tensor over a record in a slot of the writer's; it keeps the memory mapped. nullptr with an exception.
+// Make a tensor over a record in a writer's slot; it keeps the memory mapped. nullptr with an exception.
 PyObject *writable(const MemoryPtr &memory, int leaf);
 
-// New memory for a slot, as both ends are told of it.
+// Description of new memory for a slot.
 struct NewSlot {
     int number;
     MemoryPtr memory;
     std::unique_ptr<Outline> outline;
 
-    // Read (slot, fd, size, outline) for one of so many slots. False with an exception; throws std::system_error.
+    // Read (slot, fd, size, outline); the slot must be below `slots`. False with an exception; throws std::system_error.
     bool read(PyObject *arguments, size_t slots);
 };
 

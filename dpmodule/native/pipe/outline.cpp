@@ -16,10 +16,10 @@ bool same_key(PyObject *a, PyObject *b) {
 }
 
 PyObject *attribute_of(const char *module, const char *name) {
-    PyObject *found = PyImport_ImportModule(module);
-    if (!found) return nullptr;
-    PyObject *value = PyObject_GetAttrString(found, name);
-    Py_DECREF(found);
+    PyObject *loaded = PyImport_ImportModule(module);
+    if (!loaded) return nullptr;
+    PyObject *value = PyObject_GetAttrString(loaded, name);
+    Py_DECREF(loaded);
     return value;
 }
 
@@ -35,7 +35,7 @@ bool Outline::compile(PyObject *description, Node &node) {
     if (description == Py_None) return node.kind = none, true;
     if (PyLong_Check(description)) return node.kind = leaf, leaves_++, true;
     PyObject *type, *keys, *children;
-    if (!PyTuple_Check(description)) return PyErr_SetString(PyExc_TypeError, "not an outline"), false;
+    if (!PyTuple_Check(description)) return PyErr_SetString(PyExc_TypeError, "an outline is a tuple"), false;
     if (!PyArg_ParseTuple(description, "iOOO!", &node.kind, &type, &keys, &PyTuple_Type, &children)) return false;
     if (type != Py_None) node.type = Py_NewRef(type);
     if (node.kind == ordered) node.type = attribute_of("collections", "OrderedDict");
@@ -44,14 +44,14 @@ bool Outline::compile(PyObject *description, Node &node) {
         node.make = PyObject_GetAttrString(type, "_make");
         if (!node.make) PyErr_Clear(), node.make = Py_NewRef(type);
     }
-    if (node.kind == record) {  // object.__new__ refuses classes that it cannot make
+    if (node.kind == record) {  // object.__new__ refuses classes it cannot create
         node.make = PyObject_GetAttrString(reinterpret_cast<PyObject *>(&PyBaseObject_Type), "__new__");
         if (!node.make) return false;
     }
     Py_ssize_t size = PyTuple_GET_SIZE(children);
     if (keys != Py_None) {
         if (!PyTuple_Check(keys) || PyTuple_GET_SIZE(keys) != size) {
-            return PyErr_SetString(PyExc_TypeError, "keys and parts of an outline differ"), false;
+            return PyErr_SetString(PyExc_TypeError, "an outline has different numbers of keys and parts"), false;
         }
         for (Py_ssize_t i = 0; i < size; i++) node.keys.push_back(Py_NewRef(PyTuple_GET_ITEM(keys, i)));
     }
@@ -74,7 +74,7 @@ void Outline::clear(Node &node) {
 bool Outline::match(PyObject *value, std::vector<PyObject *> &leaves) const {
     leaves.clear();
     if (match(root_, value, leaves)) return true;
-    for (PyObject *found : leaves) Py_DECREF(found);
+    for (PyObject *leaf : leaves) Py_DECREF(leaf);
     leaves.clear();
     return false;
 }
@@ -90,7 +90,7 @@ bool Outline::match(const Node &node, PyObject *value, std::vector<PyObject *> &
         case list:
             if (!PyList_CheckExact(value) || PyList_GET_SIZE(value) != size) return false;
             for (Py_ssize_t i = 0; i < size; i++) {
-                if (i >= PyList_GET_SIZE(value)) return false;  // a property further down has shortened it
+                if (i >= PyList_GET_SIZE(value)) return false;  // a nested property has shortened it
                 PyObject *item = Py_NewRef(PyList_GET_ITEM(value, i));
                 bool same = match(node.children[i], item, leaves);
                 Py_DECREF(item);
@@ -130,7 +130,7 @@ bool Outline::match_dict(const Node &node, PyObject *value, std::vector<PyObject
     return i == node.children.size();
 }
 
-// An OrderedDict's order is not that of the dict below it.
+// The order of an OrderedDict differs from that of its underlying dict.
 bool Outline::match_ordered(const Node &node, PyObject *value, std::vector<PyObject *> &leaves) {
     if (Py_TYPE(value) != reinterpret_cast<PyTypeObject *>(node.type)) return false;
     PyObject *keys = PySequence_List(value);
@@ -151,7 +151,7 @@ bool Outline::match_fields(const Node &node, PyObject *value, std::vector<PyObje
     if (Py_TYPE(value) != reinterpret_cast<PyTypeObject *>(node.type)) return false;
     for (size_t i = 0; i < node.keys.size(); i++) {
         PyObject *item = PyObject_GetAttr(value, node.keys[i]);
-        if (!item) return PyErr_Clear(), false;  // the Python side reads it again and says what is wrong
+        if (!item) return PyErr_Clear(), false;  // the Python side reads it again and raises the error
         bool same = match(node.children[i], item, leaves);
         Py_DECREF(item);
         if (!same) return false;
@@ -205,7 +205,7 @@ PyObject *Outline::build_record(const Node &node, PyObject **&leaves) {
     PyObject *made = PyObject_CallOneArg(node.make, node.type);
     for (size_t i = 0; made && i < node.keys.size(); i++) {
         PyObject *item = build(node.children[i], leaves);
-        // past a __setattr__ of its own: the class may be frozen
+        // bypasses the class's __setattr__: it may be frozen
         int failed = !item || PyObject_GenericSetAttr(made, node.keys[i], item);
         Py_XDECREF(item);
         if (failed) Py_CLEAR(made);

@@ -1,4 +1,4 @@
-// The outline of a nested structure (streams/nested.py says what that is), compiled for comparing and building.
+// Outline of a nested structure (defined in streams/nested.py), compiled for comparing and building.
 #pragma once
 
 #include "python.hpp"
@@ -18,11 +18,10 @@ class Outline {
     Outline(const Outline &) = delete;
     Outline &operator=(const Outline &) = delete;
 
-    // Collect the tensors of a value, in order, as borrowed references that the value keeps alive or `kept` does.
-    // 1 if its outline is this one, 0 if not, and whatever is wrong with it.
+    // Collect the tensors of a value, in order. Returns false, without an exception, if its outline differs in any way.
     bool match(PyObject *value, std::vector<PyObject *> &leaves) const;
 
-    // Build a structure; takes the references of the leaves, also when it fails. nullptr with an exception.
+    // Build a structure; steals the references of the leaves, even on failure. nullptr with an exception.
     PyObject *build(PyObject **leaves) const;
 
     int leaves() const { return leaves_; }

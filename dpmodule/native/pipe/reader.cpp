@@ -1,4 +1,4 @@
-// dpmodule._native.PipeReader: the receiving side of a tensor pipe; streams/pipe/reader.py is its face.
+// dpmodule._native.PipeReader: the receiving side of a tensor pipe; streams/pipe/reader.py wraps it.
 #include "python.hpp"
 
 #include <new>
@@ -16,7 +16,7 @@ namespace {
 
 struct Slot {
     Loan *loan = nullptr;
-    std::shared_ptr<Outline> outline;  // who builds with it keeps it
+    std::shared_ptr<Outline> outline;  // kept by calls that build with it
     void clear() {
         if (loan) loan->drop();
         loan = nullptr;
@@ -62,7 +62,7 @@ Reader *cast(PyObject *self) { return reinterpret_cast<Reader *>(self); }
 
 State &state_of(PyObject *self) { return *cast(self)->state; }
 
-// The next tensor of a message; nullptr with an exception.
+// Make the tensor of a message's leaf; nullptr with an exception.
 PyObject *lend(State &state, Loan &loan, const Table &table, int leaf) {
     int64_t source = table[leaf].source;
     if (source == Table::own) return loan.lend(leaf, loan.memory());
@@ -74,7 +74,7 @@ PyObject *lend(State &state, Loan &loan, const Table &table, int leaf) {
 
 PyObject *build(State &state, Loan &loan, const Outline &outline) {
     Table table(*loan.memory());
-    Made leaves(table.leaves);
+    LeafReferences leaves(table.leaves);
     for (int i = 0; i < table.leaves; i++) {
         if (!leaves.add(lend(state, loan, table, i))) return nullptr;
     }
@@ -89,7 +89,7 @@ PyObject *recv(PyObject *self, PyObject *) {
     if (number >= state.slots.size() || !state.slots[number].loan) Py_RETURN_NOTIMPLEMENTED;
     Loan *loan = state.slots[number].loan;
     auto outline = state.slots[number].outline;
-    loan->begin();  // it lives from here to `finish`, whatever other threads do while Python's code runs
+    loan->begin();  // keeps it alive until `finish`, whatever other threads do while Python code runs
     state.take();
     PyObject *made = nullptr;
     try {
@@ -102,14 +102,14 @@ PyObject *recv(PyObject *self, PyObject *) {
     return made;
 }
 
-// As recv, but watches for a message for a few microseconds if there is none.
+// Like recv, but spins for a few microseconds if there is no message.
 PyObject *recv_soon(PyObject *self, PyObject *ignored) {
     State &state = state_of(self);
     if (!state.is_ready() && !state.waiting.spin_unlocked([&] { return state.is_ready(); })) Py_RETURN_NOTIMPLEMENTED;
     return recv(self, ignored);
 }
 
-// As recv, but waits for a message. NotImplemented if something else comes first.
+// Like recv, but waits for a message. NotImplemented if something else comes first.
 PyObject *recv_wait(PyObject *self, PyObject *ignored) {
     State &state = state_of(self);
     if (state.busy) Py_RETURN_NOTIMPLEMENTED;
@@ -199,33 +199,33 @@ void reader_dealloc(PyObject *self) {
 
 PyMethodDef reader_methods[] = {
     {"recv", recv, METH_NOARGS,
-     "Return the next structure; NotImplemented if there is none or something else is first."},
-    {"recv_soon", recv_soon, METH_NOARGS, "Like recv, but if there is none watch for one for a few microseconds."},
-    {"recv_wait", recv_wait, METH_NOARGS, "Like recv, but wait for one; NotImplemented if something else comes first."},
+     "Return the next structure; NotImplemented if the next message is not one or there is none."},
+    {"recv_soon", recv_soon, METH_NOARGS, "Like recv, but spin for a few microseconds if there is no message."},
+    {"recv_wait", recv_wait, METH_NOARGS, "Like recv, but wait; NotImplemented if something else comes first."},
     {"peek", peek, METH_NOARGS, "Return the next message's word, 0 if there is none."},
     {"skip", reinterpret_cast<PyCFunction>(slot(skip)), METH_FASTCALL,
-     "skip([slot]): count the next message as taken, and give a slot back."},
+     "skip([slot]): count the next message as received and free a slot."},
     {"set_slot", guard<reader_set_slot>, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
     {"unset_slot", reader_unset_slot, METH_O, "Forget the memory of a slot."},
     {"set_shared", guard<set_shared>, METH_VARARGS, "set_shared(number, fd, size): map a shared block."},
-    {"forget_shared", forget_shared, METH_O, "Let go of a shared block."},
+    {"forget_shared", forget_shared, METH_O, "Unmap a shared block."},
     {"arm", ReaderMethods::arm, METH_NOARGS,
-     "Say whether there is work; if not, the next piece of it wakes the signal."},
+     "Return True if there is work; otherwise the next message raises the signal."},
     {"watch", ReaderMethods::watch, METH_VARARGS,
-     "watch(socket, process): end waiting for news from these, too; -1 for none."},
+     "watch(socket, process): let these interrupt waits, too; -1 for none."},
     {"wait", ReaderMethods::wait, METH_O, "wait(seconds): block until there is work or news."},
-    {"release", ReaderMethods::release, METH_NOARGS, "Let go of all memory; received tensors keep their own part."},
+    {"release", ReaderMethods::release, METH_NOARGS, "Release all memory; received tensors keep theirs."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyMemberDef members[] = {
-    {"frames", T_UINT, offsetof(Reader, frames), 0, "How many frames have been taken."},
-    {"received", T_ULONGLONG, offsetof(Reader, received), READONLY, "How many structures have been received."},
+    {"frames", T_UINT, offsetof(Reader, frames), 0, "Number of frames taken."},
+    {"received", T_ULONGLONG, offsetof(Reader, received), READONLY, "Number of structures received."},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyGetSetDef reader_properties[] = {
-    {"busy", ReaderMethods::is_busy, nullptr, "Whether a thread waits.", nullptr},
+    {"busy", ReaderMethods::is_busy, nullptr, "True while a thread waits.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -6,9 +6,9 @@
 namespace dpmodule::pipe {
 namespace {
 
-constexpr int64_t look_every_ns = 100'000'000;
-constexpr int64_t worth_sharing = 64 << 10;     // bytes from which on a tensor is asked whether it is shared
-constexpr int64_t worth_unlocking = 256 << 10;  // bytes from which on copying lets other threads run
+constexpr int64_t reader_check_interval_ns = 100'000'000;
+constexpr int64_t worth_sharing = 64 << 10;     // smallest tensor, in bytes, that is checked for being shared
+constexpr int64_t worth_unlocking = 256 << 10;  // smallest copy, in bytes, that releases the GIL
 constexpr size_t most_ranges = 64;
 
 int64_t now_ns() {
@@ -21,14 +21,14 @@ int64_t now_ns() {
     return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-// Write only what differs: the reader's processor has the lines too.
-inline void put(int64_t &word, int64_t value) {
+// Write only changed words: the reader's core has the cache lines, too.
+inline void store_if_changed(int64_t &word, int64_t value) {
     if (word != value) word = value;
 }
 
 }  // namespace
 
-// A call under way. Values' own code runs in it, and other threads while it copies.
+// Running call. The code of the values runs in it, and other threads do while it copies.
 class Sending::Busy {
   public:
     explicit Busy(Sending &sending) : sending_(sending) { sending_.busy = true; }
@@ -74,23 +74,23 @@ void Sending::release() {
     for (WriterSlot &slot : slots) slot = WriterSlot();
 }
 
-// Whether it is time to see if the reader is still there.
-bool Sending::overdue() {
+// Return true if it is time to check that the reader still exists.
+bool Sending::reader_check_due() {
     int64_t now = now_ns();
-    if (now < look_at_ns_ && !control.state(reader).load(std::memory_order_relaxed)) return false;
-    look_at_ns_ = now + look_every_ns;
+    if (now < next_reader_check_ns_ && !control.state(reader).load(std::memory_order_relaxed)) return false;
+    next_reader_check_ns_ = now + reader_check_interval_ns;
     return true;
 }
 
-// Take the tensors of the value apart.
-Status Sending::look_at_leaves() {
+// Read the tensors of the value.
+Status Sending::inspect_leaves() {
     leaves_.resize(objects_.size());
     bool has_foreign = false;
     for (size_t i = 0; i < objects_.size(); i++) {
-        Look found = torch.look(objects_[i], leaves_[i]);
-        if (found == Look::failed) return failed;
-        if (found == Look::other) return unfit;
-        has_foreign |= found == Look::foreign;
+        TensorKind found = torch.inspect(objects_[i], leaves_[i]);
+        if (found == TensorKind::failed) return failed;
+        if (found == TensorKind::other) return unfit;
+        has_foreign |= found == TensorKind::foreign;
     }
     return has_foreign ? foreign : sent;
 }
@@ -101,8 +101,8 @@ void Sending::remember(const char *start, int64_t size) {
     if (ranges_.size() > most_ranges) ranges_.erase(ranges_.begin());
 }
 
-// Ask where a tensor lies. False with an exception.
-bool Sending::ask(const Leaf &leaf, Place &place) {
+// Ask the Python side for a tensor's location. False with an exception.
+bool Sending::ask_location(const Leaf &leaf, Location &location) {
     PyObject *answer = PyObject_CallOneArg(find_, leaf.object);
     if (!answer) return false;
     bool good = true;
@@ -110,7 +110,7 @@ bool Sending::ask(const Leaf &leaf, Place &place) {
         long long number, offset, size;
         good = PyArg_ParseTuple(answer, "LLLI", &number, &offset, &size, &frames);
         if (good) {
-            place = {true, number, offset};
+            location = {true, number, offset};
             remember(leaf.data - offset, size);
         }
     }
@@ -118,18 +118,18 @@ bool Sending::ask(const Leaf &leaf, Place &place) {
     return good;
 }
 
-// Find out which leaves the reader can see where they lie. False with an exception.
-bool Sending::find_places(const WriterSlot *leased) {
-    places_.assign(leaves_.size(), Place());
+// Find the leaves in memory that the reader sees. False with an exception.
+bool Sending::locate_leaves(const WriterSlot *leased) {
+    locations_.assign(leaves_.size(), Location());
     private_at_.resize(leaves_.size(), nullptr);
     for (size_t i = 0; i < leaves_.size(); i++) {
         Leaf &leaf = leaves_[i];
         if (leaf.bytes == 0) continue;
         if (leased && leased->memory->contains(leaf.data, leaf.extent())) {
-            places_[i] = {true, Table::own, leaf.data - leased->memory->at(0)};
+            locations_[i] = {true, Table::own, leaf.data - leased->memory->at(0)};
         } else if (known(leaf.data) || (leaf.bytes >= worth_sharing && leaf.data != private_at_[i])) {
-            if (!ask(leaf, places_[i])) return false;
-            if (!places_[i].visible) private_at_[i] = leaf.data;
+            if (!ask_location(leaf, locations_[i])) return false;
+            if (!locations_[i].visible) private_at_[i] = leaf.data;
         }
     }
     return true;
@@ -138,31 +138,31 @@ bool Sending::find_places(const WriterSlot *leased) {
 bool Sending::fits(const WriterSlot &slot) const {
     for (size_t i = 0; i < leaves_.size(); i++) {
         const Leaf &leaf = leaves_[i];
-        if (leaf.ndim > slot.axes || (!places_[i].visible && leaf.bytes > slot.homes[i].capacity)) return false;
+        if (leaf.ndim > slot.axes || (!locations_[i].visible && leaf.bytes > slot.spaces[i].capacity)) return false;
     }
     return true;
 }
 
-void Sending::describe(const Table &table, int number, const Leaf &leaf, const Place &place) {
+void Sending::describe(const Table &table, int number, const Leaf &leaf, const Location &location) {
     Record &record = table[number];
-    put(record.code, leaf.code);
-    put(record.source, place.source);
-    put(record.offset, place.offset);
-    put(record.ndim, leaf.ndim);
-    put(record.bytes, leaf.bytes);
+    store_if_changed(record.code, leaf.code);
+    store_if_changed(record.source, location.source);
+    store_if_changed(record.offset, location.offset);
+    store_if_changed(record.ndim, leaf.ndim);
+    store_if_changed(record.bytes, leaf.bytes);
     int64_t *shape = table.shape(number), *strides = table.strides(number);
-    bool as_it_lies = place.visible || leaf.dense;
+    bool keeps_strides = location.visible || leaf.dense;
     int64_t step = 1;
     for (int axis = leaf.ndim - 1; axis >= 0; axis--) {
-        put(shape[axis], leaf.shape[axis]);
-        put(strides[axis], as_it_lies ? leaf.strides[axis] : step);
+        store_if_changed(shape[axis], leaf.shape[axis]);
+        store_if_changed(strides[axis], keeps_strides ? leaf.strides[axis] : step);
         step *= std::max<int64_t>(leaf.shape[axis], 1);
     }
 }
 
 void Sending::copy_all(const WriterSlot &slot) const {
     for (size_t i = 0; i < leaves_.size(); i++) {
-        if (!places_[i].visible) copy(slot.memory->at(slot.homes[i].offset), leaves_[i]);
+        if (!locations_[i].visible) copy(slot.memory->at(slot.spaces[i].offset), leaves_[i]);
     }
 }
 
@@ -170,13 +170,13 @@ void Sending::write(WriterSlot &slot) {
     Table table(*slot.memory);
     int64_t bytes = 0;
     for (size_t i = 0; i < leaves_.size(); i++) {
-        Place &place = places_[i];
-        if (!place.visible) {
-            place.offset = slot.homes[i].offset;
+        Location &location = locations_[i];
+        if (!location.visible) {
+            location.offset = slot.spaces[i].offset;
             bytes += leaves_[i].bytes;
         }
-        (place.visible ? zero_copy : copied)++;
-        describe(table, static_cast<int>(i), leaves_[i], place);
+        (location.visible ? zero_copy : copied)++;
+        describe(table, static_cast<int>(i), leaves_[i], location);
     }
     if (bytes < worth_unlocking) return copy_all(slot);
     Py_BEGIN_ALLOW_THREADS
@@ -196,8 +196,8 @@ void Sending::publish(uint64_t kind, int slot) {
 Status Sending::try_slot(int number, PyObject *value, bool leased) {
     WriterSlot &slot = slots[number];
     if (!slot.outline || !slot.outline->match(value, objects_)) return unfit;
-    Status found = look_at_leaves();
-    if (found == sent && !find_places(leased ? &slot : nullptr)) found = failed;
+    Status found = inspect_leaves();
+    if (found == sent && !locate_leaves(leased ? &slot : nullptr)) found = failed;
     if (found == sent && !fits(slot)) found = unfit;
     if (found == sent) {
         write(slot);
@@ -209,7 +209,7 @@ Status Sending::try_slot(int number, PyObject *value, bool leased) {
 }
 
 Status Sending::send(PyObject *value, int leased) {
-    if (busy || overdue()) return look;
+    if (busy || reader_check_due()) return look;
     Busy call(*this);
     if (leased >= 0) return try_slot(leased, value, true);
     Status found = full;
@@ -224,7 +224,7 @@ Status Sending::send(PyObject *value, int leased) {
 Status Sending::send_wait(PyObject *value) {
     Status found = send(value, -1);
     if (found != full) return found;
-    int is_good = fits(value);  // what cannot be sent fails before any waiting
+    int is_good = fits(value);  // values that cannot be sent fail before any waiting
     if (is_good <= 0) return is_good < 0 ? failed : full;
     int event;
     {
@@ -242,7 +242,7 @@ int Sending::fits(PyObject *value) {
     Busy call(*this);
     for (WriterSlot &slot : slots) {
         if (!slot.outline || !slot.outline->match(value, objects_)) continue;
-        Status found = look_at_leaves();
+        Status found = inspect_leaves();
         drop_leaves();
         if (found == failed) return -1;
         if (found != unfit) return true;

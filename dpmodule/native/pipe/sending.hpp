@@ -1,4 +1,4 @@
-// Sending structures: looking at a value, finding a slot for it, copying, publishing.
+// Sending structures: inspect a value, find a slot for it, copy, publish.
 #pragma once
 
 #include "python.hpp"
@@ -14,22 +14,22 @@
 
 namespace dpmodule::pipe {
 
-// What `send` of the Python type returns (streams/pipe/control.py); `failed` means a Python exception.
+// Results of the Python type's `send` (streams/pipe/control.py); `failed` means a Python exception.
 enum Status { sent = 0, full = 1, unfit = 2, foreign = 3, look = 4, failed = -1 };
 
-struct Home {
+struct Space {
     int64_t offset, capacity;
 };
 
 struct WriterSlot {
     MemoryPtr memory;
     std::unique_ptr<Outline> outline;
-    std::vector<Home> homes;
+    std::vector<Space> spaces;
     int axes = 0;
 };
 
-// Where the reader can see a tensor: in the slot, or in a shared block.
-struct Place {
+// Location of a tensor that the reader sees: in the slot, or in a shared block.
+struct Location {
     bool visible = false;
     int64_t source = Table::own, offset = 0;
 };
@@ -42,17 +42,17 @@ class Sending {
 
     // Send to any free slot that has the value's outline and room for it, or to a leased one. May throw.
     Status send(PyObject *value, int leased);
-    // Send to any free slot, waiting for one if need be; `full` if something else comes first. May throw.
+    // Send to any free slot, waiting if none is free; `full` if something else comes first. May throw.
     Status send_wait(PyObject *value);
-    // Whether a slot has the value's outline, and its tensors can be sent; -1 with an exception. May throw.
+    // Return 1 if a slot has the value's outline and its tensors can be sent; -1 with an exception. May throw.
     int fits(PyObject *value);
     // Make a message visible to the reader and wake it.
     void publish(uint64_t kind, int slot);
-    // Write what a tensor is into a slot's record.
-    static void describe(const Table &table, int number, const Leaf &leaf, const Place &place);
-    // Look up tensors at these addresses: a shared block lies there.
+    // Write a tensor's type, shape and location to a slot's record.
+    static void describe(const Table &table, int number, const Leaf &leaf, const Location &location);
+    // Record that these addresses belong to a shared block, so that tensors there are looked up.
     void remember(const char *start, int64_t size);
-    // Let go of all memory, at the end of the call that runs in another thread if there is one.
+    // Release all memory; if a call runs in another thread, when it ends.
     void release();
 
     bool is_free(int slot) { return control.slot(slot).load(std::memory_order_acquire) == 0; }
@@ -61,7 +61,7 @@ class Sending {
     Control control;
     Waiting waiting;
     std::vector<WriterSlot> slots;
-    bool busy = false;  // a call is under way; it may have let another thread run
+    bool busy = false;  // a call is running; it may have released the GIL
     unsigned frames = 0;
     unsigned long long messages = 0, zero_copy = 0, copied = 0;
 
@@ -71,10 +71,10 @@ class Sending {
     };
     class Busy;
 
-    bool overdue();
-    Status look_at_leaves();
-    bool ask(const Leaf &leaf, Place &place);
-    bool find_places(const WriterSlot *leased);
+    bool reader_check_due();
+    Status inspect_leaves();
+    bool ask_location(const Leaf &leaf, Location &location);
+    bool locate_leaves(const WriterSlot *leased);
     bool fits(const WriterSlot &slot) const;
     void copy_all(const WriterSlot &slot) const;
     void write(WriterSlot &slot);
@@ -84,12 +84,12 @@ class Sending {
 
     PyObject *find_;
     bool release_later_ = false;
-    int64_t look_at_ns_ = 0;
-    std::vector<Range> ranges_;             // where known shared blocks lie, or lay
-    std::vector<const char *> private_at_;  // where each leaf lay when it was last asked and not shared
-    std::vector<PyObject *> objects_;       // of the value being sent
+    int64_t next_reader_check_ns_ = 0;
+    std::vector<Range> ranges_;             // current and former addresses of known shared blocks
+    std::vector<const char *> private_at_;  // address of each leaf when last found not to be shared
+    std::vector<PyObject *> objects_;       // leaves of the value being sent
     std::vector<Leaf> leaves_;
-    std::vector<Place> places_;
+    std::vector<Location> locations_;
 };
 
 }  // namespace dpmodule::pipe

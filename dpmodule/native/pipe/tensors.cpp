@@ -14,7 +14,7 @@ constexpr uint8_t code_int = 0, code_uint = 1, code_complex = 5;
 bool is_true(PyObject *function, PyObject *object, bool &failed) {
     PyObject *answer = PyObject_CallOneArg(function, object);
     if (!answer) return failed = true;
-    Py_DECREF(answer);  // True and False do not go away
+    Py_DECREF(answer);  // True and False are immortal
     return answer == Py_True;
 }
 
@@ -24,7 +24,7 @@ int64_t elements(const Leaf &leaf) {
     return count;
 }
 
-// Copy the axes from `axis` on; returns where the target goes on.
+// Copy the axes from `axis` on; returns the end of the copy.
 char *copy_axes(char *target, const char *source, const Leaf &leaf, int axis) {
     if (axis == leaf.ndim) {
         std::memcpy(target, source, leaf.item);
@@ -39,7 +39,7 @@ char *copy_axes(char *target, const char *source, const Leaf &leaf, int axis) {
     return target;
 }
 
-// The last axis with a stride, for elements of a size the processor knows.
+// Copy the last axis, which has a stride, for elements of a native size.
 template <class Item>
 char *copy_items(char *target, const char *source, const Leaf &leaf, int axis) {
     int64_t size = leaf.shape[axis], step = leaf.strides[axis] * leaf.item;
@@ -64,7 +64,7 @@ int64_t Leaf::extent() const {
 bool is_dense(int ndim, const int64_t *shape, const int64_t *strides) {
     int64_t expected = 1;
     bool ordered = true;
-    for (int i = ndim - 1; i >= 0 && ordered; i--) {  // nearly always
+    for (int i = ndim - 1; i >= 0 && ordered; i--) {  // true for nearly all tensors
         if (shape[i] == 1) continue;
         ordered = strides[i] == expected;
         expected *= shape[i];
@@ -100,7 +100,7 @@ void copy(char *target, const Leaf &leaf) {
 }
 
 bool Torch::load(PyObject *table) {
-    if (exchange) return true;  // there is one torch in a process
+    if (exchange) return true;  // a process has only one torch
     PyObject *capsule, *kinds, *names, *functions[5];
     if (!PyArg_ParseTuple(table, "OO!O!(OOOOO)", &capsule, &PyTuple_Type, &kinds, &PyTuple_Type, &names, &functions[0],
                           &functions[1], &functions[2], &functions[3], &functions[4])) {
@@ -109,10 +109,11 @@ bool Torch::load(PyObject *table) {
     auto found = static_cast<dlpack::Exchange *>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
     if (!found) return false;
     if (found->version.major != 1 || !found->tensor_from_object) {
-        return PyErr_SetString(PyExc_RuntimeError, "torch's DLPack functions are of another version"), false;
+        return PyErr_SetString(PyExc_RuntimeError, "torch's DLPack functions have an unsupported version"), false;
     }
     Py_ssize_t size = PyTuple_GET_SIZE(kinds);
-    if (size > 64 || size != PyTuple_GET_SIZE(names)) return PyErr_SetString(PyExc_ValueError, "too many types"), false;
+    if (size > 64 || size != PyTuple_GET_SIZE(names))
+        return PyErr_SetString(PyExc_ValueError, "expected at most 64 types, and a name for each"), false;
     for (Py_ssize_t i = 0; i < size; i++) {
         int code, bits, lanes;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(kinds, i), "iii", &code, &bits, &lanes)) return false;
@@ -126,20 +127,20 @@ bool Torch::load(PyObject *table) {
     return true;
 }
 
-// The number of a type, -1 if it has none. Types of fewer than 8 bits call themselves bytes, so that bytes are asked.
+// Return the number of a type, or -1. Types of fewer than 8 bits look like bytes, so bytes need a query.
 int Torch::code_of(const dlpack::Type &type, PyObject *object) const {
     for (int i = 0; i < count; i++) {
         if (types[i].code != type.code || types[i].bits != type.bits || types[i].lanes != type.lanes) continue;
         if (type.bits != 8 || (type.code != code_int && type.code != code_uint)) return i;
         PyObject *dtype = PyObject_GetAttrString(object, "dtype");
         if (!dtype) return PyErr_Clear(), -1;
-        Py_DECREF(dtype);  // types of torch do not go away
+        Py_DECREF(dtype);  // types of torch are immortal
         return dtype == dtypes[i] ? i : -1;
     }
     return -1;
 }
 
-// Whether the sign of the values, or of their imaginary parts, is still to be changed; -1 with an exception.
+// Return 1 if a negation or conjugation of the values is still pending; -1 with an exception.
 int Torch::lazy(PyObject *object, int code) const {
     bool failed = false;
     bool found =
@@ -147,23 +148,23 @@ int Torch::lazy(PyObject *object, int code) const {
     return failed ? -1 : found;
 }
 
-Look Torch::look(PyObject *object, Leaf &leaf) const {
+TensorKind Torch::inspect(PyObject *object, Leaf &leaf) const {
     dlpack::Tensor found;
     leaf.object = Py_NewRef(object);
     for (bool again = false;; again = true) {
         if (exact(leaf.object)) {
-            if (exchange->tensor_from_object(leaf.object, &found) != 0) return PyErr_Clear(), Look::other;
-            if (found.device_type == dlpack::cuda) return Look::foreign;
-            if (found.device_type != dlpack::cpu && found.device_type != dlpack::cuda_host) return Look::other;
+            if (exchange->tensor_from_object(leaf.object, &found) != 0) return PyErr_Clear(), TensorKind::other;
+            if (found.device_type == dlpack::cuda) return TensorKind::foreign;
+            if (found.device_type != dlpack::cpu && found.device_type != dlpack::cuda_host) return TensorKind::other;
             leaf.code = code_of(found.type, leaf.object);
-            if (leaf.code < 0 || found.ndim > most_axes) return Look::other;
+            if (leaf.code < 0 || found.ndim > most_axes) return TensorKind::other;
             int is_lazy = lazy(leaf.object, leaf.code);
-            if (is_lazy < 0) return Look::failed;
+            if (is_lazy < 0) return TensorKind::failed;
             if (!is_lazy) break;
         }
-        if (again) return Look::other;
+        if (again) return TensorKind::other;
         PyObject *simple = PyObject_CallOneArg(plain, leaf.object);
-        if (!simple) return PyErr_Clear(), Look::other;  // the Python side says what is wrong with it
+        if (!simple) return PyErr_Clear(), TensorKind::other;  // the Python side raises the error
         Py_SETREF(leaf.object, simple);
     }
     leaf.data = static_cast<char *>(found.data) + found.byte_offset;
@@ -173,7 +174,7 @@ Look Torch::look(PyObject *object, Leaf &leaf) const {
     leaf.item = item(leaf.code);
     leaf.bytes = elements(leaf) * leaf.item;
     leaf.dense = leaf.bytes == 0 || is_dense(leaf.ndim, leaf.shape, leaf.strides);
-    return Look::fine;
+    return TensorKind::copyable;
 }
 
 }  // namespace dpmodule::pipe

@@ -1,4 +1,4 @@
-// Tensors of torch as memory, and memory as tensors.
+// Conversion of torch tensors to memory and back.
 #pragma once
 
 #include "python.hpp"
@@ -9,7 +9,7 @@ namespace dpmodule::pipe {
 
 constexpr int most_axes = 64;
 
-// A tensor on the CPU, as it is in memory. Holds a reference to it.
+// Memory layout of a CPU tensor. Holds a reference to the tensor.
 struct Leaf {
     PyObject *object = nullptr;
     char *data = nullptr;
@@ -18,24 +18,24 @@ struct Leaf {
     int64_t bytes = 0;
     const int64_t *shape = nullptr, *strides = nullptr;
 
-    // How far its elements reach, in bytes from its first one; torch has no negative strides.
+    // Return the bytes from the first element to the end of the last; torch has no negative strides.
     int64_t extent() const;
 };
 
-// What looking at an object found: a tensor that can be copied, something else, a tensor on a device, an exception.
-enum class Look { fine, other, foreign, failed };
+// Kinds of objects: a tensor that can be copied, something else, a tensor on a device, an exception.
+enum class TensorKind { copyable, other, foreign, failed };
 
-// Torch's functions and types, found once per process.
+// Functions and types of torch, looked up once per process.
 struct Torch {
     const dlpack::Exchange *exchange = nullptr;
     PyObject *tensor = nullptr, *parameter = nullptr;  // types
     PyObject *is_neg = nullptr, *is_conj = nullptr;
-    PyObject *plain = nullptr;  // makes an ordinary tensor of one with a lazy sign or of a class of its own
+    PyObject *plain = nullptr;  // makes an ordinary tensor of a subclass or one with a pending sign
     int count = 0;
     dlpack::Type types[64] = {};
     PyObject *dtypes[64] = {};  // None where this torch has no such type
 
-    // Take the tuple that streams/pipe/backend.py makes. False with an exception.
+    // Read the tuple made by streams/pipe/backend.py. False with an exception.
     bool load(PyObject *table);
     bool is_tensor(PyObject *object) const {
         PyTypeObject *type = Py_TYPE(object);
@@ -43,7 +43,7 @@ struct Torch {
                type == reinterpret_cast<PyTypeObject *>(parameter) ||
                PyType_IsSubtype(type, reinterpret_cast<PyTypeObject *>(tensor));
     }
-    Look look(PyObject *object, Leaf &leaf) const;
+    TensorKind inspect(PyObject *object, Leaf &leaf) const;
     int item(int code) const { return types[code].bits * types[code].lanes / 8; }
 
   private:
@@ -57,10 +57,10 @@ struct Torch {
 
 extern Torch torch;
 
-// Whether the elements fill one block exactly, in whatever order of axes.
+// Return true if the elements fill one block without gaps, in any order of axes.
 bool is_dense(int ndim, const int64_t *shape, const int64_t *strides);
 
-// Copy a tensor to memory: as it lies if it is dense, else in the order of its axes. Needs no GIL.
+// Copy a tensor to memory: as one block if it is dense, else in the order of its axes. Needs no GIL.
 void copy(char *target, const Leaf &leaf);
 
 }  // namespace dpmodule::pipe

@@ -1,4 +1,4 @@
-// dpmodule._native.PipeWriter: the sending side of a tensor pipe; streams/pipe/writer.py is its face.
+// dpmodule._native.PipeWriter: the sending side of a tensor pipe; streams/pipe/writer.py wraps it.
 #include "python.hpp"
 
 #include <algorithm>
@@ -18,13 +18,13 @@ struct Writer {
 
 Sending &sending_of(PyObject *self) { return *reinterpret_cast<Writer *>(self)->sending; }
 
-// Whether another call is under way, in another thread or around this one; True with an exception.
+// Return true, with an exception, if another call is running, in another thread or around this one.
 bool refuse_while_busy(const Sending &sending) {
-    if (sending.busy) PyErr_SetString(PyExc_RuntimeError, "the writer is being used by another call");
+    if (sending.busy) PyErr_SetString(PyExc_RuntimeError, "another call is using the writer");
     return sending.busy;
 }
 
-// The slot of a number that must have memory; nullptr with an exception.
+// Return a slot, which must have memory; nullptr with an exception.
 WriterSlot *laid_out(Sending &sending, long number) {
     if (refuse_while_busy(sending)) return nullptr;
     if (number < 0 || number >= static_cast<long>(sending.slots.size()) || !sending.slots[number].memory) {
@@ -40,7 +40,7 @@ PyObject *send_with(PyObject *self, PyObject *const *arguments, Py_ssize_t count
     long leased = count == 2 ? PyLong_AsLong(arguments[1]) : -1;
     if (leased == -1 && PyErr_Occurred()) return nullptr;
     if (leased >= static_cast<long>(sending.slots.size()))
-        return PyErr_SetString(PyExc_IndexError, "no such slot"), nullptr;
+        return PyErr_SetString(PyExc_IndexError, "the slot does not exist"), nullptr;
     try {
         Status found = sending.send(arguments[0], static_cast<int>(leased));
         return found == failed ? nullptr : PyLong_FromLong(found);
@@ -49,7 +49,7 @@ PyObject *send_with(PyObject *self, PyObject *const *arguments, Py_ssize_t count
     }
 }
 
-// As send, but watches for a slot for a few microseconds if none is free.
+// Like send, but spins for a few microseconds if no slot is free.
 PyObject *send_soon(PyObject *self, PyObject *value) {
     Sending &sending = sending_of(self);
     Status found = sending.send(value, -1);
@@ -59,7 +59,7 @@ PyObject *send_soon(PyObject *self, PyObject *value) {
     return found == failed ? nullptr : PyLong_FromLong(found);
 }
 
-// As send, but waits for a slot. `full` if something else comes first.
+// Like send, but waits for a slot. `full` if something else comes first.
 PyObject *send_wait(PyObject *self, PyObject *value) {
     Status found = sending_of(self).send_wait(value);
     return found == failed ? nullptr : PyLong_FromLong(found);
@@ -84,9 +84,9 @@ PyObject *writer_set_slot(PyObject *self, PyObject *arguments) {
     NewSlot given;
     if (refuse_while_busy(sending) || !given.read(arguments, sending.slots.size())) return nullptr;
     Table table(*given.memory);
-    std::vector<Home> homes;
-    for (int i = 0; i < table.leaves; i++) homes.push_back({table[i].offset, table[i].capacity});
-    sending.slots[given.number] = {std::move(given.memory), std::move(given.outline), std::move(homes), table.axes};
+    std::vector<Space> spaces;
+    for (int i = 0; i < table.leaves; i++) spaces.push_back({table[i].offset, table[i].capacity});
+    sending.slots[given.number] = {std::move(given.memory), std::move(given.outline), std::move(spaces), table.axes};
     Py_RETURN_NONE;
 }
 
@@ -118,15 +118,16 @@ PyObject *shape(PyObject *self, PyObject *arguments) {
     WriterSlot *slot = laid_out(sending_of(self), number);
     if (!slot) return nullptr;
     Table table(*slot->memory);
-    if (PyList_GET_SIZE(given) != table.leaves) return PyErr_SetString(PyExc_ValueError, "not as many leaves"), nullptr;
+    if (PyList_GET_SIZE(given) != table.leaves)
+        return PyErr_SetString(PyExc_ValueError, "the slot has a different number of leaves"), nullptr;
     for (int i = 0; i < table.leaves; i++) {
         int64_t axes[most_axes];
         Leaf leaf;
         if (!read_leaf(PyList_GET_ITEM(given, i), leaf, axes)) return nullptr;
-        if (leaf.code == torch.count || leaf.ndim > slot->axes || leaf.bytes > slot->homes[i].capacity) {
+        if (leaf.code == torch.count || leaf.ndim > slot->axes || leaf.bytes > slot->spaces[i].capacity) {
             return PyErr_Format(PyExc_ValueError, "leaf %d does not fit", i);
         }
-        Sending::describe(table, i, leaf, {false, Table::own, slot->homes[i].offset});
+        Sending::describe(table, i, leaf, {false, Table::own, slot->spaces[i].offset});
     }
     Py_RETURN_NONE;
 }
@@ -137,7 +138,7 @@ PyObject *lease(PyObject *self, PyObject *argument) {
     WriterSlot *slot = laid_out(sending, number);
     if (!slot) return nullptr;
     PyObject *made = nullptr;
-    Made leaves(slot->outline->leaves());
+    LeafReferences leaves(slot->outline->leaves());
     bool good = true;
     for (int i = 0; good && i < leaves.size(); i++) good = leaves.add(writable(slot->memory, i));
     if (good) made = slot->outline->build(leaves.take());
@@ -157,40 +158,40 @@ PyObject *commit(PyObject *self, PyObject *argument) {
     long number = PyLong_AsLong(argument);
     WriterSlot *slot = laid_out(sending, number);
     if (!slot) return nullptr;
-    sending.zero_copy += slot->homes.size();
+    sending.zero_copy += slot->spaces.size();
     sending.messages++;
     sending.publish(data, static_cast<int>(number));
     Py_RETURN_NONE;
 }
 
-// The leaf in whose place of a slot a tensor lies, -1 if it lies elsewhere, -2 with an exception.
-long place_of(PyObject *tensor, const WriterSlot &slot) {
+// Return the leaf of a slot whose memory holds the tensor, -1 if none does, -2 with an exception.
+long leaf_index_of(PyObject *tensor, const WriterSlot &slot) {
     Leaf leaf;
-    long place = -1;
-    if (torch.look(tensor, leaf) == Look::fine && leaf.bytes) {
+    long index = -1;
+    if (torch.inspect(tensor, leaf) == TensorKind::copyable && leaf.bytes) {
         int64_t offset = leaf.data - slot.memory->at(0);
-        for (size_t home = 0; home < slot.homes.size(); home++) {
-            const Home &at = slot.homes[home];
-            if (offset >= at.offset && offset < at.offset + at.capacity) place = static_cast<long>(home);
+        for (size_t leaf_index = 0; leaf_index < slot.spaces.size(); leaf_index++) {
+            const Space &at = slot.spaces[leaf_index];
+            if (offset >= at.offset && offset < at.offset + at.capacity) index = static_cast<long>(leaf_index);
         }
     }
     Py_CLEAR(leaf.object);
-    return PyErr_Occurred() ? -2 : place;
+    return PyErr_Occurred() ? -2 : index;
 }
 
-PyObject *places(PyObject *self, PyObject *arguments) {
+PyObject *leaf_indices(PyObject *self, PyObject *arguments) {
     PyObject *given;
     int number;
     if (!PyArg_ParseTuple(arguments, "O!i", &PyList_Type, &given, &number)) return nullptr;
     WriterSlot *slot = laid_out(sending_of(self), number);
     if (!slot) return nullptr;
     return list_of(static_cast<size_t>(PyList_GET_SIZE(given)), [&](size_t i) -> PyObject * {
-        long place = place_of(PyList_GET_ITEM(given, static_cast<Py_ssize_t>(i)), *slot);
-        return place == -2 ? nullptr : PyLong_FromLong(place);
+        long index = leaf_index_of(PyList_GET_ITEM(given, static_cast<Py_ssize_t>(i)), *slot);
+        return index == -2 ? nullptr : PyLong_FromLong(index);
     });
 }
 
-PyObject *know(PyObject *self, PyObject *arguments) {
+PyObject *add_shared_range(PyObject *self, PyObject *arguments) {
     unsigned long long start;
     Py_ssize_t size;
     if (!PyArg_ParseTuple(arguments, "Kn", &start, &size)) return nullptr;
@@ -242,37 +243,38 @@ int set_frames(PyObject *self, PyObject *value, void *) {
 
 PyMethodDef writer_methods[] = {
     {"send", reinterpret_cast<PyCFunction>(slot(send_with)), METH_FASTCALL,
-     "send(value[, slot]): send a structure if a free slot, or the one named, has its outline and room; else say why "
-     "not."},
-    {"send_soon", guard<send_soon>, METH_O,
-     "Like send(value), but if no slot is free watch for one for a few microseconds."},
+     "send(value[, slot]): send to a free slot, or to the given one, with its outline and room; return a status."},
+    {"send_soon", guard<send_soon>, METH_O, "Like send(value), but spin for a few microseconds if no slot is free."},
     {"send_wait", guard<send_wait>, METH_O,
      "Like send(value), but wait for a slot; FULL if something else comes first."},
-    {"fits", guard<fits>, METH_O, "Say whether a value has the outline of a slot, and tensors that can be sent."},
+    {"fits", guard<fits>, METH_O, "Return True if a value has the outline of a slot, and tensors that can be sent."},
     {"free_slots", free_slots, METH_NOARGS, "Return the slots that may be written to."},
     {"set_slot", guard<writer_set_slot>, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
     {"unset_slot", writer_unset_slot, METH_O, "Forget the memory of a slot."},
     {"shape", shape, METH_VARARGS, "shape(slot, leaves): describe contiguous tensors like these in a slot."},
-    {"lease", guard<lease>, METH_O, "Take a free slot and return its structure for filling in."},
-    {"unlease", unlease, METH_O, "Give a leased slot back unsent."},
+    {"lease", guard<lease>, METH_O, "Take a free slot and return its structure to be filled."},
+    {"unlease", unlease, METH_O, "Return a leased slot unsent."},
     {"commit", commit, METH_O, "Send a leased slot as it is."},
-    {"places", places, METH_VARARGS, "places(leaves, slot): in which leaf's place of a slot each tensor lies, or -1."},
-    {"know", guard<know>, METH_VARARGS, "know(start, size): tensors at these addresses lie in a shared block."},
+    {"leaf_indices", leaf_indices, METH_VARARGS,
+     "leaf_indices(tensors, slot): leaf of the slot that holds each, or -1."},
+    {"add_shared_range", guard<add_shared_range>, METH_VARARGS,
+     "add_shared_range(start, size): a shared block is here."},
     {"publish", publish, METH_VARARGS, "publish(kind[, slot]): make a message visible to the reader and wake it."},
-    {"arm", WriterMethods::arm, METH_NOARGS, "Say whether a slot is free; if not, the next one wakes the signal."},
+    {"arm", WriterMethods::arm, METH_NOARGS,
+     "Return True if a slot is free; otherwise the next one raises the signal."},
     {"watch", WriterMethods::watch, METH_VARARGS,
-     "watch(socket, process): end waiting for news from these, too; -1 for none."},
+     "watch(socket, process): let these interrupt waits, too; -1 for none."},
     {"wait", WriterMethods::wait, METH_O, "wait(seconds): block until a slot is free or there is news."},
-    {"release", WriterMethods::release, METH_NOARGS, "Let go of all memory; what lives in it keeps its own part."},
+    {"release", WriterMethods::release, METH_NOARGS, "Release all memory; tensors in it keep theirs."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef writer_properties[] = {
-    {"busy", WriterMethods::is_busy, nullptr, "Whether a call is under way, in another thread.", nullptr},
-    {"frames", get_frames, set_frames, "How many frames have been sent.", nullptr},
-    {"sent", get_sent, nullptr, "How many structures have been sent.", nullptr},
-    {"zero_copy", get_zero_copy, nullptr, "How many tensors went without a copy.", nullptr},
-    {"copied", get_copied, nullptr, "How many tensors were copied.", nullptr},
+    {"busy", WriterMethods::is_busy, nullptr, "True while a call runs in another thread.", nullptr},
+    {"frames", get_frames, set_frames, "Number of frames sent.", nullptr},
+    {"sent", get_sent, nullptr, "Number of structures sent.", nullptr},
+    {"zero_copy", get_zero_copy, nullptr, "Number of tensors sent without a copy.", nullptr},
+    {"copied", get_copied, nullptr, "Number of tensors copied.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -1,4 +1,4 @@
-"""The core of a pipe, its hot part: the choice between that of the extension and the one in Python, and the latter."""
+"""The core of a pipe, its performance-critical part: the Python version, and the choice of extension or Python."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .layout import DLPACK, DTYPES, HEAD, OWN, RECORD, Leaf, code_of, contiguous
 
 
 def protocol() -> int:
-    """Return what pipes made in this process speak."""
+    """Return the protocol of pipes made in this process."""
     has_core = native.core is not None and hasattr(native.core, "PipeWriter")
     return c.NATIVE if has_core and _exchange() is not None else c.PYTHON
 
 
 def _exchange() -> Any:
-    """Return torch's table of functions that take tensors apart and make them, None in an older torch."""
+    """Return torch's table of DLPack exchange functions, None in older versions of torch."""
     return getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 
 
@@ -40,14 +40,14 @@ def _core(control: c.Control) -> Any:
     if protocol() != c.NATIVE:
         why = native.error or "this torch has no __dlpack_c_exchange_api__"
         raise StateError(
-            f"the pipe was made by a process that uses the native extension, which this one does not: {why}; "
+            f"the process that made the pipe uses the native extension, and this process does not: {why}; "
             "set DPMODULE_NATIVE=0 in both or in neither"
         )
     return native.core
 
 
 def writer_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal, find: Find) -> Any:
-    """Return the hot part of a writer."""
+    """Return the core of a writer."""
     core = _core(control)
     if core is None:
         return WriterCore(control, own, other, find)
@@ -55,7 +55,7 @@ def writer_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal, fin
 
 
 def reader_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal) -> Any:
-    """Return the hot part of a reader."""
+    """Return the core of a reader."""
     core = _core(control)
     if core is None:
         return ReaderCore(control, own, other)
@@ -68,16 +68,16 @@ def _table() -> Any:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return an ordinary tensor with these values; it shares their memory if that holds them as they are."""
+    """Return an ordinary tensor with the same values; it shares the memory unless values must be resolved."""
     nested.check_tensor(tensor)
     return tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
 
 
-# the core in Python: what both sides share
+# the core in Python: common part of both sides
 
 
 class Core:
-    """What both sides share: the control block and waiting."""
+    """Common part of both cores: the control block and waiting."""
 
     def __init__(self, control: c.Control, side: int, own: c.Signal, other: c.Signal) -> None:
         self.frames = 0
@@ -87,31 +87,31 @@ class Core:
         self._watched = {own.read: READY}
         self.busy = False
         self._memory: list[SlotMemory | None] = [None] * control.slots
-        control.put(side, c.SLEEPS, 1)  # always: this side sees no race between the flag and the ring
+        control.put(side, c.SLEEPS, 1)  # always set: Python cannot order accesses to the flag and the ring
 
     def arm(self) -> bool:
-        """Return True if there is work; if not, the next piece of it wakes the signal."""
+        """Reset the signal, which the next piece of work wakes; return True if there is work already."""
         self._own.drain()
         return self._ready()
 
     def watch(self, socket: int, process: int) -> None:
-        """End waiting for news from these descriptors, too; -1 for none."""
+        """Let `wait` also return for these descriptors; -1 for none."""
         self._watched = {self._own.read: READY}
         self._watched |= {fd: mark for fd, mark in ((socket, NEWS), (process, ENDED)) if fd >= 0}
 
     def wait(self, seconds: float | None) -> int:
-        """Block until there is work or news, or the time is over."""
+        """Block until there is work or news, or the time has passed; return flags such as `READY`."""
         if self._ready():
             return READY
         poll = select.poll()
         for fd in self._watched:
             poll.register(fd, select.POLLIN)
-        found = 0
+        flags = 0
         for fd, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000.0):
-            found |= self._watched[fd]
-        if found & READY:
+            flags |= self._watched[fd]
+        if flags & READY:
             self._own.drain()
-        return found
+        return flags
 
     def _ready(self) -> bool:
         raise NotImplementedError
@@ -121,12 +121,12 @@ class Core:
         self._memory[slot] = SlotMemory(fd, size, outline)
 
     def unset_slot(self, slot: int) -> None:
-        """Forget the memory of a slot whose new one cannot be used."""
+        """Release the memory of a slot whose new memory cannot be used."""
         self._memory[slot] = None
 
 
 class SlotMemory:
-    """The memory of one slot, as this process sees it."""
+    """The memory of one slot, mapped into this process."""
 
     def __init__(self, fd: int, size: int, outline: Any) -> None:
         try:
@@ -141,13 +141,13 @@ class SlotMemory:
         self.homes = [tuple(self.words[at + 2 : at + 4]) for at in self.records()]
 
     def records(self) -> range:
-        """Return where the records begin, in words."""
+        """Return the positions of the records, in words."""
         return range(HEAD, HEAD + self.leaves * self.width, self.width)
 
     def describe(
         self, at: int, tensor: torch.Tensor | Leaf, strides: Sequence[int], source: int, offset: int
     ) -> None:
-        """Write what a tensor is into a record."""
+        """Write the description of a tensor into a record."""
         words, axes = self.words, self.axes
         words[at], words[at + 1], words[at + 2] = code_of(tensor.dtype), source, offset
         words[at + 4], words[at + 5] = len(tensor.shape), tensor.nbytes
@@ -170,33 +170,33 @@ class SlotMemory:
         return base[start : start + last * dtype.itemsize].view(dtype).as_strided(size, step)
 
 
-# the receiving side: building structures, and noticing when they are no longer used
+# the receiving side: building structures, and tracking their use
 
 
 class _Credit:
-    """Gives a slot back when the last of the blocks that a message uses is no longer in use."""
+    """Use count of the blocks of a message; it frees the slot when no block is in use."""
 
     def __init__(self, words: memoryview, slot: int, other: _CreditSignal) -> None:
         self._words, self._other = words, other
         self._slot, self._pid = slot, os.getpid()
-        self._uses, self._drops = 1, itertools.count(1)  # the first use: the message is being built
+        self._uses, self._drops = 1, itertools.count(1)  # the first use is building the message
 
     def block(self, source: mmap.mmap) -> torch.Tensor:
-        """Return the bytes of a block as a tensor; the slot stays in use as long as its memory does."""
+        """Return the bytes of a block as a tensor; the slot stays in use as long as the tensor's memory."""
         token = memoryview(source)
         self._uses += 1
         weakref.finalize(token, self.drop).atexit = False
         return torch.frombuffer(token, dtype=torch.uint8)
 
     def drop(self) -> None:
-        """Count one use less, in whatever thread."""
+        """Decrement the use count; any thread may call this."""
         if next(self._drops) == self._uses and self._pid == os.getpid():
             self._words[c.SLOTS_AT + 8 * self._slot] = 0
             self._other.give()
 
 
 class ReaderCore(Core):
-    """The receiving side."""
+    """Core of the receiving side."""
 
     def __init__(self, control: c.Control, own: c.Signal, other: c.Signal) -> None:
         super().__init__(control, c.READER, own, other)
@@ -208,12 +208,12 @@ class ReaderCore(Core):
         return self._words[c.HEAD] != self._words[c.TAIL]
 
     def peek(self) -> int:
-        """Return the next message's word, 0 if there is none."""
+        """Return the word of the next message, 0 if there is none."""
         tail = self._words[c.TAIL]
         return self._words[c.RING_AT + tail % c.RING] if tail != self._words[c.HEAD] else 0
 
     def recv(self) -> Any:
-        """Return the next structure; NotImplemented if there is none, or something else comes first."""
+        """Return the next structure; NotImplemented if there is none, or if the reader must handle something first."""
         entry = self.peek()
         if entry & 0xFF != c.DATA or entry >> 32 != self.frames:
             return NotImplemented
@@ -229,7 +229,7 @@ class ReaderCore(Core):
             credit.drop()
         return value
 
-    recv_soon = recv_wait = recv  # here the caller does all the waiting
+    recv_soon = recv_wait = recv  # in Python, the caller waits
 
     def _build(self, memory: SlotMemory, credit: _Credit) -> Any:
         blocks: dict[int, torch.Tensor] = {}
@@ -243,7 +243,7 @@ class ReaderCore(Core):
         return nested.unflatten(memory.outline, leaves)
 
     def skip(self, slot: int = -1) -> None:
-        """Count the next message as taken, and give its slot back if one is named."""
+        """Mark the next message as taken, and free `slot` if it is not -1."""
         self._words[c.TAIL] += 1
         if slot >= 0:
             self._words[c.SLOTS_AT + 8 * slot] = 0
@@ -254,38 +254,38 @@ class ReaderCore(Core):
         self._shared[number] = mmap.mmap(fd, size)
 
     def forget_shared(self, number: int) -> None:
-        """Let go of a shared block."""
+        """Release a shared block."""
         self._shared.pop(number, None)
 
     def release(self) -> None:
-        """Let go of all memory; received tensors keep their own part."""
+        """Release all memory; received tensors keep theirs."""
         self._memory = [None] * self._slots
         self._shared.clear()
 
 
 class _CreditSignal:
-    """A signal of its own descriptor, open as long as received tensors may have to wake the writer."""
+    """Signal with a duplicated descriptor, open as long as received tensors may have to wake the writer."""
 
     def __init__(self, signal: c.Signal) -> None:
         self._fd = os.dup(signal.write)
         weakref.finalize(self, os.close, self._fd).atexit = False
 
     def give(self) -> None:
-        with contextlib.suppress(OSError):  # readable already, or the writer is gone
+        with contextlib.suppress(OSError):  # already readable, or the writer is gone
             os.write(self._fd, b"\1\0\0\0\0\0\0\0")
 
 
 # the sending side: taking structures apart, copying
 
 LOOK_S = 0.1
-"""After how many seconds `send` asks for a look at the reader."""
+"""Interval in seconds after which `send` asks its caller to check the reader."""
 
 Find = Callable[[torch.Tensor], "tuple[int, int, int, int] | None"]
 """`SharedBlocks.find`."""
 
 
 class WriterCore(Core):
-    """The sending side."""
+    """Core of the sending side."""
 
     def __init__(self, control: c.Control, own: c.Signal, other: c.Signal, find: Find) -> None:
         super().__init__(control, c.WRITER, own, other)
@@ -304,12 +304,12 @@ class WriterCore(Core):
         return any(not self._words[self._state(slot)] for slot in range(self._slots))
 
     def fits(self, value: Any) -> bool:
-        """Return True if this is a nested structure of a known outline (here: whether it is one at all)."""
+        """Return True if `value` has a known outline; in Python, raise StructureError if it cannot be sent."""
         nested.flatten(value)
         return True
 
     def send(self, value: Any, leased: int = -1) -> int:
-        """Send a structure if a free slot, or the leased one, has its outline and room for it."""
+        """Send a structure if a free slot, or the leased one, has its outline and enough memory."""
         if self._overdue():
             return CHECK
         slots = self.free_slots() if leased < 0 else [leased]
@@ -331,7 +331,7 @@ class WriterCore(Core):
                     return SENT
         return UNFIT
 
-    send_soon = send_wait = send  # here the caller does all the waiting
+    send_soon = send_wait = send  # in Python, the caller waits
 
     def _overdue(self) -> bool:
         now = time.monotonic()
@@ -357,33 +357,33 @@ class WriterCore(Core):
         return True
 
     def _source(self, memory: SlotMemory, leaf: torch.Tensor, leased: bool) -> tuple[int, int] | None:
-        """Return where a tensor lies if the reader can see it there."""
+        """Return the location of a tensor that the reader can map, None for other tensors."""
         if leaf.numel() == 0 or leaf.is_conj() or leaf.is_neg():
             return None
         if leased:
             offset = leaf.data_ptr() - memory.base.data_ptr()
             if 0 <= offset < memory.base.nbytes:
                 return OWN, offset
-        found = self._find(leaf)
-        if found is None:
+        location = self._find(leaf)
+        if location is None:
             return None
-        number, offset, _, self.frames = found
+        number, offset, _, self.frames = location
         return number, offset
 
-    def places(self, leaves: Sequence[torch.Tensor], slot: int) -> list[int]:
-        """Return for each tensor the leaf in whose place of a slot it lies, -1 for those that lie elsewhere."""
+    def leaf_indices(self, leaves: Sequence[torch.Tensor], slot: int) -> list[int]:
+        """Return for each tensor the leaf of a slot whose memory contains it, -1 if none does."""
         memory = self._memory[slot]
         if memory is None:
             return [-1] * len(leaves)
-        found = []
+        indices = []
         for leaf in leaves:
             offset = leaf.data_ptr() - memory.base.data_ptr() if leaf.numel() else -1
             inside = [i for i, (home, room) in enumerate(memory.homes) if home <= offset < home + room]
-            found.append(inside[0] if inside else -1)
-        return found
+            indices.append(inside[0] if inside else -1)
+        return indices
 
-    def know(self, start: int, size: int) -> None:
-        """Do nothing: every tensor is looked up."""
+    def add_shared_range(self, start: int, size: int) -> None:
+        """Do nothing: this core looks up every tensor."""
 
     def publish(self, kind: int, slot: int = -1) -> None:
         """Make a message visible to the reader and wake it."""
@@ -395,7 +395,7 @@ class WriterCore(Core):
         self._other.give()
 
     def lease(self, slot: int) -> Any:
-        """Take a free slot and return its structure, as it was last sent, for filling in."""
+        """Take a free slot and return its structure as last sent, to be filled in."""
         memory = self._memory[slot]
         if memory is None:
             raise IndexError(f"slot {slot} has no memory")
@@ -405,7 +405,7 @@ class WriterCore(Core):
         return nested.unflatten(memory.outline, [memory.view(at, memory.base) for at in memory.records()])
 
     def shape(self, slot: int, leaves: Sequence[Leaf]) -> None:
-        """Describe contiguous tensors like these in the records of a slot, which has room for them."""
+        """Describe contiguous tensors like `leaves` in the records of a slot that is large enough."""
         memory = self._memory[slot]
         if memory is None:
             raise IndexError(f"slot {slot} has no memory")
@@ -413,7 +413,7 @@ class WriterCore(Core):
             memory.describe(at, leaf, contiguous(leaf.shape), OWN, home)
 
     def unlease(self, slot: int) -> None:
-        """Give a leased slot back unsent."""
+        """Free a leased slot without sending it."""
         self._words[self._state(slot)] = 0
 
     def commit(self, slot: int) -> None:
@@ -424,5 +424,5 @@ class WriterCore(Core):
         self.publish(c.DATA, slot)
 
     def release(self) -> None:
-        """Let go of all memory; what lives in it keeps its own part."""
+        """Release all memory; tensors in it keep theirs."""
         self._memory = [None] * self._slots

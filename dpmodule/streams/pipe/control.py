@@ -1,7 +1,7 @@
-"""What the two ends of a pipe share: a block of memory, signals, a socket; and the process at the other end.
+"""Shared state of the two ends of a pipe (a block of memory, signals, a socket), and the process at the other end.
 
-The block says who is there, what was sent and what is free. It holds 64-bit words in lines of 8, so that the two sides
-do not write to one cache line::
+The block records the owners, the messages sent and the free slots. It holds 64-bit words in lines of 8, so that the two
+sides do not write to the same cache line::
 
     line 0   magic number, protocol (`NATIVE` or `PYTHON`), slots
     line 1   writer: pid, start time of its process, state, 1 while it sleeps, failures sent
@@ -10,7 +10,7 @@ do not write to one cache line::
     line 8   the ring of messages, `RING` words
     after it one line per slot: 0 = free, 1 = sent or in use by the reader
 
-A message is a word: kind in bits 0-7, slot in 8-15, how many frames were sent before it in 32-63.
+A message is a word: kind in bits 0-7, slot in 8-15, number of frames sent before it in 32-63.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .. import synchronization
 from ..errors import LoopClosedError, PipeBroken, refused
 from ..synchronization import Signal as Signal
 
-# what both cores answer, the one in Python and that of the extension
+# return values of both cores, in Python and in the extension
 
 SENT, FULL, UNFIT, FOREIGN, CHECK = 0, 1, 2, 3, 4
-"""What `send` says: done; no slot is free; no free slot has room for this structure; a tensor is on a device; it is
-time to see whether the reader is still there."""
+"""Return values of `send`: sent; no slot is free; the structure fits no free slot; a tensor is on a device; the caller
+must check the reader."""
 
 READY, NEWS, ENDED = 1, 2, 4
-"""What `wait` says, added up: there is work or a wake-up; the socket is readable; the other process has ended."""
+"""Flags that `wait` returns: there is work or a wake-up; the socket is readable; the other process has ended."""
 
 # the shared block
 
@@ -59,7 +59,7 @@ DATA, FAILURE, OBJECT = 1, 2, 3
 
 
 def anonymous_file(size: int) -> int:
-    """Return the descriptor of shared memory without a name, of `size` bytes, all 0."""
+    """Return the descriptor of `size` bytes of anonymous shared memory, all 0."""
     try:
         fd = synchronization.anonymous_file("dpmodule-pipe")
     except OSError as error:
@@ -73,7 +73,7 @@ def anonymous_file(size: int) -> int:
 
 
 def process_start(pid: int) -> int:
-    """Return when a process started, in ticks since boot; 0 where that cannot be told, -1 if it has ended."""
+    """Return the start time of a process in ticks since boot; 0 if it is unknown, -1 if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -92,7 +92,7 @@ class Control:
 
     @staticmethod
     def create(protocol: int, slots: int) -> int:
-        """Return the descriptor of a fresh block."""
+        """Return the descriptor of a new block."""
         fd = anonymous_file(SIZE)
         try:
             words = Control(fd).words
@@ -105,16 +105,16 @@ class Control:
 
     @property
     def protocol(self) -> int:
-        """`NATIVE` or `PYTHON`: what the end that made the pipe speaks."""
+        """Protocol of the process that made the pipe: `NATIVE` or `PYTHON`."""
         return self.words[1]
 
     @property
     def slots(self) -> int:
-        """How many messages may be on the way or in use."""
+        """Number of messages that may be in transit or in use."""
         return self.words[2]
 
     def get(self, side: int, field: int) -> int:
-        """Read a field of one side."""
+        """Return a field of one side."""
         return self.words[8 + 8 * side + field]
 
     def put(self, side: int, field: int, value: int) -> None:
@@ -122,7 +122,7 @@ class Control:
         self.words[8 + 8 * side + field] = value
 
     def claim(self, side: int) -> bool:
-        """Enter this process as the owner of a side; False if another one is."""
+        """Make this process the owner of a side; return False if another process owns it."""
         owner = self.get(side, PID)
         if owner == 0:
             self.put(side, START, max(process_start(os.getpid()), 0))
@@ -131,24 +131,24 @@ class Control:
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Return two connected sockets that do not block."""
+    """Return two connected nonblocking sockets."""
     pair = socket.socketpair()
     for end in pair:
         end.setblocking(False)
     return pair
 
 
-# rare news: fixed frames over a unix socket, each with a descriptor or without
+# rare events: frames of a fixed size over a unix socket, with or without a descriptor
 
 LAYOUT, SHARE, FORGET, PAYLOAD = 1, 2, 3, 4
-"""New memory for a slot; a shared block, and the end of its use; bytes that a message carries."""
+"""Kinds of frames: new memory for a slot; a new shared block; a released shared block; the bytes of a message."""
 
 _FORM = struct.Struct("=IIQ")
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class PipeFrame(NamedTuple):
-    """One piece of news; `number` is a slot or a shared block, `size` its bytes, `fd` a descriptor or -1."""
+    """One event; `number` is a slot or a shared block, `size` its bytes, `fd` a descriptor or -1."""
 
     kind: int
     number: int
@@ -160,7 +160,7 @@ class PipeFrames:
     """One end of the socket.
 
     Args:
-        end: a connected socket that does not block; belongs to this object from now on.
+        end: a connected nonblocking socket; this object owns it from now on.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -172,7 +172,7 @@ class PipeFrames:
         self._fds: deque[int] = deque()
 
     def send(self, kind: int, number: int, size: int, fd: int = -1) -> None:
-        """Send one frame; waits while the socket is full, which bounded use of it prevents."""
+        """Send one frame; wait while the socket is full, which is rare because its use is bounded."""
         data = _FORM.pack(kind, number, size)
         while True:
             try:
@@ -186,7 +186,7 @@ class PipeFrames:
         self.count = (self.count + 1) & 0xFFFF_FFFF
 
     def fill(self) -> None:
-        """Read what has come, without waiting."""
+        """Read the available frames without waiting."""
         while not self.ended:
             try:
                 self._check_room()
@@ -201,12 +201,12 @@ class PipeFrames:
             self._cut()
 
     def _check_room(self) -> None:
-        """See that there is a descriptor for what comes: the system drops what it finds no room for."""
+        """Raise if this process has no free descriptor: the system would drop the descriptor of the next frame."""
         try:
             os.close(os.dup(self.socket.fileno()))
         except OSError as error:
             if not self.socket.recv(1, socket.MSG_PEEK):
-                return  # all that comes is the end
+                return  # the socket was closed: no descriptor follows
             raise refused("a descriptor that the other end of a tensor pipe sent", error) from error
 
     def _cut(self) -> None:
@@ -214,11 +214,11 @@ class PipeFrames:
             kind, number, size = _FORM.unpack_from(self._part)
             self._part = self._part[_FORM.size :]
             if kind != FORGET and not self._fds:
-                raise PipeBroken("a descriptor that the other end of a tensor pipe sent was lost on its way")
+                raise PipeBroken("a descriptor that the other end of a tensor pipe sent was lost in transit")
             self._waiting.append(PipeFrame(kind, number, size, -1 if kind == FORGET else self._fds.popleft()))
 
     def take(self) -> PipeFrame | None:
-        """Return the next frame, None if it has not come; its descriptor belongs to the caller."""
+        """Return the next frame, None if it has not arrived; the caller owns its descriptor."""
         if not self._waiting:
             self.fill()
         if not self._waiting:
@@ -227,12 +227,12 @@ class PipeFrames:
         return self._waiting.popleft()
 
     def put_back(self, frame: PipeFrame) -> None:
-        """Have `take` return a frame again, with its descriptor."""
+        """Return a frame and its descriptor to the front of the queue."""
         self._waiting.appendleft(frame)
         self.count = (self.count - 1) & 0xFFFF_FFFF
 
     def close(self) -> None:
-        """Close the socket and the descriptors that no one took."""
+        """Close the socket and the descriptors of frames that were not taken."""
         self.socket.close()
         for fd in [*self._fds, *(frame.fd for frame in self._waiting if frame.fd >= 0)]:
             os.close(fd)
@@ -243,11 +243,11 @@ class PipeFrames:
 # the process at the other end
 
 POLL_S = 0.25
-"""How often a process is asked for where the system cannot wake us when it ends, in seconds."""
+"""Polling interval in seconds where the system cannot signal the end of a process."""
 
 
 class Peer:
-    """The process that has claimed the other side, if any has."""
+    """The process that has claimed the other side, if any."""
 
     def __init__(self, control: Control, side: int) -> None:
         self._control, self.side = control, side
@@ -257,13 +257,13 @@ class Peer:
         self._start = 0
 
     def look(self) -> bool:
-        """Return True if the other side has been claimed; its process is known from the first time on."""
+        """Return True if the other side has been claimed; start watching its process the first time."""
         if self.pid == 0:
             pid = self._control.get(self.side, PID)
             if pid not in (0, os.getpid()):
                 self._start = self._control.get(self.side, START)
                 self._watch(pid)
-            self.pid = pid  # last: a Ctrl-C on the way here must not make it known, but not watched
+            self.pid = pid  # last: after a Ctrl-C before this line, the next call watches the process
         return self.pid != 0
 
     def _watch(self, pid: int) -> None:
@@ -279,16 +279,16 @@ class Peer:
 
     @property
     def remote(self) -> bool:
-        """True if another process is known to be there."""
+        """True if the other side is known to belong to another process."""
         return self.pid not in (0, os.getpid())
 
     @property
     def polled(self) -> bool:
-        """True if it has to be asked for from time to time."""
+        """True if the process must be polled."""
         return self.remote and self.fd < 0 and not self.dead
 
     def check(self) -> bool:
-        """Return True if the process, which `look` has seen, is known to have ended."""
+        """Return True if the process that `look` found has ended."""
         if self.dead or not self.remote:
             return self.dead
         if self.fd >= 0:
@@ -323,9 +323,9 @@ def _exists(pid: int) -> bool:
 
 
 class LoopWatcher:
-    """Watches an end's signal, socket and process in the running loop; moves when the end is used in another one.
+    """Watcher of an end's signal, socket and process in the running event loop; it moves if the end changes loops.
 
-    The loop keeps these alive, and not the end.
+    The loop keeps these alive, but not the end.
     """
 
     def __init__(self, signal: Signal, frames: PipeFrames, peer: Peer) -> None:
@@ -335,7 +335,7 @@ class LoopWatcher:
         self._waiter: asyncio.Future[None] | None = None
 
     def attach(self) -> None:
-        """Watch in the running loop."""
+        """Start watching in the running loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError as error:
@@ -360,23 +360,23 @@ class LoopWatcher:
             self._fds.append(fd)
 
     def peer(self, fd: int) -> None:
-        """Watch the other side's process too, which is known only now."""
+        """Also watch the process of the other side, which was unknown before."""
         if self._loop is None or fd < 0 or fd in self._fds:
             return
         if self._loop.is_closed():
-            self.detach()  # the next loop will watch all that is known by then
+            self.detach()  # the next loop will watch the process too
         else:
             self._add(fd, self._on_process)
 
     def forget(self, fd: int) -> None:
-        """Watch a descriptor no longer."""
+        """Stop watching a descriptor."""
         if self._loop is not None and fd in self._fds:
             self._fds.remove(fd)
             if not self._loop.is_closed():
                 self._loop.remove_reader(fd)
 
     def detach(self) -> None:
-        """Leave the loop; who waits in it is woken."""
+        """Leave the loop and wake the waiting call."""
         self.wake()
         for fd in list(self._fds):
             with contextlib.suppress(RuntimeError):  # the loop is being closed in another thread
@@ -384,15 +384,15 @@ class LoopWatcher:
         self._loop, self._fds = None, []
 
     def abandon(self) -> None:
-        """Forget the loop without touching it: it belongs to the process that this one was forked from."""
+        """Forget the loop without changing it: it belongs to the parent of this forked process."""
         self._loop, self._fds, self._waiter = None, [], None
 
     def stale(self) -> bool:
-        """True if who waits does so in a loop that has been closed, and waits for ever."""
+        """Return True if the waiting call waits forever because its loop is closed."""
         return self._waiter is not None and self._waiter.get_loop().is_closed()
 
     async def wait(self, limit_s: float | None) -> None:
-        """Wait until one of the descriptors is readable, or for a time in seconds."""
+        """Wait until one of the descriptors is readable, at most `limit_s` seconds."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         timer = None if limit_s is None else loop.call_later(limit_s, self.wake)
@@ -405,7 +405,7 @@ class LoopWatcher:
                 timer.cancel()
 
     def wake(self) -> None:
-        """Wake who waits."""
+        """Wake the waiting call."""
         waiter = self._waiter
         if waiter is not None and not waiter.done() and not waiter.get_loop().is_closed():
             waiter.set_result(None)
@@ -417,7 +417,7 @@ class LoopWatcher:
     def _on_socket(self, fd: int) -> None:
         try:
             self._frames.fill()
-        except FileError:  # who receives the message that it belongs to meets it again, and raises it
+        except FileError:  # receiving the message of this frame raises the error again
             self.detach()
             return
         if self._frames.ended:

@@ -1,4 +1,4 @@
-"""One end of a pipe: whose it is, waiting for the other side, noticing its end; what users do with either end."""
+"""One end of a pipe: ownership, waiting for the other side, detecting its end; methods common to both ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Self = TypeVar("Self", bound="PipeEnd")
 
 
 class EndParts(NamedTuple):
-    """The descriptors of one end; they belong to it."""
+    """Descriptors of one end, which owns them."""
 
     control: int
     own: c.Signal
@@ -33,17 +33,18 @@ class EndParts(NamedTuple):
 class PipeEnd:
     """One end of a tensor pipe.
 
-    The first use in a process claims the side for it; from then on the other side notices when that process ends.
+    The first use in a process claims the side for it; from then on the other side detects the end of that process.
 
-    An end has methods of the core for itself while it is free to use, which `_start_fast` sets and `_stop_fast` resets.
+    While no call is active, methods of the core replace methods of the end: `_start_fast` sets them, and `_stop_fast`
+    resets them.
 
     Args:
-        make_core: makes the hot part from the shared block, its descriptor, and the signals of this side and the other.
+        make_core: returns the core for the shared block, its descriptor, and the signals of this and the other side.
     """
 
-    # _core: the hot part, None until the side has been claimed; _waiting: number of the thread of the call that waits
-    # on this end, None while there is none; _sibling: returns the other end, if this process has it too; _gone: whether
-    # all that this process held of it has been let go of
+    # _core: None until the side has been claimed; _waiting: identifier of the thread whose call waits on this end, or
+    # None; _sibling: returns the other end if this process has it too; _gone: True once this process has released
+    # everything of this end
 
     def __init__(
         self, side: int, parts: EndParts, make_core: Callable[[c.Control, int, c.Signal, c.Signal], Any]
@@ -69,28 +70,28 @@ class PipeEnd:
     def _stop_fast(self) -> None:
         raise NotImplementedError
 
-    # --- whose it is
+    # --- ownership
 
     def claim(self) -> None:
         """Make this process the owner of this end, as its first use does.
 
-        Copies of it in other processes, also in those that are forked later, then can only be closed.
+        Copies of it in other processes, including those forked later, can then only be closed.
         """
         self._claim()
         if self._waiting is None:
             self._start_fast()
 
     def _claim(self) -> None:
-        """Make this process the owner of the side, if it is not yet."""
+        """Make this process the owner of the side if it is not yet the owner."""
         if self._closed:
             if not self._busy:
-                self._drop()  # close() came while this thread was inside the core
+                self._drop()  # close() was called while this thread was inside the core
             raise PipeClosed(f"this {self._name} is closed")
         if self._core is not None and not self._gone:
             return
         if self._given or self._gone or not self._control.claim(self._side):
             raise StateError(f"the {self._name} of this pipe {self._whose()}; only one process may use it")
-        # the other side may wait, and wants to watch this process from now on: also if it cannot go on
+        # the other side may be waiting and must watch this process from now on, even if the claim fails below
         parts = self._parts
         parts.other.give()
         self._core = self._make_core(self._control, parts.control, parts.own, parts.other)
@@ -100,19 +101,19 @@ class PipeEnd:
     def _whose(self) -> str:
         owner = self._control.get(self._side, c.PID)
         if owner == os.getpid():
-            return "is another object of this process, which it was copied or passed to"
+            return "belongs to another object of this process, to which it was copied or passed"
         return f"belongs to process {owner}" if owner else "was passed to another process"
 
     def hand_over(self, pid: int) -> None:
-        """Enter a child process as the owner of this end and let go of the copy here.
+        """Make a child process the owner of this end and release the copy here.
 
-        Without it the child becomes the owner when it first uses its copy; if it ends before that, no one notices.
+        Without this call, the child becomes the owner when it first uses its copy; an earlier end goes undetected.
         """
         if type(pid) is not int or pid < 1:
             raise ArgumentError(f"hand_over: pid is {pid!r}, expected the process id of a child")
         owner = self._control.get(self._side, c.PID) if not self._gone else pid
         if self._core is not None or owner not in (0, pid):
-            raise StateError(f"the {self._name} of this pipe belongs to process {owner} already")
+            raise StateError(f"the {self._name} of this pipe already belongs to process {owner}")
         if not self._gone:
             if not owner:
                 self._control.put(self._side, c.START, max(c.process_start(pid), 0))
@@ -121,10 +122,10 @@ class PipeEnd:
             self._drop()
 
     def _after_fork(self, child: bool) -> None:
-        """Note that there are copies now; in a child, let go of what is in use in the parent."""
+        """Record that copies exist; in a child, release what the parent uses."""
         self._shared = True
         if child and self._core is not None:
-            self._watch.abandon()  # the loop's own descriptor is the parent's too
+            self._watch.abandon()  # the parent shares the loop's descriptor
             self._waiting = None
             self._drop()
         if child:
@@ -133,7 +134,7 @@ class PipeEnd:
     # --- waiting
 
     def _enter(self) -> None:
-        """Begin a call that may wait."""
+        """Start a call that may wait."""
         if self._closed or self._gone or self._core is None:
             self._claim()
         if self._waiting is not None and not self._watch.stale():
@@ -147,12 +148,12 @@ class PipeEnd:
         """End the call."""
         self._waiting = None
         if self._closed:
-            self._drop()  # by another thread, while this one waited
+            self._drop()  # another thread closed the end while this one waited
         else:
             self._start_fast()
 
     def _look(self) -> None:
-        """See whether the other side has been claimed; if so, let go of this process's copy of it."""
+        """If the other side has been claimed by another process, watch that process and release the copy here."""
         if self._seen or not self._peer.look():
             return
         if self._peer.remote:
@@ -161,15 +162,15 @@ class PipeEnd:
             sibling = self._sibling()
             if sibling is not None and sibling._core is None:
                 sibling._drop()
-        self._seen = True  # last: what is interrupted on the way is done the next time
+        self._seen = True  # last: if the lines above are interrupted, the next call repeats them
 
     def _check_peer(self) -> None:
-        """Ask whether the other side's process has ended."""
-        self._look()  # the first to see it must also have it watched
+        """Check whether the process of the other side has ended."""
+        self._look()  # the first check must also start watching
         self._peer.check()
 
     def _watch_descriptors(self) -> None:
-        """Tell the core what ends its waiting."""
+        """Set the descriptors that end the waiting of the core."""
         ended = self._frames.ended or self._gone
         self._core.watch(
             -1 if ended else self._frames.socket.fileno(), -1 if self._peer.dead else self._peer.fd
@@ -177,7 +178,7 @@ class PipeEnd:
 
     @property
     def _can_wait_inside(self) -> bool:
-        """True if the core can wait on its own: it has been told what it must watch."""
+        """True if the core can wait on its own: it knows all descriptors to watch."""
         return self._peer.pid != 0 and not (self._peer.polled or self._peer.dead)
 
     def _block(self, deadline: float | None) -> None:
@@ -186,16 +187,16 @@ class PipeEnd:
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             count = self._control.slots
-            nothing = "nothing from the writer", f"all {count} slots are on the way or in use by the reader"
-            raise PipeTimeout(f"{nothing[self._side != c.READER]} for the time given")
+            reasons = "the writer sent nothing", f"all {count} slots were in transit or in use by the reader"
+            raise PipeTimeout(f"{reasons[self._side != c.READER]} during the timeout")
         if self._peer.polled:
             left = POLL_S if left is None else min(left, POLL_S)
-        found = self._core.wait(left)
-        if found & NEWS:
+        events = self._core.wait(left)
+        if events & NEWS:
             self._frames.fill()
-        if found & ENDED or self._peer.polled:
+        if events & ENDED or self._peer.polled:
             self._check_peer()
-        if found & (NEWS | ENDED):
+        if events & (NEWS | ENDED):
             self._watch_descriptors()
 
     async def _pause(self) -> None:
@@ -212,11 +213,11 @@ class PipeEnd:
             self._check_peer()
 
     def _reason(self) -> Exception | None:
-        """Return why nothing can come from the other side any longer, None if something can."""
+        """Return the error if the other side can send nothing more, None if it can."""
         if self._closed:
             return PipeClosed(f"this {self._name} is closed")
         if self._frames.ended and self._core is not None:
-            self._look()  # it may have come and gone since the last look
+            self._look()  # the peer may have started and ended since the last call
         other = 1 - self._side
         name, pid, state = c.SIDES[other], self._control.get(other, c.PID), self._control.get(other, c.STATE)
         if state == c.CLOSED:
@@ -232,19 +233,19 @@ class PipeEnd:
         return None
 
     def _check(self) -> None:
-        """Raise why nothing can come from the other side any longer, if nothing can."""
+        """Raise the error of `_reason` if there is one."""
         self._look()
         reason = self._reason()
         if reason is not None:
             try:
                 raise reason
             finally:
-                del reason  # else its traceback would hold it, and whatever callers have
+                del reason  # otherwise its traceback would refer to it and to the locals of the callers
 
     # --- the end
 
     def _finish(self, state: int) -> None:
-        """Let no call begin any longer, tell the other side, and let go of all as soon as no call is under way."""
+        """Refuse new calls, notify the other side, and release everything once no call is active."""
         self._closed = True
         self._stop_fast()
         if self._owner == os.getpid():
@@ -254,7 +255,7 @@ class PipeEnd:
             self._watch.wake()
             self._drop()
         else:
-            self._parts.own.give()  # the thread that waits lets go
+            self._parts.own.give()  # the waiting thread releases everything
 
     @property
     def _busy(self) -> bool:
@@ -262,7 +263,7 @@ class PipeEnd:
         return self._core is not None and bool(self._core.busy)
 
     def _drop(self) -> None:
-        """Let go of everything this process holds of the end; the other side does not see it."""
+        """Release everything this process holds of the end, without notifying the other side."""
         if self._gone:
             return
         self._gone = True
@@ -276,13 +277,13 @@ class PipeEnd:
         os.close(self._parts.control)
 
     def __reduce__(self) -> Any:
-        """Hand the end to a child process that is being started; the copy here cannot be used any longer."""
+        """Pass the end to a child process that is being started; the copy here becomes unusable."""
         from multiprocessing import reduction
 
         if self._core is not None or self._closed:
             state = "closed" if self._closed else "in use"
             raise StateError(
-                f"the {self._name} of this pipe is {state} in process {os.getpid()}; give it away unused"
+                f"the {self._name} of this pipe is {state} in process {os.getpid()}; pass an end before its first use"
             )
         own, other = self._parts.own, self._parts.other
         fds = (
@@ -293,20 +294,20 @@ class PipeEnd:
             other.write,
             self._frames.socket.fileno(),
         )
-        handles = {fd: reduction.DupFd(fd) for fd in set(fds)}  # an eventfd is read and written by one
+        handles = {fd: reduction.DupFd(fd) for fd in set(fds)}  # an eventfd uses one descriptor for both
         self._given = True
         return _rebuild, (type(self), [handles[fd] for fd in fds])
 
     def close(self) -> None:
-        """Close this end; the other side gets PipeClosed once it has taken what was sent.
+        """Close this end; the other side gets PipeClosed after it has received everything that was sent.
 
-        A second call does nothing. A copy of an end that belongs to another process is let go of, no more.
+        A second call does nothing. Closing a copy of an end that belongs to another process only releases the copy.
         """
         if self._closed or self._gone:
             self._closed = True
             return
         if self._core is None and not (self._shared or self._given) and self._control.claim(self._side):
-            self._owner = os.getpid()  # there are no copies: the side ends here
+            self._owner = os.getpid()  # there are no copies, so that this closes the side
         self._finish(c.CLOSED)
 
     @property
@@ -330,7 +331,7 @@ class PipeEnd:
         if getattr(self, "_gone", True):
             return
         used = self._owner == os.getpid() and not self._closed and self._reason() is None
-        with contextlib.suppress(Exception):  # at the interpreter's end anything may be gone already
+        with contextlib.suppress(Exception):  # during interpreter shutdown, anything may be missing
             self._finish(c.DROPPED)
         if used:
             warnings.warn(f"a pipe's {self._name} was dropped without close()", ResourceWarning, stacklevel=2)
@@ -341,31 +342,31 @@ class PipeEnd:
 
 
 def link_ends(reader: PipeEnd, writer: PipeEnd) -> None:
-    """Have each end let go of the other, as far as this process has it, once that belongs to another process."""
+    """Make each end release the copy of the other one in this process once another process owns it."""
     for one, other in ((reader, writer), (writer, reader)):
         one._sibling = weakref.ref(other)
 
 
 def deadline_of(timeout: float | None) -> float | None:
-    """Return when a time in seconds from now is over, by `time.monotonic`; None for never."""
+    """Return the value of `time.monotonic` at which a timeout ends; None for no timeout."""
     if timeout is None:
         return None
     if not isinstance(timeout, (int, float)):
-        raise ArgumentError(f"timeout is {timeout!r}, expected a number of seconds, or None to wait for ever")
+        raise ArgumentError(f"timeout is {timeout!r}, expected a number of seconds, or None for no limit")
     return time.monotonic() + timeout
 
 
 def _rebuild(kind: Any, handles: list[Any], *options: Any) -> PipeEnd:
-    """Make an end in the process that it was passed to, which owns it from now on."""
+    """Rebuild an end in the process to which it was passed, and claim it."""
     unique = {id(handle): handle for handle in handles}
-    done = {key: handle.detach() for key, handle in unique.items()}
-    control, own_read, own_write, other_read, other_write, sock = (done[id(handle)] for handle in handles)
+    fds = {key: handle.detach() for key, handle in unique.items()}
+    control, own_read, own_write, other_read, other_write, sock = (fds[id(handle)] for handle in handles)
     own, other = c.Signal(own_read, own_write), c.Signal(other_read, other_write)
-    end = socket.socket(fileno=sock)
-    end.setblocking(False)
-    made: PipeEnd = kind(EndParts(control, own, other, PipeFrames(end)), *options)
-    made._claim()
-    return made
+    connection = socket.socket(fileno=sock)
+    connection.setblocking(False)
+    end: PipeEnd = kind(EndParts(control, own, other, PipeFrames(connection)), *options)
+    end._claim()
+    return end
 
 
 _ends: weakref.WeakSet[PipeEnd] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Tensors that a writer does not copy into a slot: those in shared memory of torch's own, and those on a device."""
+"""Tensors that a writer does not copy into a slot: those in torch's shared memory, and those on a device."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..._core import torch_private
 from ..errors import StructureError
 from .control import FORGET, SHARE, PipeFrames
 
-# tensors in shared memory of torch's own, which the reader maps once and then sees without copies
+# tensors in torch's shared memory, which the reader maps once and then reads without copies
 
 MAX_BLOCKS = 64
 
-# torch gives them no types
+# torch does not annotate them
 _is_shared: Any = torch.Tensor.is_shared
 _strategy: Any = torch.multiprocessing.get_sharing_strategy
 
 
-Found = tuple[int, int, int, int]
-"""Number of a block, byte offset in it, its bytes, and how many frames have been sent when the reader knows it."""
+Location = tuple[int, int, int, int]
+"""Block number, byte offset in the block, its size in bytes, and number of frames after which the reader knows it."""
 
 
 class _Block(NamedTuple):
@@ -35,10 +35,10 @@ class _Block(NamedTuple):
 
 
 class SharedBlocks:
-    """Which blocks of shared memory the reader knows, by their address here.
+    """Blocks of shared memory that the reader knows, by their address in this process.
 
-    A block is known by a weak reference to its storage: it does not keep the user's memory alive, and memory that
-    comes to lie at the same address later is not taken for it. While 64 are known, tensors in others are copied.
+    Each block has a weak reference to its storage: this does not keep the user's memory alive, and later memory at the
+    same address is not confused with it. While 64 blocks are known, tensors in other blocks are copied.
     """
 
     def __init__(self, frames: PipeFrames) -> None:
@@ -46,8 +46,8 @@ class SharedBlocks:
         self._blocks: dict[int, _Block] = {}
         self._next = 0
 
-    def find(self, tensor: torch.Tensor) -> Found | None:
-        """Return where a tensor lies if the reader can see it there, None if it must be copied."""
+    def find(self, tensor: torch.Tensor) -> Location | None:
+        """Return the location of a tensor that the reader can map, None if the tensor must be copied."""
         storage = tensor.untyped_storage()
         start = storage.data_ptr()
         block = self._blocks.get(start)
@@ -58,7 +58,7 @@ class SharedBlocks:
         return block.number, tensor.data_ptr() - start, block.size, self._frames.count
 
     def purge(self) -> None:
-        """Tell the reader to let go of blocks that no longer exist here."""
+        """Make the reader release blocks that no longer exist here."""
         for start in [start for start, block in self._blocks.items() if block.watch.expired()]:
             self._forget(start)
 
@@ -66,7 +66,7 @@ class SharedBlocks:
         watch = torch_private.storage_watch(storage)
         if watch is None or _strategy() != "file_descriptor":
             return None
-        fd, size = torch_private.share_descriptor(storage)[:2]  # it stays the storage's
+        fd, size = torch_private.share_descriptor(storage)[:2]  # the storage keeps the descriptor
         if fd < 0:
             return None
         if start in self._blocks:
@@ -84,13 +84,13 @@ class SharedBlocks:
         self._frames.send(FORGET, block.number, 0)
 
 
-# tensors on a CUDA device: they go by CUDA IPC, and CPU tensors beside them by value
+# tensors on a CUDA device: they are sent by CUDA IPC, and CPU tensors of the same structure by value
 
 _HEAD = 8
 
 
 class _DevicePickler(ForkingPickler):
-    """Torch's own handles for tensors on a device; bytes for those on the CPU."""
+    """Pickler that uses torch's handles for tensors on a device, and bytes for tensors on the CPU."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type == "cpu":
@@ -100,7 +100,7 @@ class _DevicePickler(ForkingPickler):
         return _reduce(value.detach()) if isinstance(value, torch.Tensor) else NotImplemented
 
 
-_reduce: Any = reduce_tensor  # torch gives it no types
+_reduce: Any = reduce_tensor  # torch does not annotate it
 
 
 def _from_bytes(data: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
@@ -110,7 +110,7 @@ def _from_bytes(data: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> torc
 
 
 def dump_foreign(value: Any, leaves: list[torch.Tensor]) -> bytes:
-    """Return a structure as bytes, after all that its devices still had to compute has been computed."""
+    """Return a structure as bytes after synchronizing with its CUDA devices."""
     for device in {leaf.device for leaf in leaves if leaf.device.type == "cuda"}:
         torch.cuda.current_stream(device).synchronize()
     file = io.BytesIO()
@@ -120,7 +120,7 @@ def dump_foreign(value: Any, leaves: list[torch.Tensor]) -> bytes:
 
 
 def load_foreign(data: bytes) -> Any:
-    """Return the structure."""
+    """Return the structure that `dump_foreign` wrote."""
     if int.from_bytes(data[:_HEAD], "little") == os.getpid():
         raise StructureError(
             "a CUDA tensor was received in the process that sent it: CUDA memory can only be opened by another "

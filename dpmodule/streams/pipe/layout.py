@@ -1,14 +1,14 @@
-"""How a slot's memory is laid out: a head, a table of leaves, the outline, and the leaves.
+"""Memory layout of a slot: a head, a table of leaves, the outline, and the leaves.
 
-All numbers are 64-bit words in the machine's order, since both ends run on one machine::
+All numbers are 64-bit words in native byte order, since both ends run on one machine::
 
-    word 0 ...        leaves, axes a record has room for, byte offset and length of the pickled outline
+    word 0 ...        leaves, axes per record, byte offset and length of the pickled outline
     word 8 ...        one record per leaf
     then              the outline, pickled
     then              the leaves, each at a multiple of 64 bytes
 
-A record holds dtype number, source (`OWN`, or the number of a shared block), byte offset there, capacity in bytes,
-axes, bytes in use; then the shape and the strides in elements, each with room for the axes of the head.
+A record holds dtype number, source (`OWN`, or the number of a shared block), byte offset in the source, capacity in
+bytes, axes, bytes in use; then the shape and the strides in elements, each with the number of axes in the head.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORD = 6
 OWN = -1
 ALIGN = 64
 MIN_AXES = 5
-"""Room for this many axes is in every record."""
+"""Smallest number of axes per record."""
 
 # name, code, bits and lanes in the DLPack standard; the position is the number in a record
 _TYPES = (
@@ -58,7 +58,7 @@ _TYPES = (
     ("float4_e2m1fn_x2", 17, 4, 2),
 )
 DTYPES: tuple[torch.dtype | None, ...] = tuple(getattr(torch, name, None) for name, *_ in _TYPES)
-"""The torch type of each dtype number, None where this torch has none."""
+"""The torch dtype of each dtype number, None if this version of torch lacks it."""
 
 CODES: dict[torch.dtype, int] = {dtype: i for i, dtype in enumerate(DTYPES) if dtype is not None}
 
@@ -66,7 +66,7 @@ DLPACK: tuple[tuple[int, int, int], ...] = tuple((code, bits, lanes) for _, code
 
 
 class Leaf(NamedTuple):
-    """What a contiguous tensor looks like, without its memory."""
+    """Description of a contiguous tensor, without its memory."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -87,7 +87,7 @@ def code_of(dtype: torch.dtype) -> int:
 
 
 def dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return True if the elements fill one block of memory exactly, in whatever order of axes."""
+    """Return True if the elements fill one block of memory exactly, in any order of axes."""
     expected = 1
     for stride, size in sorted((t, n) for n, t in zip(shape, strides) if n != 1):
         if stride != expected:
@@ -106,14 +106,14 @@ def contiguous(shape: Sequence[int]) -> list[int]:
 
 
 class LeafCapacities:
-    """Capacities of the leaves of one outline: what they needed so far, with slack where that was not enough.
+    """Capacities of the leaves of one outline: the sizes needed so far, with slack for leaves that overflowed.
 
-    Each time a leaf overflows it is given more room than the time before, up to the third power of the slack, so
-    that data that keeps growing is laid out again only a few times. Room that is never written costs no memory.
+    Each overflow of a leaf increases its slack, up to the third power, so that growing data is laid out again only a
+    few times. Capacity that is never written uses no memory.
 
     Args:
         capacities: bytes of each leaf.
-        overflows: how often each leaf has outgrown its place; None for never.
+        overflows: number of overflows of each leaf; None for no overflows.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class LeafCapacities:
         self._overflows = [0] * len(capacities) if overflows is None else list(overflows)
 
     def grown(self, needed: Sequence[int], slack: float) -> LeafCapacities:
-        """Return capacities in bytes that hold `needed`, those of leaves that did not fit times the slack."""
+        """Return capacities in bytes that hold `needed`, with slack for the leaves that did not fit."""
         capacities, overflows = list(self.capacities), list(self._overflows)
         for leaf, size in enumerate(needed):
             if size > capacities[leaf]:
@@ -135,15 +135,15 @@ class LeafCapacities:
 
 
 def table(outline: Any, capacities: Sequence[int], axes: int) -> tuple[bytes, int]:
-    """Return the head of a slot with an empty record per leaf, and the bytes that the slot needs in all."""
+    """Return the head of a slot with an empty record per leaf, and the total size of the slot in bytes."""
     axes = max(axes, MIN_AXES)
     width = RECORD + 2 * axes
     words = array.array("q", bytes(8 * (HEAD + width * len(capacities))))
     try:
         text = pickle.dumps(outline, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # a class that is defined inside a function, for one
+    except Exception as error:  # for example, a class that is defined inside a function
         raise StructureError(
-            f"a class of the structure cannot be named to another process: {error}"
+            f"a class of the structure cannot be pickled for another process: {error}"
         ) from error
     words[0], words[1], words[2], words[3] = len(capacities), axes, 8 * len(words), len(text)
     end = _aligned(8 * len(words) + len(text))
@@ -155,7 +155,7 @@ def table(outline: Any, capacities: Sequence[int], axes: int) -> tuple[bytes, in
 
 
 def read_outline(fd: int) -> Any:
-    """Return the outline that stands in a slot's memory."""
+    """Return the outline in a slot's memory."""
     words = array.array("q", os.pread(fd, 8 * HEAD, 0))
     return pickle.loads(os.pread(fd, words[3], words[2]))
 
@@ -164,20 +164,20 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 
-# what the writer knows of its slots
+# the slots as the writer knows them
 
 _MAX_OUTLINES = 8
 
 
 class SlotLayout(NamedTuple):
-    """How one slot is laid out: for which outline, with how many bytes for each leaf, with room for how many axes."""
+    """Layout of one slot: its outline, the bytes of each leaf, and the number of axes per record."""
 
     outline: Any
     capacities: Sequence[int]
     axes: int
 
     def holds(self, leaves: Sequence[Leaf]) -> bool:
-        """Return True if such leaves have room."""
+        """Return True if the leaves fit."""
         return all(
             leaf.nbytes <= room and len(leaf.shape) <= self.axes
             for leaf, room in zip(leaves, self.capacities)
@@ -185,7 +185,7 @@ class SlotLayout(NamedTuple):
 
 
 class StructureSpec(NamedTuple):
-    """What an acquired slot looks like: its outline and leaves, and whether `acquire` was told them."""
+    """Structure of an acquired slot: its outline and leaves, and True if it was an argument of `acquire`."""
 
     outline: Any
     leaves: list[Leaf]
@@ -193,7 +193,7 @@ class StructureSpec(NamedTuple):
 
 
 class SlotPlan(NamedTuple):
-    """New memory for a slot: the head of it, and its bytes in all; and what is known once it exists."""
+    """New memory for a slot: its head and its total size, and the state of the slot once the memory exists."""
 
     slot: int
     layout: SlotLayout
@@ -207,7 +207,7 @@ class Slots:
     """The layouts of all slots.
 
     Args:
-        slack: how much more a leaf gets that has outgrown its place.
+        slack: factor by which a leaf that has overflowed gets more bytes than it needs.
     """
 
     def __init__(self, count: int, slack: float) -> None:
@@ -219,7 +219,7 @@ class Slots:
     def plan(
         self, free: Sequence[int], outline: Any, needed: Sequence[int], leaves: Sequence[torch.Tensor | Leaf]
     ) -> SlotPlan:
-        """Choose a slot and say how to lay it out; nothing is known of that before `use`.
+        """Choose a slot and return its new layout; the layout takes effect with `use`.
 
         Args:
             needed: bytes of each leaf.
@@ -236,7 +236,7 @@ class Slots:
         return SlotPlan(slot, layout, head, size, sizes, StructureSpec(outline, described, False))
 
     def use(self, plan: SlotPlan) -> None:
-        """Note that a slot has been laid out as planned: its memory exists."""
+        """Record that a slot has been laid out as planned."""
         self._layouts[plan.slot] = plan.layout
         others = [sizes for sizes in self._sizes if sizes.outline != plan.sizes.outline]
         self._sizes = [*others[-_MAX_OUTLINES + 1 :], plan.sizes]
@@ -244,13 +244,13 @@ class Slots:
             self._pattern = plan.pattern
 
     def forget(self, slot: int) -> None:
-        """Note that a slot has no memory."""
+        """Record that a slot has no memory."""
         self._layouts[slot] = None
 
     def _rank(self, slot: int, outline: Any, capacities: Sequence[int]) -> int:
-        """Order slots: one whose place has become too small, an unused one, one of another outline, then any other.
+        """Return the rank of a slot: first too small ones, then unused ones, those of other outlines, then all others.
 
-        A slot with room for it may have become free since the message did not fit into those that were.
+        A slot with enough room may have become free since the message did not fit into the slots that were free then.
         """
         layout = self._layouts[slot]
         if layout is None:
@@ -266,35 +266,35 @@ class Slots:
         return LeafCapacities(outline, needed)
 
     def pattern(self, like: Any) -> StructureSpec:
-        """Return what the next acquired slot is to look like: `like`, or with None what the last one did."""
+        """Return the structure of the next acquired slot: that of `like`, or of the last slot if `like` is None."""
         if like is not None:
             outline, leaves = nested.parts(like)
             return StructureSpec(outline, [Leaf.of(leaf) for leaf in leaves], True)
         if self._pattern is None or self._pattern.outline is None:
-            raise StateError("nothing was sent yet: say what the slot is to look like with acquire(like=...)")
+            raise StateError("nothing was sent yet: pass an example of the structure with acquire(like=...)")
         return self._pattern
 
     def acquired(self, pattern: StructureSpec) -> None:
-        """Note that there is a slot of this pattern."""
+        """Record the pattern of an acquired slot."""
         self._pattern = pattern
 
     def fitting(self, free: Sequence[int], pattern: StructureSpec) -> int | None:
-        """Return a free slot with the outline, and the room, of a pattern."""
+        """Return a free slot with the outline of a pattern and enough room, None if there is none."""
         for slot in free:
             layout = self._layouts[slot]
             if layout is not None and layout.outline == pattern.outline and layout.holds(pattern.leaves):
                 return slot
         return None
 
-    def without_overlaps(self, places: Sequence[int], leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Copy leaves that are in the place of another one, if there are leaves that will be copied into the slot.
+    def without_overlaps(self, indices: Sequence[int], leaves: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Copy leaves that are in the memory of another leaf, if any leaf will be copied into the slot.
 
         Args:
-            places: for each leaf the leaf in whose place of the slot it lies, -1 if it lies elsewhere.
+            indices: for each leaf the leaf of the slot whose memory contains it, -1 if none does.
         """
-        if all(place == i for i, place in enumerate(places)) or min(places, default=0) >= 0:
+        if all(index == i for i, index in enumerate(indices)) or min(indices, default=0) >= 0:
             return leaves
         return [
-            leaf.clone() if place not in (-1, i) else leaf
-            for i, (place, leaf) in enumerate(zip(places, leaves))
+            leaf.clone() if index not in (-1, i) else leaf
+            for i, (index, leaf) in enumerate(zip(indices, leaves))
         ]

@@ -1,8 +1,8 @@
-"""Nested structures of tensors from one process to another, without copies where they are in shared memory.
+"""Sending nested structures of tensors to another process, without copies for tensors in shared memory.
 
-A pipe has a fixed number of slots, each a block of shared memory that one message fills. The writer copies a structure
-into a free slot, or fills it in place; the reader gets tensors that are in the slot. When the last of them is gone, the
-slot is free again; while none is, the writer waits. Processes at the two ends trust each other: they belong to one job.
+A pipe has a fixed number of slots; each is a block of shared memory for one message. The writer copies a structure into
+a free slot, or fills it in place; the reader gets tensors in the slot's memory. The slot is free again when the last of
+these tensors is gone; while no slot is free, the writer waits. The processes at the two ends must trust each other.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .writer import TensorPipeWriter as TensorPipeWriter
 class TensorPipeReader(PipeEnd):
     """The receiving end of a pipe; made by `tensor_pipe`.
 
-    What is received stays valid, and its slot unused, as long as any of its tensors or of their views exists.
-    Iteration, ``for`` and ``async for``, ends when the writer has closed the pipe.
+    A received structure stays valid, and its slot is not reused, as long as any of its tensors or their views exists.
+    Iteration with ``for`` or ``async for`` ends when the writer has closed the pipe.
 
     Args:
         parts: memory and sockets of the pipe.
@@ -55,14 +55,14 @@ class TensorPipeReader(PipeEnd):
         """Receive the next structure.
 
         Returns:
-            What was sent: fresh containers, and tensors that are in the pipe's memory.
+            The structure: new containers, and tensors in the memory of the pipe.
 
         Raises:
             PipeClosed: the writer has closed the pipe and everything has been received.
-            PipeBroken: the writer's process has ended without closing it; the text names it.
-            StateError: another call waits on this end, or it belongs to another process.
+            PipeBroken: the writer's process ended without closing the pipe; the message names the process.
+            StateError: another call waits on this end, or the end belongs to another process.
             LoopClosedError: no event loop is running.
-            Exception: what the writer gave to `throw`.
+            Exception: the exception that the writer passed to `throw`.
         """
         value = self._recv()
         return value if value is not NotImplemented else await self._recv_later()
@@ -71,11 +71,11 @@ class TensorPipeReader(PipeEnd):
         """Receive the next structure, blocking this thread.
 
         Args:
-            timeout: seconds to wait; None to wait for ever.
+            timeout: most seconds to wait; None for no limit.
 
         Raises:
-            PipeTimeout: nothing came in time.
-            PipeClosed: as in `coro_recv`, as are all others.
+            PipeTimeout: nothing arrived in time.
+            PipeClosed: as in `coro_recv`, like all others.
         """
         value = (self._recv_wait if timeout is None else self._recv)()
         return value if value is not NotImplemented else self._recv_blocking(timeout)
@@ -100,7 +100,7 @@ class TensorPipeReader(PipeEnd):
             self._leave()
 
     def _next(self) -> Any:
-        """Return the next structure, NotImplemented if none has come; raise what comes instead."""
+        """Return the next structure, NotImplemented if none has arrived; raise errors that precede it."""
         core = self._core
         while not self._closed:
             value = core.recv()
@@ -108,9 +108,9 @@ class TensorPipeReader(PipeEnd):
                 return value
             entry = core.peek()
             if entry:
-                found = self._special(entry)
-                if found:
-                    return found[0]
+                complete = self._special(entry)
+                if complete:
+                    return complete[0]
                 value = core.recv()
                 if value is NotImplemented:
                     raise PipeBroken(f"message {entry:#x} of the writer cannot be read")
@@ -118,15 +118,15 @@ class TensorPipeReader(PipeEnd):
             reason = self._reason()
             if reason is None:
                 return NotImplemented
-            if not core.peek():  # nothing was sent between the two looks
+            if not core.peek():  # nothing was sent since the last peek
                 try:
                     raise reason
                 finally:
-                    del reason  # else its traceback would hold it, and whatever callers have
+                    del reason  # otherwise its traceback would refer to it and to the locals of the callers
         raise PipeClosed("this reader is closed")
 
     def _special(self, entry: int) -> tuple[Any, ...]:
-        """Do what comes before or instead of a structure; return (structure,) if that is complete now."""
+        """Handle frames, failures and objects before the next structure; return (structure,) if it is complete."""
         kind, slot, count = entry & 0xFF, entry >> 8 & 0xFF, entry >> 32
         frames, core, control = self._frames, self._core, self._control
         while frames.count != count:
@@ -159,7 +159,7 @@ class TensorPipeReader(PipeEnd):
             else:
                 self._payload = os.pread(frame.fd, frame.size, 0)
         except OSError as error:
-            # what comes with it can be received when there is room again
+            # the message can be received later, when resources are available
             self._frames.put_back(frame)
             raise refused("memory of a message in a tensor pipe", error) from error
         if frame.fd >= 0:
@@ -173,7 +173,7 @@ class TensorPipeReader(PipeEnd):
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                 raise
             self._cannot_read(frame.number, error)
-        except Exception as error:  # whatever unpickling somebody's dataclass raises
+        except Exception as error:  # unpickling a user's dataclass may raise anything
             self._cannot_read(frame.number, error)
 
     def _cannot_read(self, slot: int, error: Exception) -> None:
@@ -182,17 +182,17 @@ class TensorPipeReader(PipeEnd):
 
     @property
     def received(self) -> int:
-        """How many structures have been received."""
+        """Number of structures received."""
         core = self._core
         return 0 if core is None else int(core.received)
 
     @property
     def exhausted(self) -> bool:
-        """True if what has been received and is still in use takes all slots, so that the writer has to wait."""
+        """True if received structures still use all slots, so that the writer has to wait."""
         control = self._control
         words = control.words
         in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(control.slots))
-        # in this order: the writer fills a slot, then says so
+        # in this order: the writer fills a slot before it advances the head
         return in_use and words[c.HEAD] == words[c.TAIL]
 
     def __iter__(self) -> TensorPipeReader:
@@ -219,20 +219,20 @@ def _nothing() -> Any:
 
 
 def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, TensorPipeWriter]:
-    """Make a pipe for nested structures of tensors; either end may be given to another process.
+    """Make a pipe for nested structures of tensors; either end may be passed to another process.
 
-    An end belongs to the process that first uses it. A forked child simply uses its copy; to a spawned one the end is
-    passed as an argument of `multiprocessing.Process`. Both ends may also stay in one process.
+    An end belongs to the process that first uses it. A forked child uses its copy; a spawned child gets the end as an
+    argument of `multiprocessing.Process`. Both ends may also stay in one process.
 
     Args:
-        slots: how many messages may be on the way or in use by the reader, 1 to 64. With 2 the writer fills one while
-            the other is read. With 1 it waits until the reader has let go of the last message: the reader must drop
-            it before it asks for the next one, so that a loop needs a ``del value`` at its end.
-        slack: a leaf that has outgrown its place gets this many times the bytes it needs, at least 1.
+        slots: number of messages that may be in transit or in use by the reader, 1 to 64. With 2, the writer fills one
+            slot while the reader uses the other. With 1, the writer waits until the reader has dropped the last
+            message: a loop must end with ``del value`` before it receives the next one.
+        slack: factor, at least 1, by which a leaf that outgrows its memory gets more bytes than it needs.
 
     Raises:
         ArgumentError: `slots` or `slack` is out of range.
-        FileError: the system has too few descriptors left; a pipe needs 9 in all, of which 4 serve either end.
+        FileError: too few descriptors are left; a pipe needs 9 in total, 4 of them for either end.
 
     Example:
         >>> import torch
@@ -258,7 +258,7 @@ def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, T
 
 
 def _ends(slots: int, slack: float) -> tuple[TensorPipeReader, TensorPipeWriter]:
-    # either end owns its descriptors once it exists; until then they are closed here if something fails
+    # an end owns its descriptors once it exists; until then, they are closed here on failure
     with contextlib.ExitStack() as left, contextlib.ExitStack() as right:
         control = c.Control.create(backend.protocol(), slots)
         left.callback(os.close, control)

@@ -26,18 +26,18 @@ from .layout import Leaf, Slots, StructureSpec
 _MAX_FAILURES = 64
 _TRIES = 4
 _ENDING_S = 0.5
-"""How long a process may take to end after its socket is closed, in seconds."""
+"""Most seconds that a process may take to end after its socket is closed."""
 
 
 @dataclass(frozen=True)
 class PipeStats:
-    """What a writer has done.
+    """Statistics of a writer.
 
     Attributes:
-        sent: structures sent.
-        zero_copy: tensors of them that the reader saw where they lay.
-        copied: tensors that were copied into a slot.
-        queued: structures that needed new memory, which goes to the reader by the slow way.
+        sent: number of structures sent.
+        zero_copy: number of tensors that were sent without a copy.
+        copied: number of tensors that were copied into a slot.
+        queued: number of structures that needed new memory, which is slower to send.
     """
 
     sent: int = 0
@@ -49,11 +49,11 @@ class PipeStats:
 class TensorPipeWriter(PipeEnd):
     """The sending end of a pipe; made by `tensor_pipe`.
 
-    As a context manager it closes the pipe; an exception that leaves the block is raised in the reader.
+    As a context manager, it closes the pipe; an exception of the block is raised in the reader.
 
     Args:
         parts: memory and sockets of the pipe.
-        slack: by how much a slot that is too small grows beyond what is needed, as a factor.
+        slack: factor by which a slot that is too small grows beyond the size needed.
     """
 
     def __init__(self, parts: EndParts, slack: float = 1.5) -> None:
@@ -87,19 +87,19 @@ class TensorPipeWriter(PipeEnd):
     # --- sending
 
     async def coro_send(self, value: Any) -> None:
-        """Send a nested structure of tensors; waits while all slots are in use.
+        """Send a nested structure of tensors, waiting while all slots are in use.
 
-        What is sent is the tensors' values, or, for tensors in shared memory, the memory itself.
+        Tensors in shared memory are sent as references to it, all others by value.
 
         Args:
             value: None, a tensor, or a list, tuple, dict or dataclass of these.
 
         Raises:
-            StructureError: it is something else; the text names the place, and nothing was sent.
+            StructureError: `value` has an unsupported part, which the message names; nothing was sent.
             PipeClosed: the reader has closed the pipe, or this end is closed.
-            PipeBroken: the reader's process has ended; the text names it.
-            StateError: another call waits on this end, what `acquire` gave is not committed yet, or the end belongs
-                to another process.
+            PipeBroken: the reader's process has ended; the message names the process.
+            StateError: another call waits on this end, an acquired slot is not committed yet, or the end belongs to
+                another process.
             LoopClosedError: no event loop is running.
         """
         status = self._send(value)
@@ -111,11 +111,11 @@ class TensorPipeWriter(PipeEnd):
 
         Args:
             value: None, a tensor, or a list, tuple, dict or dataclass of these.
-            timeout: seconds to wait; None to wait for ever.
+            timeout: most seconds to wait; None for no limit.
 
         Raises:
             PipeTimeout: no slot became free in time.
-            StructureError: as in `coro_send`, as are all others.
+            StructureError: as in `coro_send`, like all others.
         """
         status = (self._send_wait if timeout is None else self._send)(value)
         if status:
@@ -144,36 +144,40 @@ class TensorPipeWriter(PipeEnd):
 
     def _enter_unleased(self) -> None:
         if self._leased is not None:
-            raise StateError("what acquire() gave is not sent yet: call commit() or release() first")
+            raise StateError(
+                "the slot that acquire() returned is not sent yet: call commit() or release() first"
+            )
         self._enter()
 
     def _validate(self, value: Any) -> None:
-        """Refuse what cannot be sent before any waiting."""
+        """Raise if the value cannot be sent, before waiting."""
         if not self._core.fits(value):
             nested.flatten(value)
 
-    # --- what the core cannot send on its own
+    # --- values that the core cannot send on its own
 
     def _needed(self, leaf: torch.Tensor) -> int:
-        """Return how many bytes of a slot a tensor takes: none if the reader can see it where it lies."""
-        found = self._blocks.find(leaf) if leaf.numel() and not (leaf.is_conj() or leaf.is_neg()) else None
-        if found is None:
+        """Return the bytes of a slot that a tensor needs: 0 if the reader can map its memory."""
+        location = None
+        if leaf.numel() and not (leaf.is_conj() or leaf.is_neg()):
+            location = self._blocks.find(leaf)
+        if location is None:
             return leaf.nbytes
-        self._core.know(leaf.data_ptr() - found[1], found[2])
+        self._core.add_shared_range(leaf.data_ptr() - location[1], location[2])
         return 0
 
     def _check_reader(self) -> None:
-        """Raise if the reader is gone, or another thread is sending."""
+        """Raise if the reader is gone or another thread is sending."""
         if self._core.busy:
             raise StateError("another thread is sending; one task or thread may use a writer at a time")
         self._check_peer()
         self._check()
 
     def _try_send(self, value: Any, status: int = FULL) -> bool:
-        """Send if a slot is free; False if none is.
+        """Send if a slot is free; return False if none is.
 
         Args:
-            status: what the core said before. It asks for a look at the reader only once in a while.
+            status: the core's last status. It requests a check of the reader only at intervals.
         """
         if status == CHECK:
             self._check_reader()
@@ -192,10 +196,10 @@ class TensorPipeWriter(PipeEnd):
                 self._send_foreign(value, leaves)
                 return True
             self._lay_out(shape, [self._needed(leaf) for leaf in leaves], leaves)
-        raise StructureError("the structure changes while it is being sent")
+        raise StructureError("the structure changed while it was being sent")
 
     def _lay_out(self, shape: Any, needed: list[int], leaves: Sequence[torch.Tensor | Leaf]) -> int:
-        """Give a free slot memory for such a structure; return the slot."""
+        """Allocate memory for such a structure to a free slot, and return the slot."""
         core = self._core
         plan = self._slots.plan(core.free_slots(), shape, needed, leaves)
         fd = c.anonymous_file(plan.size)
@@ -204,7 +208,7 @@ class TensorPipeWriter(PipeEnd):
             core.set_slot(plan.slot, fd, plan.size, shape)
             self._slots.use(plan)
             self._tell(LAYOUT, plan.slot, plan.size, fd)
-        except BaseException:  # the reader knows nothing of it
+        except BaseException:  # the reader does not know the new memory
             self._slots.forget(plan.slot)
             core.unset_slot(plan.slot)
             raise
@@ -224,13 +228,13 @@ class TensorPipeWriter(PipeEnd):
         self._core.frames = frames.count
 
     def _lost(self, error: OSError) -> NoReturn:
-        """Raise why no one takes what is sent; a killed process closes its socket a moment before it has ended."""
+        """Raise the error for a lost reader; the socket of a killed process closes shortly before the process ends."""
         late = time.monotonic() + _ENDING_S
         while time.monotonic() < late:
             self._check_peer()
             self._check()
             time.sleep(0.002)
-        raise PipeBroken("the reader is gone: no one is at the other end of the pipe") from error
+        raise PipeBroken("the reader is gone: no process has the other end of the pipe") from error
 
     def _post(self, kind: int, data: bytes, slot: int = -1) -> None:
         """Send a message that carries bytes."""
@@ -250,19 +254,19 @@ class TensorPipeWriter(PipeEnd):
     # --- filling a slot in place
 
     async def coro_acquire(self, like: Any = None) -> Any:
-        """Take a free slot and return its structure, to be filled in place; waits while all slots are in use.
+        """Take a free slot, waiting while all slots are in use, and return its structure to be filled in place.
 
         Args:
-            like: a structure whose outline, shapes and dtypes to have; its values are not read, so that tensors on
-                the meta device will do. None: as the last one acquired with `like`, or sent in new memory.
+            like: a structure with the outline, shapes and dtypes to use; its values are not read, so that tensors may
+                be on the meta device. None for the last one acquired with `like`, or sent in new memory.
 
         Returns:
-            Contiguous tensors in the slot's memory. After `commit` they belong to the reader.
+            The structure, with contiguous tensors in the slot's memory. After `commit` they belong to the reader.
 
         Raises:
-            StateError: nothing is known to be `like`, the last slot acquired is not committed yet, and as in
+            StateError: `like` is None and no structure is known, an acquired slot is not committed yet, or as in
                 `coro_send`.
-            PipeClosed: as in `coro_send`, as are all others.
+            PipeClosed: as in `coro_send`, like all others.
         """
         self._enter_unleased()
         try:
@@ -275,15 +279,15 @@ class TensorPipeWriter(PipeEnd):
             self._leave()
 
     def acquire(self, like: Any = None, timeout: float | None = None) -> Any:
-        """Take a free slot for filling in place, blocking this thread while all slots are in use.
+        """Take a free slot to be filled in place, blocking this thread while all slots are in use.
 
         Args:
             like: as in `coro_acquire`.
-            timeout: seconds to wait; None to wait for ever.
+            timeout: most seconds to wait; None for no limit.
 
         Raises:
             PipeTimeout: no slot became free in time.
-            StateError: as in `coro_acquire`, as are all others.
+            StateError: as in `coro_acquire`, like all others.
         """
         deadline = deadline_of(timeout)
         self._enter_unleased()
@@ -297,7 +301,7 @@ class TensorPipeWriter(PipeEnd):
             self._leave()
 
     def _lease(self, pattern: StructureSpec) -> Any:
-        self._check_peer()  # who only fills slots in place hears of its end from no one else
+        self._check_peer()  # a writer that only fills slots in place has no other check
         self._check()
         core = self._core
         slot = self._slots.fitting(core.free_slots(), pattern)
@@ -311,15 +315,15 @@ class TensorPipeWriter(PipeEnd):
         return value
 
     def commit(self, value: Any = None) -> None:
-        """Send the slot that `acquire` gave; never waits.
+        """Send the slot that `acquire` returned; never waits.
 
         Args:
-            value: a structure of the same outline to send instead of the one acquired. Its tensors that are in the
-                slot, also views and slices, are not copied, the others are.
+            value: a structure of the same outline to send instead of the acquired one. Its tensors in the slot,
+                including views and slices, are not copied; all others are.
 
         Raises:
-            StateError: nothing is acquired.
-            StructureError: `value` is no nested structure of tensors; the slot stays acquired.
+            StateError: no slot is acquired.
+            StructureError: `value` is not a nested structure of tensors; the slot stays acquired.
         """
         slot, core = self._need_lease(), self._core
         if value is None:
@@ -329,12 +333,12 @@ class TensorPipeWriter(PipeEnd):
             value = nested.unflatten(shape, [leaf.clone() for leaf in leaves])
             core.unlease(slot)
             self._leased = None
-            self._send_blocking(value, 0.0)  # the slot is free, so that this does not wait
+            self._send_blocking(value, 0.0)  # does not wait, because the slot is free
         self._leased = None
         self._start_fast()
 
     def _commit_other(self, value: Any, slot: int) -> bool:
-        """Send another structure in the slot if it fits there."""
+        """Send another structure in the slot if it fits; return False if it does not."""
         core = self._core
         status = core.send(value, slot)
         if status == CHECK:
@@ -343,16 +347,16 @@ class TensorPipeWriter(PipeEnd):
         return bool(status == SENT)
 
     def _apart(self, value: Any) -> Any:
-        """Copy what is in the slot but not in its own place, if anything will be copied into the slot."""
+        """Copy leaves in another leaf's memory of the slot, if any leaf will be copied into the slot."""
         shape, leaves = nested.flatten(value)
-        places = self._core.places(leaves, self._leased)
-        return nested.unflatten(shape, self._slots.without_overlaps(places, leaves))
+        indices = self._core.leaf_indices(leaves, self._leased)
+        return nested.unflatten(shape, self._slots.without_overlaps(indices, leaves))
 
     def release(self) -> None:
-        """Give the slot that `acquire` gave back unsent; its tensors must not be used any longer.
+        """Free the acquired slot without sending it; its tensors must not be used afterwards.
 
         Raises:
-            StateError: nothing is acquired.
+            StateError: no slot is acquired.
         """
         self._core.unlease(self._need_lease())
         self._leased = None
@@ -367,14 +371,14 @@ class TensorPipeWriter(PipeEnd):
     # --- the end
 
     def throw(self, error: BaseException) -> None:
-        """Hand a failure to the reader, whose receive call raises it after all that was sent before; never waits.
+        """Send an exception, which the reader raises after it has received everything sent before; never waits.
 
         Args:
-            error: the exception; its traceback goes along as text.
+            error: the exception; its traceback is sent as text.
 
         Raises:
-            ArgumentError: `error` is no exception.
-            StateError: 64 failures wait unread.
+            ArgumentError: `error` is not an exception.
+            StateError: the reader has not received the last 64 exceptions.
             PipeClosed: the reader has closed the pipe, or this end is closed.
             PipeBroken: the reader's process has ended.
         """
@@ -384,14 +388,14 @@ class TensorPipeWriter(PipeEnd):
         self._check()
         if self._failures - self._control.get(c.READER, c.FAILURES) >= _MAX_FAILURES:
             raise StateError(
-                f"{_MAX_FAILURES} failures that were given to throw() wait unread; close the pipe"
+                f"the reader has not received the last {_MAX_FAILURES} exceptions of throw(); close the pipe"
             )
         self._post(c.FAILURE, pickle.dumps(RemoteError.of(error)))
         self._failures += 1
 
     @property
     def stats(self) -> PipeStats:
-        """What has been done so far."""
+        """Statistics so far."""
         core = self._core
         if core is None:
             return PipeStats()
@@ -399,10 +403,12 @@ class TensorPipeWriter(PipeEnd):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not self.closed:
-            with contextlib.suppress(PipeBroken, EOFError, StateError):  # no one is there to be told
+            with contextlib.suppress(PipeBroken, EOFError, StateError):  # there is no reader to notify
                 self.throw(error)
         elif error is not None and not self.closed:
-            self._finish(c.DROPPED)  # cancelled or interrupted: the stream is not complete
+            self._finish(
+                c.DROPPED
+            )  # cancelled or interrupted: the reader must not take this for the end of the data
             return
         self.close()
 

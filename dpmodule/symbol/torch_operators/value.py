@@ -113,8 +113,8 @@ def reshape_codes(source: Dims, target: Dims) -> tuple[int, ...] | None:
     unknown = [i for i, d in enumerate(tail) if not is_number(d)]
     if len(unknown) > 1:
         return None
-    worked_out = unknown[0] if unknown else len(tail) - 1
-    return (*[0] * kept, *(-1 if i == worked_out else d for i, d in enumerate(tail)))
+    inferred = unknown[0] if unknown else len(tail) - 1
+    return (*[0] * kept, *(-1 if i == inferred else d for i, d in enumerate(tail)))
 
 
 def _codes_of_runs(source: Dims, target: Dims) -> tuple[int, ...] | None:

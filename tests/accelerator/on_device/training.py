@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from dpmodule.module.finite import FiniteCheck
+from dpmodule.module.nonfinite import NonFiniteCheck
 from helpers import accelerator
 from helpers.nets import blobs, lenet, mlp
 
@@ -138,7 +138,9 @@ def test_reading_the_metric_in_every_batch_waits_once_more():
 @pytest.mark.parametrize("contexts", CONTEXTS)
 def test_what_is_not_finite_is_named_and_applied_nowhere(contexts):
     batches = []
-    with pytest.raises(mx.base.NonFiniteError, match=r"batch 2 of epoch 0 \(samples 40\), from 'data' on"):
+    with pytest.raises(
+        mx.base.NonFiniteError, match=r"batch 2 of epoch 0 \(samples 40\), first at the node 'data'"
+    ):
         trained(
             *NETS["mlp"],
             CONTEXTS[contexts],
@@ -282,7 +284,7 @@ def test_a_module_that_keeps_its_own_updates_is_asked_for_its_gradients():
         def output_probes(self):
             return [[mx.nd.ones((2,), ctx=GPU).raw]]
 
-        def bad_gradient(self):
+        def nonfinite_gradient(self):
             return "w"
 
-    assert FiniteCheck(Own()).first() == "the gradient of 'w'"
+    assert NonFiniteCheck(Own()).first() == "the gradient of 'w'"

@@ -8,7 +8,7 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import ArgumentError, StateError
 from dpmodule.contrib import amp
-from dpmodule.module.half_training import use_by_default
+from dpmodule.module.mixed_precision import set_default_rules
 from helpers.small_fits import blobs, classifier
 
 
@@ -110,9 +110,9 @@ def test_bad_input():
 
 @pytest.fixture(autouse=True)
 def as_before():
-    before = use_by_default(None)
+    before = set_default_rules(None)
     yield
-    use_by_default(before)
+    set_default_rules(before)
 
 
 def test_init_is_for_modules_made_afterwards():

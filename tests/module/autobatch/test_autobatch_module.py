@@ -272,7 +272,7 @@ def test_other_contexts_in_fit():
     train = mx.mod.ExampleIter(*ragged(8), batch_size=8)
     mod.fit(train, num_epoch=1)
     mod.fit(train, num_epoch=2, begin_epoch=1, contexts=CONTEXTS["two"], workload=[3, 1])
-    assert [len(part.outputs[0]) for part in mod._ran] == [6, 2]
+    assert [len(part.outputs[0]) for part in mod._results] == [6, 2]
 
 
 def test_explain_shows_the_last_batch():

@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 _MAX_PLANS = 64
 
 
-class _Layer(NamedTuple):
+class _FusedLayer(NamedTuple):
     """A convolution of a run.
 
     Attributes:
@@ -62,16 +62,16 @@ class _Packs(NamedTuple):
         return tensors if len(tensors) == len(self.tensors) else None
 
 
-def _layer(step: Step) -> _Layer:
+def _layer(step: Step) -> _FusedLayer:
     call: Any = step.function
     sources, rest = step.inputs[1:], None
     if call.sums:
         *sources, rest = sources
     gamma = step.outputs[1] if call.writes_gamma else None
-    return _Layer(call, step.inputs[0], sources, rest, step.outputs[0], gamma)
+    return _FusedLayer(call, step.inputs[0], sources, rest, step.outputs[0], gamma)
 
 
-def _read(layer: _Layer) -> list[int]:
+def _read(layer: _FusedLayer) -> list[int]:
     return [layer.data] if layer.other is None else [layer.data, layer.other]
 
 
@@ -132,7 +132,7 @@ class ConvolutionRun:
         layer = self._gammas.get(n)
         return None if layer is None else layer.call.gamma(self._sources(layer, inputs))
 
-    def _sources(self, layer: _Layer, inputs: Tensors) -> list[Tensor]:
+    def _sources(self, layer: _FusedLayer, inputs: Tensors) -> list[Tensor]:
         return [inputs[self._positions[n]] for n in layer.sources]
 
     def _weights(self, inputs: Tensors, channels: list[int]) -> tuple[list[Tensor], list[int]] | None:

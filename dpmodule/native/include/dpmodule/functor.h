@@ -1,12 +1,12 @@
-// Jobs in C++ for dpmodule.streams.ThreadPool: what an extension needs in order to write functors of its own.
+// C++ jobs for dpmodule.streams.ThreadPool: the interface for extensions that define functors.
 //
-// This header needs Python.h and C++17, nothing else; the compiler finds it with -I and dpmodule.get_include().
-// A functor reaches Python as a capsule that holds a shared pointer, so any binder will do:
+// This header needs only Python.h and C++17; pass -I with dpmodule.get_include() to the compiler.
+// A functor reaches Python as a capsule that holds a shared pointer, so any binding tool works:
 //
 //     class Sum : public dpmodule::Functor {
 //     public:
 //         explicit Sum(dpmodule::Bytes bytes) : bytes_(std::move(bytes)) {}
-//         void operator()() override { for (unsigned char one : bytes_) sum_ += one; }          // in a pool's thread
+//         void operator()() override { for (unsigned char byte : bytes_) sum_ += byte; }        // in a pool's thread
 //         PyObject *result() override { return PyLong_FromUnsignedLongLong(sum_); }             // in the loop's thread
 //     private:
 //         dpmodule::Bytes bytes_;
@@ -34,49 +34,48 @@
 #include <string_view>
 #include <utility>
 
-// Exceptions and functors cross from one shared library into another, so their types must be the same type in both.
+// Exceptions and functors cross shared libraries, so their types must be identical in all of them.
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
 #endif
 
 namespace dpmodule {
 
-// Names of the capsules. The number grows when the layout of Functor or Bytes changes; an old extension is then refused.
+// Capsule names. The number increases when the layout of Functor or Bytes changes, so that old extensions are refused.
 inline constexpr const char *functor_capsule = "dpmodule.functor.v2";
 inline constexpr const char *bytes_capsule = "dpmodule.bytes.v1";
 
-// A job. It is made and destroyed with the GIL held; only operator() runs without.
+// A job. It is created and destroyed with the GIL held; only operator() runs without it.
 //
-// It runs in one thread at a time: a worker that is called with a functor which has been sent before, by whatever worker,
-// and has not ended raises StateError. So what operator() writes and result() reads needs no lock, and a functor may be
-// sent again: once its future has its result or exception, or, if the future was cancelled, once operator() has returned.
-// For the same work twice at once make two functors.
+// A functor runs in one thread at a time: any worker called with a functor that is still in flight raises StateError. So
+// operator() and result() need no lock. A functor may be sent again once its future has a result or exception or, if the
+// future was cancelled, once operator() has returned. Make two functors to run the same work concurrently.
 class Functor {
-public:
+  public:
     Functor() = default;
     Functor(const Functor &) = delete;
     Functor &operator=(const Functor &) = delete;
     virtual ~Functor() = default;
 
-    // Do the work: once for each call of the worker, in a thread of the pool, without the GIL. Touch no Python object
-    // here, not even a reference count. An exception becomes one in Python: Error its kind, std::bad_alloc MemoryError,
-    // anything else FunctorError.
+    // Do the work: once per call of the worker, in a thread of the pool, without the GIL. Do not touch Python objects
+    // here, not even a reference count. C++ exceptions become Python exceptions: Error that of its kind, std::bad_alloc
+    // MemoryError, all others FunctorError.
     virtual void operator()() = 0;
 
-    // Return what `await` gives, a new reference, or nullptr with a Python exception set. Runs afterwards, in the event
-    // loop's thread with the GIL, and only if operator() returned and somebody still waits; so it should be short.
+    // Return the value of `await`: a new reference, or nullptr with a Python exception. Runs in the event loop's thread
+    // with the GIL after operator() has returned, unless the future was cancelled. Keep it short.
     virtual PyObject *result() { Py_RETURN_NONE; }
 
-    // Whether operator() may run in several threads at once, and result() then give what any of them has made: if it locks
-    // what it writes, or writes nothing. The functor may then be sent while it is on its way.
+    // Return true if operator() may run in several threads concurrently, since it locks its writes or makes none; result()
+    // then returns the result of any of them. Such a functor may be sent while it is in flight.
     virtual bool reentrant() const noexcept { return false; }
 
-private:
-    friend class Flight;  // of dpmodule's own, which holds the GIL
+  private:
+    friend class Flight;  // internal to dpmodule; holds the GIL
     unsigned flight_ = 0;
 };
 
-// What went wrong, as one of dpmodule's Python exceptions.
+// Kinds of errors, each with its Python exception.
 enum class Kind : int {
     functor,      // FunctorError
     argument,     // ArgumentError, a ValueError
@@ -89,17 +88,17 @@ enum class Kind : int {
     memory,       // MemoryError
 };
 
-// An exception that Python sees as the exception of its kind, with this text (UTF-8).
+// C++ exception that Python receives as the exception of its kind, with this text (UTF-8).
 class Error : public std::runtime_error {
-public:
+  public:
     Error(Kind kind, const std::string &text) : std::runtime_error(text), kind_(kind) {}
     Kind kind() const noexcept { return kind_; }
 
-private:
+  private:
     Kind kind_;
 };
 
-// Bytes in somebody's memory, kept alive by `owner`; copied and passed by value.
+// View of bytes that `owner` keeps alive; copied and passed by value.
 struct Bytes {
     const std::byte *data = nullptr;
     std::size_t size = 0;
@@ -109,17 +108,17 @@ struct Bytes {
     const unsigned char *end() const noexcept { return begin() + size; }
     std::string_view text() const noexcept { return {reinterpret_cast<const char *>(data), size}; }
 
-    // The same memory from `from` on; the caller keeps the range inside.
+    // View of `count` bytes from `from` on; the caller checks the bounds.
     Bytes slice(std::size_t from, std::size_t count) const { return {data + from, count, owner}; }
 };
 
-// Bytes that own a string.
+// Make bytes that own a string.
 inline Bytes bytes_of(std::string text) {
     auto owner = std::make_shared<const std::string>(std::move(text));
     return {reinterpret_cast<const std::byte *>(owner->data()), owner->size(), owner};
 }
 
-// Whether Python is ending, when the GIL may no longer be asked for.
+// Return true if Python is finalizing; the GIL must then not be requested.
 inline bool finalizing() noexcept {
 #if PY_VERSION_HEX >= 0x030D0000
     return !Py_IsInitialized() || Py_IsFinalizing();
@@ -128,7 +127,7 @@ inline bool finalizing() noexcept {
 #endif
 }
 
-// Call `release` with the GIL, whether this thread has it or not; not at all while Python ends, a leak being harmless then.
+// Call `release` with the GIL, whether this thread has it or not. Skipped while Python finalizes, when a leak is harmless.
 template <typename Release>
 void with_gil(Release release) noexcept {
     if (finalizing()) return;
@@ -137,10 +136,10 @@ void with_gil(Release release) noexcept {
     PyGILState_Release(state);
 }
 
-// Keep a Python object alive by a shared pointer, which may be dropped in any thread. Takes a reference of its own; needs
-// the GIL. Throws std::bad_alloc.
+// Keep a Python object alive by a shared pointer that any thread may drop. Takes a new reference; needs the GIL. Throws
+// std::bad_alloc.
 inline std::shared_ptr<PyObject> keep(PyObject *object) {
-    Py_INCREF(object);  // the deleter gives it back, also when making the pointer fails
+    Py_INCREF(object);  // the deleter releases it, also if constructing the pointer fails
     return {object, [](PyObject *kept) { with_gil([kept] { Py_DECREF(kept); }); }};
 }
 
@@ -177,18 +176,19 @@ int unwrap(PyObject *object, const char *name, const char *method, Value &out) {
 
 }  // namespace detail
 
-// Make the capsule of a functor: a new reference, or nullptr with an exception set. Needs the GIL, as all below do.
+// Make the capsule of a functor: a new reference, or nullptr with an exception. Needs the GIL, as do all functions below.
 inline PyObject *make_capsule(std::shared_ptr<Functor> functor) noexcept {
     return detail::wrap(std::move(functor), functor_capsule);
 }
 
 // Return the functor of a capsule, or of an object whose method __dpmodule_functor__() returns one.
-// An empty pointer means that there is none; an exception is set then.
+// Returns an empty pointer with an exception if there is none.
 inline std::shared_ptr<Functor> functor_from(PyObject *object) {
     std::shared_ptr<Functor> functor;
     int found = detail::unwrap(object, functor_capsule, "__dpmodule_functor__", functor);
     if (found == 0) {
-        PyErr_Format(PyExc_TypeError, "expected a functor (a capsule %s or an object with __dpmodule_functor__()), got %.200s",
+        PyErr_Format(PyExc_TypeError,
+                     "expected a functor (a capsule %s or an object with __dpmodule_functor__()), got %.200s",
                      functor_capsule, Py_TYPE(object)->tp_name);
     }
     return functor;
@@ -197,8 +197,8 @@ inline std::shared_ptr<Functor> functor_from(PyObject *object) {
 // Make the capsule of bytes: a new reference, or nullptr with an exception set.
 inline PyObject *make_capsule(Bytes bytes) noexcept { return detail::wrap(std::move(bytes), bytes_capsule); }
 
-// Make a dpmodule.streams.StringHandle over bytes, which Python reads without copying them: a new reference, or nullptr with
-// an exception set. What `result()` returns for bytes.
+// Make a dpmodule.streams.StringHandle over bytes, which Python reads without copying: a new reference, or nullptr with an
+// exception. Use it in `result()` to return bytes.
 inline PyObject *handle_of(Bytes bytes) noexcept {
     PyObject *capsule = make_capsule(std::move(bytes));
     PyObject *module = capsule ? PyImport_ImportModule("dpmodule.streams") : nullptr;

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NonFiniteError
-from dpmodule.module import half_training
+from dpmodule.module import mixed_precision
 from helpers.small_fits import blobs, classifier, parameters
 
 S = mx.sym
@@ -81,7 +81,7 @@ def gradients(net, batch, amp, names, contexts=None, **options):
     for _ in range(9):
         module.forward(batch, is_train=True)
         module.backward(None if names else [mx.nd.ones(shape) for _, shape in module.output_shapes])
-        if not module.overflowed():
+        if not module.handle_overflow():
             break
     found = {
         n: module.store.grad(n, 0).asnumpy()
@@ -197,14 +197,14 @@ def test_batches_that_overflow_are_left_out(contexts, caplog):
     module.fit(data, num_epoch=1, initializer="xavier", batch_end_callback=look)
     scales = [scale for scale, _ in seen]
     assert scales[0] == 2.0**15
-    assert "a gradient is too large for float16: the loss scale is now 32768" in caplog.text
+    assert "a gradient overflows float16: the loss scale is now 32768" in caplog.text
     kept = [np.array_equal(a["hidden_weight"], b["hidden_weight"]) for (_, a), (_, b) in zip(seen, seen[1:])]
     assert kept == [one > other for one, other in zip(scales, scales[1:])]
     assert not kept[-1]
 
 
 def test_the_scale_grows_again_and_stops_at_one():
-    scale = half_training.LossScale(4, window=3)
+    scale = mixed_precision.LossScale(4, window=3)
     for _ in range(3):
         scale.note_update()
     assert scale.value == 8
@@ -280,7 +280,7 @@ def test_chained_modules_train():
 def test_what_cannot_be_is_told(monkeypatch):
     with pytest.raises(ArgumentError, match='amp is "?\'int8\'"?, expected "bf16", "fp16", False or None'):
         mx.mod.Module(classifier(), amp="int8")
-    monkeypatch.setattr(half_training, "_can", lambda device, dtype: dtype != "float16")
+    monkeypatch.setattr(mixed_precision, "_supports", lambda device, dtype: dtype != "float16")
     with pytest.raises(ArgumentError, match="amp: cpu\\(0\\) cannot multiply float16 numbers"):
         mx.mod.Module(classifier(), amp="fp16")
     mx.mod.Module(classifier(), amp="bf16")
@@ -290,6 +290,6 @@ def test_operators_with_gradients_of_their_own_are_refused():
     net = S.IdentityAttachKLSparseReg(S.sigmoid(dense()), name="sparse")
     module = mx.mod.Module(S.SoftmaxOutput(net, name="softmax"), amp="fp16")
     with pytest.raises(
-        ArgumentError, match="sparse \\(IdentityAttachKLSparseReg\\) adds a gradient of its own"
+        ArgumentError, match="sparse \\(IdentityAttachKLSparseReg\\) adds a gradient that is not scaled"
     ):
         module.bind([("data", (8, 5))], [("softmax_label", (8,))])

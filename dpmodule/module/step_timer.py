@@ -1,4 +1,4 @@
-"""How long the parts of training take, and whether they give the same bits every time."""
+"""Timing of the phases of training, and deterministic algorithms."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .protocol import Trainable
 
 
-class ClockPart:
-    """Adds up the seconds that are spent within ``with``."""
+class PhaseTimer:
+    """Context manager that adds up the seconds spent in its blocks."""
 
     __slots__ = ("_begun", "_devices", "seconds", "times")
 
@@ -38,50 +38,50 @@ class ClockPart:
         self.times += 1
 
 
-class StepClock:
+class StepTimer:
     """Measures how long training waits for data, computes (forward and backward), and updates.
 
     Attributes:
-        compute: forward and backward, or a training step of the user's.
+        compute: forward and backward, or a user-defined training step.
     """
 
     def __init__(self, module: Trainable, active: bool) -> None:
         devices = _gpus(module) if active else []
-        self._parts = {name: ClockPart(devices) for name in ("data", "compute", "update") if active}
+        self._parts = {name: PhaseTimer(devices) for name in ("data", "compute", "update") if active}
         self.data, self.compute, self.update = (
             self._parts.get(name, nullcontext()) for name in ("data", "compute", "update")
         )
 
     def lines(self, whole: float) -> list[str]:
-        """Return the table of an epoch, and begin anew; no lines if nothing is measured.
+        """Return the table of an epoch, empty if nothing was measured, and reset the timers.
 
         Args:
             whole: seconds of the epoch.
         """
-        found = []
+        lines = []
         for name, part in self._parts.items():
             share = 100 * part.seconds / whole if whole else 0.0
             each = 1e3 * part.seconds / part.times if part.times else 0.0
-            found.append(
+            lines.append(
                 f"{name:<8}{part.seconds:10.3f} s {share:6.1f} %{each:12.3f} ms each of {part.times}"
             )
             part.seconds, part.times = 0.0, 0
-        return found
+        return lines
 
 
 def _gpus(module: Any) -> list[torch.device]:
     """Return the GPUs that a module is on."""
     try:
         contexts = [context for store in module.stores() for context in store.contexts]
-    except (MXNetError, AttributeError, NotImplementedError):  # a module of the user's own
+    except (MXNetError, AttributeError, NotImplementedError):  # a user-defined module
         return []
     devices = dict.fromkeys(context.torch_device for context in contexts)
     return [device for device in devices if is_gpu(device)]
 
 
 @contextmanager
-def repeatable(active: bool) -> Iterator[None]:
-    """Use algorithms that give the same bits every time, until the end of the block."""
+def deterministic_algorithms(active: bool) -> Iterator[None]:
+    """Use deterministic algorithms within the block."""
     if not active:
         yield
         return

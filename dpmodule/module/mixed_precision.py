@@ -1,4 +1,4 @@
-"""Training in 16 bits: what `Module(amp=...)` asks for, whether a device can, and the scale of the loss."""
+"""Mixed-precision training: the rules of `Module(amp=...)`, device support, and the loss scale."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float
 _default: HalfRules | None = None
 
 
-def use_by_default(rules: HalfRules | None) -> HalfRules | None:
-    """Set what modules take that are made without ``amp=``, and return what it was before.
+def set_default_rules(rules: HalfRules | None) -> HalfRules | None:
+    """Set the rules of modules that are made without ``amp=``, and return the previous ones.
 
     Args:
-        rules: the rules; None: they run as their symbols say.
+        rules: the rules; None for no casts.
     """
     global _default
-    before, _default = _default, rules
-    return before
+    previous, _default = _default, rules
+    return previous
 
 
 def rules_of(amp: AmpLike) -> HalfRules | None:
-    """Return the rules that ``Module(amp=...)`` asks for, None for none."""
+    """Return the rules for ``Module(amp=...)``, or None."""
     if amp is None:
         return _default
     if amp is False:
@@ -46,37 +46,37 @@ def rules_of(amp: AmpLike) -> HalfRules | None:
 
 
 def check_devices(rules: HalfRules, contexts: Iterable[Context]) -> None:
-    """Refuse devices that cannot compute in 16 bits."""
+    """Raise ArgumentError if a device cannot compute in 16 bits."""
     for context in contexts:
         with single_thread():
-            can = _can(context.torch_device, rules.dtype)
-        if not can:
+            is_supported = _supports(context.torch_device, rules.dtype)
+        if not is_supported:
             raise ArgumentError(
-                f"amp: {context} cannot multiply {rules.dtype} numbers; take another type, or leave amp out"
+                f"amp: {context} cannot multiply {rules.dtype} numbers; use another type, or omit amp"
             )
 
 
 @cache
-def _can(device: torch.device, dtype: str) -> bool:
-    """Try what networks need most: a product and a convolution, with their gradients."""
-    kind = getattr(torch, dtype)
+def _supports(device: torch.device, dtype: str) -> bool:
+    """Return True if a device can run a product and a convolution, with their gradients."""
+    torch_dtype = getattr(torch, dtype)
     try:
-        x = torch.ones(2, 2, 4, 4, dtype=kind, device=device, requires_grad=True)
-        weight = torch.ones(2, 2, 3, 3, dtype=kind, device=device, requires_grad=True)
-        found = torch.nn.functional.conv2d(x, weight).flatten(1)
-        (found @ found.T).sum().backward()  # type: ignore[no-untyped-call]
+        x = torch.ones(2, 2, 4, 4, dtype=torch_dtype, device=device, requires_grad=True)
+        weight = torch.ones(2, 2, 3, 3, dtype=torch_dtype, device=device, requires_grad=True)
+        output = torch.nn.functional.conv2d(x, weight).flatten(1)
+        (output @ output.T).sum().backward()  # type: ignore[no-untyped-call]
     except RuntimeError:
         return False
     return True
 
 
 class LossScale:
-    """The number by which the gradient of the loss is multiplied, so that small ones are not lost in float16.
+    """Factor of the loss gradient, so that small gradients do not underflow in float16.
 
-    It is halved when a gradient is not finite, and doubled after so many updates in which all were.
+    It is halved when a gradient is not finite, and doubled after `window` updates without overflow.
 
     Attributes:
-        value: the number.
+        value: the factor.
     Source: Micikevicius et al., "Mixed precision training", 2018; the numbers are those of MXNet 1.9.1.
     """
 
@@ -87,11 +87,11 @@ class LossScale:
 
     @property
     def can_shrink(self) -> bool:
-        """Whether the number can be halved: it does not go below 1."""
+        """True if the factor can be halved; it stays at least 1."""
         return self.value > 1
 
     def note_overflow(self) -> bool:
-        """Halve the number; say whether that could be done."""
+        """Halve the factor; return False if it is 1 already."""
         self._good = 0
         if not self.can_shrink:
             return False
@@ -99,21 +99,21 @@ class LossScale:
         return True
 
     def note_update(self) -> None:
-        """Count an update; after a whole window of them the number is doubled."""
+        """Count an update, and double the factor after each window."""
         self._good += 1
         if self._good >= self._window:
             self._good = 0
             self.value = min(self.value * 2, 2.0**24)
 
     def write(self, executors: Iterable[Any]) -> None:
-        """Give the number to executors."""
+        """Write the factor into executors."""
         for executor in executors:
             executor.arg_dict[LOSS_SCALE].raw.fill_(self.value)
 
     def state_dict(self) -> dict[str, float]:
-        """Return what is to be saved with a run."""
+        """Return the state to save with a run."""
         return {"value": self.value, "good": self._good}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore a state of `state_dict`."""
         self.value, self._good = float(state["value"]), int(state["good"])

@@ -1,4 +1,4 @@
-"""Stand-ins for Gluon's modules, classes and functions, which raise an error when they are created or called."""
+"""Placeholders for Gluon's modules, classes and functions, which raise when they are instantiated or called."""
 
 from __future__ import annotations
 
@@ -82,40 +82,41 @@ MODULES: dict[str, dict[str, str]] = {
             Conv3DLSTMCell Conv3DRNNCell VariationalDropoutCell""",
     },
 }
-"""Names that each module of each package defines, "" being the package itself, without those implemented here."""
+"""Names of each module, without the implemented ones; "" is the package itself."""
 
 
 _ROOT = __package__
 
 
-class AbsentType(ABCMeta):
-    """The type of classes that stand for something of Gluon.
+class LeftOutType(ABCMeta):
+    """Metaclass of the placeholders.
 
-    Programs may name them, derive from them, decorate what derives from them, and ask `isinstance`: a program that
-    defines a network once for Gluon and once as a symbol does all that before it uses either. Making an object, or
-    calling what stands for a function, raises.
+    Programs may name placeholders, derive from them, decorate the subclasses, and use `isinstance`: a program that
+    defines a network both for Gluon and as a symbol does all that before it uses either. Calling one raises.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise; nothing is there to be made or called."""
-        own = next(base for base in cls.__mro__ if "__absent_path__" in vars(base))
-        what = vars(own)["__absent_path__"] + ("" if own is cls else f", from which {cls.__name__} derives,")
+        own = next(base for base in cls.__mro__ if "__left_out_path__" in vars(base))
+        what = vars(own)["__left_out_path__"] + (
+            "" if own is cls else f", from which {cls.__name__} derives,"
+        )
         raise MXNetError(
             f"{what} is not available: Gluon is not part of this package; use torch.nn, which takes its place, "
             "or mx.mod.TorchModule to train a torch module like a symbol"
         )
 
-    def __getattr__(cls, name: str) -> AbsentType:
-        if name.startswith("__") or "__absent_path__" not in vars(cls):
+    def __getattr__(cls, name: str) -> LeftOutType:
+        if name.startswith("__") or "__left_out_path__" not in vars(cls):
             raise AttributeError(f"{cls.__name__} has no attribute {name!r}")
-        return _absent(f"{vars(cls)['__absent_path__']}.{name}")
+        return _left_out(f"{vars(cls)['__left_out_path__']}.{name}")
 
 
 @cache
-def _absent(path: str) -> AbsentType:
+def _left_out(path: str) -> LeftOutType:
     place, _, name = path.rpartition(".")
-    bases = (MXNetError,) if name.endswith("Error") else ()  # so that it may stand behind `except`
-    return AbsentType(name, bases, {"__module__": place, "__absent_path__": path})
+    bases = (MXNetError,) if name.endswith("Error") else ()  # so that `except` accepts it
+    return LeftOutType(name, bases, {"__module__": place, "__left_out_path__": path})
 
 
 _HOMES = {
@@ -124,31 +125,31 @@ _HOMES = {
     for text in modules.values()
     for name in text.split()
 }
-"""Package that errors give for each name, so that a name of several modules is one class in all of them."""
+"""Module in the message of each name, so that a name of several modules is one class."""
 
 
-def absent_from(place: str) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__`` that lets every unknown name be reached, but not used.
+def left_out_getattr(place: str) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__`` that returns a placeholder for every unknown name.
 
     Args:
         place: the module's path as programs write it, such as ``gluon.utils``.
     """
 
     def get(name: str) -> Any:
-        if name.startswith("__"):  # what the import system and tools look for
+        if name.startswith("__"):  # read by the import system and tools
             raise AttributeError(name)
-        return _absent(f"{_HOMES.get(name, place)}.{name}")
+        return _left_out(f"{_HOMES.get(name, place)}.{name}")
 
     return get
 
 
 def names_of(package: str) -> list[str]:
-    """Return the names of MXNet's that a package of Gluon lacks here, those of its modules too; "" is Gluon itself."""
+    """Return the unavailable names of a package of Gluon and its modules; "" is Gluon itself."""
     return sorted(name for text in MODULES[package].values() for name in text.split())
 
 
-def add_modules() -> None:
-    """Make the modules of Gluon that are not here importable, each with stand-ins for its names."""
+def add_left_out_modules() -> None:
+    """Make the unavailable modules of Gluon importable, with placeholders for their names."""
     for package, modules in MODULES.items():
         if package:
             _module(package, names_of(package))
@@ -158,20 +159,20 @@ def add_modules() -> None:
 
 
 def _module(path: str, names: list[str]) -> None:
-    """Make a module, with the packages it is in, unless it is there."""
+    """Create a module and its parent packages unless it exists."""
     full = f"{_ROOT}.{path}"
     if full in sys.modules:
         return
     above, _, name = path.rpartition(".")
     if above:
         _module(above, [])
-    made = ModuleType(full, f"Stand-in for MXNet's gluon.{path}, which is not part of this package.")
-    made.__spec__ = ModuleSpec(full, None, is_package=True)
-    made.__path__, made.__package__ = [], full
+    module = ModuleType(full, f"Placeholder for MXNet's gluon.{path}, which is not part of this package.")
+    module.__spec__ = ModuleSpec(full, None, is_package=True)
+    module.__path__, module.__package__ = [], full
     shown = sorted(names)
-    vars(made).update(__getattr__=absent_from(f"gluon.{path}"), __all__=shown, __dir__=shown.copy)
-    sys.modules[full] = made
+    vars(module).update(__getattr__=left_out_getattr(f"gluon.{path}"), __all__=shown, __dir__=shown.copy)
+    sys.modules[full] = module
     parent = sys.modules[f"{_ROOT}.{above}".rstrip(".")]
-    setattr(parent, name, made)
+    setattr(parent, name, module)
     if parent.__spec__ is not None and parent.__spec__.loader is None:  # made here too
         parent.__all__.append(name)

@@ -9,7 +9,7 @@ import torch
 import dpmodule as mx
 from dpmodule._devices.device_transfer import HostCopy
 from dpmodule.base import ArgumentError, NonFiniteError
-from dpmodule.module.finite import Findings, LateFindings, Look
+from dpmodule.module.nonfinite import AsyncCheck, CheckedTensor, PendingChecks
 
 S = mx.sym
 X = np.random.RandomState(0).uniform(-1, 1, (24, 4)).astype("f4")
@@ -91,11 +91,11 @@ def test_it_is_said_when_parameters_were_spoilt_before(caplog):
     with caplog.at_level(logging.WARNING):
         module.fit(batches(), num_epoch=1, initializer=mx.init.Xavier(), on_nonfinite="warn")
     assert (
-        "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); training goes on, and may spoil"
+        "is not finite in batch 0 of epoch 0 (samples 0, 1, 2, 3, 4, 5, 6, 7); training continues and may corrupt"
         in caplog.text
     )
     with pytest.raises(
-        NonFiniteError, match=r"before this batch, too, there were .* not finite in low_weight, low_bias"
+        NonFiniteError, match=r"before this batch there were already .* not finite in low_weight, low_bias"
     ):
         module.fit(batches(), num_epoch=1)
 
@@ -232,14 +232,16 @@ ROOTED = {
 
 @pytest.mark.parametrize("kind", ROOTED)
 def test_the_node_where_it_begins_is_named(kind):
-    with pytest.raises(NonFiniteError, match="from 'logarithm_output' on; the parameters are those before"):
+    with pytest.raises(
+        NonFiniteError, match="first at the node 'logarithm_output'; the parameters are those before"
+    ):
         ROOTED[kind]().fit(BucketBatches(X, Y, 8), num_epoch=1, initializer=mx.init.Xavier())
 
 
 def test_data_that_are_not_finite_are_named():
     spoilt = X.copy()
     spoilt[9, 1] = np.inf
-    with pytest.raises(NonFiniteError, match=r"in batch 1 of epoch 0 .*, from 'data' on"):
+    with pytest.raises(NonFiniteError, match=r"in batch 1 of epoch 0 .*, first at the node 'data'"):
         mx.mod.Module(
             S.SoftmaxOutput(S.FullyConnected(S.Variable("data"), num_hidden=2), name="softmax")
         ).fit(batches(spoilt), num_epoch=1)
@@ -258,7 +260,7 @@ def test_looking_for_the_node_draws_no_numbers():
 class Distrustful(mx.mod.Module):
     """Finds a gradient bad by itself."""
 
-    def bad_gradient(self):
+    def nonfinite_gradient(self):
         return "mine"
 
 
@@ -275,50 +277,52 @@ NAN, INF = float("nan"), float("inf")
 
 
 def look(what, *numbers, dtype=torch.float32, **rest):
-    return Look(what, torch.tensor(numbers, dtype=dtype), **rest)
+    return CheckedTensor(what, torch.tensor(numbers, dtype=dtype), **rest)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_the_first_that_is_not_finite_is_named(dtype):
     fine, bad = look("fine", 1.0, -2.0, dtype=dtype), look("bad", 1.0, NAN, dtype=dtype)
-    assert Findings([fine]).first() is None
-    assert Findings([fine, bad, look("worse", -INF, dtype=dtype)]).first() == "bad"
-    assert Findings([look("low", -INF, dtype=dtype)]).first() == "low"
+    assert AsyncCheck([fine]).first() is None
+    assert AsyncCheck([fine, bad, look("worse", -INF, dtype=dtype)]).first() == "bad"
+    assert AsyncCheck([look("low", -INF, dtype=dtype)]).first() == "low"
 
 
 def test_nan_beside_infinity_is_nan():
-    assert Findings([look("cut", INF, may_be_infinite=True)]).first() is None
-    assert Findings([look("cut", INF, NAN, may_be_infinite=True)]).first() == "cut"
+    assert AsyncCheck([look("cut", INF, may_be_infinite=True)]).first() is None
+    assert AsyncCheck([look("cut", INF, NAN, may_be_infinite=True)]).first() == "cut"
 
 
 def test_large_numbers_are_finite():
-    assert Findings([look("large", 1e300, dtype=torch.float64), look("float32", 3e38, 3e38)]).first() is None
+    assert (
+        AsyncCheck([look("large", 1e300, dtype=torch.float64), look("float32", 3e38, 3e38)]).first() is None
+    )
 
 
 def test_whole_numbers_and_empty_tensors_are_finite():
-    assert Findings([look("none"), look("whole", 1, dtype=torch.int64), look("bad", NAN)]).first() == "bad"
-    assert Findings([]).first() is None
+    assert AsyncCheck([look("none"), look("whole", 1, dtype=torch.int64), look("bad", NAN)]).first() == "bad"
+    assert AsyncCheck([]).first() is None
 
 
 def test_findings_are_those_of_the_tensors_as_they_were():
     tensor = torch.ones(3)
-    found = Findings([Look("later", tensor)])
+    found = AsyncCheck([CheckedTensor("later", tensor)])
     tensor.fill_(NAN)
     assert found.first() is None
 
 
 def test_batches_are_told_in_their_order():
-    late, heard = LateFindings(), []
+    late, heard = PendingChecks(), []
     for what in ("one", "two", "three"):
         late.add([look(what, NAN if what != "two" else 0.0)], heard.append)
     assert heard == []
-    late.hear()
+    late.report_ready()
     assert heard == ["one", "three"]
-    late.hear(wait=True)
+    late.report_ready(wait=True)
     assert heard == ["one", "three"]
 
 
 def test_a_copy_of_what_is_on_the_host_is_there():
     copy = HostCopy(torch.tensor([1.0, 2.0]))
-    assert copy.is_there()
+    assert copy.is_ready()
     assert copy.numbers() == [1.0, 2.0]
