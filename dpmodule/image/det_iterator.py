@@ -84,8 +84,8 @@ class ImageDetIter(ImageIter):
         num_parts: number of parts that the images are split into.
         aug_list: augmenters; None uses `CreateDetAugmenter` with the keyword arguments.
         imglist: a list of ``[label, ..., file]`` that replaces `path_imglist`.
-        data_name: name of the images.
-        label_name: name of the labels.
+        data_name: input of the network that takes images.
+        label_name: input of the network that takes labels.
         last_batch_handle: as for `ImageIter`.
         **kwargs: arguments of `CreateDetAugmenter`.
 

@@ -91,8 +91,8 @@ class ImageIter(DataIter):
         num_parts: number of parts that the images are split into.
         aug_list: augmenters; None uses `CreateAugmenter` with the keyword arguments.
         imglist: a list of ``[label, file]`` or ``[label, ..., file]`` that replaces `path_imglist`.
-        data_name: name of the images.
-        label_name: name of the labels.
+        data_name: input of the network that takes images.
+        label_name: input of the network that takes labels.
         dtype: element type of the labels in a list.
         last_batch_handle: treatment of a last batch with too few images: "pad" pads it from the start, "discard" drops
             it, "roll_over" moves its images to the start of the next epoch.

@@ -22,10 +22,10 @@ class DataLoaderIter(CurrentBatch, Closing):
     """Read a dataset, or wrap a loader, as an iterator for modules.
 
     A dataset (a torch dataset, or an object with ``__getitem__`` and ``__len__`` or with ``__iter__``) is read as
-    torch's DataLoader reads it: with `batch_size` or `batch_sampler`, in this process or in `num_workers` processes
-    that send batches through shared memory (see `ProcessPrefetchingIter` for their order, failures and memory). A loader (a
-    torch DataLoader or another iterable of batches) is iterated over; with `num_workers`, worker processes of dpmodule
-    use the dataset, sampler and collate function of a DataLoader instead.
+    torch's DataLoader reads it: with `batch_size` or `batch_sampler`, in this process or in `num_workers` processes.
+    Workers send batches through shared memory (see `ProcessPrefetchingIter` for their order, failures and memory). A
+    loader (a torch DataLoader or another iterable of batches) is iterated over; with `num_workers`, worker processes
+    of dpmodule use the dataset, sampler and collate function of a DataLoader instead.
 
     The last batch is padded with zeros to the size of the others; its `pad` is the number of padding rows.
 

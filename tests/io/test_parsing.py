@@ -178,7 +178,10 @@ BAD_CSV = {
     "columns too many": (b"1,2\n\n3,4,5\n", "line 3: 3 numbers, expected 2"),
     "NUL": (b"1,2\n3,4\0\n", "line 2: .* is not a number of type float32; it is number 2 of the line"),
     "only NULs": (bytes(20), "line 1: 1 numbers, expected 2"),
-    "a word": (b"1,2\r\n\r\n3,x\r\n", "line 3: 'x' is not a number of type float32; it is number 2 of the line"),
+    "a word": (
+        b"1,2\r\n\r\n3,x\r\n",
+        "line 3: 'x' is not a number of type float32; it is number 2 of the line",
+    ),
     "two points": (b"1.2.3,4\n", "line 1: '1.2.3' is no"),
     "two signs": (b"--1,4\n", "line 1: '--1' is no"),
     "an open exponent": (b"1,4e\n", "line 1: '4e' is no"),
