@@ -329,14 +329,14 @@ def test_counting_is_told_in_one_line(caplog):
     with caplog.at_level(logging.INFO):
         other.load_state_dict(it.state_dict())
     lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["DataLoader: 3 batches are read again, to continue after them"]
+    assert lines == ["DataLoader: reading 3 batches again, to continue after them"]
     assert [batch.data[0].asnumpy()[0, 0] for batch in other] == [3]
 
 
 def test_a_reader_that_gives_less_is_refused():
     it = mx.io.as_data_iter([np.ones((2, 1))] * 4)
     walk(it, [4])
-    with pytest.raises(StateError, match="list has given 2 batches, the state was saved after 4"):
+    with pytest.raises(StateError, match="list yielded only 2 batches, but the state was saved after 4"):
         mx.io.as_data_iter([np.ones((2, 1))] * 2).load_state_dict(it.state_dict())
 
     def make(batches):
@@ -357,7 +357,7 @@ def test_states_of_others_are_refused(records):
             path_imgrec=path, data_shape=(3, 2, 2), batch_size=2, verbose=False, **options
         )
 
-    with pytest.raises(ArgumentError, match="saved over other records: records is .*'shuffle': True"):
+    with pytest.raises(ArgumentError, match="saved for other records: records is .*'shuffle': True"):
         images().load_state_dict(images(shuffle=True).state_dict())
     with pytest.raises(ArgumentError, match=r"wraps is True, here False"):
         images(round_batch=False).load_state_dict(images().state_dict())
