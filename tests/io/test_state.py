@@ -377,7 +377,7 @@ def test_states_of_others_are_refused(records):
     with pytest.raises(ArgumentError, match="kind is 'ExampleIter', here 'NDArrayIter'"):
         mx.io.NDArrayIter(np.ones(3)).load_state_dict(numbers().state_dict())
     with loader(datasets.Drawn(6), num_workers=1)() as one, loader(datasets.Drawn(6), num_workers=2)() as two:
-        with pytest.raises(ArgumentError, match="saved with 1 workers, here are 2; give num_workers=1"):
+        with pytest.raises(ArgumentError, match="saved with 1 workers, but here are 2; give num_workers=1"):
             two.load_state_dict(one.state_dict())
-        with pytest.raises(ArgumentError, match="saved with 2 workers, here are 0; give num_workers=2"):
+        with pytest.raises(ArgumentError, match="saved with 2 workers, but here are 0; give num_workers=2"):
             loader(datasets.Drawn(6))().load_state_dict(two.state_dict())
