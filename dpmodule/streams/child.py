@@ -218,7 +218,7 @@ class Channel:
             timeout_s: most seconds to wait; None to wait as long as the parent lives.
 
         Raises:
-            PipeClosed: the parent has closed the channel; if the function does not catch it, the process ends without an error.
+            PipeClosed: the parent has closed the channel; uncaught, it ends the process without an error.
             TimeoutError: nothing arrived in time.
         """
         return self.recv_message(timeout_s).value()
@@ -305,7 +305,7 @@ def _import_main(main: dict[str, Any]) -> None:
     """Import the program's main file, under another name, as multiprocessing does."""
     global _importing_main
     process: Any = multiprocessing.process.current_process()
-    _importing_main = process._inheriting = True  # so that starting processes in a program without a guard raises an error
+    _importing_main = process._inheriting = True  # makes a program without a guard raise an error
     try:
         multiprocessing.spawn.prepare(main)
     finally:
