@@ -575,11 +575,11 @@ INEXACT = {
         7,
         "it returns another batch at this position than before",
     ),
-    "endless": (Endless, 13, "and parts cannot be kept over a resume"),
+    "endless": (Endless, 13, "and parts cannot be restored on resume"),
     "persistent workers": (
         lambda: loader(shuffle=True, num_workers=1, persistent_workers=True),
         13,
-        "and _iterator cannot be kept over a resume",
+        "and _iterator cannot be restored on resume",
     ),
     "inside": (
         lambda: mx.io.ResizeIter(of_globals(), 12),
