@@ -62,7 +62,6 @@ TO_DO = (
     "dpmodule/gluon/",
     "dpmodule/kvstore/",
     "dpmodule/module/",
-    "dpmodule/native/",
     "dpmodule/operator/",
     "dpmodule/params.py",
     "docs/moving/",
