@@ -13,11 +13,11 @@ import torch
 from .._devices import generators
 from .._object_state import (
     has_live_iterator,
-    snapshot,
     packed_changes,
     random_generators,
     restore,
     set_state,
+    snapshot,
     state_of,
 )
 from ..base import ArgumentError, StateError
