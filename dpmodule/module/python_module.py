@@ -34,7 +34,6 @@ class PythonModule(BaseModule):
 
     Args:
         label_names: names of the labels; None without labels.
-        output_names: names of the outputs.
         logger: where progress is logged.
 
     Example:
