@@ -47,7 +47,7 @@ class Lifeline:
     def arm(self, pid: int) -> None:
         """Bind the pipe to a child that has just been started, and close the parent's copy of the reading end."""
         if _SET_SIGNAL is not None:
-            with contextlib.suppress(OSError):  # it is dead already
+            with contextlib.suppress(OSError):  # the child has already ended
                 fcntl.fcntl(self.child_fd, fcntl.F_SETOWN, pid)
         self.close_child_fd()
 
@@ -144,11 +144,11 @@ class Channel:
     """A child's connection to its parent.
 
     Args:
-        status: page shared with the parent, in which the worker writes what it is doing.
+        status: page shared with the parent, in which the worker records its current work.
 
     Attributes:
-        name: of this worker.
-        index: of this worker, from 0.
+        name: name of this worker.
+        index: number of this worker, from 0.
     """
 
     def __init__(self, frames: MessageFrames, status: WorkerStatus, name: str, index: int) -> None:
@@ -215,11 +215,11 @@ class Channel:
         """Return the next value that the parent sent.
 
         Args:
-            timeout_s: seconds to wait; None to wait as long as the parent lives.
+            timeout_s: most seconds to wait; None to wait as long as the parent lives.
 
         Raises:
-            PipeClosed: the parent has closed the channel; if it is not caught, the process ends without an error.
-            TimeoutError: nothing came in time.
+            PipeClosed: the parent has closed the channel; uncaught, it ends the process without an error.
+            TimeoutError: nothing arrived in time.
         """
         return self.recv_message(timeout_s).value()
 
@@ -227,7 +227,7 @@ class Channel:
         """Return the next message, not yet unpickled.
 
         Args:
-            timeout_s: seconds to wait; None for no limit.
+            timeout_s: most seconds to wait; None for no limit.
         """
         if not self.poll(timeout_s):
             raise WorkerStuck(f"worker {self.index} {self.name!r} got no message within {timeout_s:g} s")
@@ -305,7 +305,7 @@ def _import_main(main: dict[str, Any]) -> None:
     """Import the program's main file, under another name, as multiprocessing does."""
     global _importing_main
     process: Any = multiprocessing.process.current_process()
-    _importing_main = process._inheriting = True  # so that a program without a guard gets the error
+    _importing_main = process._inheriting = True  # makes a program without a guard raise an error
     try:
         multiprocessing.spawn.prepare(main)
     finally:

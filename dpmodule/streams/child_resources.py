@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import multiprocessing.util  # noqa: F401  # its exit function has to be registered before ours, to run after it
+import multiprocessing.util  # noqa: F401  # registers its exit function first, so that it runs after the one below
 import os
 import select
 import signal
@@ -31,8 +31,8 @@ class ChildResources:
 
     def __init__(self) -> None:
         with contextlib.ExitStack() as undo:
-            ours, self.child_sock = socket.socketpair()
-            self.frames = MessageFrames(ours)
+            parent_sock, self.child_sock = socket.socketpair()
+            self.frames = MessageFrames(parent_sock)
             undo.callback(self.frames.close)
             undo.callback(self.child_sock.close)
             self.lifeline = Lifeline()

@@ -77,7 +77,7 @@ class PipeBroken(MXNetError, ConnectionError):
 
 
 class PipeTimeout(MXNetError, TimeoutError):
-    """A pipe had nothing to receive, or no slot to send in, in the time given."""
+    """A pipe had nothing to receive, or no slot to send in, before its timeout."""
 
 
 class WorkerDied(MXNetError):

@@ -168,7 +168,7 @@ def _dumps(value: Any) -> tuple[bytes, list[int], object]:
 def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
     """Return the message with the function and arguments of a spawned child."""
     try:
-        data, fds, kept = _dumps((target, args))
+        data, fds, pickler = _dumps((target, args))
     except MemoryError:
         raise
     except Exception as error:  # raised by the objects' own code
@@ -177,7 +177,7 @@ def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
         raise UnpicklableError(_unpicklable_text(target, args, error)) from error
     main = _main_for(target, data)
     message = pack(START, (main, data), fds=fds)
-    message.kept = kept
+    message.kept = pickler
     return message
 
 
@@ -324,12 +324,12 @@ def _without_interrupts() -> Iterator[None]:
 def _hidden_main() -> Iterator[None]:
     """Keep multiprocessing from importing the main program in the child; `child` does so if needed."""
     main: Any = sys.modules["__main__"]
-    kept = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
-    if "__file__" in kept:
+    hidden = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    if "__file__" in hidden:
         del main.__file__
-    if "__spec__" in kept:
+    if "__spec__" in hidden:
         main.__spec__ = None
     try:
         yield
     finally:
-        vars(main).update(kept)
+        vars(main).update(hidden)

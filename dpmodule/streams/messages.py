@@ -106,8 +106,8 @@ def pack(
         message.fds.append(memory)
         message.owned.append(memory)
     else:
-        for part, room in zip(parts, _padded_sizes(sizes)):
-            message.body += [part, bytes(room - part.nbytes)]
+        for part, padded in zip(parts, _padded_sizes(sizes)):
+            message.body += [part, bytes(padded - part.nbytes)]
     length = sum(len(block) for block in message.body)
     kind |= _SPILLED if message.owned else 0
     message.header = _HEADER.pack(kind, len(message.fds), len(parts), length)
@@ -115,7 +115,7 @@ def pack(
 
 
 def _padded_sizes(sizes: Sequence[int]) -> list[int]:
-    """Return the sizes of parts rounded up, so that each part begins aligned."""
+    """Return the sizes of parts rounded up, so that each part starts aligned."""
     return [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
 
 
@@ -127,9 +127,9 @@ def _spill(parts: list[memoryview]) -> int:
         raise refused("shared memory for a message", error) from error
     try:
         offset = 0
-        for part, room in zip(parts, _padded_sizes([part.nbytes for part in parts])):
+        for part, padded in zip(parts, _padded_sizes([part.nbytes for part in parts])):
             _write_at(fd, part, offset)
-            offset += room
+            offset += padded
         os.ftruncate(fd, offset)
     except OSError as error:
         os.close(fd)
@@ -178,9 +178,9 @@ def _unpacked(kind: int, num_parts: int, body: bytearray, fds: list[int]) -> Rec
     else:
         memory, start = memoryview(body), 8 * num_parts
     parts = []
-    for size, room in zip(sizes, _padded_sizes(sizes)):
+    for size, padded in zip(sizes, _padded_sizes(sizes)):
         parts.append(memory[start : start + size])
-        start += room
+        start += padded
     return ReceivedMessage(kind & ~_SPILLED, parts, fds)
 
 
@@ -266,9 +266,9 @@ class MessageFrames:
         return messages
 
     def _read(self) -> bool:
-        room = socket.CMSG_SPACE(4 * _FDS_AT_ONCE)
+        ancillary_bytes = socket.CMSG_SPACE(4 * _FDS_AT_ONCE)
         try:
-            data, rights, _, _ = self._sock.recvmsg(_READ_BYTES, room, _RECEIVE_FLAGS)
+            data, rights, _, _ = self._sock.recvmsg(_READ_BYTES, ancillary_bytes, _RECEIVE_FLAGS)
         except BlockingIOError:
             return False
         except OSError:  # reset: the other end was closed with unread data

@@ -46,7 +46,7 @@ class ChildProcess(Closing):
     Attributes:
         name: name of the worker.
         index: number of the worker.
-        pid: number of the process.
+        pid: process id.
 
     Raises:
         ArgumentError: `target` is not callable.
@@ -231,7 +231,7 @@ class ChildProcess(Closing):
         """Wait for the child's function and return its result; messages can still be received.
 
         Args:
-            timeout_s: seconds to wait; None for no limit.
+            timeout_s: most seconds to wait; None for no limit.
 
         Raises:
             WorkerDied, WorkerStuck, BaseException: as `recv` does.

@@ -53,7 +53,7 @@ class SignalSocketBus(SignalBus):
         pipe: use a pipe instead of an eventfd.
 
     Attributes:
-        loop: the event loop; None once closed.
+        loop: the event loop; None once the bus is closed.
         closed: True if the bus or its loop has been closed.
         usable: True if jobs may be sent: the bus is not closed and was made by this process.
         in_flight: number of jobs that were sent and have not been resolved.
@@ -101,7 +101,7 @@ class SignalSocketBus(SignalBus):
         It is rarely needed: closing the loop does the same, and a running loop makes a new bus.
         """
         loop = self.loop
-        # in a forked child the selector is the parent's, which still needs the descriptor
+        # a forked child shares the selector of the parent, which still needs the descriptor
         if loop is not None and self.usable and self.fileno() >= 0 and not loop.is_closed():
             loop.remove_reader(self.fileno())
         super().close()

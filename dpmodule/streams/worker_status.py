@@ -32,7 +32,7 @@ class WorkerStatus:
     It has no name in the file system and exists until both processes close it.
 
     Args:
-        fd: descriptor of the memory that the parent made (default: make it).
+        fd: descriptor of the memory that the parent made (default: new memory).
     """
 
     def __init__(self, fd: int | None = None) -> None:
@@ -92,13 +92,13 @@ class WorkerStatus:
     def stacks(self) -> str:
         """Return the stacks that the child has written, down to the function it runs."""
         size = min(os.fstat(self.fd).st_size - _PAGE, _STACK_LIMIT_BYTES)
-        kept, internal = [], False
+        lines, internal = [], False
         for line in os.pread(self.fd, max(size, 0), _PAGE).decode(errors="replace").splitlines():
             frame = line.startswith("  ")
             internal = frame and (internal or (_BOTTOM in line and line.endswith(" in run")))
             if line and not internal and not line.startswith("Extension modules:"):
-                kept.append(line)
-        return "\n".join(kept)
+                lines.append(line)
+        return "\n".join(lines)
 
     def await_stack(self, timeout_s: float) -> str:
         """Wait until the child has written its stack, and return it; empty after `timeout_s` seconds."""

@@ -178,7 +178,7 @@ def test_a_thrown_error_overtakes_and_stays(kind, new_loop):
         stream.throw(ValueError("a later one has no effect"))
         for _ in range(3):
             assert await raised(stream.__anext__()) is error
-        with pytest.raises(StreamStopped, match="thrown") as refused:
+        with pytest.raises(StreamStopped, match="failed with an error") as refused:
             stream.put(3)
         assert refused.value.__cause__ is error
 

@@ -342,8 +342,8 @@ class WriterCore(Core):
 
     def _write(self, memory: SlotMemory, leaves: list[torch.Tensor], leased: bool) -> bool:
         sources = [self._source(memory, leaf, leased) for leaf in leaves]
-        for leaf, source, (_, room) in zip(leaves, sources, memory.homes):
-            if leaf.ndim > memory.axes or (source is None and leaf.nbytes > room):
+        for leaf, source, (_, capacity) in zip(leaves, sources, memory.homes):
+            if leaf.ndim > memory.axes or (source is None and leaf.nbytes > capacity):
                 return False
         for at, leaf, source, (home, _) in zip(memory.records(), leaves, sources, memory.homes):
             if source is not None:
@@ -378,7 +378,7 @@ class WriterCore(Core):
         indices = []
         for leaf in leaves:
             offset = leaf.data_ptr() - memory.base.data_ptr() if leaf.numel() else -1
-            inside = [i for i, (home, room) in enumerate(memory.homes) if home <= offset < home + room]
+            inside = [i for i, (start, size) in enumerate(memory.homes) if start <= offset < start + size]
             indices.append(inside[0] if inside else -1)
         return indices
 

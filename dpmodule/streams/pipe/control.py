@@ -189,7 +189,7 @@ class PipeFrames:
         """Read the available frames without waiting."""
         while not self.ended:
             try:
-                self._check_room()
+                self._check_descriptors()
                 data, fds, _, _ = socket.recv_fds(self.socket, 64 * _FORM.size, 64, _CLOEXEC)
             except BlockingIOError:
                 return
@@ -200,7 +200,7 @@ class PipeFrames:
             self._part += data
             self._cut()
 
-    def _check_room(self) -> None:
+    def _check_descriptors(self) -> None:
         """Raise if this process has no free descriptor: the system would drop the descriptor of the next frame."""
         try:
             os.close(os.dup(self.socket.fileno()))

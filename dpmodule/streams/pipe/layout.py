@@ -179,8 +179,8 @@ class SlotLayout(NamedTuple):
     def holds(self, leaves: Sequence[Leaf]) -> bool:
         """Return True if the leaves fit."""
         return all(
-            leaf.nbytes <= room and len(leaf.shape) <= self.axes
-            for leaf, room in zip(leaves, self.capacities)
+            leaf.nbytes <= capacity and len(leaf.shape) <= self.axes
+            for leaf, capacity in zip(leaves, self.capacities)
         )
 
 

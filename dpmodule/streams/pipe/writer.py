@@ -72,8 +72,8 @@ class TensorPipeWriter(PipeEnd):
         self._leased: int | None = None
 
     def __reduce__(self) -> Any:
-        rebuild, given = super().__reduce__()
-        return rebuild, (*given, self._slack)
+        rebuild, args = super().__reduce__()
+        return rebuild, (*args, self._slack)
 
     def _stop_fast(self) -> None:
         self._send = self._send_wait = _not_yet
