@@ -58,17 +58,9 @@ PHRASES = {
 }
 
 TO_DO = (
-    "dpmodule/_object_state.py",
-    "dpmodule/gluon/",
     "dpmodule/image/",
     "dpmodule/io/",
-    "dpmodule/kvstore/",
-    "dpmodule/module/",
-    "dpmodule/native/",
-    "dpmodule/operator/",
-    "dpmodule/params.py",
     "dpmodule/recordio/",
-    "docs/moving/",
 )
 """Files and folders in which phrases still occur."""
 
