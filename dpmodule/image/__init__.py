@@ -1,4 +1,4 @@
-"""Images (`mx.image`, `mx.img`): reading, changing and drawing them, and iterators over them."""
+"""Reading, augmenting and drawing images, and iterators over them (`mx.image`, `mx.img`)."""
 
 from .._core import lazy
 from .augment import Augmenter as Augmenter

@@ -1,4 +1,4 @@
-"""Changes to images as objects: `Augmenter`, and those of size and place."""
+"""Augmenters: callable objects that change images."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from .functions import (
 
 
 class Dumpable:
-    """What both kinds of changes do: keep their arguments for `dumps`."""
+    """Base class of augmenters that saves their arguments for `dumps`."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = jsonable(kwargs)
 
     def dumps(self) -> Any:
-        """Return the class's name and arguments as JSON text."""
+        """Return the name and the arguments of the class as JSON text."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
 
 class Augmenter(Dumpable):
-    """Base of the changes to images.
+    """Base class of augmenters.
 
     A subclass defines `__call__`, which may change the image in place.
 
     Args:
-        **kwargs: the subclass's arguments, for `dumps`.
+        **kwargs: arguments of the subclass, for `dumps`.
     """
 
     def __call__(self, src: NDArray) -> NDArray:
@@ -51,7 +51,7 @@ class Augmenter(Dumpable):
 
 
 class SequentialAug(Augmenter):
-    """Make several changes one after another."""
+    """Apply several augmenters in order."""
 
     def __init__(self, ts: Sequence[Augmenter]) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ class SequentialAug(Augmenter):
 
 
 class RandomOrderAug(SequentialAug):
-    """Make several changes in a random order.
+    """Apply several augmenters in a random order.
 
     Args:
-        ts: the changes; a list, which is shuffled.
+        ts: list of augmenters, which is shuffled in place.
     """
 
     def __call__(self, src: NDArray) -> NDArray:
@@ -99,7 +99,7 @@ class ResizeAug(Augmenter):
 
 
 class _ToSize(Augmenter):
-    """A change whose result has a given width and height."""
+    """Base class of augmenters to a given width and height."""
 
     def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
         super().__init__(size=size, interp=interp)
@@ -108,7 +108,7 @@ class _ToSize(Augmenter):
 
 
 class ForceResizeAug(_ToSize):
-    """Resize to a size, whatever the aspect.
+    """Resize to a size, ignoring the aspect ratio.
 
     Args:
         size: (width, height) in pixels.
@@ -123,7 +123,7 @@ class ForceResizeAug(_ToSize):
 
 
 class RandomCropAug(_ToSize):
-    """Cut a part at a random place.
+    """Crop at a random position.
 
     Args:
         size: (width, height) in pixels.
@@ -136,16 +136,16 @@ class RandomCropAug(_ToSize):
 
 
 class RandomSizedCropAug(Augmenter):
-    """Cut a part of random area and aspect at a random place, and resize it.
+    """Crop a random area with a random aspect ratio, and resize it.
 
     Args:
         size: (width, height) in pixels to resize to.
-        area: smallest and largest area, as parts of the image's; or the smallest.
+        area: smallest and largest area as fractions of the image; or only the smallest.
         interp: as for `imresize`.
         **kwargs: `min_area`, an old name of `area`.
 
     Raises:
-        ArgumentError: an unknown keyword.
+        ArgumentError: a keyword is unknown.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class RandomSizedCropAug(Augmenter):
 
 
 class CenterCropAug(_ToSize):
-    """Cut the middle.
+    """Crop the center.
 
     Args:
         size: (width, height) in pixels.
@@ -181,7 +181,7 @@ class CenterCropAug(_ToSize):
 
 
 class HorizontalFlipAug(Augmenter):
-    """Mirror left to right."""
+    """Mirror left to right with probability `p`."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)
@@ -211,7 +211,7 @@ class BrightnessJitterAug(Augmenter):
     """Change the brightness at random.
 
     Args:
-        brightness: the factor is up to 1 +- this.
+        brightness: largest difference of the factor from 1.
     """
 
     def __init__(self, brightness: float) -> None:
@@ -228,7 +228,7 @@ class ContrastJitterAug(Augmenter):
     """Change the contrast at random.
 
     Args:
-        contrast: the factor is up to 1 +- this.
+        contrast: largest difference of the factor from 1.
     """
 
     def __init__(self, contrast: float) -> None:
@@ -250,7 +250,7 @@ class SaturationJitterAug(Augmenter):
     """Change the saturation at random.
 
     Args:
-        saturation: the factor is up to 1 +- this.
+        saturation: largest difference of the factor from 1.
     """
 
     def __init__(self, saturation: float) -> None:
@@ -272,8 +272,9 @@ class HueJitterAug(Augmenter):
     """Change the hue at random.
 
     Args:
-        hue: the turn of the color circle is up to this, either way, in half turns.
-    Source: MXNet 1.9.1 `HueJitterAug`, a turn in the YIQ color space.
+        hue: largest rotation of the color circle in either direction, in half turns.
+
+    Source: MXNet 1.9.1 `HueJitterAug`, a rotation in the YIQ color space.
     """
 
     def __init__(self, hue: float) -> None:
@@ -286,12 +287,12 @@ class HueJitterAug(Augmenter):
         """Return the changed image, (H, W, 3)."""
         alpha = random.uniform(-self.hue, self.hue)
         u, w = np.cos(alpha * np.pi), np.sin(alpha * np.pi)
-        turn = np.array([[1.0, 0.0, 0.0], [0.0, u, -w], [0.0, w, u]])
-        return _mixed(src, (self.ityiq @ turn @ self.tyiq).T)
+        rotation = np.array([[1.0, 0.0, 0.0], [0.0, u, -w], [0.0, w, u]])
+        return _mixed(src, (self.ityiq @ rotation @ self.tyiq).T)
 
 
 def _mixed(src: NDArray, matrix: Any) -> NDArray:
-    """Multiply every color by a matrix from the right."""
+    """Multiply every color by a matrix on its right."""
     table = torch.as_tensor(matrix, dtype=src.raw.dtype, device=src.raw.device)
     return NDArray(src.raw @ table, src.context)
 
@@ -300,9 +301,9 @@ class ColorJitterAug(RandomOrderAug):
     """Change brightness, contrast and saturation at random, in a random order.
 
     Args:
-        brightness: the factor is up to 1 +- this; 0 for none.
-        contrast: the same.
-        saturation: the same.
+        brightness: largest difference of its factor from 1; 0 leaves it unchanged.
+        contrast: as `brightness`.
+        saturation: as `brightness`.
     """
 
     def __init__(self, brightness: float, contrast: float, saturation: float) -> None:
@@ -320,6 +321,7 @@ class LightingAug(Augmenter):
     """Add noise along the principal axes of colors.
 
     Args:
+        alphastd: standard deviation of the noise.
         eigval: deviations along the axes, (3,).
         eigvec: the axes, (3, 3).
     """
@@ -338,11 +340,11 @@ class LightingAug(Augmenter):
 
 
 class ColorNormalizeAug(Augmenter):
-    """Subtract a mean and divide by a deviation.
+    """Subtract a mean and divide by a standard deviation.
 
     Args:
-        mean: what to subtract, or None.
-        std: what to divide by, or None.
+        mean: value to subtract; may be None.
+        std: value to divide by; may be None.
     """
 
     def __init__(self, mean: Any, std: Any) -> None:
@@ -356,7 +358,7 @@ class ColorNormalizeAug(Augmenter):
 
 
 class RandomGrayAug(Augmenter):
-    """Make an image grey."""
+    """Make an image grey with probability `p`."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)

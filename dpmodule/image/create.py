@@ -1,4 +1,4 @@
-"""`CreateAugmenter`: a usual list of changes from a few numbers."""
+"""`CreateAugmenter`, `CreateDetAugmenter`: the usual lists of augmenters."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ def CreateAugmenter(
     rand_gray: float = 0,
     inter_method: int = 2,
 ) -> list[Augmenter]:
-    """Make the usual list of changes for classification.
+    """Return the usual list of augmenters for classification.
 
     Args:
         data_shape: (channels, height, width) of the result.
-        resize: length in pixels that the shorter edge gets first; 0 for none.
-        rand_crop: whether images are cut at a random place, not in the middle.
-        rand_resize: whether a random area of random aspect is cut; needs `rand_crop`.
-        rand_mirror: whether every other image, at random, is mirrored.
-        mean: what to subtract, (3,) or (1,); True for the mean of ImageNet.
-        std: what to divide by, (3,) or (1,); True for the deviation of ImageNet.
-        brightness: change brightness by a factor of up to 1 +- this.
+        resize: new length of the shorter edge in pixels, before other changes; 0 does not resize.
+        rand_crop: if True, images are cropped at a random position, otherwise at the center.
+        rand_resize: if True, a random area with a random aspect ratio is cropped; needs `rand_crop`.
+        rand_mirror: if True, images are mirrored with probability 0.5.
+        mean: value to subtract, (3,) or (1,); True for the mean of ImageNet.
+        std: value to divide by, (3,) or (1,); True for the standard deviation of ImageNet.
+        brightness: largest relative change of brightness.
         contrast: the same for contrast.
         saturation: the same for saturation.
-        hue: change hue by up to this, in half turns of the color circle.
-        pca_noise: standard deviation of noise along the colors' principal axes.
+        hue: largest change of hue, in half turns of the color circle.
+        pca_noise: standard deviation of noise along the principal axes of colors.
         rand_gray: probability of making an image grey.
         inter_method: as for `imresize`.
 
     Raises:
-        ArgumentError: `rand_resize` without `rand_crop`, or a mean or deviation of another form.
+        ArgumentError: `rand_resize` is set without `rand_crop`, or `mean` or `std` has another shape.
 
     Example:
         >>> augs = mx.image.CreateAugmenter((3, 224, 224), resize=256, rand_mirror=True, mean=True, std=True)
@@ -98,7 +98,7 @@ def CreateAugmenter(
 def color_changes(
     brightness: float, contrast: float, saturation: float, hue: float, pca_noise: float, rand_gray: float
 ) -> list[Augmenter]:
-    """Return those changes of color that are not zero."""
+    """Return augmenters for the nonzero changes of color."""
     changes: list[Augmenter] = []
     if brightness or contrast or saturation:
         changes.append(ColorJitterAug(brightness, contrast, saturation))
@@ -114,7 +114,7 @@ def color_changes(
 def normalization(
     owner: str, mean: Any, std: Any, make: Callable[[tuple[float, ...]], Any] = array
 ) -> list[Augmenter]:
-    """Return the change that subtracts `mean` and divides by `std`, if there are any; `make` makes ImageNet's."""
+    """Return an augmenter for `mean` and `std`, unless both are None; `make` converts the constants of ImageNet."""
     mean, std = make(MEAN) if mean is True else mean, make(STD) if std is True else std
     for name, value in (("mean", mean), ("std", std)):
         if value is None:
@@ -132,9 +132,9 @@ def CreateMultiRandCropAugmenter(
     max_attempts: Any = 50,
     skip_prob: float = 0,
 ) -> DetRandomSelectAug:
-    """Make a change that crops by one of several rules, chosen at random.
+    """Return an augmenter that crops with one of several rules, chosen at random.
 
-    Each argument of a rule is one value for all rules, or a list with one per rule.
+    Each argument is one value for all rules, or a list with one value per rule.
 
     Args:
         min_object_covered: as for `DetRandomCropAug`.
@@ -145,16 +145,16 @@ def CreateMultiRandCropAugmenter(
         skip_prob: probability of not cropping.
 
     Raises:
-        ArgumentError: lists of different lengths.
+        ArgumentError: the lists have different lengths.
     """
-    given = {
+    arguments = {
         "min_object_covered": min_object_covered,
         "aspect_ratio_range": aspect_ratio_range,
         "area_range": area_range,
         "min_eject_coverage": min_eject_coverage,
         "max_attempts": max_attempts,
     }
-    lists = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+    lists = {name: value if isinstance(value, list) else [value] for name, value in arguments.items()}
     count = max(map(len, lists.values()))
     for name, values in lists.items():
         if len(values) not in (1, count):
@@ -190,31 +190,32 @@ def CreateDetAugmenter(
     max_attempts: Any = 50,
     pad_val: Any = (127, 127, 127),
 ) -> list[DetAugmenter]:
-    """Make the usual list of changes for detection.
+    """Return the usual list of augmenters for detection.
 
     Args:
         data_shape: (channels, height, width) of the result.
-        resize: length in pixels that the shorter edge gets first; 0 for none.
+        resize: new length of the shorter edge in pixels, before other changes; 0 does not resize.
+        rand_crop: probability of cropping.
         rand_pad: probability of a border.
         rand_gray: probability of making an image grey.
-        rand_mirror: whether every other image, at random, is mirrored.
-        mean: what to subtract, (3,) or (1,); True for the mean of ImageNet.
-        std: what to divide by, (3,) or (1,); True for the deviation of ImageNet.
-        brightness: change brightness by a factor of up to 1 +- this.
+        rand_mirror: if True, images are mirrored with probability 0.5.
+        mean: value to subtract, (3,) or (1,); True for the mean of ImageNet.
+        std: value to divide by, (3,) or (1,); True for the standard deviation of ImageNet.
+        brightness: largest relative change of brightness.
         contrast: the same for contrast.
         saturation: the same for saturation.
-        pca_noise: standard deviation of noise along the colors' principal axes.
-        hue: change hue by up to this, in half turns of the color circle.
+        pca_noise: standard deviation of noise along the principal axes of colors.
+        hue: largest change of hue, in half turns of the color circle.
         inter_method: as for `imresize`.
         min_object_covered: as for `CreateMultiRandCropAugmenter`.
-        aspect_ratio_range: the same, and of the larger image under `rand_pad`.
-        area_range: the same, and the largest area under `rand_pad`.
+        aspect_ratio_range: the same; also the range for the larger image with `rand_pad`.
+        area_range: the same; also the largest area with `rand_pad`.
         min_eject_coverage: as for `CreateMultiRandCropAugmenter`.
-        max_attempts: the same, and of sizes under `rand_pad`.
+        max_attempts: the same; also the attempts with `rand_pad`.
         pad_val: color of the border.
 
     Raises:
-        ArgumentError: a mean or deviation of another form, or lists of different lengths.
+        ArgumentError: `mean` or `std` has another shape, or the lists have different lengths.
     """
     changes: list[DetAugmenter] = []
     if resize > 0:
@@ -224,7 +225,7 @@ def CreateDetAugmenter(
         changes.append(CreateMultiRandCropAugmenter(*rules, skip_prob=1 - rand_crop))
     if rand_mirror:
         changes.append(DetHorizontalFlipAug(0.5))
-    if rand_pad > 0:  # after the crop: a large border makes objects small
+    if rand_pad > 0:  # after the crop, since a large border makes objects small
         border = DetRandomPadAug(aspect_ratio_range, (1.0, area_range[1]), max_attempts, pad_val)
         changes.append(DetRandomSelectAug([border], 1 - rand_pad))
     simple = [ForceResizeAug((data_shape[2], data_shape[1]), inter_method), CastAug()]

@@ -1,4 +1,4 @@
-"""Changes to images with objects: mirror, crop, border."""
+"""Augmenters of images with objects: mirror, crop, border."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ISOLATED = 16
 
 
 class DetAugmenter(Dumpable):
-    """Base of the changes to images and their objects.
+    """Base class of augmenters of images and their objects.
 
     A subclass defines `__call__`, which may change image and labels in place.
 
     Args:
-        **kwargs: the subclass's arguments, for `dumps`.
+        **kwargs: arguments of the subclass, for `dumps`.
     """
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
@@ -40,10 +40,10 @@ class DetAugmenter(Dumpable):
 
 
 class DetBorrowAug(DetAugmenter):
-    """Make a change that leaves objects where they are.
+    """Apply an augmenter that does not move objects.
 
     Raises:
-        DTypeError: it is no `Augmenter`; a TypeError.
+        DTypeError: `augmenter` is not an `Augmenter`; a TypeError.
     """
 
     def __init__(self, augmenter: Augmenter) -> None:
@@ -61,21 +61,22 @@ class DetBorrowAug(DetAugmenter):
 
 
 class DetRandomSelectAug(DetAugmenter):
-    """Make one of several changes, chosen at random, or none.
+    """Apply one of several augmenters, chosen at random, or none.
 
     Args:
-        aug_list: the changes, or one.
+        aug_list: list of augmenters, or one augmenter.
+        skip_prob: probability of applying none.
 
     Raises:
-        ArgumentError: something in the list is no `DetAugmenter`.
+        ArgumentError: an item of `aug_list` is not a `DetAugmenter`.
     """
 
     def __init__(self, aug_list: DetAugmenter | Sequence[DetAugmenter], skip_prob: float = 0) -> None:
         super().__init__(skip_prob=skip_prob)
         changes = list(aug_list) if isinstance(aug_list, (list, tuple)) else [aug_list]
-        for each in changes:
-            if not isinstance(each, DetAugmenter):
-                raise ArgumentError(f"DetRandomSelectAug: {each!r} in aug_list is no DetAugmenter")
+        for change in changes:
+            if not isinstance(change, DetAugmenter):
+                raise ArgumentError(f"DetRandomSelectAug: {change!r} in aug_list is not a DetAugmenter")
         self.aug_list: list[DetAugmenter] = changes  # type: ignore[assignment]
         self.skip_prob = skip_prob if changes else 1
 
@@ -91,7 +92,7 @@ class DetRandomSelectAug(DetAugmenter):
 
 
 class DetHorizontalFlipAug(DetAugmenter):
-    """Mirror left to right."""
+    """Mirror left to right with probability `p`."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)
@@ -106,7 +107,7 @@ class DetHorizontalFlipAug(DetAugmenter):
 
 
 def _span(owner: str, name: str, value: Any) -> tuple[Any, Any]:
-    """Return a range given as two numbers or one."""
+    """Return a range as a pair; a single number is both its ends."""
     if isinstance(value, (tuple, list)):
         return value[0], value[1]
     if not isinstance(value, numeric_types):
@@ -116,7 +117,7 @@ def _span(owner: str, name: str, value: Any) -> tuple[Any, Any]:
 
 
 def _is_possible(owner: str, aspect_ratio_range: Any, area_range: Any, above: float) -> bool:
-    """Return True if areas up to one above `above` and aspect ratios can be drawn, and warn if not."""
+    """Return True if the ranges allow drawing an area above `above` and an aspect ratio; warn if not."""
     if area_range[1] <= above or area_range[0] > area_range[1]:
         wrong = f"area_range is {area_range}"
     elif aspect_ratio_range[0] > aspect_ratio_range[1] or aspect_ratio_range[0] <= 0:
@@ -128,14 +129,14 @@ def _is_possible(owner: str, aspect_ratio_range: Any, area_range: Any, above: fl
 
 
 class DetRandomCropAug(DetAugmenter):
-    """Crop at random, so that enough of the objects is kept.
+    """Crop at random, keeping enough of the objects.
 
     Args:
-        min_object_covered: smallest part of any object in the crop that has to be inside.
+        min_object_covered: smallest fraction of each object that must be inside, among objects that overlap the crop.
         aspect_ratio_range: smallest and largest width / height of the crop.
-        area_range: smallest and largest area, as parts of the image's.
-        min_eject_coverage: objects of which a smaller part stays inside are dropped.
-        max_attempts: number of crops that are tried.
+        area_range: smallest and largest area as fractions of the image.
+        min_eject_coverage: objects with a smaller fraction inside the crop are dropped.
+        max_attempts: number of attempts.
     """
 
     def __init__(
@@ -164,14 +165,14 @@ class DetRandomCropAug(DetAugmenter):
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
         """Return the changed image and its objects."""
-        found = self._proposal(label, src.shape[0], src.shape[1])
-        if found is None:
+        proposal = self._proposal(label, src.shape[0], src.shape[1])
+        if proposal is None:
             return src, label
-        (x, y, w, h), label = found
+        (x, y, w, h), label = proposal
         return fixed_crop(src, x, y, w, h, None), label
 
     def _proposal(self, label: Labels, height: int, width: int) -> tuple[Box, Labels] | None:
-        """Return a crop and the objects in it; None if no attempt was good."""
+        """Return a crop and its objects; None if all attempts fail."""
         if not self.enabled or height <= 0 or width <= 0:
             return None
         for _ in range(self.max_attempts):
@@ -190,7 +191,7 @@ class DetRandomCropAug(DetAugmenter):
 
     def _size(self, height: int, width: int) -> tuple[int, int] | None:
         """Draw width and height of a crop; None if they do not fit."""
-        least, most = (part * height * width for part in self.area_range)
+        least, most = (fraction * height * width for fraction in self.area_range)
         ratio = random.uniform(*self.aspect_ratio_range)
         if ratio <= 0:
             return None
@@ -222,7 +223,7 @@ class DetRandomCropAug(DetAugmenter):
         return bool(covered.size and covered.min() > self.min_object_covered)
 
     def _cropped(self, label: Labels, box: Box, height: int, width: int) -> Labels | None:
-        """Return the objects of a crop; None if none is left."""
+        """Return the objects of a crop; None if none remains."""
         x, y, w, h = box[0] / width, box[1] / height, box[2] / width, box[3] / height
         out = project(label, (x, y, w, h))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -232,12 +233,12 @@ class DetRandomCropAug(DetAugmenter):
 
 
 class DetRandomPadAug(DetAugmenter):
-    """Put the image at a random place on a larger one.
+    """Place the image at a random position in a larger one.
 
     Args:
         aspect_ratio_range: smallest and largest width / height of the larger image.
         area_range: smallest and largest area, in areas of the image.
-        max_attempts: number of sizes that are tried.
+        max_attempts: number of attempts.
         pad_val: color of the border, a number or one per channel.
     """
 
@@ -278,10 +279,10 @@ class DetRandomPadAug(DetAugmenter):
         return copyMakeBorder(src, *margins, _ISOLATED, values=tuple(self.pad_val)), out
 
     def _proposal(self, height: int, width: int) -> Box | None:
-        """Return the place of the image on a larger one and that one's size; None if no attempt was good."""
+        """Return the position of the image in a larger one, and the larger size; None if all attempts fail."""
         if not self.enabled or height <= 0 or width <= 0:
             return None
-        least, most = (part * height * width for part in self.area_range)
+        least, most = (fraction * height * width for fraction in self.area_range)
         for _ in range(self.max_attempts):
             ratio = random.uniform(*self.aspect_ratio_range)
             if ratio <= 0:

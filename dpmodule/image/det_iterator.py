@@ -1,4 +1,4 @@
-"""`ImageDetIter`: batches of images and their objects, changed by any Python code."""
+"""`ImageDetIter`: batches of images and their objects, with augmenters in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pixels = np.ndarray[Any, Any]
 
 
 def to_pixels(image: Pixels, mean: Any, std: Any, clip: bool) -> Pixels:
-    """Undo a normalization and return pixels, uint8."""
+    """Undo a normalization and return uint8 pixels."""
     image = image.astype(np.float32)
     for value, imagenet, combine in ((std, STD, np.multiply), (mean, MEAN, np.add)):
         if value is not None:
@@ -34,17 +34,17 @@ def to_pixels(image: Pixels, mean: Any, std: Any, clip: bool) -> Pixels:
 def draw_objects(
     image: Pixels, objects: Pixels, color: Any, thickness: int, names: dict[int, str] | None
 ) -> Pixels:
-    """Draw boxes, and the names of their classes, into a copy of an image.
+    """Return a copy of an image with boxes and the names of their classes.
 
     Shape:
         image: (H, W, 3), uint8.
-        objects: (N, 5 or more): class, left, top, right, bottom as parts of the image's edges.
+        objects: (N, 5 or more): class, left, top, right, bottom as fractions of the image size.
     """
     try:
         from PIL import Image, ImageDraw
     except ImportError as error:
         raise MXNetError(
-            "boxes are drawn by Pillow, which is not installed; install it with: pip install 'dpmodule[image]'"
+            "drawing boxes needs Pillow, which is not installed; install it with: pip install 'dpmodule[image]'"
         ) from error
     picture = Image.fromarray(image)
     brush = ImageDraw.Draw(picture)
@@ -68,23 +68,24 @@ Labels = np.ndarray[Any, Any]
 class ImageDetIter(ImageIter):
     """Read batches of images and their objects, from a record file or from a list of image files.
 
-    The labels of an image are ``header width, object width, more header ..., objects ...``, an object being
-    class, left, top, right, bottom as parts of the image's edges, and whatever follows. A batch's labels are
-    (batch_size, objects, object width), padded with -1. Images without a usable object are left out.
+    The labels of an image are ``header width, object width, more header ..., objects ...``. An object is class, left,
+    top, right, bottom as fractions of the image size, and further numbers. The labels of a batch have the shape
+    (batch_size, objects, object width), padded with -1. Images without a usable object are skipped.
 
     Args:
         batch_size: number of images in a batch.
         data_shape: (channels, height, width) of an image; 3 channels.
         path_imgrec: path of a record file.
         path_imglist: path of an image list: number, labels and file, separated by tabs.
-        path_imgidx: path of the record file's index, needed to shuffle or read a part.
-        shuffle: whether each epoch takes the images in a new random order.
-        part_index: which part to read, from 0.
+        path_root: folder of the image files.
+        path_imgidx: path of the index of the record file, required to shuffle or read a part.
+        shuffle: if True, each epoch takes the images in a new random order.
+        part_index: part to read, from 0.
         num_parts: number of parts that the images are split into.
-        aug_list: changes to make; None for those that `CreateDetAugmenter` makes of the further arguments.
-        imglist: a list of ``[label, ..., file]`` in place of `path_imglist`.
-        data_name: under which the network takes images.
-        label_name: under which it takes labels.
+        aug_list: augmenters; None uses `CreateDetAugmenter` with the keyword arguments.
+        imglist: a list of ``[label, ..., file]`` that replaces `path_imglist`.
+        data_name: input of the network that takes images.
+        label_name: input of the network that takes labels.
         last_batch_handle: as for `ImageIter`.
         **kwargs: arguments of `CreateDetAugmenter`.
 
@@ -92,9 +93,9 @@ class ImageDetIter(ImageIter):
         ArgumentError: as for `ImageIter`.
         FileError: a file cannot be read.
         FileFormatError: a file is damaged or has another format.
-        MXNetError: an image has labels of another form.
+        MXNetError: the labels of an image have another format.
 
-    Example, given such a file::
+    Example, with a record file::
 
             it = mx.image.ImageDetIter(32, (3, 300, 300), path_imgrec="a.rec", rand_crop=0.5, rand_mirror=True)
 
@@ -155,7 +156,7 @@ class ImageDetIter(ImageIter):
         return most, width
 
     def _parse_label(self, label: Any) -> Labels:
-        """Return an image's objects, (N, width)."""
+        """Return the objects of an image, (N, width)."""
         raw = np.asarray(label.asnumpy() if isinstance(label, NDArray) else label, np.float32).ravel()
         try:
             kept = parse_objects(raw)[1]
@@ -170,7 +171,7 @@ class ImageDetIter(ImageIter):
         if label.ndim != 2 or label.shape[1] < 5:
             raise UnusableImageError(f"objects have shape {label.shape}, expected (1 or more, 5 or more)")
         if not ((label[:, 0] >= 0) & has_area(label)).any():
-            raise UnusableImageError("an image has no usable object after its changes")
+            raise UnusableImageError("an image has no usable object after its augmentation")
 
     def _new_batch(self) -> tuple[NDArray, NDArray, int]:
         return zeros((self.batch_size, *self.data_shape)), full(self.provide_label[0][1], -1.0), 0
@@ -182,12 +183,12 @@ class ImageDetIter(ImageIter):
 
     def _put(self, batch_data: NDArray, batch_label: NDArray, at: int, data: NDArray, label: Any) -> None:
         count = min(len(label), batch_label.shape[1])
-        filled = np.full(batch_label.shape[1:], -1, np.float32)
-        filled[:count] = label[:count]
-        super()._put(batch_data, batch_label, at, data, array(filled))
+        padded = np.full(batch_label.shape[1:], -1, np.float32)
+        padded[:count] = label[:count]
+        super()._put(batch_data, batch_label, at, data, array(padded))
 
     def augmentation_transform(self, data: Any, label: Any = None) -> Any:
-        """Make all changes to an image and its objects.
+        """Apply all augmenters to an image and its objects.
 
         Args:
             data: the image, (height, width, 3).
@@ -203,11 +204,11 @@ class ImageDetIter(ImageIter):
         """Change the shape of images or labels.
 
         Args:
-            data_shape: (channels, height, width), or None to keep it.
-            label_shape: (objects, object width), or None to keep it.
+            data_shape: (channels, height, width); None keeps it.
+            label_shape: (objects, object width); None keeps it.
 
         Raises:
-            ArgumentError: a shape that cannot be made.
+            ArgumentError: a shape is invalid.
         """
         if data_shape is not None:
             self.check_data_shape(data_shape)
@@ -219,13 +220,13 @@ class ImageDetIter(ImageIter):
             self.label_shape = label_shape
 
     def check_label_shape(self, label_shape: tuple[int, ...]) -> None:
-        """Refuse a shape of labels that does not hold all objects.
+        """Refuse a label shape that is too small for all objects.
 
         Args:
             label_shape: (objects, width of an object).
 
         Raises:
-            ArgumentError: it has other axes, fewer objects, or objects of another width.
+            ArgumentError: the shape has other axes, fewer objects, or objects of another width.
         """
         if len(label_shape) != 2 or label_shape[0] < self.label_shape[0]:
             raise ArgumentError(
@@ -233,32 +234,32 @@ class ImageDetIter(ImageIter):
             )
         if label_shape[1] != self.provide_label[0][1][2]:
             raise ArgumentError(
-                f"ImageDetIter: objects of {label_shape[1]} numbers in label_shape, expected "
+                f"ImageDetIter: label_shape has objects of {label_shape[1]} numbers, expected "
                 f"{self.provide_label[0][1][2]}"
             )
 
     def sync_label_shape(self, it: ImageDetIter, verbose: bool = False) -> ImageDetIter:
-        """Give this iterator and another the same shape of labels, the larger one.
+        """Set the label shapes of this iterator and another to the larger of both.
 
         Args:
-            verbose: whether a change is logged.
+            verbose: if True, a change is logged.
 
         Returns:
             `it`.
 
         Raises:
-            ArgumentError: `it` is no `ImageDetIter`, or its objects have another width.
+            ArgumentError: `it` is not an `ImageDetIter`, or its objects have another width.
         """
         if not isinstance(it, ImageDetIter):
-            raise ArgumentError(f"sync_label_shape: {type(it).__name__} is no ImageDetIter")
+            raise ArgumentError(f"sync_label_shape: {type(it).__name__} is not an ImageDetIter")
         if self.label_shape[1] != it.label_shape[1]:
             raise ArgumentError(
-                f"sync_label_shape: objects of {self.label_shape[1]} and {it.label_shape[1]} numbers"
+                f"sync_label_shape: objects have {self.label_shape[1]} and {it.label_shape[1]} numbers, expected equal"
             )
         shape = max(self.label_shape[0], it.label_shape[0]), self.label_shape[1]
-        for each in (self, it):
-            if each.label_shape != shape:
-                each.reshape(None, shape)
+        for iterator in (self, it):
+            if iterator.label_shape != shape:
+                iterator.reshape(None, shape)
                 if verbose:
                     _logger.info("label_shape is now %s", shape)
         return it
@@ -274,19 +275,20 @@ class ImageDetIter(ImageIter):
         window_name: str = "draw_next",
         id2labels: dict[int, str] | None = None,
     ) -> Iterator[Labels]:
-        """Yield the images of an epoch with their objects drawn in.
+        """Yield the images of an epoch with their objects drawn.
 
         Shape:
             yields: (H, W, 3), uint8, blue, green, red.
 
         Args:
-            color: (red, green, blue) of the boxes; None for a random one each.
+            color: (red, green, blue) of the boxes; None for random colors.
             thickness: width of the lines in pixels.
-            mean: what the changes subtracted, or True for the mean of ImageNet.
-            std: what the changes divided by, or True for the deviation of ImageNet.
-            clip: whether values outside 0 to 255 are cut rather than wrapped.
-            waitKey: shows each image with OpenCV, if it is installed, for so many milliseconds.
-            id2labels: names of the classes by number, written into the boxes.
+            mean: mean that the augmenters subtracted; True for the mean of ImageNet.
+            std: value that the augmenters divided by; True for the standard deviation of ImageNet.
+            clip: if True, values outside 0 to 255 are clipped, otherwise wrapped.
+            waitKey: number of milliseconds to show each image with OpenCV, which must be installed; None does not.
+            window_name: title of that window.
+            id2labels: names of the classes by number, drawn in the boxes.
         """
         while True:
             try:
@@ -297,7 +299,7 @@ class ImageDetIter(ImageIter):
             try:
                 objects = self._parse_label(label)
             except UnusableImageError as error:
-                _logger.debug("an image is left out: %s", error)
+                _logger.debug("skipping an image: %s", error)
                 continue
             data, objects = self.augmentation_transform(data, objects.copy())
             pixels = to_pixels(data.asnumpy(), mean, std, clip)

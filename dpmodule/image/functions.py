@@ -1,4 +1,4 @@
-"""Reading, resizing and cropping single images, (H, W, C) arrays of red, green, blue."""
+"""Functions that read, resize, crop and rotate images, (H, W, C) arrays of red, green, blue."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def imdecode(buf: Any, *args: Any, **kwargs: Any) -> NDArray:
     Args:
         buf: the file as bytes, or as an array of uint8.
         *args: `flag` and `to_rgb`, by position.
-        **kwargs: `flag`, 1 for color or 0 for grey; `to_rgb`, whether colors come as red, green, blue; `out`, an
-            array to write to.
+        **kwargs: `flag`, 1 for color or 0 for grey; `to_rgb`, True for red, green, blue; `out`, an array to write
+            to.
 
     Raises:
         ArgumentError: `buf` is neither bytes nor an array.
-        FileFormatError: it holds no image, or a damaged one.
+        FileFormatError: the data is damaged or not an image.
         MXNetError: Pillow is not installed.
     """
     if not isinstance(buf, NDArray):
@@ -62,7 +62,7 @@ def imread(filename: str | os.PathLike[str], *args: Any, **kwargs: Any) -> NDArr
 
     Raises:
         FileError: the file cannot be read.
-        FileFormatError: it holds no image, or a damaged one.
+        FileFormatError: the data is damaged or not an image.
     """
     read: NDArray = op_function("_cvimread")(os.fspath(filename), *args, **kwargs)
     return read
@@ -72,22 +72,22 @@ def imresize(src: NDArray, w: int, h: int, *args: Any, **kwargs: Any) -> NDArray
     """Resize an image.
 
     Shape:
-        src: (H, W, C), uint8 or floating.
+        src: (H, W, C), uint8 or floating point.
         returns: (h, w, C), of the same type.
 
     Args:
         w: new width in pixels.
         h: new height in pixels.
         *args: `interp`, by position.
-        **kwargs: `interp`: 0 nearest, 1 linear (the default), 2 cubic, 3 area, 4 Lanczos, 9 chosen by size, 10 at
+        **kwargs: `interp`: 0 nearest, 1 linear (the default), 2 cubic, 3 area, 4 Lanczos, 9 chosen by size, 10
             random; `out`, an array to write to.
     """
     if args:
         kwargs["interp"], args = args[0], args[1:]
     if "interp" in kwargs:
         kwargs["interp"] = interp_method(int(kwargs["interp"]), (*src.shape[:2], h, w))
-    made: NDArray = op_function("_cvimresize")(src, *args, w=w, h=h, **kwargs)
-    return made
+    resized: NDArray = op_function("_cvimresize")(src, *args, w=w, h=h, **kwargs)
+    return resized
 
 
 def copyMakeBorder(
@@ -104,15 +104,15 @@ def copyMakeBorder(
         **kwargs: `type`: 0 constant, 1 replicate, 2 reflect, 3 wrap, 4 reflect without the edge; `values`, the
             constant per channel, or `value` for all; `out`, an array to write to.
     """
-    made: NDArray = op_function("_cvcopyMakeBorder")(src, top, bot, left, right, *args, **kwargs)
-    return made
+    bordered: NDArray = op_function("_cvcopyMakeBorder")(src, top, bot, left, right, *args, **kwargs)
+    return bordered
 
 
 def interp_method(interp: int, sizes: Sequence[int] = ()) -> int:
-    """Return the method, 0 to 4, that an interpolation stands for.
+    """Return the method, 0 to 4, of an interpolation.
 
     Args:
-        interp: 0 to 4, 9 for a choice by size, 10 for one at random.
+        interp: 0 to 4, 9 to choose by size, 10 to choose at random.
         sizes: old height, old width, new height, new width; without them 9 is cubic.
     """
     if interp == 10:
@@ -124,7 +124,7 @@ def interp_method(interp: int, sizes: Sequence[int] = ()) -> int:
 
 
 def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    """Shrink a crop, keeping its aspect, until it fits into an image.
+    """Return the size of a crop shrunk to fit into an image, with the same aspect ratio.
 
     Args:
         src_size: width and height of the image.
@@ -159,7 +159,7 @@ def resize_short(src: NDArray, size: int, interp: int = 2) -> NDArray:
 def fixed_crop(
     src: NDArray, x0: int, y0: int, w: int, h: int, size: tuple[int, int] | None = None, interp: int = 2
 ) -> NDArray:
-    """Cut a part of an image and, if it has another size, resize it.
+    """Crop an image, and resize the crop if `size` differs.
 
     Args:
         src: the image, (H, W, C).
@@ -167,7 +167,7 @@ def fixed_crop(
         y0: upper edge in pixels.
         w: width in pixels.
         h: height in pixels.
-        size: (width, height) to resize to, or None.
+        size: (width, height) to resize to; may be None.
         interp: as for `imresize`.
     """
     out: NDArray = src[y0 : y0 + h, x0 : x0 + w]
@@ -178,7 +178,7 @@ def fixed_crop(
 
 
 def random_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, Crop]:
-    """Cut a part of an image at a random place; an image smaller than that is enlarged.
+    """Crop an image at a random position; a smaller image is enlarged.
 
     Args:
         src: the image, (H, W, C).
@@ -186,7 +186,7 @@ def random_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[N
         interp: as for `imresize`.
 
     Returns:
-        The part, and its place: left edge, upper edge, width, height.
+        The crop, and its left edge, upper edge, width and height.
     """
     h, w, _ = src.shape
     new_w, new_h = scale_down((w, h), size)
@@ -198,12 +198,12 @@ def _random_corner(across: int, down: int) -> tuple[int, int]:
     return x0, random.randint(0, down)
 
 
-def _cut(src: NDArray, place: Crop, size: tuple[int, int], interp: int) -> tuple[NDArray, Crop]:
-    return fixed_crop(src, *place, size, interp), place
+def _cut(src: NDArray, crop: Crop, size: tuple[int, int], interp: int) -> tuple[NDArray, Crop]:
+    return fixed_crop(src, *crop, size, interp), crop
 
 
 def center_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, Crop]:
-    """Cut the middle of an image; an image smaller than that is enlarged.
+    """Crop the center of an image; a smaller image is enlarged.
 
     Args:
         src: the image, (H, W, C).
@@ -211,7 +211,7 @@ def center_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[N
         interp: as for `imresize`.
 
     Returns:
-        The part, and its place: left edge, upper edge, width, height.
+        The crop, and its left edge, upper edge, width and height.
     """
     h, w, _ = src.shape
     new_w, new_h = scale_down((w, h), size)
@@ -219,12 +219,12 @@ def center_crop(src: NDArray, size: tuple[int, int], interp: int = 2) -> tuple[N
 
 
 def color_normalize(src: NDArray, mean: Any, std: Any = None) -> NDArray:
-    """Subtract a mean from an image and divide it by a deviation, in place.
+    """Subtract a mean from an image and divide it by a standard deviation, in place.
 
     Args:
-        src: the image, (H, W, C), floating.
-        mean: what to subtract, or None.
-        std: what to divide by, or None.
+        src: the image, (H, W, C), floating point.
+        mean: value to subtract; may be None.
+        std: value to divide by; may be None.
     """
     if mean is not None:
         src -= mean
@@ -241,22 +241,22 @@ def random_size_crop(
     interp: int = 2,
     **kwargs: Any,
 ) -> tuple[NDArray, Crop]:
-    """Cut a part of random area and aspect at a random place, and resize it.
+    """Crop a random area with a random aspect ratio, and resize it.
 
-    After ten parts that did not fit, the middle is taken.
+    After ten failed attempts the center is cropped.
 
     Args:
         src: the image, (H, W, C).
         size: (width, height) in pixels to resize to.
-        area: smallest and largest area, as parts of the image's; or the smallest.
+        area: smallest and largest area as fractions of the image; or only the smallest.
         interp: as for `imresize`.
         **kwargs: `min_area`, an old name of `area`.
 
     Returns:
-        The part, and its place: left edge, upper edge, width, height.
+        The crop, and its left edge, upper edge, width and height.
 
     Raises:
-        ArgumentError: an unknown keyword.
+        ArgumentError: a keyword is unknown.
     """
     area = old_area("random_size_crop", area, kwargs)
     low, high = (area, 1.0) if isinstance(area, numeric_types) else area
@@ -271,11 +271,9 @@ def random_size_crop(
 
 
 def old_area(owner: str, area: Any, kwargs: dict[str, Any]) -> Any:
-    """Return `area`, or what was given under its old name."""
+    """Return `area`, or the value of its old name."""
     if "min_area" in kwargs:
-        warnings.warn(
-            f"{owner}: min_area is an old name, give area instead", DeprecationWarning, stacklevel=3
-        )
+        warnings.warn(f"{owner}: min_area is an old name, use area instead", DeprecationWarning, stacklevel=3)
         area = kwargs.pop("min_area")
     if kwargs:
         raise ArgumentError(f"{owner}: unexpected keywords {', '.join(kwargs)}")
@@ -292,13 +290,13 @@ def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_ou
 
     Args:
         rotation_degrees: angles in degrees, one for all or one per image.
-        zoom_in: whether images are enlarged until no corner is empty.
-        zoom_out: whether images are shrunk until all of them is seen.
+        zoom_in: if True, images are enlarged until no corner is empty.
+        zoom_out: if True, images are shrunk until they are completely visible.
 
     Raises:
-        ArgumentError: both zooms, or an array of angles for one image.
-        DTypeError: `src` is not float32.
-        ShapeError: `src` has other axes, or there are not as many angles as images.
+        ArgumentError: both zooms are True.
+        DTypeError: `src` is not float32, or one image has an array of angles.
+        ShapeError: `src` has other axes, or the numbers of angles and images differ.
 
     Source: MXNet 1.9.1 `imrotate`.
     """
@@ -343,7 +341,7 @@ def _rotated(images: torch.Tensor, angles: torch.Tensor, zoom_in: bool, zoom_out
 
 
 def _zoom(angles: torch.Tensor, height: int, width: int, out: bool) -> torch.Tensor:
-    """Return the factor by which places are scaled, (N,)."""
+    """Return the factors that scale coordinates, (N,)."""
     diagonal, corner = math.hypot(height, width), math.atan(height / width)
     turned = torch.stack([corner + angles.abs(), corner - angles.abs()])
     most_x = (diagonal * turned.cos()).abs().amax(0)

@@ -1,4 +1,4 @@
-"""`ImageIter`: batches of images from files, lists or records, changed by any Python code."""
+"""`ImageIter`: batches of images from files, lists or records, with augmenters in Python."""
 
 from __future__ import annotations
 
@@ -54,29 +54,29 @@ def _entry(path: str, number: int, line: str, dtype: str) -> tuple[int, Entry]:
 
 
 def labelled(entries: Sequence[Sequence[Any]], dtype: str) -> tuple[dict[Any, Entry], list[Any]]:
-    """Read a list of labels and files given in Python: ``[label, file]`` or ``[label, ..., file]``.
+    """Convert a Python list of labels and files: ``[label, file]`` or ``[label, ..., file]``.
 
     Returns:
         Labels and file by number, "1", "2", ..., and the numbers in order.
     """
-    found: dict[Any, Entry] = {}
+    by_number: dict[Any, Entry] = {}
     for number, entry in enumerate(entries, 1):
         if len(entry) < 2:
             raise ArgumentError(f"imglist: entry {number} is {entry!r}, expected label and file")
-        several = len(entry) == 2 and not isinstance(entry[0], numeric_types)
-        label = entry[0] if several else entry[:-1]
-        found[str(number)] = (array(label, dtype=dtype), entry[-1])
-    return found, list(found)
+        has_array = len(entry) == 2 and not isinstance(entry[0], numeric_types)
+        label = entry[0] if has_array else entry[:-1]
+        by_number[str(number)] = (array(label, dtype=dtype), entry[-1])
+    return by_number, list(by_number)
 
 
 class UnusableImageError(MXNetError):
-    """An image, or its labels, that cannot be used and is left out."""
+    """An image or its labels cannot be used, and the image is skipped."""
 
 
 class ImageIter(DataIter):
     """Read batches of images, from a record file or from a list of image files.
 
-    `random.shuffle` orders the images, so that `random.seed` repeats an epoch.
+    `random.shuffle` orders the images, so that `random.seed` makes epochs reproducible.
 
     Args:
         batch_size: number of images in a batch.
@@ -84,25 +84,26 @@ class ImageIter(DataIter):
         label_width: number of labels of an image.
         path_imgrec: path of a record file.
         path_imglist: path of an image list: number, labels and file, separated by tabs.
-        path_imgidx: path of the record file's index, needed to shuffle or read a part.
-        shuffle: whether each epoch takes the images in a new random order.
-        part_index: which part to read, from 0.
+        path_root: folder of the image files.
+        path_imgidx: path of the index of the record file, required to shuffle or read a part.
+        shuffle: if True, each epoch takes the images in a new random order.
+        part_index: part to read, from 0.
         num_parts: number of parts that the images are split into.
-        aug_list: changes to make; None for those that `CreateAugmenter` makes of the further arguments.
-        imglist: a list of ``[label, file]`` or ``[label, ..., file]`` in place of `path_imglist`.
-        data_name: under which the network takes images.
-        label_name: under which it takes labels.
+        aug_list: augmenters; None uses `CreateAugmenter` with the keyword arguments.
+        imglist: a list of ``[label, file]`` or ``[label, ..., file]`` that replaces `path_imglist`.
+        data_name: input of the network that takes images.
+        label_name: input of the network that takes labels.
         dtype: element type of the labels in a list.
-        last_batch_handle: what happens to images too few for a batch: "pad" fills the batch up from the start,
-            "discard" leaves them out, "roll_over" puts them at the start of the next epoch.
+        last_batch_handle: treatment of a last batch with too few images: "pad" pads it from the start, "discard" drops
+            it, "roll_over" moves its images to the start of the next epoch.
         **kwargs: arguments of `CreateAugmenter`.
 
     Raises:
-        ArgumentError: no source of images, or an argument that does not fit.
+        ArgumentError: there is no source of images, or an argument is invalid.
         FileError: a file cannot be read.
         FileFormatError: a file is damaged or has another format.
 
-    Example, given such a file::
+    Example, with a record file::
 
             it = mx.image.ImageIter(32, (3, 224, 224), path_imgrec="a.rec", resize=256, rand_mirror=True)
 
@@ -143,7 +144,7 @@ class ImageIter(DataIter):
             self.imglist, keys = labelled(imglist, dtype)
         elif self.imgrec is None:
             raise ArgumentError(
-                "ImageIter: give path_imgrec, path_imglist or imglist, there is nothing to read"
+                "ImageIter: path_imgrec, path_imglist and imglist are missing; give one of them"
             )
         self.path_root = path_root
         width = (label_width,) if label_width > 1 else ()
@@ -176,10 +177,12 @@ class ImageIter(DataIter):
             )
 
     def _sequence(self, keys: list[Any] | None, parts: int, part: int) -> list[Any] | None:
-        """Return the keys of the images to read; None to read a record file from front to back."""
+        """Return the keys of the images to read; None reads a record file sequentially."""
         seq = keys if self.imgrec is None else self.imgidx
         if seq is None and (self.shuffle or parts > 1):
-            raise ArgumentError("ImageIter: shuffle and num_parts need path_imgidx beside path_imgrec")
+            raise ArgumentError(
+                "ImageIter: shuffle and num_parts need path_imgidx in addition to path_imgrec"
+            )
         if not 0 <= part < parts:
             raise ArgumentError(f"ImageIter: part_index is {part}, expected 0 to {parts - 1} (num_parts - 1)")
         if seq is None or parts == 1:
@@ -193,7 +196,7 @@ class ImageIter(DataIter):
             self._rewind()
 
     def hard_reset(self) -> None:
-        """Begin a new epoch and leave out what would have rolled over."""
+        """Begin a new epoch and drop the images that would have rolled over."""
         self._reshuffle()
         self._rewind()
         self._carried = None
@@ -210,7 +213,7 @@ class ImageIter(DataIter):
 
     def state_dict(self) -> dict[str, Any]:
         carried = None
-        if self._carried is not None:  # they are padded in place
+        if self._carried is not None:  # copied, since batches are padded in place
             data, label, filled = self._carried
             carried = [data.asnumpy().copy(), label.asnumpy().copy(), filled]
         return {
@@ -228,8 +231,8 @@ class ImageIter(DataIter):
             seq = np.asarray(state["seq"]).tolist()
             if Counter(seq) != Counter(self.seq):
                 raise ArgumentError(
-                    f"{type(self).__name__}: the state was saved by an iterator over other images, as many as here; "
-                    "give the same list, index and part"
+                    f"{type(self).__name__}: the state was saved by an iterator over other images of the same number; "
+                    "use the same list, index and part"
                 )
             self.seq = seq
         elif self.imgrec is not None:
@@ -241,7 +244,7 @@ class ImageIter(DataIter):
             self._carried = array(data), array(label), filled
 
     def _facts(self) -> dict[str, Any]:
-        """Return what an iterator has to be like to go on from this one's state."""
+        """Return the facts that an iterator must share to resume from this one's state."""
         return {
             "kind": type(self).__name__,
             "examples": self.num_image,
@@ -255,14 +258,14 @@ class ImageIter(DataIter):
         """Return the labels and the file of the next image.
 
         Raises:
-            StopIteration: there are no more.
+            StopIteration: the epoch is over.
         """
         if self._over:
             raise StopIteration
-        found = self._in_order() if self.seq is None else self._by_key(self.seq)
-        if found is None:
+        sample = self._in_order() if self.seq is None else self._by_key(self.seq)
+        if sample is None:
             raise StopIteration
-        return found
+        return sample
 
     def _in_order(self) -> tuple[Any, bytes] | None:
         record = None if self.imgrec is None else self.imgrec.read()
@@ -290,10 +293,10 @@ class ImageIter(DataIter):
         return listed[0], self.read_image(listed[1])
 
     def _listed(self, key: Any) -> tuple[NDArray, str]:
-        found = (self.imglist or {}).get(key)
-        if found is None:
+        entry = (self.imglist or {}).get(key)
+        if entry is None:
             raise FileFormatError(f"the image list has no line for image {key!r} of the record file")
-        return found
+        return entry
 
     def next(self) -> DataBatch:
         data, label, filled = self._carried or self._new_batch()
@@ -316,7 +319,7 @@ class ImageIter(DataIter):
         return zeros((self.batch_size, *self.data_shape)), zeros(self.provide_label[0][1]), 0
 
     def _batchify(self, batch_data: NDArray, batch_label: NDArray, start: int = 0) -> int:
-        """Fill a batch from place `start`, and return how far it is filled."""
+        """Fill a batch from index `start`, and return the index after its last image."""
         at = start
         while at < self.batch_size:
             try:
@@ -328,14 +331,14 @@ class ImageIter(DataIter):
             try:
                 data, label = self._changed(self.imdecode(file), label)
             except UnusableImageError as error:
-                _logger.debug("an image is left out: %s", error)
+                _logger.debug("skipping an image: %s", error)
                 continue
             self._put(batch_data, batch_label, at, data, label)
             at += 1
         return at
 
     def _changed(self, data: NDArray, label: Any) -> tuple[Any, Any]:
-        """Check an image and make all changes to it and its labels."""
+        """Check an image, and augment it and its labels."""
         try:
             self.check_valid_image([data])
         except RuntimeError as error:
@@ -349,20 +352,20 @@ class ImageIter(DataIter):
         ready = self.postprocess_data(data)
         if ready.shape != self.data_shape:
             raise ArgumentError(
-                f"ImageIter: an image has shape {ready.shape} after its changes, expected {self.data_shape}; let "
-                "aug_list end with that size"
+                f"ImageIter: an image has shape {ready.shape} after augmentation, expected {self.data_shape}; "
+                "end aug_list with that size"
             )
         batch_data[at] = ready
         batch_label[at] = label
 
     def check_data_shape(self, data_shape: tuple[int, ...]) -> None:
-        """Refuse a shape of images that cannot be made.
+        """Refuse an unsupported shape of images.
 
         Args:
             data_shape: (channels, height, width).
 
         Raises:
-            ArgumentError: it is not (3, height, width).
+            ArgumentError: the shape is not (3, height, width).
         """
         if len(data_shape) != 3 or data_shape[0] != 3:
             raise ArgumentError(f"ImageIter: data_shape is {data_shape}, expected (3, height, width)")
@@ -374,7 +377,7 @@ class ImageIter(DataIter):
             data: a list whose first element is the image.
 
         Raises:
-            MXNetError: it has none; the image is left out.
+            MXNetError: the image has no pixels and is skipped.
         """
         if len(data[0].shape) == 0:
             raise MXNetError("the image has no pixels")
@@ -383,10 +386,10 @@ class ImageIter(DataIter):
         """Decode an image file.
 
         Args:
-            s: what stands in the file, such as JPEG or PNG.
+            s: content of the file, such as JPEG or PNG.
 
         Raises:
-            FileFormatError: it is damaged; the text says which image it is.
+            FileFormatError: the file is damaged; the message names the image.
         """
         try:
             return imdecode(s)
@@ -394,7 +397,7 @@ class ImageIter(DataIter):
             raise FileFormatError(f"{self._where()}: {error}") from error
 
     def _where(self) -> str:
-        """Name the image that was read last."""
+        """Return a description of the image that was read last."""
         if self.seq is None:
             return f"image {self.cur - 1} of {self.imgrec.uri}" if self.imgrec is not None else "image"
         key = self.seq[self.cur - 1]
@@ -409,7 +412,7 @@ class ImageIter(DataIter):
             fname: its path below `path_root`.
 
         Raises:
-            FileError: it cannot be read.
+            FileError: the file cannot be read.
         """
         path = os.path.join(self.path_root or "", fname)
         try:
@@ -419,7 +422,7 @@ class ImageIter(DataIter):
             raise FileError(error.errno, f"image file: {error.strerror}", path) from error
 
     def augmentation_transform(self, data: Any) -> Any:
-        """Make all changes to an image.
+        """Apply all augmenters to an image.
 
         Args:
             data: the image, (height, width, 3).
@@ -430,7 +433,7 @@ class ImageIter(DataIter):
         return data
 
     def postprocess_data(self, datum: NDArray) -> NDArray:
-        """Return an image as it goes into a batch: (C, H, W).
+        """Return an image in the layout of a batch, (C, H, W).
 
         Args:
             datum: (H, W, C).
@@ -439,7 +442,7 @@ class ImageIter(DataIter):
 
 
 def _plain(keys: list[Any]) -> Any:
-    """Return the keys of images as an array, or as they are if they are no whole numbers."""
+    """Return the keys of images as an array if they are integers, else as a list."""
     whole = all(type(key) is int for key in keys)
     return np.array(keys, np.int64) if whole else list(keys)
 

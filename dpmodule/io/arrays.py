@@ -27,7 +27,7 @@ _NO_ROWS = torch.empty(0, dtype=torch.int64)
 
 @dataclass(slots=True)
 class _Source:
-    """One array that batches are cut from, along `axis`; `read_only` memory is never handed out."""
+    """An array that is cut into batches along `axis`; batches of `read_only` memory are copies."""
 
     name: str
     array: NDArray
@@ -48,17 +48,17 @@ class _Source:
         if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
             return self.array[start : start + length]
         tensor = self.array.raw
-        # the same view, in half the time
-        part = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
-        return NDArray(part.clone() if self.read_only else part, self.array.context)
+        # a slice gives the same view as narrow in half the time
+        view = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
+        return NDArray(view.clone() if self.read_only else view, self.array.context)
 
     def part(self, num_parts: int, part_index: int) -> _Source:
-        """Return every num_parts-th example, a view where that is possible."""
+        """Return every num_parts-th example, as a view if possible."""
         if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
             array: NDArray = self.array.rows(torch.arange(part_index, self.size, num_parts))
         else:
-            places = [slice(None)] * self.axis + [slice(part_index, None, num_parts)]
-            array = NDArray(self.array.raw[tuple(places)], self.array.context)
+            index = [slice(None)] * self.axis + [slice(part_index, None, num_parts)]
+            array = NDArray(self.array.raw[tuple(index)], self.array.context)
         array.pinned = True
         return _Source(self.name, array, self.axis, self.read_only)
 
@@ -72,33 +72,31 @@ class _Source:
 class NDArrayIter(DataIter):
     """Cut arrays in memory into batches.
 
-    Arrays that have the right type already (float32 NumPy arrays, tensors, NDArrays) are not copied, and
-    without shuffling a batch is a view into them: copy a batch before writing into it. Shuffling leaves the
-    arrays as they are and gathers each batch.
+    Arrays of the right type (float32 NumPy arrays, tensors, NDArrays) are not copied. Without shuffling a batch is
+    a view of them: copy a batch before writing into it. Shuffling does not change the arrays and gathers each batch.
 
     Args:
         data: an array, a list of arrays, or a dict of arrays by name. NumPy arrays are read as float32;
-            tensors and NDArrays keep their type; a CSR array, or a matrix of SciPy's, gives CSR batches; a ragged
-            array, or in a dict a list of rows, such as ``{"words": [[3, 1], [4]]}``, gives ragged ones.
-        label: the labels, in the same forms, or None.
+            tensors and NDArrays keep their type. A CSR array or a SciPy matrix gives CSR batches; a ragged array,
+            or a list of rows in a dict such as ``{"words": [[3, 1], [4]]}``, gives ragged batches.
+        label: the labels, in the same formats; may be None.
         batch_size: number of examples in a batch.
-        shuffle: whether each epoch takes the examples in a new random order.
-        last_batch_handle: what happens to examples too few for a batch: "pad" fills the batch up from the
-            start of the epoch, "discard" leaves them out, "roll_over" puts them at the start of the next
-            epoch.
-        data_name: name of the data; several arrays in a list are called ``_0_data``, ``_1_data``.
-        label_name: name of the labels, used likewise.
-        layout: meaning of the axes; batches are cut along the one called "N". Arrays with too few axes for it
-            (labels under "TN") are cut along the first.
+        shuffle: if True, each epoch takes the examples in a new random order.
+        last_batch_handle: treatment of a last batch with too few examples: "pad" pads it with examples from the
+            start of the epoch, "discard" drops it, "roll_over" moves its examples to the start of the next epoch.
+        data_name: name of the data; several arrays in a list are named ``_0_data``, ``_1_data``.
+        label_name: name of the labels, used in the same way.
+        layout: meaning of the axes; batches are cut along axis "N". Arrays without this axis (labels under "TN") are
+            cut along the first.
         num_parts: number of parts that the examples are split into, one for each of several processes.
-        part_index: which part to read: the examples of numbers part_index, part_index + num_parts, ...; every example
-            is in one part, and parts differ by one example at most. `shuffle` orders each part on its own.
+        part_index: the part to read: examples part_index, part_index + num_parts, ...; every example is in one part,
+            and the sizes of parts differ by one at most. `shuffle` orders each part separately.
 
     Raises:
-        ArgumentError: no data, an unknown `last_batch_handle`, a `batch_size` below 1, a layout without "N", a part
-            that does not exist or has no examples.
-        ShapeError: an array without examples, or arrays with different numbers of them.
-        DTypeError: an array that does not hold numbers.
+        ArgumentError: `data` is empty, `last_batch_handle` is unknown, `batch_size` is below 1, `layout` has no "N", or
+            the part does not exist or has no examples.
+        ShapeError: an array is empty, or the arrays differ in their number of examples.
+        DTypeError: an array does not hold numbers.
 
     Example:
         >>> it = mx.io.NDArrayIter(np.arange(10).reshape(5, 2), np.arange(5), batch_size=2)
@@ -106,8 +104,8 @@ class NDArrayIter(DataIter):
         [([0.0, 1.0], 0), ([2.0, 3.0], 0), ([4.0, 0.0], 1)]
 
     Source: MXNet 1.9.1 `NDArrayIter`; the order of a shuffled epoch is MXNet's after the same
-    ``numpy.random.seed``. Differs in that batches are views, that `iter_next` too stops before a batch that
-    `next` leaves out, and that examples are counted along "N" in every layout.
+    ``numpy.random.seed``. Differences: batches are views, `iter_next` also stops before a batch that
+    `next` drops, and examples are counted along "N" in every layout.
     """
 
     def __init__(
@@ -142,7 +140,7 @@ class NDArrayIter(DataIter):
         self._provide_data = [each.describe(self.batch_size, layout) for each in self._data]
         self._provide_label = [each.describe(self.batch_size, layout) for each in self._label]
         self._warned = False
-        self._stand_before_all()
+        self._rewind()
         self.reset()  # a subclass's, as in MXNet
         if last_batch_handle == "discard" and self._last_start < 0:
             warnings.warn(
@@ -164,10 +162,10 @@ class NDArrayIter(DataIter):
         self._part, self.num_parts = [part_index, num_parts], num_parts
         self.num_data = _common_size(self._data + self._label)
 
-    def _stand_before_all(self) -> None:
-        """Stand before the first epoch, in the arrays' own order."""
+    def _rewind(self) -> None:
+        """Go back to before the first epoch, in the order of the arrays."""
         self._last_start = self.num_data - self.batch_size
-        self._order: torch.Tensor | None = None  # None: the arrays' own order
+        self._order: torch.Tensor | None = None  # None: the order of the arrays
         self._idx: Any = None
         self._watched = _watched(self._data + self._label)
         self._carried = _NO_ROWS
@@ -178,18 +176,16 @@ class NDArrayIter(DataIter):
         if self._part[1] > 1:
             raise StateError(f"NDArrayIter already reads part {self._part[0]} of {self._part[1]}")
         self._cut_part(num_parts, part_index)
-        self._stand_before_all()
+        self._rewind()
         self.reset()
 
     @property
     def data(self) -> list[tuple[str, NDArray]]:
-        """Names and arrays of the data, in their own order even under `shuffle`.
+        """Names and arrays of the data, in their original order even under `shuffle`.
 
-        A subclass may set them again, say to rows it has shuffled itself; batches are then cut from these rows
-        as they stand.
+        A subclass may set them, for example to rows that it has shuffled; batches are then cut from these rows.
 
         Raises:
-            ShapeError: set to arrays without examples, or with different numbers of them.
             ShapeError: the arrays are empty, or differ in their number of examples.
         """
         return [(each.name, each.array) for each in self._data]
@@ -200,7 +196,7 @@ class NDArrayIter(DataIter):
 
     @property
     def label(self) -> list[tuple[str, NDArray]]:
-        """Names and arrays of the labels, in their own order even under `shuffle`; may be set as `data`.
+        """Names and arrays of the labels, in their original order even under `shuffle`; may be set as `data`.
 
         Raises:
             ShapeError: the arrays are empty, or differ in their number of examples.
@@ -239,7 +235,7 @@ class NDArrayIter(DataIter):
 
     @property
     def idx(self) -> Any:
-        """Numbers of the rows as `shuffle` last left them, a NumPy array that may be shuffled in place."""
+        """Row numbers in the order of the last shuffle: a NumPy array that may be shuffled in place."""
         if self._idx is None:
             self._idx = np.arange(self.num_data)
         return self._idx
@@ -251,7 +247,7 @@ class NDArrayIter(DataIter):
         self._begin(rest)
 
     def hard_reset(self) -> None:
-        """Begin a new epoch and leave out what would have rolled over."""
+        """Begin a new epoch and drop the examples that would have rolled over."""
         self._begin(_NO_ROWS)
 
     def _begin(self, carried: torch.Tensor) -> None:
@@ -264,7 +260,7 @@ class NDArrayIter(DataIter):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._watched = _watched(self._data + self._label)  # a pickle's tensors count their writes again
+        self._watched = _watched(self._data + self._label)  # unpickled tensors count their writes from 0
         self._seen_writes = self._writes()
 
     def state_dict(self) -> dict[str, Any]:
@@ -286,7 +282,7 @@ class NDArrayIter(DataIter):
         self._seen_writes = self._writes()
 
     def _facts(self) -> dict[str, Any]:
-        """Return what an iterator has to be like to go on from this one's state."""
+        """Return the facts that an iterator must share to resume from this one's state."""
         return {
             "kind": type(self).__name__,
             "examples": self.num_data,
@@ -296,9 +292,9 @@ class NDArrayIter(DataIter):
         }
 
     def _reshuffle(self) -> None:
-        # MXNet shuffles `idx` further each time and applies it to the rows as they stand; done the same way
-        # here, one numpy seed gives the same epochs
-        self._idx = np.array(self.idx)  # `state_dict` may have given the old one away
+        # MXNet shuffles `idx` again each time and applies it to the already shuffled rows; doing the same gives the
+        # same epochs for a numpy seed
+        self._idx = np.array(self.idx)  # a state dict may hold the old one
         generators.host().shuffle(self._idx)
         step = torch.from_numpy(self._idx)
         self._order = step.clone() if self._order is None else self._order[step]
@@ -343,7 +339,7 @@ class NDArrayIter(DataIter):
         return [each.gather(rows) for each in sources]
 
     def _batch_rows(self) -> torch.Tensor:
-        """Return which rows of the arrays make up the current batch."""
+        """Return the numbers of the rows in the current batch."""
         start, size = self.cursor, self.batch_size
         if -len(self._carried) <= start <= self._last_start:
             return self._rows(start, size)
@@ -358,7 +354,7 @@ class NDArrayIter(DataIter):
         return wrapped if self._order is None else self._order[wrapped]
 
     def _rows(self, start: int, length: int) -> torch.Tensor:
-        """Return rows of the epoch from position `start`; negative positions are those carried over."""
+        """Return row numbers from position `start` of the epoch; negative positions are rows carried over."""
         if start >= 0:
             return self._span(start, length)
         return torch.cat([self._carried[start:], self._span(0, start + length)])
@@ -369,7 +365,7 @@ class NDArrayIter(DataIter):
         return self._order.narrow(0, start, length)
 
     def _writes(self) -> int:
-        """Count the writes into the arrays that torch has seen; a view and its base share the counter."""
+        """Return the number of writes into the arrays that torch counted; a view and its base share the counter."""
         return sum(map(_VERSION, self._watched))
 
     def _warn_written(self) -> None:
@@ -377,7 +373,7 @@ class NDArrayIter(DataIter):
         if not self._warned:
             self._warned = True
             warnings.warn(
-                "NDArrayIter: a batch was written into, and with it the array it is a view of; "
+                "NDArrayIter: a write into a batch changed the array that the batch is a view of; "
                 "copy a batch before changing it (batch.data[0].copy())",
                 stacklevel=4,
             )
@@ -391,7 +387,7 @@ def _check_options(batch_size: int, last_batch_handle: str, layout: str) -> None
             f"NDArrayIter: last_batch_handle is {last_batch_handle!r}, expected one of {', '.join(_HANDLES)}"
         )
     if DataDesc.get_batch_axis(layout) < 0:
-        raise ArgumentError(f"NDArrayIter: layout is {layout!r}, expected one with an axis 'N'")
+        raise ArgumentError(f"NDArrayIter: layout is {layout!r}, expected a layout with an axis 'N'")
 
 
 def _sources(pairs: list[tuple[str, Any]], what: str, layout: str) -> list[_Source]:
@@ -408,13 +404,13 @@ def _sources(pairs: list[tuple[str, Any]], what: str, layout: str) -> list[_Sour
 
 
 def _watched(sources: list[_Source]) -> list[torch.Tensor]:
-    """Return the tensors whose batches are views that can be written into."""
+    """Return the tensors whose batches are writable views."""
     dense = [each for each in sources if each.array.stype == "default"]
     return [each.array.raw for each in dense if not (each.read_only or each.array.raw.is_inference())]
 
 
 def _common_size(sources: list[_Source]) -> int:
-    """Return how many examples there are, after checking that all arrays agree."""
+    """Return the number of examples, after checking that all arrays agree."""
     sizes = {each.name: each.size for each in sources}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{each.name!r} {each.array.shape}" for each in sources)

@@ -27,16 +27,16 @@ from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 from .wrap import is_array, numbered_names, shares_read_only, wrap
 
 _LARGEST = 2**20
-"""Arrays with more numbers are the data themselves, which the program has anyway."""
+"""Larger arrays are the data, which the resuming program has anyway."""
 _BATCHES = frozenset({"current_batch"})
-"""Attributes that the next epoch does not depend on."""
+"""Attributes that do not affect the next epoch."""
 
 
 class EpochStart:
-    """Notes what an object is like, so that another one made alike can begin the same epoch.
+    """Snapshot of an object, from which an equal object can begin the same epoch.
 
-    Attributes that are small and plain, and random generators wherever the object holds them, are kept; iterators,
-    files and large arrays are not. Whoever reads the epoch again must therefore compare what comes.
+    Small plain attributes and all random generators of the object are kept; iterators, files and large arrays are
+    not. A caller that reads the epoch again must therefore compare the batches.
     """
 
     def __init__(self, source: Any) -> None:
@@ -44,7 +44,7 @@ class EpochStart:
         self._before = snapshot(source, _BATCHES, largest=_LARGEST)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the changes since the object was made, and the states of all random generators."""
+        """Return the changes since the object was created, and the states of all random generators."""
         attributes, unpackable = packed_changes(self._source, self._before, _BATCHES, largest=_LARGEST)
         return {
             "attributes": attributes,
@@ -54,7 +54,7 @@ class EpochStart:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Make the object, and all random generators, like those that `state_dict` was called for."""
+        """Restore the object and all random generators to their state when `state_dict` was called."""
         restore(self._source, self._before, state["attributes"], leave_out=_BATCHES, largest=_LARGEST)
         for path, each in self._generators().items():
             if path in state["own"]:
@@ -62,22 +62,22 @@ class EpochStart:
         generators.load_state_dict(state["generators"])
 
     def check(self, state: Mapping[str, Any], held: Mapping[str, Any] | None = None) -> None:
-        """Refuse an epoch whose beginning could not be kept whole, and of which no batch has been read to compare.
+        """Refuse an epoch whose start could not be saved completely and of which no batch was read for comparison.
 
         Args:
-            held: what `live` returned before the epoch was begun; None: nothing has been begun.
+            held: result of `live` before the epoch began; None if no epoch has begun.
         """
         now = self.live()
         data = [name for name in state["lost"] if name not in now]
         stale = [name for name in now if held is None or now[name] is held.get(name)]
         if wrong := [*data, *stale]:
             raise StateError(
-                f"{type(self._source).__name__} does not say where it stands, and {', '.join(wrong)} cannot be kept "
-                "over a resume; give it state_dict and load_state_dict, or use DataLoaderIter"
+                f"{type(self._source).__name__} does not save its position, and {', '.join(wrong)} cannot be "
+                "restored on resume; give it state_dict and load_state_dict, or use DataLoaderIter"
             )
 
     def live(self) -> dict[str, Any]:
-        """Return the attributes that stand somewhere and cannot say where, such as iterators, by name."""
+        """Return, by name, the attributes that have a position but cannot save it, such as iterators."""
         packed = snapshot(self._source, _BATCHES, largest=_LARGEST)
         return {name: getattr(self._source, name) for name, tree in packed.items() if has_live_iterator(tree)}
 
@@ -86,7 +86,7 @@ class EpochStart:
 
 
 _KEPT = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64})
-"""Types of tensors that networks may be meant to have; integers may be the numbers of words."""
+"""Types of tensors that are not converted; integers may be the numbers of words."""
 _logger = logging.getLogger(__name__)
 
 _DATA_NAME = "data"
@@ -99,18 +99,18 @@ def as_data_iter(
     """Return `data` as an iterator of DataBatch.
 
     Args:
-        data: a DataIter, which is returned as it is; or a torch DataLoader, a list or any other iterable of
+        data: a DataIter, which is returned unchanged; or a torch DataLoader, a list or any other iterable of
             batches. A batch is a DataBatch, a pair ``(x, y)``, a flat tuple of as many arrays as there are
             names, a dict of arrays by name, or a single array; ``x`` and ``y`` may be tuples of several
             arrays.
         data_names: names of the data; by default "data", or ``_0_data``, ``_1_data`` for several arrays.
-        label_names: names of the labels; by default "softmax_label" likewise. Empty: labels are left out.
+        label_names: names of the labels; by default "softmax_label" in the same way. Empty: labels are left out.
 
     Returns:
-        the iterator. Its first batch has been read already, for `provide_data`, and comes first.
+        the iterator. Its first batch has already been read for `provide_data`; `next` returns it first.
 
     Raises:
-        ArgumentError: `data` is no iterable of batches, or yields nothing.
+        ArgumentError: `data` is not an iterable of batches, or yields nothing.
 
     Example:
         >>> batches = [(np.ones((4, 2)), np.zeros(4)), (np.ones((3, 2)), np.zeros(3))]
@@ -127,8 +127,8 @@ def as_data_iter(
 class IterableIter(CurrentBatch):
     """Read an iterable of batches; `reset` iterates over it again.
 
-    Tensors of float32, of halves and of 32-bit and 64-bit integers are wrapped without copying; others, such as bytes
-    and doubles, and NumPy arrays become float32. A last batch that is smaller has its own shape and no padding. An
+    Tensors of float32, of halves and of 32-bit and 64-bit integers are wrapped without copying; other tensors, such
+    as bytes and doubles, and NumPy arrays become float32. A smaller last batch keeps its shape and is not padded. An
     iterable that can be read only once, such as a generator, gives one epoch.
 
     Args:
@@ -188,7 +188,7 @@ class IterableIter(CurrentBatch):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         check_state(self, state)
         if state["taken"]:
-            _logger.info("%s: %d batches are read again, to continue after them", self._name, state["taken"])
+            _logger.info("%s: reading %d batches again, to continue after them", self._name, state["taken"])
         now = generators.state_dict()
         if not (self._one_shot and self._peeked is not None):
             self._items, self._peeked = None, None
@@ -196,13 +196,13 @@ class IterableIter(CurrentBatch):
             self._start.load_state_dict(state["start"])
         self._taken = 0
         if state["begun"] and not state["taken"] and self._items is None:
-            self._peeked = self._read()  # begun now, with these random numbers
+            self._peeked = self._read()  # begins the epoch with the restored random numbers
         elif not state["begun"]:
             self._start.check(state["start"])
         for number in range(state["taken"]):
             if not self.iter_next():
                 raise StateError(
-                    f"{self._name} has given {number} batches, the state was saved after {state['taken']}"
+                    f"{self._name} yielded only {number} batches, but the state was saved after {state['taken']}"
                 )
         generators.load_state_dict(now)
 
@@ -219,19 +219,19 @@ class IterableIter(CurrentBatch):
             self._items = iter(self._iterable)
         for item in self._items:
             return self._layout.batch(item)
-        if begins:  # it gave batches before, so it hides a generator
+        if begins:  # earlier epochs had batches, so the object hides a generator
             raise self._spent()
         return None
 
     def _spent(self) -> StateError:
         return StateError(
-            f"{type(self._iterable).__name__} can be read only once and its one epoch is over; for more "
-            "epochs give a list, a DataLoader or another object that can be iterated over again"
+            f"{type(self._iterable).__name__} can be read only once, and its epoch is over; for more "
+            "epochs pass a list, a DataLoader or another object that can be iterated over again"
         )
 
 
 class _ItemLayout:
-    """Knows which parts of an item are data and which are labels, and what they are called."""
+    """Division of an item into data and labels, and their names."""
 
     def __init__(self, data_names: Sequence[str] | None, label_names: Sequence[str] | None) -> None:
         self._data_names = None if data_names is None else list(data_names)
@@ -268,7 +268,7 @@ class _ItemLayout:
         )
 
     def _split_dict(self, item: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-        """Pick data and labels out of a dict by name."""
+        """Return data and labels of a dict by name."""
         if self._label_names is None:
             self._label_names = [name for name in item if name.endswith("label")]
         if self._data_names is None:
@@ -286,8 +286,8 @@ class _ItemLayout:
         if names and not self._warned:
             self._warned = True
             warnings.warn(
-                f"batches hold {sorted(names)}, which are neither data {self._data_names} nor labels "
-                f"{self._label_names} and are left out",
+                f"batches hold {sorted(names)}, which are ignored: they are neither data {self._data_names} nor "
+                f"labels {self._label_names}",
                 stacklevel=2,
             )
 
@@ -305,7 +305,7 @@ def _check_iterable(data: Any) -> None:
 
 
 def _is_group(value: object) -> bool:
-    """Return True if `value` is several arrays rather than one, or a list of plain numbers."""
+    """Return True if `value` is a list of arrays, not one array or a list of numbers."""
     return isinstance(value, (tuple, list)) and any(is_array(part) for part in value)
 
 
@@ -328,7 +328,7 @@ def _wrap(value: Any, what: str) -> NDArray:
 def _describe(arrays: Sequence[Any] | None, names: list[str] | None, default: str) -> list[DataDesc]:
     arrays = arrays or []
     if not arrays and default == _LABEL_NAME:
-        return []  # batches to predict from
+        return []  # batches for prediction
     if names is None:
         names = numbered_names(default, len(arrays))
     if len(names) != len(arrays):

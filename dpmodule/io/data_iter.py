@@ -1,4 +1,4 @@
-"""`MXDataIter`: base of the iterators over files."""
+"""`MXDataIter`: base class of the iterators over files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .iterator import DataBatch, DataIter, check_state
 Options = Mapping[str, Attr]
 
 OptionValues = SimpleNamespace
-"""Options as `parse_options` returns them, one attribute each."""
+"""Options that `parse_options` returns, one attribute each."""
 
 positive = integer(low=1)
 
@@ -30,11 +30,10 @@ positive = integer(low=1)
 def parse_options(owner: str, options: Options, given: Mapping[str, Any]) -> OptionValues:
     """Return an object with one attribute per option.
 
-    Options that the iterator does not have are named in a warning and otherwise ignored, since programs
-    for MXNet give some that it drops without a word.
+    Unknown options cause a warning and are ignored, since programs for MXNet pass some that it silently ignores.
 
     Args:
-        given: what the user gave; text is read as MXNet reads it.
+        given: options of the user; strings are parsed as in MXNet.
     """
     values = {}
     for name, option in options.items():
@@ -58,7 +57,7 @@ def parse_options(owner: str, options: Options, given: Mapping[str, Any]) -> Opt
 
 
 def describe(cls: type, options: Options) -> None:
-    """Give a class the signature and the list of arguments that its options make."""
+    """Generate the signature and the documented arguments of a class from its options."""
     empty = inspect.Parameter.empty
     parameters = [
         inspect.Parameter(
@@ -79,18 +78,18 @@ BATCH = {"batch_size": Attr(positive, "number of examples in a batch")}
 
 PREFETCH = {
     "prefetch_buffer": Attr(integer(low=0), "number of batches read ahead", 4),
-    "ctx": Attr(choice("cpu", "gpu"), "accepted and without effect: batches are made on the CPU", "gpu"),
+    "ctx": Attr(choice("cpu", "gpu"), "ignored: batches are made on the CPU", "gpu"),
 }
 
 THREADS = {
     "preprocess_threads": Attr(
-        positive, "number of threads that parse or decode; results do not depend on it", 4
+        positive, "number of threads that parse or decode; it does not affect the results", 4
     ),
 }
 
 PARTS = {
     "num_parts": Attr(positive, "number of parts that the examples are split into", 1),
-    "part_index": Attr(integer(low=0), "which part to read, from 0", 0),
+    "part_index": Attr(integer(low=0), "part to read, from 0", 0),
 }
 
 NAMES = {
@@ -113,7 +112,7 @@ T = TypeVar("T")
 
 
 class BatchSource(Protocol):
-    """Where an `MXDataIter` takes its batches from."""
+    """Source of the batches of an `MXDataIter`."""
 
     @property
     def data_desc(self) -> DataDesc:
@@ -134,19 +133,20 @@ def check_count(what: str, count: int, state: Mapping[str, Any]) -> None:
     """Refuse a state of other data."""
     if state.get("examples") != count:
         raise ArgumentError(
-            f"{what}: the state was saved with {state.get('examples')} examples, here are {count}"
+            f"{what}: the state was saved with {state.get('examples')} examples, but here are {count}"
         )
 
 
 class MXDataIter(DataIter):
-    """Base of the iterators over files: `CSVIter`, `ImageRecordIter` and the others.
+    """Base class of the iterators over files, such as `CSVIter` and `ImageRecordIter`.
 
     `getdata` and `getlabel` return arrays, not lists of arrays as other iterators do.
 
     Args:
         handle: the source of batches.
-    Source: MXNet 1.9.1 `MXDataIter`. Differs in that `iter_next` moves on from the first batch, too, and that
-    no batch is read before it is asked for or read ahead.
+
+    Source: MXNet 1.9.1 `MXDataIter`. Differences: `iter_next` also moves on from the first batch, and no batch is
+    read before it is requested or read ahead.
     """
 
     def __init__(self, handle: BatchSource) -> None:
@@ -166,9 +166,9 @@ class MXDataIter(DataIter):
         return [self.handle.label_desc]
 
     def debug_skip_load(self) -> None:
-        """Return the first batch again and again, to measure a program without its reading."""
+        """Return the first batch every time, to measure a program without its input."""
         self._skip_load = True
-        _logger.info("debug_skip_load is on: every batch is the first one")
+        _logger.info("debug_skip_load is on: the first batch is returned every time")
 
     def reset(self) -> None:
         self.handle.reset()
@@ -186,9 +186,9 @@ class MXDataIter(DataIter):
         self._current = None
 
     def _stateful(self) -> Any:
-        """Return the source, if it can say where it stands."""
+        """Return the source, if it can save its position."""
         if not hasattr(self.handle, "state_dict"):
-            raise NotImplementedError(f"{type(self).__name__} does not say where it stands")
+            raise NotImplementedError(f"{type(self).__name__} cannot save its position")
         return self.handle
 
     def iter_next(self) -> bool:
@@ -227,14 +227,14 @@ class MXDataIter(DataIter):
 
 
 class Rounds(Generic[T]):
-    """Cut endless rounds over the examples into batches, the way MXNet does.
+    """Batches from endless passes over the examples, as in MXNet.
 
-    With `wrap`, an epoch's last batch is padded from the next round, and the next epoch goes on behind those
-    examples. Without, its last places keep what the batch before had there.
+    With `wrap`, the last batch of an epoch is padded from the next pass, and the next epoch continues after those
+    examples. Otherwise it is padded with the last examples of the previous batch.
 
     Args:
         batch_size: number of examples in a batch.
-        wrap: whether the last batch is padded from the next round.
+        wrap: if True, the last batch is padded from the next pass.
     """
 
     def __init__(self, begin: Callable[[], Iterator[T]], batch_size: int, wrap: bool, what: str) -> None:
@@ -255,23 +255,23 @@ class Rounds(Generic[T]):
             self._over = True
             if not rows:
                 return None
-            rows += self._fill(missing, rows)
+            rows += self._padding(missing, rows)
         self._last = rows
         return rows, missing
 
-    def _fill(self, missing: int, rows: list[T]) -> list[T]:
+    def _padding(self, missing: int, rows: list[T]) -> list[T]:
         if not self._wrap:
             stale = self._last or (rows * self._size)[: self._size]
             return stale[-missing:]
         self._round, self._wrapped = self._begin(), True
-        fill = list(islice(self._round, missing))
-        self._taken = len(fill)
-        if len(fill) < missing:
+        padding = list(islice(self._round, missing))
+        self._taken = len(padding)
+        if len(padding) < missing:
             raise MXNetError(
-                f"{self._what} has {len(rows)} examples, fewer than a batch of {self._size}, which cannot be "
-                "padded; take a smaller batch_size"
+                f"{self._what} has {len(rows)} examples, too few to pad a batch of {self._size}; "
+                "choose a smaller batch_size"
             )
-        return fill
+        return padding
 
     def reset(self) -> None:
         """Begin a new epoch."""
@@ -280,11 +280,11 @@ class Rounds(Generic[T]):
         self._over = self._wrapped = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position; the owner keeps the state of the generator that `begin` draws from."""
+        """Return the position; the owner saves the state of the generator that `begin` uses."""
         return {"taken": self._taken, "over": self._over, "wrapped": self._wrapped, "last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begin a round, and go on behind the examples that were taken."""
+        """Begin a pass, and continue after the examples that were taken."""
         self._round = self._begin()
         self._taken = len(list(islice(self._round, state["taken"])))
         self._over, self._wrapped, self._last = state["over"], state["wrapped"], list(state["last"])

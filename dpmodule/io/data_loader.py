@@ -21,42 +21,42 @@ from .process_prefetch import drawn_seed
 class DataLoaderIter(CurrentBatch, Closing):
     """Read a dataset, or wrap a loader, as an iterator for modules.
 
-    A dataset, torch's or any object with ``__getitem__`` and ``__len__`` or with ``__iter__``, is read as torch's
-    DataLoader reads it: with `batch_size` or `batch_sampler`, in this process or in `num_workers` others, whose batches
-    come through shared memory (see `ProcessPrefetchingIter` for their order, failures and memory). A loader, a torch
-    DataLoader or any other iterable of batches, is read as it is; with `num_workers` a DataLoader's dataset, sampler
-    and collate function are used in processes of ours instead.
+    A dataset (a torch dataset, or an object with ``__getitem__`` and ``__len__`` or with ``__iter__``) is read as
+    torch's DataLoader reads it: with `batch_size` or `batch_sampler`, in this process or in `num_workers` processes.
+    Workers send batches through shared memory (see `ProcessPrefetchingIter` for their order, failures and memory). A
+    loader (a torch DataLoader or another iterable of batches) is iterated over; with `num_workers`, worker processes
+    of dpmodule use the dataset, sampler and collate function of a DataLoader instead.
 
-    The last batch is padded with zeros to the size of the others; its `pad` tells how many rows are not examples.
+    The last batch is padded with zeros to the size of the others; its `pad` is the number of padding rows.
 
     Args:
         loader: a dataset, or a loader.
-        data_name: name of the data; a list if there are several.
-        label_name: name of the labels; a list if there are several; an empty list leaves labels out.
-        dtype: what data and labels are converted to; None keeps their types.
+        data_name: name of the data; a list for several arrays.
+        label_name: name of the labels; a list for several arrays; an empty list leaves labels out.
+        dtype: type that data and labels are converted to; None keeps their types.
         batch_size: number of examples in a batch.
-        shuffle: whether each epoch takes the examples in a new random order, which ``mx.random.seed`` repeats.
-        sampler: gives the indices of an epoch's examples, in place of `shuffle`.
-        batch_sampler: gives the lists of indices of an epoch's batches, in place of all these.
-        drop_last: whether to leave out a last batch that is smaller.
-        collate_fn: makes a batch of a list of examples (default: torch's `default_collate`).
+        shuffle: if True, each epoch takes the examples in a new random order, which ``mx.random.seed`` repeats.
+        sampler: yields the indices of an epoch's examples; replaces `shuffle`.
+        batch_sampler: yields the lists of indices of an epoch's batches; replaces the options above and `drop_last`.
+        drop_last: if True, a smaller last batch is dropped.
+        collate_fn: function that makes a batch from a list of examples (default: torch's `default_collate`).
         num_workers: number of processes; 0 loads in this one.
-        worker_init_fn: called in each worker with its number.
-        slots: how many of each worker's batches may be ready or in use at a time.
+        worker_init_fn: function called in each worker with its number.
+        slots: number of batches of each worker that may be ready or in use at a time.
         start_method: "spawn", "fork" or "forkserver".
-        timeout_s: how long a batch may take, in seconds; None: as long as it takes.
-        num_threads: how many threads torch may use in each worker.
-        seed: of the workers' random numbers (default: drawn, so that ``mx.random.seed`` repeats it).
+        timeout_s: time limit of a batch in seconds; None: no limit.
+        num_threads: number of threads that torch may use in each worker.
+        seed: seed of the workers' random numbers (default: drawn, so that ``mx.random.seed`` repeats it).
         num_parts: number of parts that the examples are split into, one for each of several processes.
-        part_index: which part to read: the examples of numbers part_index, part_index + num_parts, ...; every example
-            is in one part, and parts differ by one example at most. `shuffle` orders each part on its own. Of what has
-            an order of its own, a sampler, a loader or an iterable dataset, every num_parts-th index or item is taken;
-            that order has to be the same in all processes. A batch_sampler and a loader are split by batches, and an
-            iterable dataset in each worker on its own.
+        part_index: the part to read: examples part_index, part_index + num_parts, ...; every example is in one part,
+            and the sizes of parts differ by one at most. `shuffle` orders each part separately. A sampler, a loader or
+            an iterable dataset defines its own order, which must be the same in all processes; every num_parts-th
+            index or item is taken. A batch_sampler and a loader are split by batches, an iterable dataset in each
+            worker separately.
 
     Raises:
-        ArgumentError: options that contradict each other or do not fit `loader`, or it yields nothing.
-        UnpicklableError: the dataset or a function cannot be given to another process.
+        ArgumentError: options contradict each other or do not fit `loader`, or `loader` yields nothing.
+        UnpicklableError: the dataset or a function cannot be sent to another process.
 
     Example:
         >>> dataset = torch.utils.data.TensorDataset(torch.ones(5, 2), torch.arange(5))
@@ -121,8 +121,8 @@ class DataLoaderIter(CurrentBatch, Closing):
         self._provide_label = [self._describe(desc) for desc in self._batches.provide_label]
 
     def _open(self) -> int | None:
-        """Begin to read, and return the size of a batch where that is told."""
-        plan = replace(self._plan)  # it takes over what a loader reads
+        """Begin to read, and return the batch size if it is known."""
+        plan = replace(self._plan)  # `source` changes the plan
         source = plan.source(self._options)
         self._workers = source if isinstance(source, ProcessLoader) else None
         try:
@@ -142,7 +142,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         if isinstance(self._plan.loader, Iterator):
             raise StateError(
                 f"DataLoaderIter: a {type(self._plan.loader).__name__} can be read only once, and its first batch has "
-                "been; give num_parts and part_index when making the iterator"
+                "already been read; give num_parts and part_index when making the iterator"
             )
         if self._workers is not None:
             self._workers.close()
@@ -159,13 +159,13 @@ class DataLoaderIter(CurrentBatch, Closing):
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""
         raise StateError(
-            "DataLoaderIter is reading its loader, and cannot be copied or pickled: make a new one over the same "
-            "dataset, and give it the state_dict() of this one to continue at the same batch"
+            "DataLoaderIter is reading its loader and cannot be copied or pickled. Make a new one over the same "
+            "dataset, and load the state_dict() of this one to continue at the same batch"
         )
 
     @property
     def pids(self) -> list[int]:
-        """The workers' processes; empty without workers."""
+        """Process ids of the workers; empty without workers."""
         return [] if self._workers is None else self._workers.pids
 
     def reset(self) -> None:
@@ -178,7 +178,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         return {**self._facts(), "batches": self._batches.state_dict(), "workers": workers}
 
     def _facts(self) -> dict[str, Any]:
-        """Return what an iterator has to be like to go on from this one's state."""
+        """Return the facts that an iterator must share to resume from this one's state."""
         part = [self._plan.part_index, self._plan.num_parts]
         return {"kind": type(self).__name__, "batch_size": self.batch_size, "part": part}
 
@@ -188,7 +188,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         if (workers is None) != (self._workers is None):
             count = 0 if workers is None else workers["workers"]
             raise ArgumentError(
-                f"DataLoaderIter: the state was saved with {count} workers, here are {len(self.pids)}; give "
+                f"DataLoaderIter: the state was saved with {count} workers, but here are {len(self.pids)}; give "
                 f"num_workers={count or None}"
             )
         if self._workers is not None:
@@ -199,7 +199,7 @@ class DataLoaderIter(CurrentBatch, Closing):
 
     def iter_next(self) -> bool:
         self._check_open()
-        self.current_batch = None  # its memory is free for its worker, unless somebody else holds it
+        self.current_batch = None  # frees its memory for the worker, unless the caller holds the batch
         if not self._batches.iter_next():
             return False
         batch, self._batches.current_batch = self._batches.current_batch, None
@@ -210,7 +210,7 @@ class DataLoaderIter(CurrentBatch, Closing):
             raise StateError("DataLoaderIter is closed; make a new one")
 
     def _finished(self, batch: DataBatch) -> DataBatch:
-        """Convert a batch's arrays and fill it up."""
+        """Convert the arrays of a batch and pad it."""
         arrays = [*(batch.data or ()), *(batch.label or ())]
         missing = self.batch_size - arrays[0].shape[0] if arrays and arrays[0].ndim else 0
         batch.data = [self._converted(each, missing) for each in batch.data or ()]
@@ -223,9 +223,9 @@ class DataLoaderIter(CurrentBatch, Closing):
             array = array.astype(self._dtype, copy=False)
         if missing <= 0 or not array.ndim:
             return array
-        filled = array.raw.new_zeros((self.batch_size, *array.shape[1:]))
-        filled[: array.shape[0]] = array.raw
-        return NDArray(filled, array.context)
+        padded = array.raw.new_zeros((self.batch_size, *array.shape[1:]))
+        padded[: array.shape[0]] = array.raw
+        return NDArray(padded, array.context)
 
     def close(self) -> None:
         self._closed = True

@@ -1,4 +1,4 @@
-"""Read torch's datasets and loaders: in this process, or in workers whose batches come through shared memory."""
+"""Reading torch datasets and loaders in this process, or in workers that send batches through shared memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Collate = Callable[[Any], Any]
 
 @dataclass
 class LoaderPlan:
-    """What a `DataLoaderIter` is to read, and how; its arguments are told there."""
+    """Options of a `DataLoaderIter`, which documents them."""
 
     loader: Any
     batch_size: int | None
@@ -53,7 +53,7 @@ class LoaderPlan:
                 return self._part_of(self.loader)
             self._take_over(self.loader)
         elif not self._is_dataset():
-            self._refuse_dataset_options("no dataset")
+            self._refuse_dataset_options("not a dataset")
             return self._part_of(self.loader)
         self._check()
         is_ordered = not self._iterable()
@@ -71,16 +71,16 @@ class LoaderPlan:
         return items if self.num_parts == 1 else EveryNth(items, self.num_parts, self.part_index)
 
     def _is_dataset(self) -> bool:
-        """Return True if to read examples rather than batches."""
+        """Return True if the loader yields examples, not batches."""
         sized = self.batch_size is not None or self.batch_sampler is not None
         if not sized and self.num_workers is None and isinstance(self.loader, torch.utils.data.Dataset):
             if isinstance(self.loader, IterableDataset):
-                return False  # it yields whole batches
+                return False  # it yields batches
             raise ArgumentError("DataLoaderIter: a dataset needs a batch_size or a batch_sampler")
         return sized or self.num_workers is not None
 
     def _refuse_dataset_options(self, what: str) -> None:
-        given = {
+        options = {
             "batch_size": self.batch_size is not None,
             "shuffle": self.shuffle,
             "sampler": self.sampler is not None,
@@ -89,12 +89,12 @@ class LoaderPlan:
             "collate_fn": self.collate_fn is not None,
             "worker_init_fn": self.worker_init_fn is not None,
         }
-        wrong = [name for name, is_given in given.items() if is_given]
+        wrong = [name for name, is_given in options.items() if is_given]
         if wrong:
             raise ArgumentError(f"DataLoaderIter: {', '.join(wrong)} given, but loader is {what}")
 
     def _take_over(self, loader: DataLoader[Any]) -> None:
-        """Read what a DataLoader reads."""
+        """Copy the options of a DataLoader."""
         self.loader, self.drop_last = loader.dataset, loader.drop_last
         self.collate_fn, self.worker_init_fn = loader.collate_fn, loader.worker_init_fn
         if isinstance(loader.dataset, IterableDataset):
@@ -116,11 +116,11 @@ class LoaderPlan:
             self.batch_size is not None or self.shuffle or self.sampler is not None or self.drop_last
         ):
             raise ArgumentError(
-                "DataLoaderIter: a batch_sampler takes the place of batch_size, shuffle, sampler and drop_last; "
-                "give either"
+                "DataLoaderIter: a batch_sampler replaces batch_size, shuffle, sampler and drop_last; "
+                "give one or the other"
             )
         if self.shuffle and self.sampler is not None:
-            raise ArgumentError("DataLoaderIter: shuffle and a sampler contradict each other; give either")
+            raise ArgumentError("DataLoaderIter: shuffle and a sampler contradict each other; give only one")
         ordered = self.shuffle or self.sampler is not None or self.batch_sampler is not None
         if self._iterable() and ordered:
             raise ArgumentError(
@@ -128,7 +128,7 @@ class LoaderPlan:
             )
 
     def _batches(self) -> Iterable[Any]:
-        """Return what gives the indices of each batch, or of each example where examples are batches."""
+        """Return an iterable over the indices of each batch, or of each example if an example is a batch."""
         if self.batch_sampler is not None:
             return self._part_of(self.batch_sampler)
         sampler: Any = self._own_sampler() if self.sampler is None else self._part_of(self.sampler)
@@ -137,16 +137,16 @@ class LoaderPlan:
     def _own_sampler(self) -> Any:
         if self.num_parts == 1 and not self.shuffle:
             return SequentialSampler(self.loader)
-        mine = range(self.part_index, len(self.loader), self.num_parts)
+        part = range(self.part_index, len(self.loader), self.num_parts)
         if not self.shuffle:
-            return mine
+            return part
         source = generators.generator(cpu())
         if self.num_parts == 1:
             return RandomSampler(self.loader, generator=source)
-        return SubsetRandomSampler(mine, generator=source)
+        return SubsetRandomSampler(part, generator=source)
 
     def _gives_batches(self) -> bool:
-        """Return True if the dataset's examples are whole batches."""
+        """Return True if each example of the dataset is a batch."""
         return self.batch_size is None and self.batch_sampler is None
 
 
@@ -158,13 +158,13 @@ def _torch_loader(
     collate: Collate | None,
     batches: Iterable[Any] | None,
 ) -> DataLoader[Any]:
-    """Return torch's loader, which reads in the process that iterates over it.
+    """Return a torch loader that reads in the process that iterates over it.
 
     Args:
-        gives_batches: whether what the dataset has under an index is a whole batch.
+        gives_batches: True if each item of the dataset is a batch.
         batches: the indices of each batch; None for an iterable dataset.
     """
-    # torch draws seeds for its own workers from the generator
+    # otherwise torch draws worker seeds from its default generator
     options: dict[str, Any] = {"collate_fn": collate, "generator": torch.Generator()}
     if batches is None:
         return DataLoader(_Iterable(dataset), batch_size, drop_last=drop_last, **options)
@@ -174,7 +174,7 @@ def _torch_loader(
 
 
 class _Iterable(IterableDataset[Any]):
-    """Lets torch iterate over whatever can be."""
+    """Iterable dataset of torch over any iterable."""
 
     def __init__(self, examples: Iterable[Any]) -> None:
         self._examples = examples
@@ -184,14 +184,14 @@ class _Iterable(IterableDataset[Any]):
 
 
 class ProcessLoader:
-    """An iterable over batches that worker processes load, as a torch DataLoader with workers is.
+    """Iterable over batches that worker processes load, like a torch DataLoader with workers.
 
-    Batch number i is made by worker ``i % num_workers`` and comes as batch number i. An iterable dataset is iterated by
-    every worker; it finds out by `torch.utils.data.get_worker_info` which part is its own.
+    Worker ``i % num_workers`` loads batch i; batches come in order. Every worker iterates over an iterable dataset,
+    which finds its part with `torch.utils.data.get_worker_info`.
 
     Args:
-        loading: makes a worker's `_Loading`.
-        batches: gives, for each epoch again, the indices of each batch; None for an iterable dataset.
+        loading: function that makes the `_Loading` of a worker.
+        batches: iterable over the indices of each batch, iterated every epoch; None for an iterable dataset.
         num_workers: number of processes.
     """
 
@@ -206,43 +206,43 @@ class ProcessLoader:
         makes = [partial(loading, num_workers, options.seed, index) for index in range(num_workers)]
         self._feed = WorkerFeed("DataLoaderIter", makes, options)
         self._begun = False
-        self._again: Mapping[str, Any] | None = None
+        self._resumed: Mapping[str, Any] | None = None
 
     def state_dict(self, begun: bool) -> dict[str, Any]:
-        """Return which epoch the next iteration would have to begin for the same batches.
+        """Return the epoch that the next iteration must begin to yield the same batches.
 
         Args:
-            begun: whether those of the one under way are meant, rather than those after it.
+            begun: True for the current epoch, False for the next.
         """
         epoch = self._feed.epoch_dict()
         return epoch if begun else {**epoch, "number": epoch["number"] + 1}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration begin the epoch that `state_dict` told of."""
+        """Begin the epoch of a state in the next iteration."""
         if state["workers"] != len(self._feed):
             raise ArgumentError(
-                f"DataLoaderIter: the state was saved with {state['workers']} workers, here are {len(self._feed)}; "
+                f"DataLoaderIter: the state was saved with {state['workers']} workers, but here are {len(self._feed)}; "
                 f"give num_workers={state['workers']}"
             )
-        self._again = state
+        self._resumed = state
 
     @property
     def index_source(self) -> Any:
-        """What gives the indices of an epoch, in this process."""
+        """Iterable over the indices of an epoch, in this process."""
         return self._batches
 
     @property
     def pids(self) -> list[int]:
-        """The processes' numbers, in the order of the workers."""
+        """Process ids of the workers, in order."""
         return self._feed.pids
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch."""
-        if self._again is not None:
-            self._feed.begin_again(self._again)
+        if self._resumed is not None:
+            self._feed.begin_again(self._resumed)
         elif self._begun:
             self._feed.begin()
-        self._again = None
+        self._resumed = None
         self._begun = True
         return _Epoch(self._feed, self._batches)
 
@@ -252,10 +252,10 @@ class ProcessLoader:
 
 
 class _Epoch:
-    """One iteration over a feed; batches are ordered ahead, one more of each worker than it can have ready.
+    """One iteration over a feed. Each worker gets one more batch to load than it has slots.
 
     Args:
-        batches: gives what to order; None: the workers know themselves.
+        batches: iterable over the indices to load; None: the workers iterate over the dataset.
     """
 
     def __init__(self, feed: WorkerFeed, batches: Iterable[Any] | None) -> None:
@@ -270,7 +270,7 @@ class _Epoch:
 
     def __next__(self) -> Any:
         if self._number != self._feed.epoch:
-            raise StateError("another epoch has begun; this iteration is over")
+            raise StateError("this iteration is over, since another epoch has begun")
         self._order()
         item = self._feed.take()
         if item is END:
@@ -279,7 +279,7 @@ class _Epoch:
         return item
 
     def _order(self) -> None:
-        """Tell the workers what to load."""
+        """Send the workers the indices to load."""
         workers = len(self._feed)
         while self._indices is not None and self._ordered - self._taken < workers * (self._feed.slots + 1):
             work = self._next_indices(self._indices)
@@ -296,17 +296,18 @@ class _Epoch:
             raise self._error
         try:
             return next(indices, None)
-        except Exception as error:  # whatever the sampler's own code raises
+        except Exception as error:  # any error of the sampler
             self._error = error
             raise
 
 
 class _Loading:
-    """Makes a worker's batches from a dataset.
+    """Item source of a worker that loads batches from a dataset.
 
     Args:
-        loader: makes torch's loader over the indices of batches; they come from the parent where `is_ordered`.
-        worker_init: called with the worker's number before the dataset is used; may be None.
+        loader: function that makes a torch loader over the indices of batches.
+        is_ordered: True if the parent sends the indices.
+        worker_init: function called with the worker's number before the dataset is used; may be None.
     """
 
     description = None
@@ -320,19 +321,19 @@ class _Loading:
         num_workers: int,
         seed: int,
         index: int,
-        orders: FeedCommands,
+        commands: FeedCommands,
     ) -> None:
-        self._loader, self._is_ordered, self._orders = loader, is_ordered, orders
+        self._loader, self._is_ordered, self._commands = loader, is_ordered, commands
         self._show = partial(torch_private.set_worker_info, index, num_workers, seed + index, dataset)
         self._show()
         if worker_init is not None:
             worker_init(index)
 
     def state(self) -> None:
-        """Say nothing: what a dataset gives depends on what is asked of it."""
+        """Return None: a dataset loads the indices that it receives."""
 
     def restore(self, state: Any) -> None:
-        """Do nothing, as there is nothing to restore."""
+        """Do nothing, since there is no state."""
 
     def begin(self, epoch: int) -> Iterator[Any]:
         """Begin an epoch."""
@@ -343,15 +344,15 @@ class _Loading:
         if fetch is None:
             return iter(loader)
         batches: Any = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-        # an iterable dataset ends by a StopIteration, any other one must not
+        # a StopIteration ends an iterable dataset, but is an error in others
         return (fetch(indices) for indices in batches) if self._is_ordered else map(fetch, batches)
 
     def _indices(self, epoch: int) -> Iterator[Any]:
-        while (indices := self._orders.work(epoch)) is not None:
+        while (indices := self._commands.work(epoch)) is not None:
             yield indices
 
     def _collated(self, examples: Any) -> Any:
-        # in what it takes for a worker, torch would collate into new shared memory each time; the pipe has its own
+        # in a worker, torch collates into new shared memory each time; the pipe already copies into its own
         torch_private.set_worker_info(-1, 0, 0, None)
         try:
             return default_collate(examples)

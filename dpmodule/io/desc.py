@@ -1,4 +1,4 @@
-"""`DataDesc`, which describes one input."""
+"""`DataDesc`: description of one input."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from ..base import ArgumentError, dtype_name, np_dtype
 
 
 class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])])):
-    """Describe one input: its name, its shape, its element type and the meaning of its axes.
+    """Description of an input: its name, shape, element type and the meaning of its axes.
 
-    It is the 2-tuple ``(name, shape)``: it unpacks and compares as that pair, and carries `dtype`, `layout` and
-    `stype` beside it.
+    It unpacks and compares as the pair ``(name, shape)``; `dtype`, `layout` and `stype` are extra attributes.
 
     Args:
         name: name of the input, such as "data".
-        shape: its shape, the batch axis included.
+        shape: shape, including the batch axis.
         dtype: element type: a NumPy type, a torch dtype or a name.
         layout: one letter per axis; "N" marks the batch axis.
         stype: "ragged" for rows of different lengths, whose shape is (N,) and the trailing axes of their elements;
-            "default" for all else, also where the symbol's variable declares a storage type.
+            "default" otherwise, even if the variable of the symbol declares a storage type.
 
     Raises:
-        DTypeError: `dtype` names no type.
-        ArgumentError: `stype` is something else.
+        DTypeError: `dtype` is not a type.
+        ArgumentError: `stype` is neither "default" nor "ragged".
 
     Example:
         >>> mx.io.DataDesc("data", (32, 784))
@@ -47,7 +46,7 @@ class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])
         layout: str | None = "NCHW",
         stype: str = "default",
     ) -> DataDesc:
-        """Make the pair; `shape` may be any sequence of numbers."""
+        """Create the pair; `shape` may be any sequence of numbers."""
         if stype not in ("default", "ragged"):
             raise ArgumentError(f"DataDesc {name}: stype is {stype!r}, expected 'default' or 'ragged'")
         desc = super().__new__(cls, name, tuple(shape))
@@ -56,8 +55,8 @@ class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])
         return desc
 
     def __repr__(self) -> str:
-        kind = "" if self.stype == "default" else f",{self.stype}"
-        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}{kind}]"
+        suffix = "" if self.stype == "default" else f",{self.stype}"
+        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}{suffix}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, self.shape, self.dtype, self.layout, self.stype)
@@ -70,7 +69,7 @@ class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])
         """Return the position of the batch axis: 0 without a layout, -1 for a layout without "N".
 
         Args:
-            layout: such as ``"NCHW"``, a letter an axis.
+            layout: one letter per axis, such as ``"NCHW"``.
         """
         return 0 if layout is None else layout.find("N")
 

@@ -1,4 +1,4 @@
-"""Batches and what yields them: `DataBatch`, the interface `DataIter`, and `ResizeIter`."""
+"""Batches and iterators over them: `DataBatch`, the interface `DataIter`, and `ResizeIter`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_part(owner: str, num_parts: int, part_index: int) -> None:
 
     Args:
         num_parts: number of parts.
-        part_index: the part that is wanted, from 0.
+        part_index: index of the part, from 0.
     """
     if num_parts < 1:
         raise ArgumentError(f"{owner}: num_parts is {num_parts}, expected at least 1")
@@ -27,11 +27,11 @@ def check_part(owner: str, num_parts: int, part_index: int) -> None:
 
 
 class EveryNth:
-    """One part of what an iterable yields.
+    """Every n-th item of an iterable.
 
     Args:
         num_parts: number of parts.
-        part_index: which part, from 0: the items of numbers part_index, part_index + num_parts, ...
+        part_index: the part, from 0: items part_index, part_index + num_parts, ...
     """
 
     def __init__(self, items: Iterable[Any], num_parts: int, part_index: int) -> None:
@@ -42,17 +42,17 @@ class EveryNth:
 
 
 class DataBatch:
-    """Hold one batch: its arrays, its labels and what an iterator knows about them.
+    """One batch: its arrays, its labels and their description.
 
     Args:
         data: arrays in the order of `provide_data`.
-        label: arrays in the order of `provide_label`, or None.
-        pad: number of rows that are not new in this batch: rows at the end that fill it up or, from an
-            iterator that rolls over, rows at the start that the epoch before left. See `num_padding`.
-        index: numbers of the examples, if the iterator knows them.
-        bucket_key: which bucket the batch belongs to.
-        provide_data: descriptions of `data`; only where they change from batch to batch.
-        provide_label: descriptions of `label`; only where they change from batch to batch.
+        label: arrays in the order of `provide_label`; may be None.
+        pad: number of rows that are not new in this batch: padding at the end or, with "roll_over", rows at the
+            start that the previous epoch left over. See `num_padding`.
+        index: numbers of the examples, if known.
+        bucket_key: bucket of the batch.
+        provide_data: descriptions of `data`, if they change from batch to batch.
+        provide_label: descriptions of `label`, if they change from batch to batch.
 
     Raises:
         ArgumentError: `data` or `label` is neither a list, a tuple nor None.
@@ -61,7 +61,7 @@ class DataBatch:
     """
 
     rolled_over = False
-    """True if `pad` counts rows that the epoch before left, none of which may be cut off."""
+    """True if `pad` counts rows left over from the previous epoch, which are not padding."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class DataBatch:
 
     @property
     def num_padding(self) -> int:
-        """Number of rows at the end that only fill the batch up and should not be counted."""
+        """Number of padding rows at the end, which should not be counted."""
         return 0 if self.rolled_over else self.pad or 0
 
     def __str__(self) -> str:
@@ -101,12 +101,12 @@ class DataBatch:
 
 
 class DataIter:
-    """Interface of everything that yields batches.
+    """Interface of iterators over batches.
 
     A subclass defines either `next`, or `iter_next` with `getdata`, `getlabel`, `getpad` and `getindex`; and
-    `reset`, and the attributes or properties `provide_data` and `provide_label` (lists of DataDesc). An
-    iterator is its own Python iterator: a second ``for`` loop goes on where the first one stopped, and only
-    `reset` begins a new epoch.
+    `reset`, and the attributes or properties `provide_data` and `provide_label` (lists of DataDesc). ``iter``
+    returns the iterator itself: a second ``for`` loop continues where the first stopped, and only `reset` begins a
+    new epoch.
 
     Args:
         batch_size: number of examples in a batch.
@@ -126,9 +126,9 @@ class DataIter:
     """
 
     num_parts = 1
-    """Into how many parts the examples are split, of which this iterator reads one."""
+    """Number of parts that the examples are split into; this iterator reads one of them."""
 
-    if TYPE_CHECKING:  # no attributes at run time: subclasses set plain ones in __init__
+    if TYPE_CHECKING:  # subclasses may set plain attributes
 
         @property
         def provide_data(self) -> list[DataDesc]:
@@ -163,34 +163,34 @@ class DataIter:
         return DataBatch(self.getdata(), self.getlabel(), self.getpad(), self.getindex())
 
     def iter_next(self) -> bool:
-        """Move on to the next batch, and say whether there was one."""
+        """Move to the next batch; return False if there is none."""
         raise NotImplementedError(f"{type(self).__name__} defines neither next nor iter_next")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iterator stands: plain data and arrays, for `load_state_dict` of one like it.
+        """Return the position as plain data and arrays, for `load_state_dict` of an equal iterator.
 
         Raises:
-            NotImplementedError: it cannot say.
+            NotImplementedError: the iterator cannot save its position.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define state_dict")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where another iterator like this stood: the batches that it had still to give come next.
+        """Continue at the position of an equal iterator: `next` returns the batches that remained there.
 
         Args:
-            state: what its `state_dict` returned.
+            state: result of its `state_dict`.
 
         Raises:
-            ArgumentError: it was an iterator over something else.
+            ArgumentError: the state is of an iterator over other data.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define load_state_dict")
 
     def to_torch(self) -> BatchDataset:
-        """Return the batches as a dataset of torch's, an `IterableDataset`.
+        """Return the batches as a torch `IterableDataset`.
 
-        An item is one batch, a tuple of tensors: the arrays of `provide_data`, then those of `provide_label`, without
-        rows that only fill a batch up. The first iteration goes on where the iterator stands, each further one resets
-        it. The tensors are the batch's own memory: copy one before writing into it. A DataLoader over it takes
+        An item is one batch, a tuple of tensors: the arrays of `provide_data`, then of `provide_label`, without padding
+        rows. The first iteration continues at the current batch; further ones reset the iterator first. The tensors
+        share the memory of the batch: copy one before writing into it. A DataLoader over the dataset needs
         ``batch_size=None`` and no workers.
 
         Example:
@@ -201,15 +201,15 @@ class DataIter:
         return BatchDataset(self)
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        """Read only one of several equal parts of the examples from now on, and begin an epoch of it.
+        """Read only one of several equal parts of the examples from now on, and begin an epoch.
 
         Args:
-            part_index: which part, from 0.
+            part_index: index of the part, from 0.
 
         Raises:
-            ArgumentError: there is no such part.
-            StateError: the iterator reads a part already.
-            NotImplementedError: it cannot; it may have options `num_parts` and `part_index` of its own.
+            ArgumentError: the part does not exist.
+            StateError: the iterator already reads a part.
+            NotImplementedError: the iterator does not support this; it may have options `num_parts` and `part_index`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define take_part")
 
@@ -222,7 +222,7 @@ class DataIter:
         return None
 
     def getindex(self) -> Any:
-        """Return the example numbers of the current batch, None if they are not known."""
+        """Return the example numbers of the current batch; None if unknown."""
         return None
 
     def getpad(self) -> int | None:
@@ -231,15 +231,15 @@ class DataIter:
 
 
 def check_state(owner: DataIter, state: Any, **here: Any) -> None:
-    """Refuse a state that another iterator, or one over other data, has saved.
+    """Refuse a state saved by an iterator of another kind or over other data.
 
     Args:
-        owner: the iterator that is to go on from the state.
-        here: facts that have to be the same in it, by name.
+        owner: iterator that loads the state.
+        here: facts that must be the same in the state, by name.
     """
     kind = type(owner).__name__
     if not isinstance(state, Mapping) or "kind" not in state:
-        raise ArgumentError(f"{kind}: the state is {_kind(state)}, expected what state_dict() returned")
+        raise ArgumentError(f"{kind}: the state is {_kind(state)}, expected the result of state_dict()")
     facts = {"kind": kind, **here}
     wrong = [
         f"{name} is {state.get(name)!r}, here {value!r}"
@@ -247,13 +247,11 @@ def check_state(owner: DataIter, state: Any, **here: Any) -> None:
         if state.get(name) != value
     ]
     if wrong:
-        raise ArgumentError(
-            f"{kind}: the state was saved by an iterator over something else: {'; '.join(wrong)}"
-        )
+        raise ArgumentError(f"{kind}: the state was saved by a different iterator: {'; '.join(wrong)}")
 
 
 class CurrentBatch(DataIter):
-    """Iterator that keeps descriptions of its batches, and the current batch, from which the getters read."""
+    """Iterator that keeps the descriptions of its batches, and the current batch for the getters."""
 
     def __init__(self, batch_size: int = 0) -> None:
         super().__init__(batch_size)
@@ -272,7 +270,7 @@ class CurrentBatch(DataIter):
         return self._provide_label
 
     def _keep(self, batch: DataBatch | None) -> bool:
-        """Make a batch the current one, and say whether it is one."""
+        """Set the current batch; return False if it is None."""
         self.current_batch = batch
         return batch is not None
 
@@ -302,12 +300,12 @@ class CurrentBatch(DataIter):
 class ResizeIter(CurrentBatch):
     """Make every epoch of an iterator a given number of batches long.
 
-    A shorter iterator is started again in the middle of the epoch, a longer one is cut.
+    A shorter iterator starts again in the middle of the epoch, a longer one is cut.
 
     Args:
         size: number of batches in an epoch.
-        reset_internal: whether `reset` also resets `data_iter`; otherwise the next epoch goes on where this
-            one stopped.
+        reset_internal: if True, `reset` also resets `data_iter`; otherwise the next epoch continues where this one
+            stopped.
 
     Raises:
         ArgumentError: `size` is not a positive number.
@@ -370,7 +368,7 @@ class ResizeIter(CurrentBatch):
         self.current_batch = None
 
     def _read(self) -> DataBatch:
-        # twice: under roll-over, an epoch too short for a batch hands its rows to the next one
+        # twice: with "roll_over", an epoch shorter than a batch moves its rows to the next
         for _ in range(2):
             batch = next(self.data_iter, None)
             if batch is not None:
@@ -383,6 +381,6 @@ class ResizeIter(CurrentBatch):
 
 
 def _kind(value: object) -> str:
-    """Name the type of a value, with its shape if it has one."""
+    """Return the name of a value's type, with its shape if it has one."""
     shape = getattr(value, "shape", None)
     return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -45,36 +45,36 @@ _OPTIONS = {
     "image": Attr(string, "path of the images, plain or gzipped", "./train-images-idx3-ubyte"),
     "label": Attr(string, "path of the labels, plain or gzipped", "./train-labels-idx1-ubyte"),
     "batch_size": Attr(BATCH["batch_size"].type, BATCH["batch_size"].doc, 128),
-    "shuffle": Attr(boolean, "whether the examples are shuffled, once", True),
-    "flat": Attr(boolean, "whether an image is one row of 784 numbers", False),
+    "shuffle": Attr(boolean, "if True, the examples are shuffled once", True),
+    "flat": Attr(boolean, "if True, an image is one row of 784 numbers", False),
     "seed": Attr(integer(), "seed of the shuffle", 0),
-    "silent": Attr(boolean, "whether nothing is logged", False),
+    "silent": Attr(boolean, "if True, nothing is logged", False),
     **PARTS,
     **PREFETCH,
     "dtype": Attr(optional(choice("float32")), "type of the pixels; None is float32", None),
-    # MXNet's own examples give this one, and the shape follows from `flat`
-    "input_shape": Attr(string, "accepted and without effect", ""),
-    "data_shape": Attr(string, "accepted and without effect", ""),
+    # MXNet's examples pass this, but the shape follows from `flat`
+    "input_shape": Attr(string, "ignored", ""),
+    "data_shape": Attr(string, "ignored", ""),
     **NAMES,
 }
 
 
 class MNISTIter(MXDataIter):
-    """Read batches of handwritten digits, or of whatever else lies in files of that format.
+    """Read batches of handwritten digits, or other images in files of that format.
 
-    Pixels are divided by 256. Examples too few for a batch are left out.
+    Pixels are divided by 256. An incomplete last batch is dropped.
 
     Raises:
-        ArgumentError: an option does not fit.
+        ArgumentError: an option is invalid.
         FileError: a file cannot be read.
-        FileFormatError: a file is damaged or has another format; the text names it and the byte offset.
+        FileFormatError: a file is damaged or has another format; the message names it and the byte offset.
         ShapeError: there are fewer labels than images.
 
-    Example, given such a file::
+    Example, with the MNIST files::
 
             it = mx.io.MNISTIter(image="train-images-idx3-ubyte.gz", label="train-labels-idx1-ubyte.gz")
 
-    Source: MXNet 1.9.1 `MNISTIter`, with its order for a seed; gzipped files are read as well.
+    Source: MXNet 1.9.1 `MNISTIter`, with the same order for a seed; gzipped files are also read.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -84,7 +84,7 @@ class MNISTIter(MXDataIter):
         if 0 in images.shape:
             count, height, width = images.shape
             raise FileFormatError(
-                f"{o.image}: offset 4: it declares {count} images of {height}x{width} pixels"
+                f"{o.image}: offset 4: the file declares {count} images of {height}x{width} pixels"
             )
         if len(labels) < len(images):
             raise ShapeError(f"MNISTIter: {o.label} has {len(labels)} labels for {len(images)} images")
@@ -95,8 +95,8 @@ class MNISTIter(MXDataIter):
             order = StdRandom(o.seed).shuffled(len(images))
             images, labels = images[order], labels[order]
         height, width = images.shape[1:]
-        one = (height * width,) if o.flat else (1, height, width)
-        source = _Digits(images.reshape(-1, *one), labels, o)
+        example = (height * width,) if o.flat else (1, height, width)
+        source = _Digits(images.reshape(-1, *example), labels, o)
         if not o.silent:
             _logger.info(
                 "MNISTIter: %d images, shuffle=%s, shape=%s", len(images), o.shuffle, source.data_desc.shape
@@ -109,7 +109,7 @@ describe(MNISTIter, _OPTIONS)
 
 
 class _Digits:
-    """Batches of images that are in memory as bytes."""
+    """Batches of images that are held in memory as bytes."""
 
     def __init__(self, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], o: OptionValues) -> None:
         self._images, self._labels = torch.from_numpy(images.copy()), torch.from_numpy(labels.copy())
@@ -138,25 +138,25 @@ class _Digits:
 
 
 def _existing(path: str) -> str:
-    """Return the path, or that of the gzipped file where only this exists."""
+    """Return the path, or the path of the gzipped file if only this exists."""
     return path + ".gz" if not os.path.exists(path) and os.path.exists(path + ".gz") else path
 
 
-_PIECE_BYTES = 2**20
+_CHUNK_BYTES = 2**20
 
 
-def _pieces(file: Any, size: int) -> Iterator[bytes]:
-    """Yield up to `size` bytes of a file piece by piece, as a read reserves memory for all it is asked for."""
-    while size and (piece := file.read(min(size, _PIECE_BYTES))):
-        size -= len(piece)
-        yield piece
+def _chunks(file: Any, size: int) -> Iterator[bytes]:
+    """Yield up to `size` bytes of a file in chunks, since a read allocates memory for all requested bytes."""
+    while size and (chunk := file.read(min(size, _CHUNK_BYTES))):
+        size -= len(chunk)
+        yield chunk
 
 
 def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
     """Read an idx file of bytes, plain or gzipped.
 
     Shape:
-        returns: as the file says, with `axes` axes, uint8.
+        returns: as the file declares, with `axes` axes, uint8.
     """
     head = 4 + 4 * axes
     expected = bytes([0, 0, 8, axes])
@@ -173,19 +173,19 @@ def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
                     )
                 if len(start) < head:
                     raise FileFormatError(
-                        f"{path}: byte {len(start)}: the file ends within its head of {head} bytes"
+                        f"{path}: byte {len(start)}: the file ends within its header of {head} bytes"
                     )
                 dims = struct.unpack_from(f">{axes}I", start, 4)
                 size = math.prod(dims)
                 if not size:
-                    raise FileFormatError(f"{path}: byte 4: it declares {dims}, which holds nothing")
-                data = b"".join(_pieces(file, size))
+                    raise FileFormatError(f"{path}: byte 4: the file declares {dims}, which is empty")
+                data = b"".join(_chunks(file, size))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileFormatError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
     except OSError as error:
         raise FileError(error.errno, f"idx file: {error.strerror}", path) from error
     if len(data) < size:
         raise FileFormatError(
-            f"{path}: byte {head + len(data)}: the file is cut short; {dims} needs {size} bytes behind byte {head}"
+            f"{path}: byte {head + len(data)}: the file is cut short; {dims} needs {size} bytes after byte {head}"
         )
     return np.frombuffer(data, np.uint8).reshape(dims)

@@ -1,4 +1,4 @@
-"""Reading numbers from CSV and LibSVM files: in pieces, side by side, in C++ where there is the extension."""
+"""Parallel reading of numbers from CSV and LibSVM files in chunks, in C++ if the extension is available."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Array = np.ndarray[Any, Any]
 Parsed = TypeVar("Parsed")
 
 _CHUNK_BYTES = 1 << 19
-"""Bytes that are read and parsed at once."""
+"""Number of bytes that are read and parsed together."""
 _TAIL = 1 << 12
-"""Bytes behind a piece that are read with it, for the end of its last line."""
+"""Number of bytes read after a chunk, for the end of its last line."""
 
 _SLACK = 1.02
-"""How much more memory is set aside than the lines so far let expect."""
+"""Factor by which more memory is allocated than the lines so far predict."""
 
 _KINDS = {"float32": "f", "float64": "d", "int32": "i", "int64": "q"}
 
-_MAX_COLUMNS = 2**53  # what a float64 tells apart
+_MAX_COLUMNS = 2**53  # larger integers are not exact in float64
 _QUERY = re.compile(rb"^([ \t]*\S+[ \t]+)qid:\d+(?!\S)")
 _WORD = re.compile(rb"\S+")
 
 
 class ParsedRows(NamedTuple):
-    """Sparse rows of a file: values and columns of row i are those from ``starts[i]`` to ``starts[i + 1]``."""
+    """Sparse rows of a file; ``starts[i]`` to ``starts[i + 1]`` are the values and columns of row i."""
 
     labels: Array
     values: Array
@@ -46,28 +46,30 @@ class ParsedRows(NamedTuple):
 
 
 def input_files(path: str) -> list[str]:
-    """Return the files that a path stands for: several joined by ``;``, and all files of a folder."""
-    found = []
-    for each in path.split(";"):
-        if os.path.isdir(each):
-            found += sorted(os.path.join(each, name) for name in os.listdir(each) if not name.startswith("."))
+    """Return the files of a path: several joined by ``;``, or all files of a folder."""
+    files = []
+    for entry in path.split(";"):
+        if os.path.isdir(entry):
+            files += sorted(
+                os.path.join(entry, name) for name in os.listdir(entry) if not name.startswith(".")
+            )
         else:
-            found.append(each)
-    return found
+            files.append(entry)
+    return files
 
 
 class _Chunk(NamedTuple):
-    """Some of the bytes of a file: the lines that begin there are meant."""
+    """A range of bytes of a file, for the lines that begin in it."""
 
     path: str
     begin: int
     end: int
-    held: bytes | None  # all of them, where the file cannot be read from several places
-    share: float  # how much of all files has been read with it
+    held: bytes | None  # all bytes of a file that is not seekable
+    share: float  # fraction of all files up to its end
 
 
 class _BadNumberLine(Exception):
-    """A line of a piece that cannot be read."""
+    """A line of a chunk that cannot be parsed."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(line, reason)
@@ -75,14 +77,14 @@ class _BadNumberLine(Exception):
 
 
 def _chunks(paths: Sequence[str]) -> list[_Chunk]:
-    """Cut files into pieces; what is no plain file, such as a pipe, is read now."""
-    found, done = [], 0
+    """Cut files into chunks; special files, such as pipes, are read now."""
+    chunks, done = [], 0
     for path in paths:
         held = None
         try:
-            facts = os.stat(path)
-            size = facts.st_size
-            if not stat.S_ISREG(facts.st_mode):
+            status = os.stat(path)
+            size = status.st_size
+            if not stat.S_ISREG(status.st_mode):
                 refuse_device(path)
                 held = Path(path).read_bytes()
                 size = len(held)
@@ -91,28 +93,28 @@ def _chunks(paths: Sequence[str]) -> list[_Chunk]:
         step = _CHUNK_BYTES if held is None else size
         for begin in range(0, size, step):
             end = min(begin + step, size)
-            found.append(_Chunk(path, begin, end, held, float(done + end)))
+            chunks.append(_Chunk(path, begin, end, held, float(done + end)))
         done += size
-    return [piece._replace(share=piece.share / done) for piece in found]
+    return [chunk._replace(share=chunk.share / done) for chunk in chunks]
 
 
 def _unreadable(path: str, error: OSError) -> FileError:
     return FileError(error.errno, f"text file: {error.strerror}", path)
 
 
-def _lines(piece: _Chunk) -> bytes | memoryview:
-    """Read the lines that begin in a piece."""
-    if piece.held is not None:
-        return piece.held
+def _lines(chunk: _Chunk) -> bytes | memoryview:
+    """Read the lines that begin in a chunk."""
+    if chunk.held is not None:
+        return chunk.held
     try:
-        with open(piece.path, "rb", buffering=0) as file:
-            return _lines_between(file.fileno(), piece.begin, piece.end)
+        with open(chunk.path, "rb", buffering=0) as file:
+            return _lines_between(file.fileno(), chunk.begin, chunk.end)
     except OSError as error:
-        raise _unreadable(piece.path, error) from error
+        raise _unreadable(chunk.path, error) from error
 
 
 def _lines_between(descriptor: int, begin: int, end: int) -> memoryview:
-    start = max(0, begin - 1)  # whether a line begins here, the character before tells
+    start = max(0, begin - 1)  # the previous character shows if a line begins here
     data = os.pread(descriptor, end - start + _TAIL, start)
     inside = end - start - 1
     first = data.find(b"\n", 0, inside) + 1
@@ -129,17 +131,17 @@ def _lines_between(descriptor: int, begin: int, end: int) -> memoryview:
 def _in_order(
     path: str, parse: Callable[[bytes | memoryview], Parsed], threads: int
 ) -> Iterator[tuple[Parsed, float]]:
-    """Parse files in several threads; yield what each piece holds, in order, and the share that has been parsed."""
-    pieces = _chunks(input_files(path))
-    workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, len(pieces))
+    """Parse files in several threads; yield the result of each chunk, in order, and the fraction parsed so far."""
+    chunks = _chunks(input_files(path))
+    workers = 1 if native.core is None else min(threads, os.cpu_count() or 1, len(chunks))
     if workers <= 1:
-        for piece in pieces:
-            yield _parsed(parse, piece), piece.share
+        for chunk in chunks:
+            yield _parsed(parse, chunk), chunk.share
         return
     waiting: deque[tuple[Future[Parsed], float]] = deque()
     with ThreadPoolExecutor(workers, "dpmodule-text") as pool:
-        for piece in pieces:
-            waiting.append((pool.submit(_parsed, parse, piece), piece.share))
+        for chunk in chunks:
+            waiting.append((pool.submit(_parsed, parse, chunk), chunk.share))
             if len(waiting) > 2 * workers:
                 job, share = waiting.popleft()
                 yield job.result(), share
@@ -147,21 +149,21 @@ def _in_order(
             yield job.result(), share
 
 
-def _parsed(parse: Callable[[bytes | memoryview], Parsed], piece: _Chunk) -> Parsed:
-    text = _lines(piece)
-    if piece.begin == 0 and (kind := likely_kind(bytes(text[:64]))):
-        raise FileFormatError(f"{piece.path}: line 1: {kind}")
+def _parsed(parse: Callable[[bytes | memoryview], Parsed], chunk: _Chunk) -> Parsed:
+    text = _lines(chunk)
+    if chunk.begin == 0 and (kind := likely_kind(bytes(text[:64]))):
+        raise FileFormatError(f"{chunk.path}: line 1: {kind}")
     try:
         return parse(text)
     except _BadNumberLine as bad:
         line = bad.line
-        for begin in range(0, piece.begin, _CHUNK_BYTES):
-            line += len(bytes(_lines(piece._replace(begin=begin, end=begin + _CHUNK_BYTES))).splitlines())
-        raise FileFormatError(f"{piece.path}: line {line}: {bad.reason}") from None
+        for begin in range(0, chunk.begin, _CHUNK_BYTES):
+            line += len(bytes(_lines(chunk._replace(begin=begin, end=begin + _CHUNK_BYTES))).splitlines())
+        raise FileFormatError(f"{chunk.path}: line {line}: {bad.reason}") from None
 
 
 class _GrowingArray:
-    """An array that gets longer with every piece of a file.
+    """An array that grows with every chunk of a file.
 
     Args:
         width: shape of one row.
@@ -172,7 +174,7 @@ class _GrowingArray:
         self._count = 0
 
     def add(self, rows: Array, share: float) -> None:
-        """Append rows; with them, this share of all that will come is here."""
+        """Append rows; `share` is the fraction of all rows present after it."""
         end = self._count + len(rows)
         if end > len(self._rows):
             likely = end if share == 1 else int(end / share * _SLACK) + 1
@@ -181,7 +183,7 @@ class _GrowingArray:
         self._count = end
 
     def close(self) -> Array:
-        """Return the array, and keep no more memory than it takes."""
+        """Return the array without spare memory."""
         if self._count < len(self._rows):
             self._resize(self._count)
         return self._rows
@@ -190,31 +192,33 @@ class _GrowingArray:
         if self._count == 0:
             self._rows = np.empty((count, *self._rows.shape[1:]), self._rows.dtype)
         else:
-            self._rows.resize((count, *self._rows.shape[1:]), refcheck=False)  # moves pages, not numbers
+            self._rows.resize(
+                (count, *self._rows.shape[1:]), refcheck=False
+            )  # remaps pages instead of copying
 
 
 def read_csv(path: str, columns: int, dtype: Any, threads: int = 1) -> Array:
     """Read a file of numbers separated by commas.
 
-    Numbers are rounded as Python's `float` does, and from there to `dtype`.
+    Numbers are rounded like Python's `float`, then to `dtype`.
 
     Shape:
         returns: (rows, columns), of type `dtype`.
 
     Args:
         path: the file, several joined by ``;``, or a folder.
-        threads: how many threads parse; without the native extension, one does.
+        threads: number of threads that parse; 1 without the native extension.
     """
-    kind = np.dtype(dtype)
-    table = _GrowingArray(kind, (columns,))
-    for rows, share in _in_order(path, partial(_csv, columns=columns, dtype=kind), threads):
+    numpy_type = np.dtype(dtype)
+    table = _GrowingArray(numpy_type, (columns,))
+    for rows, share in _in_order(path, partial(_csv, columns=columns, dtype=numpy_type), threads):
         table.add(rows, share)
     return table.close()
 
 
 def _csv(text: bytes | memoryview, columns: int, dtype: np.dtype[Any]) -> Array:
-    """Parse lines; those that the extension does not take are read one by one."""
-    if native.core is not None and len(text) >= 2 * columns - 1:  # shorter text has no whole row
+    """Parse lines; lines that the extension rejects are parsed one by one."""
+    if native.core is not None and len(text) >= 2 * columns - 1:  # shorter text has no complete row
         table = np.empty((len(text) // (2 * columns) + 1, columns), dtype)  # a number takes two characters
         rows = native.core.parse_csv(text, columns, _KINDS[dtype.name], table)
         if rows >= 0:
@@ -239,15 +243,17 @@ def _csv_by_line(text: bytes, columns: int, dtype: np.dtype[Any]) -> Array:
                 row.append(_whole(field, dtype) if dtype.kind == "i" else _real(field))  # noqa: PERF401
         except ValueError:
             at = len(row)
-            text_at = f"{_shown(fields[at])} is no {dtype} number; it is the line's number {at + 1}"
+            text_at = (
+                f"{_shown(fields[at])} is not a number of type {dtype}; it is number {at + 1} of the line"
+            )
             raise _BadNumberLine(number, text_at) from None
         rows.append(row)
-    with np.errstate(over="ignore"):  # what is too large is infinite
+    with np.errstate(over="ignore"):  # too large numbers become infinite
         return np.array(rows, dtype).reshape(-1, columns)
 
 
 def _real(text: bytes) -> float:
-    if b"_" in text:  # Python takes these between digits
+    if b"_" in text:  # Python allows these between digits
         raise ValueError(text)
     return float(text)
 
@@ -266,23 +272,23 @@ def _shown(text: bytes) -> str:
 def read_libsvm(path: str, columns: int | None, threads: int = 1) -> ParsedRows:
     """Read a file of rows ``label column:value column:value ...``, columns counted from 0.
 
-    A weight behind the label (``label:weight``), a query's number behind it (``label qid:3``) and what follows a ``#``
-    are left out. Numbers are rounded as Python's `float` does, and from there to float32.
+    A weight after the label (``label:weight``), a query number after it (``label qid:3``) and text after ``#`` are
+    ignored. Numbers are rounded like Python's `float`, then to float32.
 
     Args:
         path: the file, several joined by ``;``, or a folder.
-        columns: how many columns there are; None = as many as the file names.
-        threads: how many threads parse; without the native extension, one does.
+        columns: number of columns; None: any column may occur.
+        threads: number of threads that parse; 1 without the native extension.
     """
     limit = _MAX_COLUMNS if columns is None else columns
     growing = [_GrowingArray(dtype) for dtype in ("f4", "i8", "f4", "i8")]
     for arrays, share in _in_order(path, partial(_libsvm, columns=limit), threads):
-        for each, array in zip(growing, arrays, strict=True):
-            each.add(array, share)
-    labels, lengths, values, places = (each.close() for each in growing)
+        for target, array in zip(growing, arrays, strict=True):
+            target.add(array, share)
+    labels, lengths, values, column_numbers = (array.close() for array in growing)
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
-    return ParsedRows(labels, values, places, starts)
+    return ParsedRows(labels, values, column_numbers, starts)
 
 
 def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
@@ -290,48 +296,53 @@ def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
     if native.core is None:
         native.report()
         return _libsvm_by_line(bytes(text), columns)
-    # the shortest are "1" and " 1:1", with what ends them
+    # the shortest are "1" and " 1:1", each with a separator
     rows, entries = len(text) // 2 + 1, len(text) // 4 + 1
     labels, lengths = np.empty(rows, np.float32), np.empty(rows, np.int64)
-    values, places = np.empty(entries, np.float32), np.empty(entries, np.int64)
-    counts = native.core.parse_libsvm(text, columns, labels, lengths, values, places)
+    values, column_numbers = np.empty(entries, np.float32), np.empty(entries, np.int64)
+    counts = native.core.parse_libsvm(text, columns, labels, lengths, values, column_numbers)
     if counts is None:
         return _libsvm_by_line(bytes(text), columns)
     rows, entries = counts
-    return labels[:rows], lengths[:rows], values[:entries], places[:entries]
+    return labels[:rows], lengths[:rows], values[:entries], column_numbers[:entries]
 
 
 def _libsvm_by_line(text: bytes, columns: int) -> tuple[Array, ...]:
-    labels, lengths, values, places = [], [], [], []
+    labels, lengths, values, column_numbers = [], [], [], []
     for number, line in enumerate(text.split(b"\n"), 1):
         line = _QUERY.sub(_without_query, line.partition(b"#")[0])
-        for place, word in enumerate(_WORD.finditer(line)):
+        for position, word in enumerate(_WORD.finditer(line)):
             head, colon, tail = word[0].partition(b":")
             try:
-                first, second = _real(head), _real(tail) if colon or place else 0.0
+                first, second = _real(head), _real(tail) if colon or position else 0.0
             except ValueError:
                 raise _bad_libsvm(number, word) from None
-            if place == 0:
+            if position == 0:
                 labels.append(first)
                 lengths.append(0)
                 continue
             if not (0 <= first < columns and first.is_integer()):
                 raise _bad_libsvm(number, word, f"columns are whole numbers from 0 to {columns - 1}")
             lengths[-1] += 1
-            places.append(int(first))
+            column_numbers.append(int(first))
             values.append(second)
-    with np.errstate(over="ignore"):  # what is too large is infinite
-        return np.array(labels, "f4"), np.array(lengths, "i8"), np.array(values, "f4"), np.array(places, "i8")
+    with np.errstate(over="ignore"):  # too large numbers become infinite
+        return (
+            np.array(labels, "f4"),
+            np.array(lengths, "i8"),
+            np.array(values, "f4"),
+            np.array(column_numbers, "i8"),
+        )
 
 
 def _without_query(match: re.Match[bytes]) -> bytes:
-    """Return blanks in place of a query's number, so that what follows stays where it is."""
+    """Replace a query number by blanks, so that the following positions stay the same."""
     return match[1].ljust(len(match[0]))
 
 
 def _bad_libsvm(
-    number: int, word: re.Match[bytes], rule: str = "expected column:value behind the label"
+    number: int, word: re.Match[bytes], rule: str = "expected column:value after the label"
 ) -> _BadNumberLine:
     return _BadNumberLine(
-        number, f"{_shown(word[0])}: {rule}; it is at the line's character {word.start() + 1}"
+        number, f"{_shown(word[0])}: {rule}; it is at character {word.start() + 1} of the line"
     )

@@ -1,4 +1,4 @@
-"""`PrefetchingIter`: read iterators in the background."""
+"""`PrefetchingIter`: reading iterators in background threads."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .iterator import CurrentBatch, DataBatch, DataIter, check_state
 class PrefetchingIter(CurrentBatch, Closing):
     """Read one or several iterators in background threads and join their batches.
 
-    Reading starts at once and again after each `reset`. An error in an iterator is raised by the next `next`,
-    with its type and the traceback it had in the thread, and again until `reset`. Dropping the object or
-    leaving its ``with`` block ends the threads.
+    Reading starts immediately and after each `reset`. `next` raises an error of an iterator, with its type and its
+    traceback in the thread, and raises it again until `reset`. Deleting the object or leaving its ``with`` block ends
+    the threads.
 
     Args:
-        iters: an iterator, or a list of them that have equally many batches.
-        rename_data: one dict per iterator from its data names to new ones; names not in it stay.
+        iters: an iterator, or a list of iterators with the same number of batches.
+        rename_data: one dict per iterator from data names to new names; other names stay.
         rename_label: the same for label names.
-        depth: how many batches of each iterator are held ready.
+        depth: number of batches of each iterator that are read ahead.
 
     Raises:
-        ArgumentError: no iterators, renamings that are not one per iterator, or `depth` below 1.
+        ArgumentError: there are no iterators, a renaming does not have one dict per iterator, or `depth` is below 1.
 
     Example:
         >>> first, second = mx.io.NDArrayIter(np.ones(4)), mx.io.NDArrayIter(np.zeros(4))
@@ -61,7 +61,7 @@ class PrefetchingIter(CurrentBatch, Closing):
         super().__init__(self.iters[0].batch_size)
         self.num_parts = max(getattr(each, "num_parts", 1) for each in self.iters)
         self._describe()
-        self._note_beginning()
+        self._save_epoch_start()
         self._readers = [
             ReadAhead[DataBatch](each, depth, f"PrefetchingIter-{i}", "PrefetchingIter")
             for i, each in enumerate(self.iters)
@@ -69,7 +69,7 @@ class PrefetchingIter(CurrentBatch, Closing):
         self._finalizer = weakref.finalize(self, _stop_all, self._readers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make a copy, with iterators and a thread of its own, that gives the same batches next."""
+        """Return a recipe for a copy, with its own iterators and threads, that continues at the same batch."""
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:
@@ -83,10 +83,10 @@ class PrefetchingIter(CurrentBatch, Closing):
             raise StateError(
                 f"PrefetchingIter cannot be copied or pickled, since {kinds} cannot ({error}); make a new one"
             ) from error
-        return _continued, (iters, self.rename_data, self.rename_label, self._depth, state)
+        return _resume, (iters, self.rename_data, self.rename_label, self._depth, state)
 
     def _describe(self) -> None:
-        # read while no thread runs: an iterator may compute these
+        # called while no thread reads, since an iterator may compute these
         data = [getattr(each, "provide_data", None) for each in self.iters]
         label = [getattr(each, "provide_label", None) for each in self.iters]
         self._provide_data = _renamed(data, self.rename_data)
@@ -100,7 +100,7 @@ class PrefetchingIter(CurrentBatch, Closing):
         self.num_parts = num_parts
 
     def _begin(self, change: Callable[[DataIter], None]) -> None:
-        """Begin to read again after a change of the iterators, while no thread reads."""
+        """Change the iterators while no thread reads, and restart reading."""
         if not self._finalizer.alive:
             raise StateError("PrefetchingIter is closed; make a new one")
         try:
@@ -109,14 +109,14 @@ class PrefetchingIter(CurrentBatch, Closing):
             for each in self.iters:
                 change(each)
             self._describe()
-            self._note_beginning()
+            self._save_epoch_start()
         finally:
             for reader in self._readers:
                 reader.release()
         self.current_batch = None
 
     def iter_next(self) -> bool:
-        # nothing is taken before all have a batch: Ctrl-C while waiting leaves them in step
+        # take no batch before all have one, so that Ctrl-C while waiting leaves the readers in step
         batches = [reader.peek() for reader in self._readers]
         if all(batch is None for batch in batches):
             return False
@@ -124,15 +124,15 @@ class PrefetchingIter(CurrentBatch, Closing):
         if len(ready) < len(batches):
             ended = [i for i, batch in enumerate(batches) if batch is None]
             raise StateError(
-                f"PrefetchingIter: iterators {ended} ended before the others; give all equally many batches"
+                f"PrefetchingIter: iterators {ended} ended before the others; give all the same number of batches"
             )
         for reader in self._readers:
             reader.advance()
         self._taken += 1
         return self._keep(self._join(ready))
 
-    def _note_beginning(self) -> None:
-        """Keep how things stand before a thread reads; iterators that cannot say how they stand leave nothing."""
+    def _save_epoch_start(self) -> None:
+        """Save the states before a thread reads, if the iterators support it."""
         self._taken = 0
         self._generators = generators.state_dict()
         try:
@@ -142,7 +142,7 @@ class PrefetchingIter(CurrentBatch, Closing):
 
     def state_dict(self) -> dict[str, Any]:
         if self._beginnings is None:
-            raise NotImplementedError("PrefetchingIter: an iterator inside does not define state_dict")
+            raise NotImplementedError("PrefetchingIter: one of its iterators does not define state_dict")
         return {
             "kind": "PrefetchingIter",
             "iters": self._beginnings,
@@ -154,7 +154,7 @@ class PrefetchingIter(CurrentBatch, Closing):
         check_state(self, state)
         if len(state["iters"]) != self.n_iter:
             raise ArgumentError(
-                f"PrefetchingIter: the state has {len(state['iters'])} iterators, here are {self.n_iter}"
+                f"PrefetchingIter: the state has {len(state['iters'])} iterators, but here are {self.n_iter}"
             )
         now = generators.state_dict()
         for reader in self._readers:
@@ -163,7 +163,7 @@ class PrefetchingIter(CurrentBatch, Closing):
             generators.load_state_dict(state["generators"])
             for each, inner in zip(self.iters, state["iters"], strict=True):
                 each.load_state_dict(inner)
-            self._note_beginning()
+            self._save_epoch_start()
         finally:
             for reader in self._readers:
                 reader.release()
@@ -186,7 +186,7 @@ class PrefetchingIter(CurrentBatch, Closing):
             provide_data=self._provide_data,
             provide_label=self._provide_label,
         )
-        if any(batch.provide_data for batch in batches):  # shapes that change, as with buckets
+        if any(batch.provide_data for batch in batches):  # the shapes change, for example with buckets
             joined.provide_data = _renamed([batch.provide_data for batch in batches], self.rename_data)
             joined.provide_label = _renamed([batch.provide_label for batch in batches], self.rename_label)
         joined.rolled_over = getattr(first, "rolled_over", False)
@@ -199,14 +199,14 @@ class PrefetchingIter(CurrentBatch, Closing):
                 reader.join()
 
 
-def _continued(
+def _resume(
     iters: list[DataIter],
     rename_data: list[Mapping[str, str]],
     rename_label: list[Mapping[str, str]],
     depth: int,
     state: Mapping[str, Any],
 ) -> PrefetchingIter:
-    """Return an iterator that goes on from a state."""
+    """Return an iterator that resumes from a state."""
     batches = PrefetchingIter(iters, rename_data, rename_label, depth)
     batches.load_state_dict(state)
     return batches
@@ -230,7 +230,7 @@ def _one_each(names: Sequence[Mapping[str, str]] | None, count: int, what: str) 
 def _renamed(
     descriptions: Sequence[Sequence[Any] | None], renames: Sequence[Mapping[str, str]]
 ) -> list[DataDesc]:
-    """Join lists of descriptions, with each list's own new names; (name, shape) pairs become descriptions."""
+    """Join lists of descriptions under their new names; (name, shape) pairs become descriptions."""
     renamed = []
     for descs, names in zip(descriptions, renames, strict=True):
         for desc in descs or ():

@@ -1,4 +1,4 @@
-"""Batches from worker processes, in an order that does not depend on their speed."""
+"""Batches from worker processes, in an order independent of their speed."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from ..streams.process import ChildProcess
 from ..streams.supervisor import START_S, Supervisor
 
 END = object()
-"""What `WorkerFeed.take` returns at the end of the epoch."""
+"""Result of `WorkerFeed.take` at the end of the epoch."""
 
 _ARRIVAL_S = 5.0
 _MAX_SLOTS = 64
 
 EPOCH, WORK = "epoch", "work"
-"""What a parent orders: to begin another epoch, whatever is under way; to do a piece of work in it."""
+"""Commands of the parent: begin another epoch, which cancels the current one; do work for the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochStartOrder:
-    """What a worker begins an epoch with.
+    """State in which a worker begins an epoch.
 
     Args:
-        number: of the epoch; the random numbers depend on both only.
-        state: what `ItemSource.state` returned when this epoch was begun before; None: the source goes on as it stands.
+        seed: with `number`, determines the random numbers.
+        number: number of the epoch.
+        state: result of `ItemSource.state` when this epoch began before; None: the source keeps its state.
     """
 
     seed: int
@@ -49,35 +50,35 @@ class EpochStartOrder:
 
 
 class ItemSource(Protocol):
-    """Makes the items of a worker."""
+    """Source of the items of a worker."""
 
     @property
     def description(self) -> Any:
-        """What the parent is told when the source has been made."""
+        """Description that the parent receives after the source is created."""
 
     def state(self) -> Any:
-        """Return how the source stands before it begins an epoch, for `restore`; nothing if there is nothing to say."""
+        """Return the state of the source before it begins an epoch, for `restore`; may be None."""
 
     def restore(self, state: Any) -> None:
-        """Bring the source to where another one stood."""
+        """Restore a result of `state`."""
 
     def begin(self, epoch: int) -> Iterator[Any]:
-        """Begin an epoch, and return an iterator over its items; the number is what `FeedCommands` know it by."""
+        """Begin an epoch, and return an iterator over its items; `FeedCommands` uses the number."""
 
 
 class Cancelled(Exception):
-    """The parent wants another epoch."""
+    """The parent has begun another epoch."""
 
 
 class FeedCommands:
-    """What the parent wants."""
+    """Commands that a worker receives from its parent."""
 
     def __init__(self, channel: Channel, epoch: int, beginning: EpochStartOrder) -> None:
         self.epoch, self.beginning = epoch, beginning
         self._channel = channel
         self._work: deque[Any] = deque()
 
-    def _listen(self) -> None:
+    def _receive_command(self) -> None:
         kind, epoch, work = self._channel.recv()
         if kind == EPOCH:
             self.epoch, self.beginning = epoch, work
@@ -86,24 +87,24 @@ class FeedCommands:
             self._work.append(work)
 
     def check(self, epoch: int) -> None:
-        """Hear what the parent has said meanwhile."""
+        """Process pending commands; raise `Cancelled` if the epoch has changed."""
         while self._channel.poll():
-            self._listen()
+            self._receive_command()
         if self.epoch != epoch:
             raise Cancelled
 
     def work(self, epoch: int) -> Any:
-        """Return the next piece of work of an epoch; waits for it."""
+        """Wait for the next piece of work of an epoch, and return it."""
         while self.epoch == epoch and not self._work:
-            self._listen()
+            self._receive_command()
         if self.epoch != epoch:
             raise Cancelled
         return self._work.popleft()
 
     def next_epoch(self, epoch: int) -> None:
-        """Wait until the parent wants another epoch than this one."""
+        """Wait until the parent begins another epoch."""
         while self.epoch == epoch:
-            self._listen()
+            self._receive_command()
 
 
 def serve(
@@ -114,28 +115,30 @@ def serve(
     beginning: EpochStartOrder,
 ) -> None:
     """Make items, epoch after epoch, until the parent closes the channel."""
-    orders = FeedCommands(channel, epoch, beginning)
+    commands = FeedCommands(channel, epoch, beginning)
     generators.seed_process([beginning.seed, beginning.number])
     channel.note("its beginning")
-    source = make(orders)
+    source = make(commands)
     channel.send(("ready", epoch, 0, source.description))
     while True:
-        epoch, beginning = orders.epoch, orders.beginning
+        epoch, beginning = commands.epoch, commands.beginning
         try:
-            _run_epoch(channel, writer, source, orders)
+            _run_epoch(channel, writer, source, commands)
         except Cancelled:
             pass
         except (ParentGone, SystemExit):
             raise
-        except BaseException as error:  # the parent raises it, whatever it is
+        except BaseException as error:  # the parent raises every error
             channel.send(("error", epoch, 0, RemoteError.of(error, skip=2)))
         channel.note(f"nothing, after epoch {beginning.number}")
-        orders.next_epoch(epoch)
+        commands.next_epoch(epoch)
 
 
-def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: ItemSource, orders: FeedCommands) -> None:
-    """Send how an epoch begins, its items, and what comes after the last one."""
-    epoch, beginning = orders.epoch, orders.beginning
+def _run_epoch(
+    channel: Channel, writer: TensorPipeWriter, source: ItemSource, commands: FeedCommands
+) -> None:
+    """Send the state at the start of an epoch, its items, and its end."""
+    epoch, beginning = commands.epoch, commands.beginning
     what = f"epoch {beginning.number}, batch"
     channel.note(what, 0)
     if beginning.state is not None:
@@ -144,7 +147,7 @@ def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: ItemSource, o
     generators.seed_process([beginning.seed, beginning.number])
     items = source.begin(epoch)
     for number in itertools.count():
-        orders.check(epoch)
+        commands.check(epoch)
         channel.note(what, number)
         try:
             item = next(items)
@@ -165,11 +168,11 @@ Make = Callable[[FeedCommands], ItemSource]
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """How the workers of a feed are run.
+    """Options of the workers of a feed.
 
     Args:
-        slots: how many of each worker's items may be ready or in use at a time.
-        timeout_s: how long an item may take, in seconds; None: as long as it takes.
+        slots: number of items of each worker that may be ready or in use at a time.
+        timeout_s: time limit of an item in seconds; None: no limit.
     """
 
     slots: int
@@ -180,13 +183,13 @@ class FeedOptions:
 
     @property
     def start_timeout_s(self) -> float | None:
-        """How long a worker may take to make its source, in seconds: it imports torch first unless it is forked."""
+        """Time limit for creating a source, in seconds; unless forked, a worker imports torch first."""
         if self.timeout_s is None or self.start_method == "fork":
             return self.timeout_s
         return self.timeout_s + START_S
 
     def check(self, owner: str) -> None:
-        """Refuse numbers that make no sense."""
+        """Refuse invalid numbers."""
         check_count(owner, "slots", self.slots, high=_MAX_SLOTS)
         check_seconds(owner, "timeout_s", self.timeout_s, positive=True)
         check_count(owner, "num_threads", self.num_threads)
@@ -195,14 +198,14 @@ class FeedOptions:
 
 @dataclass
 class _Worker:
-    """One worker process and the pipe that its items' tensors come by."""
+    """One worker process and the pipe that transfers the tensors of its items."""
 
     child: ChildProcess
     reader: TensorPipeReader
     description: Any = None
     ready: bool = False
     began: tuple[int, Any] = (-1, None)
-    """The last epoch that it has begun, and how its source stood before."""
+    """Last epoch that the worker began, and the state of its source before."""
 
     @property
     def dead(self) -> bool:
@@ -214,11 +217,10 @@ class _Worker:
 
 
 class WorkerFeed:
-    """Takes items from worker processes, from each in turn.
+    """Items from worker processes, taken in turn.
 
-    Each worker makes its items in its own order; the feed takes one of each, round after round, and leaves out those
-    that have ended. Errors stay until the next epoch. The workers live as long as the feed; one that has died is
-    replaced when an epoch begins.
+    The feed takes one item of each worker per round, and skips workers whose epoch has ended. An error is raised again
+    until the next epoch. The workers live as long as the feed; an epoch begins with replacing dead workers.
     """
 
     def __init__(self, name: str, makes: Sequence[Make], options: FeedOptions) -> None:
@@ -226,7 +228,7 @@ class WorkerFeed:
         self._options = options
         self._name = name
         self._pid = os.getpid()
-        self._epoch = 0  # counts what has been begun here; workers know their epochs by it
+        self._epoch = 0  # counts the epochs begun here, and identifies them in messages
         self._number, self._seed = 0, options.seed
         self._taken = 0
         self._error: BaseException | None = None
@@ -240,14 +242,14 @@ class WorkerFeed:
                 self._workers.append(self._start(index))
             for worker in self._workers:
                 while not worker.ready:
-                    self._hear(worker)
+                    self._next_message(worker)
         except BaseException:
             self.close()
             raise
         self._turns = list(range(len(self._workers)))
 
     def _beginning(self, index: int, state: Any = None) -> EpochStartOrder:
-        """Return what a worker begins this epoch with."""
+        """Return the state in which a worker begins this epoch."""
         return EpochStartOrder(self._seed * len(self._makes) + index, self._number, state)
 
     def _start(self, index: int, state: Any = None) -> _Worker:
@@ -255,9 +257,8 @@ class WorkerFeed:
         reader, writer = tensor_pipe(slots=options.slots)
         try:
             with contextlib.suppress(PipeTimeout):
-                reader.recv(
-                    timeout=0
-                )  # this process is the reader: workers forked later let go of their copies
+                # makes this process the reader, so that workers forked later release their copies
+                reader.recv(timeout=0)
             name, beginning = f"{self._name}-{index}", self._beginning(index, state)
             child = self._supervisor.start(
                 serve, writer, self._makes[index], self._epoch, beginning, name=name, index=index
@@ -274,59 +275,59 @@ class WorkerFeed:
 
     @property
     def descriptions(self) -> list[Any]:
-        """What each worker said about its source."""
+        """Description of each worker's source."""
         return [worker.description for worker in self._workers]
 
     @property
     def pids(self) -> list[int]:
-        """The workers' processes."""
+        """Process ids of the workers."""
         return [worker.child.pid for worker in self._workers]
 
     @property
     def epoch(self) -> int:
-        """How many epochs have been begun here before this one."""
+        """Number of epochs begun here before this one."""
         return self._epoch
 
     @property
     def taken(self) -> int:
-        """How many items of the epoch have been taken."""
+        """Number of items of the epoch that have been taken."""
         return self._taken
 
     @property
     def slots(self) -> int:
-        """How many of each worker's items may be ready or in use at a time."""
+        """Number of items of each worker that may be ready or in use at a time."""
         return self._options.slots
 
     def check(self) -> None:
-        """Refuse to be used."""
+        """Raise an error if the feed is closed or belongs to another process."""
         if os.getpid() != self._pid:
             raise StateError(f"a {self._name} cannot be used in a forked child; make a new one there")
         if not self._finalizer.alive:
             raise StateError(f"{self._name} is closed; make a new one")
 
     def begin(self) -> None:
-        """Begin a new epoch: drop what the workers have ready, and replace those that have died."""
+        """Begin a new epoch: drop pending items, and replace dead workers."""
         self._begin(self._number + 1, self._seed, [None] * len(self._makes))
 
     def begin_again(self, epoch: Mapping[str, Any], states: Sequence[Any] | None = None) -> None:
-        """Begin the epoch that another feed was in.
+        """Begin the epoch of another feed.
 
         Args:
-            states: how its workers' sources stood when they began it.
+            states: states of its workers' sources when the epoch began.
         """
-        none = [None] * len(self._makes)
-        self._begin(epoch["number"], epoch["seed"], none if states is None else states)
+        unchanged = [None] * len(self._makes)
+        self._begin(epoch["number"], epoch["seed"], unchanged if states is None else states)
 
     def epoch_dict(self) -> dict[str, int]:
-        """Return what this epoch's random numbers depend on, and the number of workers."""
+        """Return the number and the seed of this epoch, and the number of workers."""
         return {"number": self._number, "seed": self._seed, "workers": len(self._makes)}
 
     def states(self) -> list[Any]:
-        """Return how each worker's source stood when it began this epoch; waits until all have begun it."""
+        """Return the state of each source at the start of this epoch; waits until all workers have begun it."""
         self.check()
         for worker in self._workers:
             while worker.began[0] != self._epoch:
-                self._hear(worker)
+                self._next_message(worker)
         return [worker.began[1] for worker in self._workers]
 
     def _begin(self, number: int, seed: int, states: Sequence[Any]) -> None:
@@ -336,32 +337,32 @@ class WorkerFeed:
         self._error = None
         self._turns = list(range(len(self._workers)))
         for index, worker in enumerate(self._workers):
-            if worker.dead or not self._order(index, EPOCH, self._beginning(index, states[index])):
+            if worker.dead or not self._send(index, EPOCH, self._beginning(index, states[index])):
                 worker.close()
                 self._supervisor.drop(worker.child)
                 self._workers[index] = self._start(index, states[index])
 
     def work(self, index: int, work: Any) -> None:
-        """Give a worker a piece of work for this epoch; what became of a dead one `take` tells."""
+        """Send a worker work for this epoch; `take` reports dead workers."""
         self.check()
-        self._order(index, WORK, work)
+        self._send(index, WORK, work)
 
-    def _order(self, index: int, kind: str, work: Any) -> bool:
+    def _send(self, index: int, kind: str, work: Any) -> bool:
         try:
             self._workers[index].child.send((kind, self._epoch, work), self._options.timeout_s)
-        except Exception:  # whatever ended the worker: `take` raises it when the worker's turn comes
+        except Exception:  # the worker has ended; `take` raises the cause in its turn
             return False
         return True
 
     def take(self) -> Any:
-        """Return the next item, `END` after the last one."""
+        """Return the next item; `END` after the last one."""
         self.check()
         if self._error is not None:
             raise self._error.with_traceback(None) from self._error.__cause__
         while self._turns:
             try:
                 item = self._receive(self._workers[self._turns[0]])
-            except (KeyboardInterrupt, SystemExit):  # of this process: what was asked for is still to come
+            except (KeyboardInterrupt, SystemExit):  # of this process: the item is still to come
                 raise
             except BaseException as error:
                 self._error = error
@@ -376,21 +377,20 @@ class WorkerFeed:
 
     def _receive(self, worker: _Worker) -> Any:
         while True:
-            kind, data, tensors = self._hear(worker)
+            kind, data, tensors = self._next_message(worker)
             if kind == "end":
                 return END
             if kind == "error":
-                self._error = data.restore(
-                    repr(worker.child)
-                )  # here, whatever its type: the worker says it once
+                # stored here, whatever its type, since the worker sends it only once
+                self._error = data.restore(repr(worker.child))
                 raise self._error
             if tensors is not None:
-                if tensors and worker.reader.exhausted:  # kept by the caller until the worker could not go on
+                if tensors and worker.reader.exhausted:  # the caller holds all slots
                     tensors = copies(tensors)
                 return join_object(data, tensors)
 
-    def _hear(self, worker: _Worker) -> tuple[str, Any, list[torch.Tensor] | None]:
-        """Return the next that a worker says: its kind, what is pickled, and tensors; "" for what is out of date."""
+    def _next_message(self, worker: _Worker) -> tuple[str, Any, list[torch.Tensor] | None]:
+        """Return the next message of a worker: kind, pickled data and tensors; kind "" if it is outdated."""
         options = self._options
         kind, epoch, number, data = worker.child.recv(
             options.timeout_s if worker.ready else options.start_timeout_s
@@ -400,21 +400,21 @@ class WorkerFeed:
             return "", None, None
         tensors = self._tensors(worker, number) if kind == "item" else None
         if epoch != self._epoch:
-            del tensors  # the worker may wait for their slot, it being its only one
+            del tensors  # the worker may wait for their slot
             return "", None, None
         if kind == "begun":
             worker.began = epoch, data
         return kind, data, tensors
 
     def _tensors(self, worker: _Worker, number: int) -> list[torch.Tensor] | None:
-        """Return the tensors of the item with this number; None if Ctrl-C has come between the two parts of an item."""
-        reader, found = worker.reader, None
+        """Return the tensors of an item; None if Ctrl-C interrupted between the two parts of the item."""
+        reader, tensors = worker.reader, None
         try:
             while reader.received < number:
-                found = reader.recv(_ARRIVAL_S)
+                tensors = reader.recv(_ARRIVAL_S)
         except (PipeClosed, PipeBroken):
             raise worker.child.failure(1.0) or WorkerDied(f"{worker.child!r} lost its pipe") from None
-        return found
+        return tensors
 
     def close(self) -> None:
         """End the workers; further calls do nothing."""

@@ -1,4 +1,4 @@
-"""`ProcessPrefetchingIter`: read iterators in worker processes."""
+"""`ProcessPrefetchingIter`: reading iterators in worker processes."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ Factory = Callable[..., DataIter]
 class ProcessPrefetchingIter(CurrentBatch, Closing):
     """Read iterators in worker processes, which decode while the network computes; batches come through shared memory.
 
-    Each worker makes an iterator of its own and reads one part of the examples. Batches are taken from the workers in
-    turn, one of each, so that their order depends on neither the workers' speed nor the load; workers whose part is
-    over are left out. Reading starts at once and again after each `reset`, for which the processes stay.
+    Each worker creates its own iterator and reads one part of the examples. Batches are taken from the workers in
+    turn, so that their order depends on neither speed nor load; workers whose part is over are skipped. Reading starts
+    immediately and after each `reset`, which keeps the processes.
 
-    A batch uses the memory of a slot, which its worker reuses when nothing refers to the batch any longer: neither
-    an array, nor a view of one, nor a module that has just computed with it. Whoever keeps as many batches of a worker
-    as it has slots gets copies from then on, so that nothing ever waits for that. `Module.fit` holds two batches at a
-    time: with one worker, three slots give it every batch without a copy; with several, two slots do.
+    A batch uses the memory of a slot. The worker reuses the slot when nothing refers to the batch any longer: no array,
+    no view and no module that has just computed with it. A caller that keeps as many batches of a worker as it has
+    slots gets copies from then on, so that nothing waits. `Module.fit` holds two batches at a time: it gets every batch
+    without a copy from one worker with three slots, or from several workers with two.
 
-    An error in an iterator is raised by the `next` that would have returned its batch, with its type, its cause being
-    the traceback it had in the worker, and again until `reset`. A worker that dies raises `WorkerDied`, which names it,
-    its process, the signal and the batch it was making; `reset` starts another in its place. Leaving the ``with``
-    block, dropping the object, and the end of the process, of whatever kind, end the workers.
+    `next` raises an error of an iterator in place of its batch, with its type and the worker's traceback as its cause,
+    and raises it again until `reset`. A dead worker raises `WorkerDied`, which names the worker, its process, the
+    signal and the current batch; `reset` replaces the worker. Leaving the ``with`` block, deleting the object, and any
+    end of the process end the workers.
 
     Args:
-        factory: makes an iterator; is called in each worker as ``factory(part_index=i, num_parts=num_workers)``, as the
-            iterators over files are, such as ``functools.partial(mx.io.CSVIter, data_csv=...)``. Or a list of
-            factories, one per worker, each called without arguments. Unless `start_method` is "fork" they have to be
-            defined at the top level of a module.
-        num_workers: number of processes (default: 1, or as many as there are factories).
-        slots: how many batches of each worker may be ready or in use at a time.
+        factory: function that makes an iterator, called in each worker with
+            ``factory(part_index=i, num_parts=num_workers)``, such as
+            ``functools.partial(mx.io.LibSVMIter, data_libsvm=...)``; or a list of functions, one per worker, called
+            without arguments. Unless `start_method` is "fork", they must be defined at the top level of a module.
+        num_workers: number of processes (default: 1, or the number of factories).
+        slots: number of batches of each worker that may be ready or in use at a time.
         start_method: "spawn", "fork" or "forkserver"; see `streams.Supervisor`.
-        timeout_s: how long a batch may take, in seconds; a worker that takes longer is killed, and `WorkerStuck` shows
-            its stack. None: as long as it takes.
-        num_threads: how many threads torch may use in each worker.
-        seed: seed of Python's, NumPy's, torch's and `mx.random`'s numbers in the workers, combined with the numbers of
-            the worker and the epoch (default: drawn, so that ``mx.random.seed`` repeats it).
+        timeout_s: time limit of a batch in seconds; a slower worker is killed, and `WorkerStuck` shows its stack. None:
+            no limit.
+        num_threads: number of threads that torch may use in each worker.
+        seed: seed of the random numbers of Python, NumPy, torch and `mx.random` in the workers, combined with the
+            numbers of the worker and the epoch (default: drawn, so that ``mx.random.seed`` repeats it).
 
     Raises:
-        ArgumentError: a number that makes no sense, or workers whose batches have different names or sizes.
-        UnpicklableError: a factory cannot be given to another process.
-        BaseException: whatever a factory raised.
+        ArgumentError: a number is invalid, or the batches of the workers have different names or sizes.
+        UnpicklableError: a factory cannot be sent to another process.
+        BaseException: any error of a factory.
 
     Example:
         >>> def factory(part_index, num_parts):
@@ -88,7 +88,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         self._open(self._makes, self._options)
 
     def _open(self, makes: list[Callable[[FeedCommands], IterSource]], options: FeedOptions) -> None:
-        """Start the workers, and see what they give."""
+        """Start the workers, and check the descriptions of their batches."""
         self._feed = WorkerFeed("ProcessPrefetchingIter", makes, options)
         try:
             first = _agreed(self._feed.descriptions)
@@ -104,13 +104,13 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""
         raise StateError(
-            "ProcessPrefetchingIter has worker processes, and cannot be copied or pickled: make a new one with the "
-            "same factory, and give it the state_dict() of this one to continue at the same batch"
+            "ProcessPrefetchingIter has worker processes and cannot be copied or pickled. Make a new one with the "
+            "same factory, and load the state_dict() of this one to continue at the same batch"
         )
 
     @property
     def pids(self) -> list[int]:
-        """The processes' numbers, in the order of the workers."""
+        """Process ids of the workers, in order."""
         return self._feed.pids
 
     def reset(self) -> None:
@@ -124,7 +124,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
             raise StateError(f"ProcessPrefetchingIter already reads one of {self.num_parts} parts")
         if not callable(self._factory):
             raise NotImplementedError(
-                "ProcessPrefetchingIter: a list of factories cannot be told which part to read"
+                "ProcessPrefetchingIter: a list of factories cannot be restricted to a part"
             )
         count = len(self._makes)
         parts = [
@@ -132,14 +132,14 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         ]
         self._feed.close()
         self.current_batch = None
-        seed = self._options.seed * num_parts + part_index  # no two parts are changed alike
+        seed = self._options.seed * num_parts + part_index  # different random numbers in every part
         self._open(
             [partial(IterSource, self._factory, part) for part in parts], replace(self._options, seed=seed)
         )
         self.num_parts = num_parts
 
     def iter_next(self) -> bool:
-        self.current_batch = None  # its slot is free for the worker, unless somebody else holds it
+        self.current_batch = None  # frees its slot for the worker, unless the caller holds the batch
         batch = self._feed.take()
         return batch is not END and self._keep(batch)
 
@@ -155,28 +155,28 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         check_state(self, state, **self._facts())
         if any(each["iter"] is None for each in state["iters"]):
             _logger.info(
-                "ProcessPrefetchingIter: the workers' iterators do not say where they stand: %d batches are read "
-                "again, to go on behind them",
+                "ProcessPrefetchingIter: the iterators of the workers do not save their position; reading %d batches "
+                "again, to continue after them",
                 state["taken"],
             )
         if not state["taken"] and (
             wrong := [name for each in state["iters"] for name in each["start"]["lost"]]
         ):
             raise StateError(
-                f"ProcessPrefetchingIter: the workers' iterators do not say where they stand, and {', '.join(wrong)} "
-                "cannot be kept over a resume; give them state_dict and load_state_dict"
+                "ProcessPrefetchingIter: the iterators of the workers do not save their position, and "
+                f"{', '.join(wrong)} cannot be restored on resume; give them state_dict and load_state_dict"
             )
         self._feed.begin_again(state["epoch"], state["iters"])
         for number in range(state["taken"]):
             if self._feed.take() is END:
                 raise StateError(
-                    f"ProcessPrefetchingIter: the workers have given {number} batches, the state was saved after "
+                    f"ProcessPrefetchingIter: the workers yielded only {number} batches, but the state was saved after "
                     f"{state['taken']}"
                 )
         self.current_batch = None
 
     def _facts(self) -> dict[str, Any]:
-        """Return what an iterator has to be like to go on from this one's state."""
+        """Return the facts that an iterator must share to resume from this one's state."""
         return {"kind": type(self).__name__, "batch_size": self.batch_size, "workers": len(self._feed)}
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ def drawn_seed() -> int:
 def _makes(
     factory: Factory | Sequence[Factory], num_workers: int | None
 ) -> list[Callable[[FeedCommands], IterSource]]:
-    """Return what makes each worker's source."""
+    """Return a function for each worker that creates its source."""
     if callable(factory):
         count = 1 if num_workers is None else num_workers
         check_count("ProcessPrefetchingIter", "num_workers", count)
@@ -204,29 +204,29 @@ def _makes(
         )
     if num_workers not in (None, len(factories)):
         raise ArgumentError(
-            f"ProcessPrefetchingIter: num_workers is {num_workers}, but there are {len(factories)} factories, one for "
-            "each worker"
+            f"ProcessPrefetchingIter: num_workers is {num_workers}, but there are {len(factories)} factories; expected "
+            "one for each worker"
         )
     return [partial(IterSource, each, {}) for each in factories]
 
 
 def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the workers' iterators have in common."""
+    """Return the common description of the workers' iterators; refuse different ones."""
     first = descriptions[0]
-    for i, each in enumerate(descriptions):
-        if each != first:
+    for i, description in enumerate(descriptions):
+        if description != first:
             raise ArgumentError(
                 "ProcessPrefetchingIter: the workers' iterators differ; worker 0 provides "
-                f"{first['provide_data']} and {first['provide_label']}, worker {i} {each['provide_data']} and "
-                f"{each['provide_label']}"
+                f"{first['provide_data']} and {first['provide_label']}, worker {i} {description['provide_data']} and "
+                f"{description['provide_label']}"
             )
     return first
 
 
 class IterSource:
-    """Makes a worker's batches with an iterator."""
+    """Item source of a worker that reads an iterator."""
 
-    def __init__(self, factory: Factory, part: dict[str, int], orders: FeedCommands) -> None:
+    def __init__(self, factory: Factory, part: dict[str, int], commands: FeedCommands) -> None:
         self._iterator = factory(**part)
         if not hasattr(self._iterator, "provide_data"):
             raise ArgumentError(
@@ -237,7 +237,7 @@ class IterSource:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What the iterator says about its batches."""
+        """Description of the iterator's batches."""
         iterator: Any = self._iterator
         return {
             "batch_size": iterator.batch_size,
@@ -247,26 +247,26 @@ class IterSource:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return how the iterator stands, if it can say, and whether it is to be reset."""
+        """Return the state of the iterator, or None if it has no `state_dict`, and True if the next epoch resets it."""
         iterator: Any = self._iterator
         try:
-            found = iterator.state_dict()
+            state = iterator.state_dict()
         except (NotImplementedError, AttributeError):
-            found = None
+            state = None
         return {
-            "iter": found,
+            "iter": state,
             "begun": self._begun,
-            "start": {"lost": []} if found else self._start.state_dict(),
+            "start": {"lost": []} if state else self._start.state_dict(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Bring the iterator to where another one stood."""
+        """Restore a result of `state`."""
         if state["iter"] is not None:
             self._iterator.load_state_dict(state["iter"])
             self._begun = state["begun"]
         else:
             self._start.load_state_dict(state["start"])
-            # what has been read since, and could not be put back, needs the reset in any case
+            # items that were read since then and cannot be put back require a reset
             is_stale = bool(self._start.live() or state["start"]["lost"])
             self._begun = state["begun"] or (self._begun and is_stale)
 

@@ -1,4 +1,4 @@
-"""Random numbers as the C++ standard library draws them, so that a seed gives MXNet's numbers."""
+"""The random numbers of the C++ standard library, so that a seed gives MXNet's numbers."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ _SCRATCH = threading.local()
 
 
 class StdRandom:
-    """Draw from a Mersenne twister.
+    """Mersenne twister generator.
 
     Args:
-        seed: any integer; its low 32 bits count.
+        seed: any integer; its low 32 bits are used.
+
     Source: libstdc++ `std::mt19937`, `uniform_real_distribution<float>`, `uniform_int_distribution`,
     `bernoulli_distribution`, `normal_distribution<float>` and `shuffle`.
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed % _RANGE
-        self._state: np.random.RandomState | None = None  # made by those who draw a second block
+        self._state: np.random.RandomState | None = None  # created for the second block
         self._begun = False
         self._words: list[int] = []
         self._spare: float | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the generator's state, as plain data and arrays."""
+        """Return the state of the generator as plain data and arrays."""
         state = list(self._own().get_state()) if self._begun else None
         return {"seed": self._seed, "state": state, "words": list(self._words), "spare": self._spare}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a result of `state_dict`."""
         self._seed, self._words, self._spare = state["seed"], list(state["words"]), state["spare"]
         self._begun = state["state"] is not None
         self._state = np.random.RandomState() if self._begun else None
@@ -51,7 +52,7 @@ class StdRandom:
         return self._words.pop()
 
     def _block(self) -> bytes:
-        """Return the next words; the first ones without a generator, whose making takes longer than most rng."""
+        """Return the next words; the first come from a shared generator, since creating one is slow."""
         if self._begun:
             return self._own().bytes(4 * _WORDS)
         self._begun = True
@@ -63,17 +64,17 @@ class StdRandom:
         return first
 
     def _own(self) -> np.random.RandomState:
-        """Return the generator, which has drawn the first words at least."""
+        """Return the generator, after the first block of words."""
         if self._state is None:
             self._state = np.random.RandomState(self._seed)
             self._state.bytes(4 * _WORDS)
         return self._state
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
-        """Return a number from [low, high), in float32."""
-        part = np.float32(self._word()) / np.float32(_RANGE)
-        part = min(part, np.float32(0.99999994))
-        return float(part * (np.float32(high) - np.float32(low)) + np.float32(low))
+        """Return a float32 number from [low, high)."""
+        fraction = np.float32(self._word()) / np.float32(_RANGE)
+        fraction = min(fraction, np.float32(0.99999994))
+        return float(fraction * (np.float32(high) - np.float32(low)) + np.float32(low))
 
     def whole(self, low: int, high: int) -> int:
         """Return an integer from low to high, both included."""
@@ -90,7 +91,7 @@ class StdRandom:
         return (lower + self._word() * float(_RANGE)) / (float(_RANGE) * _RANGE) < 0.5
 
     def normal(self) -> float:
-        """Return a number from the standard normal distribution, in float32."""
+        """Return a float32 number from the standard normal distribution."""
         if self._spare is not None:
             spare, self._spare = self._spare, None
             return spare

@@ -36,11 +36,13 @@ from .parsing import ParsedRows, read_csv, read_libsvm
 if TYPE_CHECKING:
     from .data_iter import OptionValues
 
-_NONE = ("", "NULL")  # how MXNet writes "no file"
+_NONE = ("", "NULL")  # spellings of "no file" in MXNet
 
 _ROUND = {
     "round_batch": Attr(
-        boolean, "whether the last batch is padded from the start, where the next epoch goes on", True
+        boolean,
+        "if True, the last batch is padded from the start, and the next epoch continues after that",
+        True,
     )
 }
 
@@ -48,7 +50,7 @@ Cut = Callable[[torch.Tensor], Any]
 
 
 class _RowSource:
-    """Batches of rows that are in memory."""
+    """Batches of rows that are held in memory."""
 
     def __init__(
         self, count: int, cuts: tuple[Cut, Cut], descs: tuple[DataDesc, DataDesc], wrap: bool, what: str
@@ -58,10 +60,10 @@ class _RowSource:
         self._rounds = Rounds(partial(iter, range(count)), self.data_desc.shape[0], wrap, what)
 
     def read(self) -> DataBatch | None:
-        found = self._rounds.next()
-        if found is None:
+        batch = self._rounds.next()
+        if batch is None:
             return None
-        rows, pad = found
+        rows, pad = batch
         numbers = torch.tensor(rows)
         data, label = (cut(numbers) for cut in self._cuts)
         return DataBatch([data], [label], pad, np.array(rows, np.uint64))
@@ -78,7 +80,7 @@ class _RowSource:
 
 
 def _gathered(values: np.ndarray[Any, Any], shape_of_one: tuple[int, ...]) -> Cut:
-    """Return what makes dense arrays of rows."""
+    """Return a function that gathers rows into dense arrays."""
     table = torch.from_numpy(np.ascontiguousarray(values)).reshape(len(values), *shape_of_one)
     return partial(_rows_of, table)
 
@@ -90,7 +92,7 @@ def _rows_of(table: torch.Tensor, rows: torch.Tensor) -> NDArray:
 _CSV = {
     "data_csv": Attr(string, "the data: path of a CSV file, several joined by ';', or a folder"),
     "data_shape": Attr(shape, "shape of one example"),
-    "label_csv": Attr(string, "the labels, likewise; 'NULL' for none, all labels being 0", "NULL"),
+    "label_csv": Attr(string, "the labels, likewise; 'NULL' makes all labels 0", "NULL"),
     "label_shape": Attr(shape, "shape of one label", (1,)),
     **BATCH,
     **_ROUND,
@@ -106,12 +108,13 @@ _CSV = {
 class CSVIter(MXDataIter):
     r"""Read batches from CSV files.
 
-    The files are read into memory when the iterator is made.
+    The constructor reads the files into memory.
 
     Raises:
-        ArgumentError: an option is missing or does not fit.
+        ArgumentError: an option is missing or invalid.
         FileError: a file cannot be read.
-        FileFormatError: a row has another length or holds no numbers, the text names file and line; or there is no row.
+        FileFormatError: a row has another length or text that is not a number (the message names file and line), or
+            there are no rows.
         ShapeError: there are fewer labels than examples.
 
     Example:
@@ -146,7 +149,7 @@ describe(CSVIter, _CSV)
 _LIBSVM = {
     "data_libsvm": Attr(string, "the data: path of a LibSVM file, several joined by ';', or a folder"),
     "data_shape": Attr(shape, "(number of columns,)"),
-    "label_libsvm": Attr(string, "the labels, likewise; 'NULL' if they stand in the data file", "NULL"),
+    "label_libsvm": Attr(string, "the labels, likewise; 'NULL' if the data file contains them", "NULL"),
     "label_shape": Attr(shape, "(number of columns,) of `label_libsvm`", (1,)),
     **PARTS,
     **BATCH,
@@ -161,14 +164,14 @@ _LIBSVM = {
 class LibSVMIter(MXDataIter):
     r"""Read batches of sparse rows from LibSVM files.
 
-    Data come as `CSRNDArray`, and so do labels from a file of their own. Columns are counted from 0. The files
-    are read into memory when the iterator is made.
+    Data, and labels from a separate file, are `CSRNDArray`. Columns are counted from 0. The constructor reads the
+    files into memory.
 
     Raises:
-        ArgumentError: an option is missing or does not fit.
+        ArgumentError: an option is missing or invalid.
         FileError: a file cannot be read.
-        FileFormatError: a row has another form or a column that does not exist, the text names file and line; or there
-            is no row.
+        FileFormatError: a row has another format or an unknown column (the message names file and line), or there are
+            no rows.
         ShapeError: there are fewer labels than examples.
 
     Example:
@@ -178,8 +181,8 @@ class LibSVMIter(MXDataIter):
         >>> batch.data[0].stype, batch.label[0].asnumpy().tolist()
         ('csr', [1.0, 0.0])
 
-    Source: MXNet 1.9.1 `LibSVMIter`. Differs in that parts are of whole rows, equally many for data and labels,
-    where MXNet cuts both files by bytes.
+    Source: MXNet 1.9.1 `LibSVMIter`. Differences: parts have whole rows, the same number for data and labels; MXNet
+    cuts both files by bytes.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -213,10 +216,10 @@ def _check_libsvm(o: OptionValues) -> None:
     if len(o.data_shape) != 1:
         raise ArgumentError(f"LibSVMIter: data_shape is {o.data_shape}, expected (number of columns,)")
     if not o.round_batch:
-        raise ArgumentError("LibSVMIter: round_batch is False, which sparse batches do not support")
-    one = prod(o.label_shape) == 1
-    if one != (o.label_libsvm in _NONE):
-        want = "(1,) without label_libsvm" if not one else "larger than (1,) with label_libsvm"
+        raise ArgumentError("LibSVMIter: round_batch is False, expected True for sparse batches")
+    is_scalar = prod(o.label_shape) == 1
+    if is_scalar != (o.label_libsvm in _NONE):
+        want = "(1,) without label_libsvm" if not is_scalar else "larger than (1,) with label_libsvm"
         raise ArgumentError(f"LibSVMIter: label_shape is {o.label_shape}, expected {want}")
 
 
@@ -226,18 +229,18 @@ def _check_counts(owner: str, label_path: str, labels: int, data_path: str, exam
             raise FileFormatError(f"{owner}: {path} is empty, expected rows of numbers")
     if labels < examples:
         raise ShapeError(
-            f"{owner}: {label_path} has {labels} rows, but {data_path} has {examples}; give a label for each"
+            f"{owner}: {label_path} has {labels} rows, but {data_path} has {examples}; give one label per example"
         )
 
 
 def _part(count: int, parts: int, index: int) -> tuple[int, int]:
-    """Return where a part of `count` examples begins and ends."""
+    """Return the begin and end of a part of `count` examples."""
     step = -(-count // parts)
     return min(index * step, count), min((index + 1) * step, count)
 
 
 def _cut_rows(rows: ParsedRows, begin: int, end: int) -> ParsedRows:
-    """Return a part of the rows, which keeps nothing of the others."""
+    """Return a copy of a part of the rows; all rows are not copied."""
     if end - begin == len(rows.labels):
         return rows
     starts = rows.starts[begin : end + 1]
@@ -251,14 +254,14 @@ def _cut_rows(rows: ParsedRows, begin: int, end: int) -> ParsedRows:
 
 
 def _sparse(rows: ParsedRows, columns: int) -> Cut:
-    """Return what makes sparse arrays of rows."""
+    """Return a function that gathers rows into sparse arrays."""
     return partial(_sparse_rows_of, tuple(map(torch.from_numpy, rows[1:])), columns)
 
 
 def _sparse_rows_of(table: tuple[torch.Tensor, ...], columns: int, numbers: torch.Tensor) -> CSRNDArray:
-    values, places, starts = table
+    values, columns_of_values, starts = table
     begins = starts[numbers]
     lengths = starts[numbers + 1] - begins
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
     stored = torch.repeat_interleave(begins - indptr[:-1], lengths) + torch.arange(int(indptr[-1]))
-    return CSRNDArray(values[stored], places[stored], indptr, (len(numbers), columns), cpu())
+    return CSRNDArray(values[stored], columns_of_values[stored], indptr, (len(numbers), columns), cpu())

@@ -1,4 +1,4 @@
-"""Batches of an iterator as a dataset of torch."""
+"""Batches of an iterator as a torch dataset."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class BatchDataset(IterableDataset[tuple[torch.Tensor, ...]]):
         self._begun = False
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Begin an epoch; the first one goes on where the iterator stands."""
+        """Begin an epoch; the first one continues at the current batch of the iterator."""
         if get_worker_info() is not None:
             raise StateError(
-                "a dataset made by to_torch() is read in the process of its iterator; give the DataLoader "
+                "a dataset made by to_torch() must be read in the process of its iterator; give the DataLoader "
                 "num_workers=0, and wrap the iterator in a PrefetchingIter or ProcessPrefetchingIter to read ahead"
             )
         if self._begun:
@@ -32,18 +32,18 @@ class BatchDataset(IterableDataset[tuple[torch.Tensor, ...]]):
         return self._epoch()
 
     def _epoch(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        whole = self._batches
-        for batch in whole:
-            data = zip(batch.data or (), batch.provide_data or whole.provide_data)
-            label = zip(batch.label or (), batch.provide_label or whole.provide_label or ())
+        iterator = self._batches
+        for batch in iterator:
+            data = zip(batch.data or (), batch.provide_data or iterator.provide_data)
+            label = zip(batch.label or (), batch.provide_label or iterator.provide_label or ())
             yield tuple(_examples(array, desc, batch.num_padding) for array, desc in (*data, *label))
 
 
 def _examples(array: Any, desc: Any, padding: int) -> torch.Tensor:
-    """Return a batch's array without the rows that fill it up."""
+    """Return an array of a batch without its padding rows."""
     tensor: torch.Tensor = array.torch() if hasattr(array, "torch") else torch.as_tensor(array)
     if not padding:
         return tensor
     axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
-    axis = axis if axis < tensor.ndim else 0  # as labels under "TN" are
+    axis = axis if axis < tensor.ndim else 0  # such as labels under "TN"
     return tensor.narrow(axis, 0, tensor.shape[axis] - padding)

@@ -1,4 +1,4 @@
-"""MXNet's import path of what custom iterators use to name and convert data (`mx.io.utils`)."""
+"""MXNet's helpers for custom iterators, which name and convert data (`mx.io.utils`)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ lazy.publish(__name__, __all__)
 
 
 def _init_data(data: Any, allow_empty: bool, default_name: str) -> list[tuple[str, NDArray]]:
-    """Return what a user gave as data, as pairs of name and array.
+    """Return data as pairs of name and array.
 
     Args:
-        data: an array, a list of arrays, a dictionary of them by name, or None.
+        data: an array, a list of arrays, a dictionary of arrays by name; may be None.
     """
     pairs = named_arrays(data, default_name)
     if not pairs and not allow_empty:
-        raise ArgumentError(f"{default_name} is empty, expected an array, or several in a list or dictionary")
+        raise ArgumentError(f"{default_name} is empty, expected an array, or a list or dictionary of arrays")
     return [(name, wrap(value, name)) for name, value in pairs]

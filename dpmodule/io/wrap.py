@@ -1,4 +1,4 @@
-"""Turn what users hold their examples in into named NDArrays, without copying where that is possible."""
+"""Conversion of a user's data to named NDArrays, without copying if possible."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ..ops.write_tracking import expose
 
 
 def is_array(value: object) -> bool:
-    """Return True if `value` is one array: an NDArray, a tensor, or something NumPy takes for one."""
+    """Return True if `value` is one array: an NDArray, a tensor, or an object that NumPy converts."""
     return isinstance(value, (NDArray, torch.Tensor, np.ndarray)) or hasattr(value, "__array__")
 
 
 def shares_read_only(value: object) -> bool:
-    """Return True if `wrap` would share memory that must not be written, such as a file mapped for reading."""
+    """Return True if `wrap` shares read-only memory, such as a file mapped for reading."""
     return isinstance(value, np.ndarray) and value.dtype == np.float32 and not value.flags.writeable
 
 
 def wrap(value: Any, what: str) -> NDArray:
     """Return `value` as an NDArray, sharing its memory where possible.
 
-    NDArrays are returned as they are; tensors keep their type and device. NumPy arrays and the like become
-    float32 in the current context, as `nd.array` makes them; those that are float32 already are not copied. A list of
-    numbers becomes an array of one axis, a list of rows a ragged array, see `nd.ragged_array`.
+    NDArrays are returned unchanged; tensors keep their type and device. NumPy arrays and similar objects become
+    float32 in the current context, as with `nd.array`; float32 arrays are not copied. A list of numbers becomes an
+    array of one axis, a list of rows a ragged array (see `nd.ragged_array`).
     """
     if isinstance(value, NDArray):
         return value
@@ -63,7 +63,7 @@ def wrap(value: Any, what: str) -> NDArray:
 
 
 def _is_row(value: Any) -> bool:
-    """Return True if something in a list is a row of a ragged array."""
+    """Return True if an item of a list is a row of a ragged array."""
     return isinstance(value, (list, tuple)) or (is_array(value) and bool(np.ndim(value)))
 
 
@@ -76,7 +76,7 @@ def _is_row_of_numbers(value: Any) -> bool:
 def _from_numpy(array: np.ndarray[Any, np.dtype[np.float32]]) -> torch.Tensor:
     if array.flags.writeable:
         return torch.from_numpy(array)
-    with warnings.catch_warnings():  # torch warns here; shares_read_only tells who has to take care
+    with warnings.catch_warnings():  # torch warns here; callers check shares_read_only
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
 
@@ -91,7 +91,7 @@ def named_arrays(value: Any, name: str) -> list[tuple[str, Any]]:
 
     Args:
         value: the arrays; dicts are sorted by name.
-        name: name of a single array, and the ending of the names of several.
+        name: name of a single array, or ending of the names of several.
     """
     if value is None:
         return []

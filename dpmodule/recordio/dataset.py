@@ -1,4 +1,4 @@
-"""`RecordDataset`: a record file as a dataset of torch."""
+"""`RecordDataset`: a record file as a torch dataset."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .framing import RecordFile
 
 
 class RecordDataset(Dataset[Any]):
-    """Read the records of a file by number, in any order, in any thread or process.
+    """Records of a file by number, in any order, thread or process.
 
     Args:
         path: the record file (.rec).
-        idx_path: its index (.idx), made again if it does not fit; None takes the file of the same name that ends in
-            ".idx" if there is one, and else looks for the beginnings of all records, which reads no payload.
-        transform: makes an example of a record, such as `unpack_img`; None gives the bytes. Worker processes that are
-            not forked need a function that can be pickled.
+        idx_path: the index file (.idx), rebuilt if it does not match; None uses the file of the same name with the
+            extension ".idx" if it exists, and otherwise finds the records by scanning their headers.
+        transform: function that makes an example from a record, such as `unpack_img`; None gives the bytes. Worker
+            processes that are not forked need a function that can be pickled.
 
     Attributes:
-        keys: the records' keys in the index; their numbers where there is none.
+        keys: keys of the records in the index; their numbers if there is no index.
 
     Raises:
         FileError: a file cannot be read.
@@ -47,9 +47,9 @@ class RecordDataset(Dataset[Any]):
     ) -> None:
         self._path, self._transform = os.fspath(path), transform
         self._file = RecordFile(self._path)
-        beside = os.path.splitext(self._path)[0] + ".idx"
-        if idx_path is None and os.path.isfile(beside):
-            idx_path = beside
+        default_path = os.path.splitext(self._path)[0] + ".idx"
+        if idx_path is None and os.path.isfile(default_path):
+            idx_path = default_path
         if idx_path is not None:
             pairs = load_index(os.fspath(idx_path), self._path, _key)
         else:
@@ -61,16 +61,16 @@ class RecordDataset(Dataset[Any]):
         return len(self._offsets)
 
     def __getitem__(self, number: int) -> Any:
-        """Return a record, or what `transform` makes of it.
+        """Return a record, after `transform` if given.
 
         Args:
-            number: which one, from 0; negative ones count from the end.
+            number: record number, from 0; negative numbers count from the end.
         """
         try:
             offset = self._offsets[number]
         except IndexError:
             raise BoundsError(
-                f"{self._path}: there is no record {number}, it has {len(self._offsets)}"
+                f"{self._path}: record {number} does not exist; the file has {len(self._offsets)} records"
             ) from None
         record = self._file.read_at(offset)
         return record if self._transform is None else self._transform(record)
@@ -84,7 +84,7 @@ class RecordDataset(Dataset[Any]):
 
 
 def _key(text: str) -> Any:
-    """Read a key: a whole number, or any text."""
+    """Return a key as an integer if possible, else as text."""
     try:
         return int(text)
     except ValueError:

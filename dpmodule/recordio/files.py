@@ -1,4 +1,4 @@
-"""`MXRecordIO` and `MXIndexedRecordIO`: record files, and the index files that say which record begins where."""
+"""`MXRecordIO` and `MXIndexedRecordIO`: record files, and index files with the offsets of records."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ Index = list[tuple[Any, int]]
 
 
 def write_line(key: Any, offset: int) -> str:
-    """Return the line of one record."""
+    """Return the line of a record in an index file."""
     return f"{key}\t{offset}\n"
 
 
 def load_index(idx_path: str, rec_path: str, key_type: Callable[[str], Any] = int) -> Index:
-    """Return the keys and byte offsets of an index file; make one that is lost, or no longer fits, again.
+    """Return the keys and byte offsets of an index file; rebuild a missing or outdated one.
 
-    An index is checked by its first, middle and last offsets. One made again has the keys of the old one if
-    there are as many records, and 0, 1, 2, ... otherwise; it is written beside the record file where that is
-    possible, and what was done is logged.
+    The first, middle and last offsets of an index are checked. A rebuilt index keeps the old keys if the number of
+    records is the same, and otherwise has the keys 0, 1, 2, ...; it is written if possible, and the rebuild is logged.
     """
     file = RecordFile(rec_path)
     try:
@@ -37,15 +36,15 @@ def load_index(idx_path: str, rec_path: str, key_type: Callable[[str], Any] = in
         elif _fits(index, file):
             return index
         else:
-            reason, keys = f"the index file {idx_path} does not fit", [key for key, _ in index]
+            reason, keys = f"the index file {idx_path} does not match", [key for key, _ in index]
         offsets = list(file.offsets())
     finally:
         file.close()
     if len(keys) != len(offsets):
         keys = [key_type(str(i)) for i in range(len(offsets))]
     index = list(zip(keys, offsets, strict=True))
-    where = _store(idx_path, index)
-    _logger.warning("%s: %s; made one again for %d records, %s", rec_path, reason, len(index), where)
+    destination = _store(idx_path, index)
+    _logger.warning("%s: %s; rebuilt it for %d records, %s", rec_path, reason, len(index), destination)
     return index
 
 
@@ -61,7 +60,7 @@ def _read(path: str, key_type: Callable[[str], Any]) -> Index | None:
         raise FileError(error.errno, f"index file: {error.strerror}", path) from error
     except UnicodeDecodeError as error:
         raise FileFormatError(
-            f"{path}: byte {error.start}: no text; an index file has lines of key and offset"
+            f"{path}: byte {error.start}: the file is not text; an index file has lines of key and offset"
         ) from error
 
 
@@ -69,18 +68,18 @@ def _parse(line: str, number: int, path: str, key_type: Callable[[str], Any]) ->
     key, _, offset = line.strip().partition("\t")
     try:
         position = int(offset)
-        if not 0 <= position < 2**63:  # beyond what a file can be asked for
+        if not 0 <= position < 2**63:  # larger offsets overflow
             raise ValueError(offset)
         return key_type(key), position
     except (ValueError, TypeError) as error:
         raise FileFormatError(
-            f"{path}: line {number}: {line.strip()[:60]!r} is no key, tab and byte offset; if the file is not "
-            "an index, delete it and it is made again from the record file"
+            f"{path}: line {number}: {line.strip()[:60]!r} is not key, tab and byte offset; if the file is not "
+            "an index, delete it, and it is rebuilt from the record file"
         ) from error
 
 
 def _fits(index: Index, file: RecordFile) -> bool:
-    """Return True if records begin where an index claims."""
+    """Return True if records begin at the offsets of an index."""
     if not index:
         return file.size == 0
     offsets = [offset for _, offset in index]
@@ -94,7 +93,7 @@ def _fits(index: Index, file: RecordFile) -> bool:
 
 
 def _store(path: str, index: Index) -> str:
-    """Write an index file if that is possible, and say what became of it."""
+    """Write an index file if possible, and return a text about the result."""
     text = "".join(write_line(key, offset) for key, offset in index)
     try:
         write_atomically(path, text.encode())
@@ -104,24 +103,24 @@ def _store(path: str, index: Index) -> str:
 
 
 _BUFFER = 1 << 16
-"""Bytes read from and written to the file at once."""
+"""Size of the file buffer in bytes."""
 
 
 class UnknownKeyError(ArgumentError, KeyError):
-    """A key that the index of a record file does not have."""
+    """A key that is not in the index of a record file."""
 
-    __str__ = Exception.__str__  # KeyError shows the text in quotes
+    __str__ = Exception.__str__  # KeyError quotes the message
 
 
 class MXRecordIO(Closing):
-    """Read or write a record file from front to back.
+    """Read or write a record file sequentially.
 
     Args:
         uri: path of the file.
         flag: "r" to read, "w" to write a new file.
 
     Raises:
-        ArgumentError: another `flag`.
+        ArgumentError: `flag` is neither "r" nor "w".
         FileError: the file cannot be opened.
 
     Example:
@@ -131,8 +130,8 @@ class MXRecordIO(Closing):
         >>> mx.recordio.MXRecordIO("a.rec", "r").read()
         b'first'
 
-    Source: MXNet 1.9.1 `MXRecordIO`; the same bytes. An open writer cannot be pickled: opening it again
-    elsewhere would empty the file.
+    Source: MXNet 1.9.1 `MXRecordIO`; the same bytes. An open writer cannot be pickled, since reopening it
+    would empty the file.
     """
 
     def __init__(self, uri: str | os.PathLike[str], flag: str) -> None:
@@ -148,7 +147,7 @@ class MXRecordIO(Closing):
             _logger.warning("%s: %s, it has no records", self.uri, likely_kind(b""))
 
     def open(self) -> None:
-        """Open the file; one opened for writing is emptied.
+        """Open the file; writing empties it.
 
         Raises:
             FileError: the file cannot be opened.
@@ -173,11 +172,11 @@ class MXRecordIO(Closing):
         if handle is not None and (self.pid == os.getpid() or not self.writable):
             handle.close()
         elif handle is not None:
-            _abandon(handle)  # what is buffered belongs to the process that wrote it
+            _abandon(handle)  # the buffer belongs to the process that wrote it
         self.pid = None
 
     def reset(self) -> None:
-        """Go back to the first record; a file opened for writing is emptied."""
+        """Go back to the first record; writing empties the file."""
         self.close()
         self.open()
 
@@ -187,10 +186,10 @@ class MXRecordIO(Closing):
         return self._at
 
     def go_to(self, position: int) -> None:
-        """Read on from a record's beginning.
+        """Continue reading at the start of a record.
 
         Args:
-            position: its byte offset, such as `position` said before.
+            position: its byte offset, such as an earlier value of `position`.
 
         Raises:
             StateError: the file is open for writing, or closed.
@@ -208,7 +207,7 @@ class MXRecordIO(Closing):
 
         Raises:
             StateError: the file is open for reading, closed, or was opened in another process.
-            ArgumentError: `buf` is no bytes, or too long.
+            ArgumentError: `buf` is not bytes, or too long.
         """
         handle = self._ready(write=True)
         if not isinstance(buf, (bytes, bytearray, memoryview)):
@@ -225,17 +224,17 @@ class MXRecordIO(Closing):
 
         Raises:
             StateError: the file is open for writing, closed, or was opened in another process.
-            FileFormatError: no record stands there; the text names file and byte offset.
+            FileFormatError: no record begins here; the message names file and byte offset.
         """
         handle = self._ready(write=False)
-        found = read_record(handle, self._at, os.fstat(handle.fileno()).st_size, self.uri)
-        if found is None:
+        record = read_record(handle, self._at, os.fstat(handle.fileno()).st_size, self.uri)
+        if record is None:
             return None
-        self._at += found[1]
-        return found[0]
+        self._at += record[1]
+        return record[0]
 
     def _ready(self, write: bool) -> IO[bytes]:
-        """Return the open file, or say why it cannot be used."""
+        """Return the open file, or raise an error that explains why it cannot be used."""
         if self.handle is None:
             raise StateError(f"{self.uri} is closed; call open() or reset() first")
         if self.writable != write:
@@ -245,13 +244,13 @@ class MXRecordIO(Closing):
             return self._ready(write)
         if self.pid != os.getpid():
             raise StateError(
-                f"{self.uri} was opened in process {self.pid}, this is a forked child; call reset(), or make a "
+                f"{self.uri} was opened in process {self.pid}, but this is a forked child; call reset(), or make a "
                 f"new {type(self).__name__} here"
             )
         return self.handle
 
     def _may_reopen(self) -> bool:
-        """Open the file again if this is another process and the position does not matter."""
+        """Reopen the file in a forked process if possible; return True if reopened."""
         return False
 
     def __del__(self) -> None:
@@ -273,30 +272,30 @@ class MXRecordIO(Closing):
 
 
 def _abandon(handle: IO[bytes]) -> None:
-    """Close a file's descriptor without writing what is buffered."""
+    """Close the descriptor of a file without writing its buffer."""
     raw = handle.detach()  # type: ignore[attr-defined]
     raw.close()
 
 
 class MXIndexedRecordIO(MXRecordIO):
-    """Read or write a record file whose records are found by key.
+    """Read or write a record file by key.
 
-    A lost index, or one that does not fit the record file, is made again, with a line in the log.
+    A missing or outdated index is rebuilt, and the rebuild is logged.
 
     Args:
         idx_path: path of the index file, lines of ``key, tab, byte offset``.
         uri: path of the record file.
         flag: "r" to read, "w" to write new files.
-        key_type: makes a key from its text.
+        key_type: function that converts the text of a key.
 
     Attributes:
         idx: byte offsets by key.
         keys: the keys in the order of the index file.
 
     Raises:
-        ArgumentError: another `flag`.
+        ArgumentError: `flag` is neither "r" nor "w".
         FileError: a file cannot be opened.
-        FileFormatError: the record file is damaged, or the index file is no index.
+        FileFormatError: the record file is damaged, or the index file is not an index.
 
     Example:
         >>> record = mx.recordio.MXIndexedRecordIO("a.idx", "a.rec", "w")
@@ -348,24 +347,24 @@ class MXIndexedRecordIO(MXRecordIO):
                 _abandon(fidx.detach())  # type: ignore[attr-defined]
 
     def seek(self, idx: Any) -> None:
-        """Make the record of a key the next one.
+        """Move to the record of a key.
 
         Args:
             idx: a key of `keys`.
 
         Raises:
             StateError: the file is open for writing, or closed.
-            UnknownKeyError: the index has no such key; a KeyError.
+            UnknownKeyError: the index does not have the key; a KeyError.
         """
         self._ready(write=False)
         at = self.idx.get(idx)
         if at is None:
-            among = f"among its {len(self.idx)}" if self.idx else f"and no other; {self.uri} has no records"
-            raise UnknownKeyError(f"{self.idx_path} has no key {idx!r} {among}")
+            count = f"among its {len(self.idx)}" if self.idx else f"and no other; {self.uri} has no records"
+            raise UnknownKeyError(f"{self.idx_path} has no key {idx!r} {count}")
         self.go_to(at)
 
     def tell(self) -> int:
-        """Return how many bytes have been written.
+        """Return the number of bytes written.
 
         Raises:
             StateError: the file is open for reading, or closed.
@@ -381,8 +380,8 @@ class MXIndexedRecordIO(MXRecordIO):
 
         Raises:
             StateError: the file is open for writing, or closed.
-            UnknownKeyError: the index has no such key; a KeyError.
-            FileFormatError: no record stands where the index says.
+            UnknownKeyError: the index does not have the key; a KeyError.
+            FileFormatError: no record begins at the offset in the index.
         """
         self.seek(idx)
         return self.read()
@@ -392,11 +391,11 @@ class MXIndexedRecordIO(MXRecordIO):
 
         Args:
             idx: the key, which `key_type` converts.
-            buf: what the record holds.
+            buf: the record, fewer than 2^29 bytes.
 
         Raises:
             StateError: the file is open for reading, closed, or was opened in another process.
-            ArgumentError: `buf` is no bytes, or too long.
+            ArgumentError: `buf` is not bytes, or too long.
         """
         key = self.key_type(idx)
         at = self.tell()

@@ -1,4 +1,4 @@
-"""Folders of pictures to record files: which pictures there are, of which class, and writing them."""
+"""Conversion of folders of pictures to record files: listing, splitting and writing pictures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .files import write_line
 from .framing import frame, pack
 
 ENDINGS = (".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
-"""Of the files that are taken for pictures."""
+"""Extensions of picture files."""
 
 _KEPT = (b"\xff\xd8\xff", b"\x89PNG\r\n")
-"""How files begin that every reader of records decodes: JPEG and PNG."""
+"""First bytes of JPEG and PNG files, which every reader of records decodes."""
 
 _QUALITY = 95
 _CUBIC = 2
@@ -31,7 +31,7 @@ B = TypeVar("B")
 
 
 class Picture(NamedTuple):
-    """A picture of a folder: its number in the listing, its class, its path in the folder."""
+    """A picture in a folder: its number in the listing, its class and its relative path."""
 
     number: int
     label: int
@@ -40,18 +40,18 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageEncoding:
-    """How pictures are changed on their way.
+    """Resizing and encoding of pictures.
 
     Args:
-        shorter_edge: length in pixels that the shorter edge gets; None for none.
-        quality: 1 to 100, of JPEG; None keeps the files of JPEG and PNG pictures as they are, if they are not resized.
+        shorter_edge: new length of the shorter edge in pixels; None does not resize.
+        quality: JPEG quality, 1 to 100; None keeps JPEG and PNG files unchanged if they are not resized.
     """
 
     shorter_edge: int | None = None
     quality: int | None = None
 
     def __call__(self, content: bytes, name: str) -> bytes:
-        """Return a picture's file as it goes into a record."""
+        """Return the encoded picture for a record."""
         pixels = decode(content, to_rgb=False, name=name)
         if self.shorter_edge is None and self.quality is None and content.startswith(_KEPT):
             return content
@@ -66,31 +66,30 @@ class ImageEncoding:
 def find_pictures(folder: str) -> tuple[list[str], list[Picture]]:
     """List the pictures below a folder; each folder that has some is a class.
 
-    Hidden files and folders are left out; links are followed, each folder being read once.
+    Hidden files and folders are skipped; links are followed, and each folder is read once.
 
     Returns:
-        The classes, paths of folders in alphabetical order, whose places are the labels; and the pictures, class by
-        class.
+        The classes (sorted paths of folders, whose indices are the labels), and the pictures, class by class.
     """
-    found: dict[str, list[str]] = {}
+    names_of_class: dict[str, list[str]] = {}
     seen: set[str] = set()
     for path, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
         real = os.path.realpath(path)
         folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
         names = [name for name in files if name.lower().endswith(ENDINGS) and not name.startswith(".")]
         if names and real not in seen:
-            found[os.path.relpath(path, folder)] = sorted(names)
+            names_of_class[os.path.relpath(path, folder)] = sorted(names)
         seen.add(real)
-    if not found:
+    if not names_of_class:
         raise ArgumentError(
             f"there is no picture in {folder}; expected folders, one for each class, with files that end in "
             f"{', '.join(ENDINGS)}"
         )
-    classes = sorted(found)
+    classes = sorted(names_of_class)
     rows = [
-        (label, os.path.normpath(os.path.join(kind, name)))
-        for label, kind in enumerate(classes)
-        for name in found[kind]
+        (label, os.path.normpath(os.path.join(path, name)))
+        for label, path in enumerate(classes)
+        for name in names_of_class[path]
     ]
     return classes, [Picture(number, *row) for number, row in enumerate(rows)]
 
@@ -102,11 +101,11 @@ def _refuse(error: OSError) -> None:
 def split_pictures(
     pictures: Sequence[Picture], ratio: float = 1.0, seed: int | None = None
 ) -> tuple[list[Picture], list[Picture]]:
-    """Split pictures for training and validation, each class on its own.
+    """Split the pictures of each class for training and validation.
 
     Args:
-        ratio: part of each class that is for training; at least one picture of each is.
-        seed: of a random order, in which the parts are chosen and written; None keeps the order.
+        ratio: fraction of each class for training; at least one picture.
+        seed: seed of a random order in which pictures are chosen and written; None keeps the order.
     """
     rows = list(pictures)
     if seed is not None:
@@ -127,17 +126,17 @@ def write_pictures(
 ) -> dict[str, str]:
     """Write pictures as ``PREFIX.rec``, with ``PREFIX.idx`` and ``PREFIX.lst``, for every prefix.
 
-    All files appear together when everything has been written.
+    The files appear together after everything is written.
 
     Returns:
-        Why pictures could not be used, by path; they are in none of the files.
+        Reasons why pictures were left out, by path.
     """
     unusable: dict[str, str] = {}
     contents: dict[str, Callable[[IO[bytes]], object]] = {}
     with ThreadPoolExecutor(threads, "im2rec") as pool:
         for prefix, pictures in parts.items():
             part = _RecordPart(folder, prefix, pictures, recoding, unusable)
-            # in this order: writing records tells what stands in the other two
+            # in this order: writing the records fills the contents of the other two
             contents[f"{prefix}.rec"] = partial(part.write_records, pool=pool, ahead=2 * threads)
             contents[f"{prefix}.idx"] = partial(_write_lines, part.index)
             contents[f"{prefix}.lst"] = partial(_write_lines, part.listing)
@@ -163,26 +162,26 @@ class _RecordPart:
 
     def write_records(self, file: IO[bytes], pool: ThreadPoolExecutor, ahead: int) -> None:
         at = 0
-        for picture, found in zip(self.pictures, _ahead(pool, self._content, self.pictures, ahead)):
-            if isinstance(found, str):
-                self.unusable[picture.path] = found
+        for picture, content in zip(self.pictures, _ahead(pool, self._content, self.pictures, ahead)):
+            if isinstance(content, str):
+                self.unusable[picture.path] = content
                 continue
-            record = frame(pack((0, float(picture.label), picture.number, 0), found))
+            record = frame(pack((0, float(picture.label), picture.number, 0), content))
             file.write(record)
             self.index.append(write_line(picture.number, at).encode())
             self.listing.append(f"{picture.number}\t{picture.label:f}\t{picture.path}\n".encode())
             at += len(record)
         if not at:
             raise ArgumentError(
-                f"{self.prefix}.rec would be empty: none of its {len(self.pictures)} pictures can be used; the first "
-                f"one: {next(iter(self.unusable.values()), 'there is none')}"
+                f"{self.prefix}.rec would be empty: none of its {len(self.pictures)} pictures can be used; first "
+                f"reason: {next(iter(self.unusable.values()), 'there is none')}"
             )
 
     def _content(self, picture: Picture) -> bytes | str:
-        """Return what goes into a picture's record, or why it cannot be used."""
+        """Return the encoded picture, or the reason why it cannot be used."""
         path = os.path.join(self.folder, picture.path)
         if not picture.path.isprintable():
-            return f"{picture.path!r}: a list has one line of printable text for a picture; rename the file"
+            return f"{picture.path!r}: a list has one line of printable text per picture; rename the file"
         try:
             with open(path, "rb", opener=regular_file) as file:
                 return self.recoding(file.read(), path)
@@ -195,15 +194,15 @@ class _RecordPart:
 def _ahead(
     pool: ThreadPoolExecutor, function: Callable[[A], B], items: Iterable[A], count: int
 ) -> Iterator[B]:
-    """Yield what a function makes of items, in their order; so many are under way at a time."""
-    under_way: deque[Future[Any]] = deque()
+    """Yield the results of a function in order; at most `count` items are pending."""
+    pending: deque[Future[Any]] = deque()
     try:
         for item in items:
-            under_way.append(pool.submit(function, item))
-            if len(under_way) >= count:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(pool.submit(function, item))
+            if len(pending) >= count:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
-        for each in under_way:
-            each.cancel()
+        for future in pending:
+            future.cancel()

@@ -1,12 +1,12 @@
-"""How records lie in a file: magic number, length, payload, padding; how they are found; the header of images.
+"""Format of record files: magic number, length, payload, padding; and the header of image records.
 
 ::
 
     part : u32 0xCED7230A, u32 (kind << 29 | length), payload, zeros up to a multiple of 4
-    kind : 0 a whole record, 1 the first part of one, 2 one in the middle, 3 the last
+    kind : 0 a whole record, 1 the first part of a record, 2 a middle part, 3 the last part
 
-A payload that holds the magic number at a multiple of 4 is cut there, and the number itself left out; the reader
-puts it back between the parts. So whoever looks for the number at multiples of 4 finds only beginnings.
+A payload with the magic number at a multiple of 4 is cut there without the number; the reader inserts it between
+the parts. A search for the number at multiples of 4 therefore finds only starts of parts.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _File(Protocol):
 
 
 def frame(payload: bytes) -> bytes:
-    """Return a payload as it is written to a record file."""
+    """Return the bytes of a record file for a payload."""
     if len(payload) > _MAX_LENGTH:
-        raise ArgumentError(f"a record of {len(payload)} bytes is too long; the format takes {_MAX_LENGTH}")
+        raise ArgumentError(f"a record of {len(payload)} bytes is too long; the format allows {_MAX_LENGTH}")
     if MAGIC not in payload:
         return b"".join([_HEAD.pack(MAGIC, len(payload)), payload, bytes(-len(payload) % 4)])
     words = np.frombuffer(payload, "<u4", len(payload) // 4)
@@ -54,14 +54,14 @@ def frame(payload: bytes) -> bytes:
 
 
 def read_record(file: _File, at: int, size: int, name: str) -> tuple[bytes, int] | None:
-    """Read the record that begins where `file` stands.
+    """Read the record at the current position of `file`.
 
     Args:
-        at: the offset in bytes.
+        at: that position in bytes.
         size: length of the file in bytes.
 
     Returns:
-        The payload and the number of bytes it takes in the file; None at the end of the file.
+        The payload and the size of the record in the file; None at the end of the file.
     """
     kind, length, step = 0, 0, at
     parts: list[bytes] = []
@@ -71,7 +71,7 @@ def read_record(file: _File, at: int, size: int, name: str) -> tuple[bytes, int]
             return None
         kind, length = _check_head(head, step, size, name, bool(parts))
         left = max(0, size - step - 8)
-        part = file.read(min(left, length + -length % 4))  # no more: memory is set aside before reading
+        part = file.read(min(left, length + -length % 4))  # no more, since reading allocates the memory first
         if len(part) < length:
             raise _cut_short(name, step, f"{length} bytes of payload", left)
         parts.append(part if len(part) == length else part[:length])
@@ -82,7 +82,7 @@ def read_record(file: _File, at: int, size: int, name: str) -> tuple[bytes, int]
 
 
 def skip_record(file: _File, at: int, size: int, name: str) -> int | None:
-    """Return where the record after the one at `at` begins, or None if `at` is the end of the file."""
+    """Return the start of the record after the record at `at`; None if `at` is the end of the file."""
     begun = False
     while True:
         file.seek(at)
@@ -99,7 +99,7 @@ def skip_record(file: _File, at: int, size: int, name: str) -> int | None:
 
 
 def _check_head(head: bytes, at: int, size: int, name: str, begun: bool) -> tuple[int, int]:
-    """Return kind and length of a part, after checking that it may stand here."""
+    """Return kind and length of a part, after checking that it may occur here."""
     if len(head) < 8:
         if head[:4] != MAGIC[: len(head[:4])]:
             raise FileFormatError(f"{name}: byte {at}: {_cause(head, at)}")
@@ -111,7 +111,7 @@ def _check_head(head: bytes, at: int, size: int, name: str, begun: bool) -> tupl
     if kind > _LAST or (kind in (_MIDDLE, _LAST)) != begun:
         raise FileFormatError(
             f"{name}: byte {at}: a part of kind {kind} is not allowed here; the file is damaged, or the offset "
-            "is not the beginning of a record"
+            "is not the start of a record"
         )
     return kind, word & _MAX_LENGTH
 
@@ -123,16 +123,16 @@ def _cut_short(name: str, at: int, what: str, left: int) -> FileFormatError:
 
 
 def _cause(head: bytes, at: int) -> str:
-    """Say what a place without magic number may be."""
+    """Return the likely reason for a missing magic number."""
     kind = likely_kind(head) if at == 0 else ""
     if kind:
         return kind
-    where = "the file is no record file" if at == 0 else "the file is damaged, or the offset is wrong"
-    return f"no record begins here: {head[:4]!r} in place of {MAGIC!r}; {where}"
+    advice = "the file is not a record file" if at == 0 else "the file is damaged, or the offset is wrong"
+    return f"no record begins here: {head[:4]!r} in place of {MAGIC!r}; {advice}"
 
 
 class RecordFile:
-    """A record file open for reading from several threads at once."""
+    """A record file open for concurrent reading from several threads."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -144,10 +144,10 @@ class RecordFile:
 
     def read_at(self, offset: int) -> bytes:
         """Return the payload of the record that begins at a byte offset."""
-        found = read_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path)
-        if found is None:
+        record = read_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path)
+        if record is None:
             raise FileFormatError(f"{self.path}: byte {offset}: the file ends before this record")
-        return found[0]
+        return record[0]
 
     def head(self, offset: int, count: int) -> bytes:
         """Return up to `count` bytes from a byte offset."""
@@ -158,7 +158,7 @@ class RecordFile:
         return skip_record(_FileWindow(self._file.fileno(), offset), offset, self.size, self.path) is not None
 
     def offsets(self) -> Iterator[int]:
-        """Walk over the beginnings of all records, in bytes, reading no payload."""
+        """Yield the byte offsets of all records without reading payloads."""
         at = 0
         window = _FileWindow(self._file.fileno(), 0)
         while True:
@@ -179,7 +179,7 @@ class RecordFile:
 
 
 class _FileWindow:
-    """A position of its own in an open file."""
+    """Independent position in an open file."""
 
     def __init__(self, descriptor: int, at: int) -> None:
         self._descriptor, self._at = descriptor, at
@@ -197,12 +197,13 @@ _FORMAT = struct.Struct("<IfQQ")
 
 
 class IRHeader(NamedTuple):
-    """What an image record says about its image.
+    """Header of an image record.
 
     Args:
-        flag: how many labels follow the header; `pack` fills it in.
+        flag: number of labels after the header; `pack` sets it.
         label: a number, or an array of numbers.
-        id2: upper half of a longer number, mostly 0.
+        id: number of the image.
+        id2: upper half of a longer number, usually 0.
 
     Example:
         >>> mx.recordio.IRHeader(0, 4.0, 2574, 0)
@@ -219,11 +220,11 @@ def pack(header: Any, s: bytes) -> bytes:
     """Put a header in front of a payload.
 
     Args:
-        header: an `IRHeader`, or four values for one.
-        s: the payload, mostly an image file's bytes.
+        header: an `IRHeader`, or its four values.
+        s: the payload, usually the bytes of an image file.
 
     Raises:
-        ArgumentError: a header that does not fit its fields.
+        ArgumentError: the values of the header are out of range.
 
     Example:
         >>> header, payload = mx.recordio.unpack(mx.recordio.pack((0, [1, 2], 7, 0), b"abc"))
@@ -245,17 +246,17 @@ def pack(header: Any, s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[IRHeader, bytes]:
-    """Take a record apart into its header and its payload.
+    """Split a record into its header and its payload.
 
     Args:
-        s: a record, as `MXRecordIO.read` returns it.
+        s: a record, such as a result of `MXRecordIO.read`.
 
     Raises:
-        FileFormatError: the record is shorter than its header says.
+        FileFormatError: the record is shorter than its header declares.
     """
     if len(s) < _FORMAT.size:
         raise FileFormatError(
-            f"unpack: the record has {len(s)} bytes, an image record begins with a header of {_FORMAT.size}"
+            f"unpack: the record has {len(s)} bytes, but an image record begins with a header of {_FORMAT.size} bytes"
         )
     header = IRHeader(*_FORMAT.unpack_from(s))
     start = _FORMAT.size
@@ -264,24 +265,24 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
     end = start + 4 * header.flag
     if end > len(s):
         raise FileFormatError(
-            f"unpack: the header announces {header.flag} labels, {4 * header.flag} bytes, but {len(s) - start} "
+            f"unpack: the header declares {header.flag} labels, {4 * header.flag} bytes, but {len(s) - start} "
             "are left; the record is damaged, or was not written by pack"
         )
     return header._replace(label=np.frombuffer(s, "<f4", header.flag, start)), s[end:]
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray[Any, Any]]:
-    """Take a record apart into its header and its decoded image.
+    """Split a record into its header and its decoded image.
 
     Shape:
         returns: header, and pixels (H, W, 3) in the order blue, green, red, or (H, W) for grey, uint8.
 
     Args:
-        s: a record, as `MXRecordIO.read` returns it.
-        iscolor: 1 for color, 0 for grey, -1 for what is stored.
+        s: a record, such as a result of `MXRecordIO.read`.
+        iscolor: 1 for color, 0 for grey, -1 for the stored format.
 
     Raises:
-        FileFormatError: the record is no image record.
+        FileFormatError: the record is not an image record.
     """
     header, payload = unpack(s)
     pixels = decode(payload, iscolor, to_rgb=False, name=f"image {header.id}").numpy()
@@ -292,13 +293,13 @@ def pack_img(header: Any, img: Any, quality: int = 95, img_fmt: str = ".jpg") ->
     """Encode an image and put a header in front of it.
 
     Args:
-        header: an `IRHeader`, or four values for one.
+        header: an `IRHeader`, or its four values.
         img: pixels (H, W, 3) in the order blue, green, red, or (H, W), uint8.
         quality: 1 to 100 for JPEG, compression 0 to 9 for PNG.
-        img_fmt: file extension that tells the format, ".jpg" or ".png".
+        img_fmt: file extension of the format, ".jpg" or ".png".
 
     Raises:
-        ArgumentError: `img` holds no image, or the format is unknown.
+        ArgumentError: `img` is not an image, or the format is unknown.
     """
     pixels = img.asnumpy() if isinstance(img, NDArray) else img
     return pack(header, encode(pixels, img_fmt, quality))

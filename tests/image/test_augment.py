@@ -86,7 +86,7 @@ def test_options_that_do_not_fit_are_refused(given):
 def test_mistakes_with_objects_are_refused():
     with pytest.raises(TypeError, match="expected an Augmenter"):
         I.DetBorrowAug(I.DetHorizontalFlipAug(1.0))
-    with pytest.raises(ValueError, match="no DetAugmenter"):
+    with pytest.raises(ValueError, match="not a DetAugmenter"):
         I.DetRandomSelectAug([I.CastAug()])
     with pytest.raises(ArgumentError, match="expected 1 or 3"):
         I.CreateMultiRandCropAugmenter([0.1, 0.2, 0.3], max_attempts=[1, 2])

@@ -49,7 +49,7 @@ def test_shapes_are_brought_together():
         one.reshape(label_shape=(2, 5))
     with pytest.raises(ArgumentError, match="objects of 6 numbers"):
         one.reshape(label_shape=(4, 6))
-    with pytest.raises(ArgumentError, match="no ImageDetIter"):
+    with pytest.raises(ArgumentError, match="not an ImageDetIter"):
         one.sync_label_shape(None)
 
 

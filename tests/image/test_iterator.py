@@ -135,5 +135,5 @@ def test_arguments_that_do_not_fit_are_refused(given):
 
 
 def test_changes_must_end_with_the_size():
-    with pytest.raises(ArgumentError, match=r"shape \(3, 13, 17\) after its changes"):
+    with pytest.raises(ArgumentError, match=r"shape \(3, 13, 17\) after augmentation"):
         images(aug_list=[I.CastAug()]).next()

@@ -149,7 +149,7 @@ def test_dicts_are_read_by_name():
 
 def test_dict_entries_without_a_place_are_named_once():
     item = {"data": np.zeros((2, 3)), "softmax_label": np.zeros(2), "id": np.zeros(2)}
-    with pytest.warns(UserWarning, match=r"\['id'\], which are neither data \['data'\]"):
+    with pytest.warns(UserWarning, match=r"\['id'\], which are ignored: they are neither data \['data'\]"):
         it = mx.io.as_data_iter([item] * 3, ["data"], ["softmax_label"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -222,7 +222,7 @@ def test_closing():
     batches = Iter(table(), batch_size=2, num_workers=1)
     batch = next(batches)
     for way in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(StateError, match="cannot be copied or pickled: make a new one"):
+        with pytest.raises(StateError, match="cannot be copied or pickled. Make a new one"):
             way(batches)
     batches.close()
     batches.close()
@@ -248,7 +248,7 @@ def test_a_function_that_cannot_be_pickled():
     [
         (table(), {}, "needs a batch_size"),
         (table(), {"batch_size": 0}, "batch_size is 0"),
-        (table(), {"batch_size": 2, "batch_sampler": [[1]]}, "takes the place of"),
+        (table(), {"batch_size": 2, "batch_sampler": [[1]]}, "replaces"),
         (table(), {"batch_size": 2, "sampler": [1], "shuffle": True}, "contradict"),
         (table(), {"batch_size": 2, "num_workers": -1}, "num_workers is -1"),
         (table(), {"batch_size": 2, "slots": 0}, "slots is 0"),

@@ -176,9 +176,12 @@ def test_a_file_larger_than_a_piece_is_the_same_with_any_number_of_threads(tmp_p
 BAD_CSV = {
     "truncated": (b"1,2\n3,4\n5", "line 3: 1 numbers, expected 2"),
     "columns too many": (b"1,2\n\n3,4,5\n", "line 3: 3 numbers, expected 2"),
-    "NUL": (b"1,2\n3,4\0\n", "line 2: .* is no float32 number; it is the line's number 2"),
+    "NUL": (b"1,2\n3,4\0\n", "line 2: .* is not a number of type float32; it is number 2 of the line"),
     "only NULs": (bytes(20), "line 1: 1 numbers, expected 2"),
-    "a word": (b"1,2\r\n\r\n3,x\r\n", "line 3: 'x' is no float32 number; it is the line's number 2"),
+    "a word": (
+        b"1,2\r\n\r\n3,x\r\n",
+        "line 3: 'x' is not a number of type float32; it is number 2 of the line",
+    ),
     "two points": (b"1.2.3,4\n", "line 1: '1.2.3' is no"),
     "two signs": (b"--1,4\n", "line 1: '--1' is no"),
     "an open exponent": (b"1,4e\n", "line 1: '4e' is no"),
@@ -207,7 +210,7 @@ def test_huge_and_tiny_numbers_are_rounded_and_integers_refused_beyond_their_typ
     )
     for word in ("2147483648", "-2147483649", "9" * 30, "1.0", "nan"):
         path.write_text(f"1\n{word}\n")
-        with pytest.raises(FileFormatError, match=rf"line 2: '{word}' is no int32 number"):
+        with pytest.raises(FileFormatError, match=rf"line 2: '{word}' is not a number of type int32"):
             read_csv(str(path), 1, np.int32)
 
 
@@ -246,7 +249,7 @@ def test_several_files_are_one_and_a_missing_one_is_told_first(tmp_path):
     with pytest.raises(FileError, match="No such file"):
         read_libsvm(f"{tmp_path}/a;{tmp_path}/b", 3)
     with pytest.raises(
-        FileFormatError, match="a: line 2: '1:x': expected .*; it is at the line's character 3"
+        FileFormatError, match="a: line 2: '1:x': expected .*; it is at character 3 of the line"
     ):
         read_libsvm(f"{tmp_path}/a", 3)
     (tmp_path / "a").write_text("1:7 0:1\n2 1:5")

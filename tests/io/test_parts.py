@@ -251,7 +251,7 @@ def test_worker_processes():
     own = [partial(iterators.rows, 0, 1)]
     with (
         mx.io.ProcessPrefetchingIter(own, start_method="fork") as it,
-        pytest.raises(NotImplementedError, match="a list of factories cannot be told which part to read"),
+        pytest.raises(NotImplementedError, match="a list of factories cannot be restricted to a part"),
     ):
         it.take_part(2, 0)
 

@@ -400,7 +400,7 @@ def test_closing():
     batches = Iter(partial(iterators.Slow, batches=1000, seconds=0), 2)
     next(batches)
     pids = batches.pids
-    with pytest.raises(StateError, match="cannot be copied or pickled: make a new one"):
+    with pytest.raises(StateError, match="cannot be copied or pickled. Make a new one"):
         copy.deepcopy(batches)
     begin = time.monotonic()
     batches.close()

@@ -329,14 +329,14 @@ def test_counting_is_told_in_one_line(caplog):
     with caplog.at_level(logging.INFO):
         other.load_state_dict(it.state_dict())
     lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["DataLoader: 3 batches are read again, to continue after them"]
+    assert lines == ["DataLoader: reading 3 batches again, to continue after them"]
     assert [batch.data[0].asnumpy()[0, 0] for batch in other] == [3]
 
 
 def test_a_reader_that_gives_less_is_refused():
     it = mx.io.as_data_iter([np.ones((2, 1))] * 4)
     walk(it, [4])
-    with pytest.raises(StateError, match="list has given 2 batches, the state was saved after 4"):
+    with pytest.raises(StateError, match="list yielded only 2 batches, but the state was saved after 4"):
         mx.io.as_data_iter([np.ones((2, 1))] * 2).load_state_dict(it.state_dict())
 
     def make(batches):
@@ -347,7 +347,7 @@ def test_a_reader_that_gives_less_is_refused():
 
     with make(3) as whole, make(1) as less:
         walk(whole, [5])
-        with pytest.raises(StateError, match="have given 2 batches, the state was saved after 5"):
+        with pytest.raises(StateError, match="yielded only 2 batches, but the state was saved after 5"):
             less.load_state_dict(whole.state_dict())
 
 
@@ -357,7 +357,7 @@ def test_states_of_others_are_refused(records):
             path_imgrec=path, data_shape=(3, 2, 2), batch_size=2, verbose=False, **options
         )
 
-    with pytest.raises(ArgumentError, match="saved over other records: records is .*'shuffle': True"):
+    with pytest.raises(ArgumentError, match="saved for other records: records is .*'shuffle': True"):
         images().load_state_dict(images(shuffle=True).state_dict())
     with pytest.raises(ArgumentError, match=r"wraps is True, here False"):
         images(round_batch=False).load_state_dict(images().state_dict())
@@ -377,7 +377,7 @@ def test_states_of_others_are_refused(records):
     with pytest.raises(ArgumentError, match="kind is 'ExampleIter', here 'NDArrayIter'"):
         mx.io.NDArrayIter(np.ones(3)).load_state_dict(numbers().state_dict())
     with loader(datasets.Drawn(6), num_workers=1)() as one, loader(datasets.Drawn(6), num_workers=2)() as two:
-        with pytest.raises(ArgumentError, match="saved with 1 workers, here are 2; give num_workers=1"):
+        with pytest.raises(ArgumentError, match="saved with 1 workers, but here are 2; give num_workers=1"):
             two.load_state_dict(one.state_dict())
-        with pytest.raises(ArgumentError, match="saved with 2 workers, here are 0; give num_workers=2"):
+        with pytest.raises(ArgumentError, match="saved with 2 workers, but here are 0; give num_workers=2"):
             loader(datasets.Drawn(6))().load_state_dict(two.state_dict())

@@ -108,7 +108,7 @@ def test_a_folder_is_read_as_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1,2\n3,x\n", r"a\.csv: line 2: 'x' is no float32 number"),
+        ("1,2\n3,x\n", r"a\.csv: line 2: 'x' is not a number of type float32"),
         ("1,2\n\n3\n", r"a\.csv: line 3: 1 numbers, expected 2"),
         ("a,b\n1,2\n", r"a\.csv: line 1: 'a' is no"),
         ("1,\n", r"a\.csv: line 1: '' is no"),
@@ -125,7 +125,7 @@ def test_bad_csv_is_told_with_file_and_line(tmp_path, text, message):
 
 def test_integers_take_no_decimals(tmp_path):
     (tmp_path / "a.csv").write_text("1,2.5\n")
-    with pytest.raises(FileFormatError, match=r"a\.csv: line 1: '2.5' is no int32 number"):
+    with pytest.raises(FileFormatError, match=r"a\.csv: line 1: '2.5' is not a number of type int32"):
         mx.io.CSVIter(data_csv=tmp_path / "a.csv", data_shape=(2,), batch_size=1, dtype="int32")
 
 
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     (tmp_path / "one.csv").write_text("1\n")
     with pytest.raises(ShapeError, match="has 1 rows, but"):
         csv(label_csv=tmp_path / "one.csv")
-    with pytest.raises(MXNetError, match="has 7 examples, fewer than a batch of 20"):
+    with pytest.raises(MXNetError, match="has 7 examples, too few to pad a batch of 20"):
         csv(batch_size=20).next()
 
 

@@ -349,7 +349,7 @@ def test_worker_processes(tmp_path, kind, caplog):
             **options,
         )
     made[0].close()
-    silent = "the workers' iterators do not say where they stand" in caplog.text
+    silent = "the iterators of the workers do not save their position" in caplog.text
     assert silent == (kind == "drawing")
 
 

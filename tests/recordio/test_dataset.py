@@ -39,7 +39,7 @@ def test_records_by_number(path, how):
     assert dataset[-1] == dataset[7]
     assert dataset.keys == (list(range(8)) if how == "scan" else list(range(8))[::-1])
     assert index.exists() == (how != "scan")
-    with pytest.raises(BoundsError, match="there is no record 8, it has 8"):
+    with pytest.raises(BoundsError, match="record 8 does not exist; the file has 8"):
         dataset[8]
 
 

@@ -155,7 +155,7 @@ def test_misuse_is_refused(tmp_path):
         (b"version https://git-lfs.github.com/spec/v1\noid", r"byte 0: .*git lfs pull"),
         (b"<!DOCTYPE html>", r"byte 0: .*HTML page"),
         (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", r"byte 0: .*gzip"),
-        (b"12345678", r"byte 0: .*no record file"),
+        (b"12345678", r"byte 0: .*not a record file"),
         (
             frame(b"one") + frame(b"two and more")[:-4],
             r"byte 12: 12 bytes of payload expected, but 8 are left",
@@ -225,7 +225,7 @@ def test_a_stale_index_keeps_its_keys(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         record = load(tmp_path)
     assert record.read_idx(3) == b"two"
-    assert "does not fit" in caplog.text
+    assert "does not match" in caplog.text
 
 
 def test_a_stale_index_of_other_length_gets_new_keys(tmp_path):

@@ -37,7 +37,7 @@ def test_records_too_short_for_their_header_are_refused():
     with pytest.raises(FileFormatError, match="the record has 5 bytes"):
         R.unpack(b"12345")
     packed = R.pack((0, [1, 2, 3], 0, 0), b"")
-    with pytest.raises(FileFormatError, match="announces 3 labels, 12 bytes, but 8 are left"):
+    with pytest.raises(FileFormatError, match="declares 3 labels, 12 bytes, but 8 are left"):
         R.unpack(packed[:-4])
     with pytest.raises(FileFormatError, match="image 6 of 4 bytes"):
         R.unpack_img(R.pack((0, 1, 6, 0), b"junk"))

@@ -1,4 +1,4 @@
-"""Random changes to images on their way into a batch: size, place, rotation, color."""
+"""Random augmentation of images: size, position, rotation, color."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_augmentation(owner: str, o: OptionValues) -> None:
     """Refuse options that contradict each other."""
     low, high = _aspect_range(o)
     if low > high or low <= 0 and (o.random_resized_crop or high != low):
-        raise ArgumentError(f"{owner}: aspect ratios from {low:g} to {high:g}, expected a range above 0")
+        raise ArgumentError(f"{owner}: aspect ratios are from {low:g} to {high:g}, expected a range above 0")
     if o.min_random_area > o.max_random_area or o.min_random_scale > o.max_random_scale:
         raise ArgumentError(f"{owner}: min_random_area or min_random_scale is above its maximum")
     if o.random_resized_crop and (
@@ -31,20 +31,22 @@ def check_augmentation(owner: str, o: OptionValues) -> None:
         or (o.min_crop_size, o.max_crop_size) != (-1, -1)
     ):
         raise ArgumentError(
-            f"{owner}: random_resized_crop excludes rand_crop, random scales and crop sizes; leave these out"
+            f"{owner}: random_resized_crop excludes rand_crop, random scales and crop sizes; omit these"
         )
     if o.max_crop_size < o.min_crop_size or (o.min_crop_size == -1) != (o.max_crop_size == -1):
-        raise ArgumentError(f"{owner}: crop sizes from {o.min_crop_size} to {o.max_crop_size}; give both")
+        raise ArgumentError(
+            f"{owner}: crop sizes are from {o.min_crop_size} to {o.max_crop_size}; give both, in this order"
+        )
     pick_method(o.inter_method, (1, 1), (1, 1))
 
 
 def only_cuts(o: OptionValues) -> bool:
-    """Return True if the first change to an image that is large enough is to cut a part of it."""
+    """Return True if the first change to a large enough image is a crop."""
     return o.resize == -1 and not _moves(o) and o.pad <= 0
 
 
 def augment(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor:
-    """Change an image as the options say and cut it to `o.data_shape`.
+    """Augment an image by the options and crop it to `o.data_shape`.
 
     Shape:
         image: (H, W, C), uint8, red, green, blue.
@@ -79,7 +81,7 @@ def with_alpha(image: torch.Tensor, color: torch.Tensor) -> torch.Tensor:
 
 
 def resized(image: torch.Tensor, width: int, height: int, interp: int, rng: StdRandom) -> torch.Tensor:
-    """Resize an image by a method that may depend on its size or on chance."""
+    """Resize an image with a method that may depend on its size or be random."""
     old = (image.shape[0], image.shape[1])
     draw = rng.whole(0, 4) if interp == 10 else 1
     return resize(image, width, height, pick_method(interp, old, (height, width), draw))
@@ -142,9 +144,9 @@ def _moved(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor
 def _cropped(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     height, width = o.data_shape[1:]
     if o.random_resized_crop:
-        found = _random_area(image, o, rng)
-        if found is not None:
-            return resized(found, width, height, o.inter_method, rng)
+        area = _random_area(image, o, rng)
+        if area is not None:
+            return resized(area, width, height, o.inter_method, rng)
     elif o.max_crop_size != -1:
         if min(image.shape[:2]) < o.max_crop_size:
             raise ArgumentError(
@@ -163,7 +165,7 @@ def _cropped(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tens
 
 
 def _window(image: torch.Tensor, height: int, width: int, o: OptionValues, rng: StdRandom) -> torch.Tensor:
-    """Cut a part of an image, from a random place or the middle."""
+    """Crop an image at a random position or the center."""
     y, x = image.shape[0] - height, image.shape[1] - width
     if o.rand_crop:
         y = rng.whole(0, y)
@@ -174,7 +176,7 @@ def _window(image: torch.Tensor, height: int, width: int, o: OptionValues, rng: 
 
 
 def _random_area(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor | None:
-    """Cut a random part of random aspect; None if ten attempts did not fit."""
+    """Crop a random area with a random aspect ratio; return None after ten failed attempts."""
     low, high = _aspect_range(o)
     if (o.min_random_area, o.max_random_area, low, high) == (1, 1, 1, 1):
         return None
@@ -198,7 +200,7 @@ def _half_up(value: float) -> int:
 
 def _jittered(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     """Change brightness, contrast and saturation, in a random order."""
-    color = image[:, :, :3].flip(2)  # MXNet weighs blue as red, and red as blue
+    color = image[:, :, :3].flip(2)  # MXNet swaps the weights of red and blue
     factors = [1 + rng.uniform(-most, most) for most in (o.brightness, o.contrast, o.saturation)]
     order = [0, 1, 2]
     rng.shuffle(order)

@@ -1,4 +1,4 @@
-"""Random changes to images with objects: color, mirror, border, crop, size."""
+"""Random augmentation of images with objects: color, mirror, border, crop, size."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Objects:
         self._head, self.rows = parse_objects(labels)
 
     def flat(self) -> Labels:
-        """Return the labels in the form they came in."""
+        """Return the labels in their original format."""
         return np.concatenate([self._head, self.rows.reshape(-1)]).astype(np.float32)
 
     def try_crop(self, box: Box, limits: Labels, by_center: bool, threshold: float) -> bool:
-        """Crop to a box if it meets the limits and keeps an object; say whether it did.
+        """Crop to a box if it meets the limits and keeps an object; return True if cropped.
 
         Args:
-            limits: smallest and largest overlap, part of the crop, part of the object, (3, 2).
-            by_center: whether objects stay whose center is inside, rather than those that overlap enough.
-            threshold: the part of an object that has to be inside otherwise.
+            limits: smallest and largest overlap, fraction of the crop and fraction of the object, (3, 2).
+            by_center: if True, objects with their center inside stay, otherwise objects that overlap enough.
+            threshold: smallest fraction of an object inside, if not `by_center`.
         """
         if not len(self.rows):
             return True
@@ -57,9 +57,9 @@ class Objects:
             self.rows, np.array((x, y), np.float32), np.array((x + width, y + height), np.float32)
         )
         own, crop = areas(self.rows), width * height
-        if (limits[:, 0] > 0).all() and (limits[:, 1] < 1).all():  # MXNet looks only if all are set
-            found = np.stack([common / (crop + own - common), common / crop, common / own])
-            if not ((found >= limits[:, :1]) & (found <= limits[:, 1:])).all(0).any():
+        if (limits[:, 0] > 0).all() and (limits[:, 1] < 1).all():  # MXNet checks only if all are set
+            ratios = np.stack([common / (crop + own - common), common / crop, common / own])
+            if not ((ratios >= limits[:, :1]) & (ratios <= limits[:, 1:])).all(0).any():
                 return False
         if by_center:
             across, down = (self.rows[:, 1] + self.rows[:, 3]) / 2, (self.rows[:, 2] + self.rows[:, 4]) / 2
@@ -76,7 +76,7 @@ _SAMPLED = ("scales", "aspect_ratios", "overlaps", "sample_coverages", "object_c
 
 
 def check_samplers(owner: str, o: OptionValues) -> None:
-    """Give every crop sampler its own numbers."""
+    """Expand the options to one number per crop sampler, and check them."""
     names = [f"{end}_crop_{name}" for name in _SAMPLED for end in ("min", "max")] + ["max_crop_trials"]
     for name in names:
         values = getattr(o, name)
@@ -91,19 +91,19 @@ def check_samplers(owner: str, o: OptionValues) -> None:
             raise ArgumentError(f"{owner}: min_crop_{name} {lows} is above max_crop_{name} {highs}")
     if any(low < 0 for low in o.min_crop_scales) or any(high > 1 for high in o.max_crop_scales):
         raise ArgumentError(
-            f"{owner}: crop scales are {o.min_crop_scales} to {o.max_crop_scales}, not within 0 to 1"
+            f"{owner}: crop scales are {o.min_crop_scales} to {o.max_crop_scales}, expected 0 to 1"
         )
     pick_method(o.inter_method, (1, 1), (1, 1))
 
 
 def augment_objects(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRandom) -> torch.Tensor:
-    """Change an image and its objects as the options say.
+    """Augment an image and its objects by the options.
 
     Shape:
         image: (H, W, C), uint8.
         returns: `o.data_shape` as (height, width, C), or smaller unless `resize_mode` is "force".
 
-    Source: MXNet 1.9.1's default augmenter for detection; it draws the same numbers in the same order.
+    Source: the default augmenter for detection of MXNet 1.9.1, with the same random numbers in the same order.
     """
     if o.resize != -1:
         image = shorter_edge(image, o.resize, o.inter_method, rng)
@@ -129,7 +129,7 @@ def _recolored(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Te
     if not any(chance > 0 for chance in chances):
         return image
     most = o.max_random_hue, o.max_random_saturation, o.max_random_illumination, o.max_random_contrast
-    amounts = [rng.uniform(-1, 1) * each for each in most]
+    amounts = [rng.uniform(-1, 1) * limit for limit in most]
     h, s, light, contrast = (
         amount if rng.uniform() < chance else 0 for amount, chance in zip(amounts, chances, strict=True)
     )
@@ -142,7 +142,7 @@ def _recolored(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Te
 
 
 def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRandom) -> torch.Tensor:
-    """Put an image somewhere on a larger one."""
+    """Place an image at a random position in a larger one."""
     scale = rng.uniform(1, o.max_pad_scale)
     if scale < 1.05:
         return image
@@ -155,7 +155,7 @@ def _padded(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRand
 
 
 def _cropped(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRandom) -> torch.Tensor:
-    """Crop an image by the first sampler, in random order, that finds a crop which meets its limits."""
+    """Crop an image with the first sampler, in random order, that finds a valid crop."""
     height, width = image.shape[:2]
     for i in rng.shuffled(o.num_crop_sampler):
         limits = np.array(
@@ -167,7 +167,9 @@ def _cropped(image: torch.Tensor, objects: Objects, o: OptionValues, rng: StdRan
         )
         for _ in range(o.max_crop_trials[i]):
             box = _crop_box(o, i, rng, width / height)
-            left, top, w, h = (int(part * edge) for part, edge in zip(box, (width, height) * 2, strict=True))
+            left, top, w, h = (
+                int(fraction * edge) for fraction, edge in zip(box, (width, height) * 2, strict=True)
+            )
             if w < 1 or h < 1:
                 continue
             if objects.try_crop(box, limits, o.crop_emit_mode == "center", o.emit_overlap_thresh):
@@ -187,8 +189,8 @@ def _crop_box(o: OptionValues, i: int, rng: StdRandom, aspect: float) -> Box:
 def _fitted(image: torch.Tensor, o: OptionValues, rng: StdRandom) -> torch.Tensor:
     height, width = o.data_shape[1:]
     if o.resize_mode != "force":
-        part = min(height / image.shape[0], width / image.shape[1])
-        if o.resize_mode == "shrink" and part >= 1:
+        scale = min(height / image.shape[0], width / image.shape[1])
+        if o.resize_mode == "shrink" and scale >= 1:
             return image
-        height, width = max(1, int(part * image.shape[0])), max(1, int(part * image.shape[1]))
+        height, width = max(1, int(scale * image.shape[0])), max(1, int(scale * image.shape[1]))
     return resized(image, width, height, o.inter_method, rng)

@@ -1,4 +1,4 @@
-"""Iterators over image records: `ImageRecordIter` and its kin, `ImageDetRecordIter`."""
+"""Iterators over image records: `ImageRecordIter`, its variants and `ImageDetRecordIter`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLAGS = {1: GREY, 3: COLOR, 4: UNCHANGED}
 
 
 def check_data_shape(owner: str, shape: tuple[int, ...]) -> None:
-    """Refuse a shape that no image has."""
+    """Refuse an unsupported image shape."""
     if len(shape) != 3 or shape[0] not in _FLAGS or min(shape) < 1:
         raise ArgumentError(
             f"{owner}: data_shape is {shape}, expected (channels, height, width) with 1, 3 or 4 channels"
@@ -39,7 +39,7 @@ def check_data_shape(owner: str, shape: tuple[int, ...]) -> None:
 
 
 def decode_for(header: IRHeader, body: bytes, channels: int, lend: bool = False) -> torch.Tensor:
-    """Decode a record's image to so many channels; see `decode` for `lend`."""
+    """Decode the image of a record with a number of channels; see `decode` for `lend`."""
     name = f"image {header.id}"
     image = decode(body, _FLAGS[channels], name=name, lend=lend)
     if image.shape[2] != channels:
@@ -50,14 +50,14 @@ def decode_for(header: IRHeader, body: bytes, channels: int, lend: bool = False)
 def _open(
     owner: str, o: OptionValues, index: str, seed: int
 ) -> tuple[ImageList | None, RecordSource, MeanImage]:
-    """Open the files that both kinds of iterators read."""
+    """Open the files of an iterator."""
     labels = ImageList(o.path_imglist, o.label_width) if o.path_imglist else None
     records = RecordSource(owner, o.path_imgrec, index, o.num_parts, o.part_index, o.shuffle, seed)
     return labels, records, MeanImage(o.mean_img)
 
 
 class _Classifier:
-    """What `ImageRecordIter` does with one record."""
+    """Decoder of records for `ImageRecordIter`."""
 
     def __init__(self, o: OptionValues, labels: ImageList | None, mean: MeanImage) -> None:
         self._o, self._labels = o, labels
@@ -71,7 +71,7 @@ class _Classifier:
         self.image(header, body, number, data)
 
     def image(self, header: IRHeader, body: bytes, number: int, data: torch.Tensor) -> None:
-        """Decode and change an image and write it into its place."""
+        """Decode and augment an image, and write it to the batch."""
         o = self._o
         image = decode_for(header, body, o.data_shape[0], self._only_cuts)
         seed = o.seed if o.seed_aug is None else o.seed_aug
@@ -88,38 +88,38 @@ class _Classifier:
     def _label_of(self, header: IRHeader) -> np.ndarray[Any, Any]:
         if self._labels is not None:
             return self._labels.find(header.id)
-        found = np.array(header.label, np.float32, ndmin=1)
-        if len(found) != self._o.label_width:
+        labels = np.array(header.label, np.float32, ndmin=1)
+        if len(labels) != self._o.label_width:
             raise ShapeError(
-                f"image {header.id} has {len(found)} labels, but label_width is {self._o.label_width}"
+                f"image {header.id} has {len(labels)} labels, but label_width is {self._o.label_width}"
             )
-        return found
+        return labels
 
 
 class ImageRecordIter(MXDataIter):
     """Read batches of images and labels from record files, decoding in several threads.
 
-    Files are written by `recordio.pack_img` and `MXRecordIO`, or by MXNet's im2rec. Images smaller than
-    `data_shape` are enlarged; others are cut.
+    `recordio.pack_img` and `MXRecordIO`, or MXNet's im2rec, write such files. Images smaller than `data_shape` are
+    enlarged; others are cropped.
 
     Raises:
-        ArgumentError: an option is missing, does not fit, or contradicts another.
+        ArgumentError: an option is missing or invalid, or contradicts another.
         FileError: a file cannot be read.
-        FileFormatError: a file is no record file; or, from `next`, a record is damaged or no image. The text
+        FileFormatError: a file is not a record file; or, from `next`, a record is damaged or not an image. The message
             names file and byte offset.
         ShapeError: from `next`, an image has another number of labels than `label_width`.
 
-    Example, given such a file::
+    Example, with a record file::
 
             it = mx.io.ImageRecordIter(
                 path_imgrec="train.rec", path_imgidx="train.idx", data_shape=(3, 224, 224), batch_size=32,
                 resize=256, rand_crop=True, rand_mirror=True, shuffle=True)
 
-    Source: MXNet 1.9.1 `ImageRecordIter`. Under `seed_aug`, images change the same way with any number of
-    threads, as they do there with one.
+    Source: MXNet 1.9.1 `ImageRecordIter`. With `seed_aug`, the augmentation is the same for any number of
+    threads, and equals that of MXNet with one thread.
     """
 
-    dtype = ""  # that of the subclasses named after one
+    dtype = ""  # set by subclasses
 
     def __init__(self, **options: Any) -> None:
         name = type(self).__name__
@@ -147,7 +147,7 @@ describe(ImageRecordIter, CLASSIFY)
 
 
 class ImageRecordUInt8Iter(ImageRecordIter):
-    """`ImageRecordIter` with dtype "uint8": pixels as they are, without mean, deviation and scale."""
+    """`ImageRecordIter` with dtype "uint8": raw pixels, without mean, standard deviation and scale."""
 
     dtype = "uint8"
 
@@ -159,20 +159,20 @@ class ImageRecordInt8Iter(ImageRecordIter):
 
 
 class ImageRecordIter_v1(ImageRecordIter):
-    """`ImageRecordIter` under the name that MXNet gave its first version."""
+    """`ImageRecordIter` under the name of its first version in MXNet."""
 
 
 class ImageRecordUInt8Iter_v1(ImageRecordUInt8Iter):
-    """`ImageRecordUInt8Iter` under the name that MXNet gave its first version."""
+    """`ImageRecordUInt8Iter` under the name of its first version in MXNet."""
 
 
 _DETECTION_SEED = 233
 _HEAD = 4
-"""Numbers in front of an image's labels: its channels, rows, columns, and how many labels follow."""
+"""Count of numbers before the labels of an image: channels, height, width, number of labels."""
 
 
 class _Detector:
-    """What `ImageDetRecordIter` does with one record."""
+    """Decoder of records for `ImageDetRecordIter`."""
 
     def __init__(self, o: OptionValues, labels: ImageList | None, mean: MeanImage) -> None:
         self._o, self._labels, self._mean = o, labels, mean
@@ -191,7 +191,7 @@ class _Detector:
     def image(
         self, header: IRHeader, body: bytes, number: int, data: torch.Tensor, label: torch.Tensor
     ) -> np.ndarray[Any, Any]:
-        """Decode and change an image, write it into its place, and return its labels."""
+        """Decode and augment an image, write it to the batch, and return its labels."""
         o = self._o
         objects = Objects(self._label_of(header))
         image = decode_for(header, body, o.data_shape[0])
@@ -224,18 +224,18 @@ class _Detector:
 class ImageDetRecordIter(MXDataIter):
     """Read batches of images and their objects from record files, decoding in several threads.
 
-    An image's labels are ``channels, height, width, n`` and the n numbers of its record, padded with
-    `label_pad_value`: header width, object width, further header, and per object class, left, top, right,
-    bottom as parts of the image's edges, and whatever follows.
+    The labels of an image are ``channels, height, width, n`` and the n numbers of its record, padded with
+    `label_pad_value`: header width, object width, further header, and for each object class, left, top, right, bottom
+    as fractions of the image size, and further numbers.
 
     Raises:
-        ArgumentError: an option is missing, does not fit, or contradicts another.
+        ArgumentError: an option is missing or invalid, or contradicts another.
         FileError: a file cannot be read.
-        FileFormatError: a file is no record file; or, from `next`, a record is damaged, no image, or its labels
-            have another form. The text names file and byte offset.
+        FileFormatError: a file is not a record file; or, from `next`, a record is damaged or not an image, or its
+            labels have another format. The message names file and byte offset.
         ShapeError: from `next`, an image has another number of labels than `label_width`.
 
-    Example, given such a file::
+    Example, with a record file::
 
             it = mx.io.ImageDetRecordIter(
                 path_imgrec="train.rec", data_shape=(3, 300, 300), batch_size=32, rand_mirror_prob=0.5)
@@ -273,7 +273,7 @@ describe(ImageDetRecordIter, DETECT)
 
 
 def _label_width(owner: str, o: OptionValues, labels: ImageList | None, records: RecordSource) -> int:
-    """Return how many labels each image is padded to."""
+    """Return the number of labels that each image is padded to."""
     most = records.most_labels() if labels is None else labels.most_labels()
     if 0 < o.label_pad_width < most:
         raise ArgumentError(

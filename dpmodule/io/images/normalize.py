@@ -1,4 +1,4 @@
-"""From 8-bit pixels to the numbers of a batch: mirror, mean, deviation, scale."""
+"""Normalization of 8-bit pixels to the numbers of a batch: mirror, mean, standard deviation, scale."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _logger = logging.getLogger(__name__)
 
 
 class MeanImage:
-    """An image that is subtracted from every other.
+    """Image that is subtracted from every other.
 
     Args:
-        path: its file, an array saved by `nd.save`; "" for none.
+        path: file of an array saved by `nd.save`; may be empty.
 
     Attributes:
-        values: (C, H, W), or None while it does not exist.
+        values: (C, H, W); None if not computed yet.
     """
 
     def __init__(self, path: str) -> None:
@@ -40,40 +40,39 @@ class MeanImage:
             self.values = self._load()
 
     def _load(self) -> torch.Tensor:
-        found = load(self.path)
-        arrays = list(found.values()) if isinstance(found, dict) else found
+        saved = load(self.path)
+        arrays = list(saved.values()) if isinstance(saved, dict) else saved
         if len(arrays) != 1 or arrays[0].ndim != 3:
             raise FileFormatError(
-                f"{self.path}: a mean image is one array of three axes, here are {len(arrays)}"
+                f"{self.path}: expected one array of three axes as the mean image, found {len(arrays)} arrays"
             )
         values: torch.Tensor = arrays[0].raw.float()
         return values
 
     @property
     def wanted(self) -> bool:
-        """True if there is a path, but no file yet."""
+        """True if there is a path without a file."""
         return bool(self.path) and self.values is None
 
     def of_shape(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return the values, which must be there, for images of a shape."""
-        values: Any = self.values
+        """Return the values, which must exist, after checking their shape."""
+        values: torch.Tensor = self.values  # type: ignore[assignment]
         if values.shape != shape:
             raise FileFormatError(
-                f"{self.path}: the mean image has shape {tuple(values.shape)}, images have {tuple(shape)}"
+                f"{self.path}: the mean image has shape {tuple(values.shape)}, but images have {tuple(shape)}"
             )
-        found: torch.Tensor = values
-        return found
+        return values
 
     def compute(self, records: RecordSource, shape: tuple[int, ...], put: Callable[..., Any]) -> None:
-        """Take the mean of all images, as they come into a batch, and save it.
+        """Compute the mean of all augmented images, and save it.
 
         Args:
-            put: ``(header, file, number, image)``; writes a decoded image into its place.
+            put: function ``(header, file, number, image)`` that decodes a record into `image`.
         """
         total, count = torch.zeros(shape, dtype=torch.float64), 0
-        for place in records.begin():
+        for location in records.begin():
             image = torch.zeros(shape)
-            put(*unpack(place.read()), count, image)
+            put(*unpack(location.read()), count, image)
             total += image
             count += 1
         self.values = (total / max(count, 1)).float()
@@ -88,14 +87,14 @@ def per_channel(o: OptionValues, kind: str) -> torch.Tensor:
 
 
 class Normalizer:
-    """Turn pixels into the numbers of a batch."""
+    """Conversion of pixels to the numbers of a batch."""
 
     def __init__(self, o: OptionValues, mean: MeanImage) -> None:
         self._o, self._mean = o, mean
         self._center, self._std = per_channel(o, "mean"), per_channel(o, "std")
 
     def put(self, image: torch.Tensor, rng: StdRandom, out: torch.Tensor) -> None:
-        """Write an image into its place.
+        """Write an image to the batch.
 
         Shape:
             image: (H, W, C), uint8.
@@ -123,14 +122,14 @@ class Normalizer:
             out.add_(light / self._std)
 
     def _drawn(self, rng: StdRandom) -> tuple[float, float]:
-        """Return an image's contrast and what is added to it."""
+        """Draw the contrast of an image and the offset of its values."""
         o = self._o
         contrast = (rng.uniform() * o.max_random_contrast * 2 - o.max_random_contrast + 1) * o.scale
         light = (rng.uniform() * o.max_random_illumination * 2 - o.max_random_illumination) * o.scale
         return contrast, light
 
     def _put_natively(self, image: torch.Tensor, mirrored: bool, rng: StdRandom, out: torch.Tensor) -> None:
-        """Write an image into its place with the extension: the same numbers, in one pass without the GIL."""
+        """Write an image to the batch with the extension: the same numbers, in one pass without the GIL."""
         contrast, light = self._drawn(rng)
         if image.stride(2) != 1:
             image = image.contiguous()

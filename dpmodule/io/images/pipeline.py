@@ -1,4 +1,4 @@
-"""Decoding image records into batches, in several threads and ahead of the consumer."""
+"""Decoding image records into batches, ahead of the consumer and in several threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KIND_SHIFT = 29
 
 
 class RecordLocation(NamedTuple):
-    """Where a record stands: which file, the byte offset there, and its number in the round."""
+    """Location of a record: its file, its byte offset, and its number in the pass."""
 
     file: RecordFile
     offset: int
@@ -54,8 +54,8 @@ class RecordSource:
     """The records of one or several files, or of a part of them.
 
     Args:
-        shuffle: whether each round has an order of its own.
-        seed: seed of these orders.
+        shuffle: if True, each pass has its own order.
+        seed: seed of the orders.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class RecordSource:
     ) -> None:
         if not path:
             raise ArgumentError(f"{owner}: path_imgrec is required: path of the record file (.rec)")
-        self.files = [RecordFile(each) for each in input_files(path)]
+        self.files = [RecordFile(file) for file in input_files(path)]
         if not any(file.size for file in self.files):
             raise FileFormatError(f"{owner}: {path}: {likely_kind(b'')}, expected records of images")
         if index and len(self.files) != 1:
-            raise ArgumentError(f"{owner}: path_imgidx goes with one record file, not {len(self.files)}")
+            raise ArgumentError(f"{owner}: path_imgidx needs one record file, found {len(self.files)}")
         self.indexed = bool(index)
         self._parts, self._part = parts, part
         self._rng = StdRandom(seed) if shuffle else None
@@ -79,24 +79,24 @@ class RecordSource:
             self._offsets = offsets[part * step : (part + 1) * step]
         else:
             for file in self.files:
-                next(file.offsets(), None)  # a foreign file is refused now
+                next(file.offsets(), None)  # refuse a file of another format now
 
     def begin(self) -> Iterator[RecordLocation]:
-        """Start a round over the records."""
-        places = self._in_order()
+        """Begin a pass over the records."""
+        locations = self._in_order()
         if self._rng is None:
-            return places
+            return locations
         self._before_round = self._rng.state_dict()
-        known = list(places)
-        order = self._rng.shuffled(len(known))
-        return iter([known[i]._replace(number=n) for n, i in enumerate(order)])
+        all_locations = list(locations)
+        order = self._rng.shuffled(len(all_locations))
+        return iter([all_locations[i]._replace(number=n) for n, i in enumerate(order)])
 
     def _in_order(self) -> Iterator[RecordLocation]:
         if self._offsets is not None:
             for number, offset in enumerate(self._offsets):
                 yield RecordLocation(self.files[0], offset, number)
             return
-        # without an index, parts are cut by bytes, so that nothing has to be counted
+        # without an index, parts are cut by bytes, which needs no counting
         step = -(-sum(file.size for file in self.files) // self._parts)
         low, high = self._part * step, (self._part + 1) * step
         number = base = 0
@@ -110,17 +110,17 @@ class RecordSource:
             base += file.size
 
     def state_dict(self) -> dict[str, Any] | None:
-        """Return the generator's state before the last round began; None without a generator."""
+        """Return the state of the generator before the last pass; None without a generator."""
         return self._before_round
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Let the next round be the one that `state_dict` told of."""
+        """Repeat the pass of a state in the next `begin`."""
         if self._rng is not None and state is not None:
             self._rng.load_state_dict(state)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the records have to be like for a state of others to fit."""
+        """Facts that must agree with those in a state."""
         return {
             "bytes": [file.size for file in self.files],
             "indexed": self.indexed,
@@ -130,22 +130,22 @@ class RecordSource:
 
     def most_labels(self) -> int:
         """Return the largest number of labels that a record has."""
-        return max((_label_count(place) for place in self._in_order()), default=0)
+        return max((_label_count(location) for location in self._in_order()), default=0)
 
 
-def _label_count(place: RecordLocation) -> int:
-    """Read the number of labels from the head of a record."""
-    head = place.file.head(place.offset, _HEAD.size)
+def _label_count(location: RecordLocation) -> int:
+    """Read the number of labels from the header of a record."""
+    head = location.file.head(location.offset, _HEAD.size)
     if len(head) < _HEAD.size:
         return 0
     _, word, flag = _HEAD.unpack(head)
-    if word >> _KIND_SHIFT:  # in parts: the number may be anywhere
-        flag = struct.unpack_from("<I", place.read().ljust(4, b"\0"))[0]
+    if word >> _KIND_SHIFT:  # the record is split, perhaps at the number
+        flag = struct.unpack_from("<I", location.read().ljust(4, b"\0"))[0]
     return int(flag)
 
 
 def image_list_lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of an image list that are not empty, with their numbers."""
+    """Yield the nonempty lines of an image list with their numbers."""
     try:
         with open(path, encoding="utf-8", opener=regular_file) as file:
             for number, line in enumerate(file, 1):
@@ -154,7 +154,9 @@ def image_list_lines(path: str) -> Iterator[tuple[int, str]]:
     except OSError as error:
         raise FileError(error.errno, f"image list: {error.strerror}", path) from error
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path}: byte {error.start}: no text, but an image list is text") from error
+        raise FileFormatError(
+            f"{path}: byte {error.start}: the file is not text, but an image list is"
+        ) from error
 
 
 class ImageList:
@@ -186,10 +188,10 @@ class ImageList:
 
     def find(self, key: int) -> np.ndarray[Any, Any]:
         """Return the labels of an image."""
-        found = self._labels.get(key)
-        if found is None:
+        labels = self._labels.get(key)
+        if labels is None:
             raise FileFormatError(f"{self.path} has no line for image {key}")
-        return found
+        return labels
 
     def most_labels(self) -> int:
         """Return the largest number of labels of an image."""
@@ -197,11 +199,11 @@ class ImageList:
 
 
 class BatchMemory:
-    """Lend tensors of one shape; the system would have to clear new memory for each, which takes as long as decoding.
+    """Reusable memory for tensors of one shape, since clearing new memory takes as long as decoding.
 
     Args:
         shape: shape of the tensors.
-        most: how many tensors' memory is kept while no one holds one.
+        most: largest number of unused blocks that are kept.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, most: int) -> None:
@@ -209,12 +211,12 @@ class BatchMemory:
         self._free: list[np.ndarray[Any, Any]] = []
 
     def lend(self) -> torch.Tensor:
-        """Return a tensor that holds anything. Its memory comes back when it and all its views are gone."""
+        """Return an uninitialized tensor. Its memory is reused after it and all its views are deleted."""
         try:
             block = self._free.pop()
         except IndexError:
             block = torch.empty(self._shape, dtype=self._dtype).numpy()
-        lent = block.view()  # tensors keep this one alive, whatever shares their memory
+        lent = block.view()  # all tensors that share the memory keep this view alive
         weakref.finalize(lent, _take_back, self._free, block, self._most).atexit = False
         return torch.from_numpy(lent)
 
@@ -225,7 +227,7 @@ def _take_back(free: list[np.ndarray[Any, Any]], block: np.ndarray[Any, Any], mo
 
 
 Work = Callable[[IRHeader, bytes, int, torch.Tensor, torch.Tensor], None]
-"""Fills one image's place: (header, file, number for rng, data, label)."""
+"""Function that decodes one image: (header, file, random seed, data, label)."""
 
 
 @dataclass(slots=True)
@@ -242,7 +244,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class _Position:
-    """Position of a source: its round, the generator of the order, and the number of images so far."""
+    """Position of a source: its pass, the generator of the order, and the number of images so far."""
 
     rounds: dict[str, Any]
     records: dict[str, Any] | None
@@ -297,21 +299,21 @@ class ImageSource:
             self._rounds.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the source stands, as plain data; batches that are decoded already count as unread."""
+        """Return the position as plain data; batches decoded ahead count as unread."""
         position = self._pending[0].before if self._pending else self._position()
-        # only without round_batch do the images of the last batch matter
+        # the images of the last batch matter only without round_batch
         last = [] if self._wraps else position.rounds["last"]
         return {
             "records": self._records.facts,
             "wraps": self._wraps,
-            "rounds": {**position.rounds, "last": [self._told(place) for place in last]},
+            "rounds": {**position.rounds, "last": [self._pack(location) for location in last]},
             "rng": position.records,
             "count": position.count,
             "ahead": bool(self._pending),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a result of `state_dict`."""
         here = {"records": self._records.facts, "wraps": self._wraps}
         wrong = [
             f"{name} is {state.get(name)!r}, here {value!r}"
@@ -319,26 +321,28 @@ class ImageSource:
             if state.get(name) != value
         ]
         if wrong:
-            raise ArgumentError(f"{self._what}: the state was saved over other records: {'; '.join(wrong)}")
+            raise ArgumentError(f"{self._what}: the state was saved for other records: {'; '.join(wrong)}")
         self._drop()
         self._records.load_state_dict(state["rng"])
         rounds = state["rounds"]
-        self._rounds.load_state_dict({**rounds, "last": [self._place(*told) for told in rounds["last"]]})
+        self._rounds.load_state_dict(
+            {**rounds, "last": [self._unpack(*numbers) for numbers in rounds["last"]]}
+        )
         self._count = state["count"]
-        if state["ahead"]:  # what comes after a reset depends on whether an epoch is under way
+        if state["ahead"]:  # a reset depends on batches decoded ahead
             self._fill()
 
     def _position(self) -> _Position:
         return _Position(self._rounds.state_dict(), self._records.state_dict(), self._count)
 
-    def _told(self, place: RecordLocation) -> list[int]:
-        return [self._records.files.index(place.file), place.offset, place.number]
+    def _pack(self, location: RecordLocation) -> list[int]:
+        return [self._records.files.index(location.file), location.offset, location.number]
 
-    def _place(self, file: int, offset: int, number: int) -> RecordLocation:
+    def _unpack(self, file: int, offset: int, number: int) -> RecordLocation:
         return RecordLocation(self._records.files[file], offset, number)
 
     def _fill(self) -> None:
-        """Have batches decoded ahead."""
+        """Submit batches for decoding ahead."""
         if self._pid != os.getpid():
             self._start()
         while len(self._pending) < self._ahead and self._submit():
@@ -351,7 +355,7 @@ class ImageSource:
         self._pending.clear()
 
     def _start(self) -> None:
-        """Start the threads; a forked child starts its own, on the batches that lay ahead."""
+        """Start the threads; a forked child restarts its epoch if batches were pending."""
         if self._pending:
             self._pending.clear()
             self._rounds.restart()
@@ -360,50 +364,50 @@ class ImageSource:
         weakref.finalize(self, _stop, self._pool, self._pid)
 
     def _submit(self) -> bool:
-        """Have the next batch decoded, and say whether there is one."""
+        """Submit the next batch for decoding; return False if there is none."""
         before = self._position()
-        found = self._rounds.next()
-        if found is None or self._pool is None:
+        batch = self._rounds.next()
+        if batch is None or self._pool is None:
             return False
-        places, pad = found
-        size = len(places)
+        locations, pad = batch
+        size = len(locations)
         data = self._memory.lend()
         label = torch.zeros((size, *(self.label_desc.shape[1:] or (1,))))
         index = np.zeros(size, np.uint64)
         jobs = []
-        for slot, place in enumerate(places):
-            number = self._number(place, slot)
+        for slot, location in enumerate(locations):
+            number = self._number(location, slot)
             arrays = data[slot], label[slot], index[slot : slot + 1]
-            jobs.append(self._pool.submit(_run, self._work, place, number, *arrays))
+            jobs.append(self._pool.submit(_run, self._work, location, number, *arrays))
         self._pending.append(_Pending(data, label, index, pad, jobs, before))
         return True
 
-    def _number(self, place: RecordLocation, slot: int) -> int:
-        """Return the seed of an image's random numbers: under `seed_aug` its position, as in MXNet."""
+    def _number(self, location: RecordLocation, slot: int) -> int:
+        """Return the random seed of an image: with `seed_aug` its position, as in MXNet."""
         if self._repeats:
-            return slot if self._records.indexed else place.number
+            return slot if self._records.indexed else location.number
         self._count += 1
         return self._count - 1
 
 
 def _run(
     work: Work,
-    place: RecordLocation,
+    location: RecordLocation,
     number: int,
     data: torch.Tensor,
     label: torch.Tensor,
     index: np.ndarray[Any, Any],
 ) -> None:
-    """Decode one record into its place."""
+    """Decode one record into its tensors."""
     try:
-        header, body = unpack(place.read())
+        header, body = unpack(location.read())
         index[0] = header.id
         work(header, body, number, data, label)
     except FileError:
         raise
     except MXNetError as error:
         text = str(error)
-        raise type(error)(text if text.startswith(str(place)) else f"{place}: {text}") from error
+        raise type(error)(text if text.startswith(str(location)) else f"{location}: {text}") from error
 
 
 def _stop(pool: ThreadPoolExecutor, pid: int) -> None:

@@ -319,7 +319,7 @@ def test_options_that_do_not_fit_are_refused(given):
 
 
 def test_too_few_images_are_told():
-    with pytest.raises(MXNetError, match="has 5 examples, fewer than a batch of 20"):
+    with pytest.raises(MXNetError, match="has 5 examples, too few to pad a batch of 20"):
         images(batch_size=20).next()
 
 
