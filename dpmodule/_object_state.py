@@ -122,9 +122,6 @@ def snapshot(
     return {name: pack(value, [name]) for name, value in _attributes(owner) if name not in leave_out}
 
 
-noted = snapshot  # the name that io.convert uses
-
-
 def changes(
     owner: object, before: Mapping[str, Any], leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Any]:

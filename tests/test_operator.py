@@ -475,7 +475,7 @@ def test_assign_knows_every_request():
 def test_register_refuses(wrong):
     with pytest.raises(ValueError, match="expected a text"):
         mx.operator.register(wrong)
-    with pytest.raises(ValueError, match="no subclass"):
+    with pytest.raises(ValueError, match="not a subclass"):
         mx.operator.register("x")(wrong)
 
 

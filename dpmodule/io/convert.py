@@ -13,11 +13,11 @@ import torch
 from .._devices import generators
 from .._object_state import (
     has_live_iterator,
-    noted,
     packed_changes,
     random_generators,
     restore,
     set_state,
+    snapshot,
     state_of,
 )
 from ..base import ArgumentError, StateError
@@ -41,7 +41,7 @@ class EpochStart:
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self._before = noted(source, _BATCHES, largest=_LARGEST)
+        self._before = snapshot(source, _BATCHES, largest=_LARGEST)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the changes since the object was created, and the states of all random generators."""
@@ -78,7 +78,7 @@ class EpochStart:
 
     def live(self) -> dict[str, Any]:
         """Return, by name, the attributes that have a position but cannot save it, such as iterators."""
-        packed = noted(self._source, _BATCHES, largest=_LARGEST)
+        packed = snapshot(self._source, _BATCHES, largest=_LARGEST)
         return {name: getattr(self._source, name) for name, tree in packed.items() if has_live_iterator(tree)}
 
     def _generators(self) -> dict[str, Any]:

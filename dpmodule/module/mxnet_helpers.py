@@ -1,8 +1,8 @@
-"""What programs that bring a module or an executor group of their own import from MXNet's `module` and `model`.
+"""Helpers of MXNet's `module` and `model` for programs with their own modules or executor groups.
 
-Detection programs of 2016 to 2019 write variants of `Module` and `DataParallelExecutorGroup` against these helpers,
-under names with an underscore: ``module.base_module._parse_data_desc``, ``module.executor_group._load_data``,
-``model._create_kvstore`` and so on. The plain names here are exported there under the old ones.
+Detection programs of 2016 to 2019 define variants of `Module` and `DataParallelExecutorGroup` with these helpers,
+under private names: ``module.base_module._parse_data_desc``, ``module.executor_group._load_data``,
+``model._create_kvstore`` and so on. Those modules export the functions of this one under the old names.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from .types import BatchLike, KVStoreLike, ShapesLike
 
 _LARGE = 16 * 2**20
-"""Elements from which on the "local" store leaves updates to the devices."""
+"""Number of elements from which the "local" store leaves updates to the devices."""
 
 Columns = Sequence[Sequence[Any]]
 """For each parameter, its arrays on all devices."""
 
 
 _PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
-"""Endings of names of parameters; all others may be inputs."""
+"""Suffixes of parameter names; other names may be inputs."""
 
 
 def _raise_or_warn(text: str, throw: bool) -> None:
@@ -41,14 +41,14 @@ def _raise_or_warn(text: str, throw: bool) -> None:
 
 
 def names_of(names: Sequence[str] | None, argument: str) -> list[str]:
-    """Return the names that an argument lists; None lists none."""
+    """Return the names of an argument as a list; None is the empty list."""
     if isinstance(names, str):
         raise ArgumentError(f"{argument} is {names!r}, expected a list of names: [{names!r}]")
     return list(names or ())
 
 
 def matching(method: str, patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the names that match some pattern, in their order."""
+    """Return the names that match a pattern, in their order."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ArgumentError(
@@ -58,34 +58,34 @@ def matching(method: str, patterns: Sequence[str], names: Sequence[str]) -> list
 
 
 def check_input_names(symbol: Symbol, names: Sequence[str], typename: str, throw: bool) -> None:
-    """Complain about inputs that the symbol does not have.
+    """Raise ArgumentError or warn if the symbol lacks an input.
 
     Args:
-        throw: whether a missing one is an error; otherwise it warns.
+        throw: True to raise, False to warn.
     """
     arguments = symbol.list_arguments()
     for name in names:
         if name not in arguments:
             are_parameters = typename == "fixed_param"
-            alike = [each for each in arguments if each.endswith(_PARAMETER_ENDINGS) == are_parameters]
-            hint = did_you_mean(name, arguments) or f"; it has {', '.join(alike) or 'none of this kind'}"
+            candidates = [arg for arg in arguments if arg.endswith(_PARAMETER_ENDINGS) == are_parameters]
+            hint = did_you_mean(name, arguments) or f"; it has {', '.join(candidates) or 'none of this kind'}"
             _raise_or_warn(
                 f"{typename}_names holds {name!r}, which is not an argument of the symbol{hint}", throw
             )
 
 
 def check_descriptions(shapes: object, argument: str) -> None:
-    """Refuse a single description of an array where a list of them is expected."""
+    """Raise ArgumentError for a single description of an array instead of a list."""
     if isinstance(shapes, Mapping) or (isinstance(shapes, tuple) and shapes and isinstance(shapes[0], str)):
         raise ArgumentError(f"{argument} is {shapes!r}, expected a list: [(name, shape), ...]")
 
 
 def check_names_match(data_names: Sequence[str], data_shapes: ShapesLike, name: str, throw: bool) -> None:
-    """Complain if descriptions of inputs are not those of the module's inputs, in any order."""
-    given = [each[0] for each in data_shapes]
-    if sorted(data_names) != sorted(given):
+    """Raise ArgumentError or warn if the described inputs are not the module's inputs, in any order."""
+    described = [desc[0] for desc in data_shapes]
+    if sorted(data_names) != sorted(described):
         _raise_or_warn(
-            f"{name}_shapes describe {', '.join(given) or 'nothing'}, but {name}_names are "
+            f"{name}_shapes describe {', '.join(described) or 'nothing'}, but {name}_names are "
             f"{', '.join(data_names) or 'empty'}",
             throw,
         )
@@ -97,11 +97,11 @@ def parse_data_desc(
     data_shapes: ShapesLike,
     label_shapes: ShapesLike | None,
 ) -> tuple[list[DataDesc], list[DataDesc] | None]:
-    """Turn descriptions of inputs and labels into `DataDesc` records.
+    """Return descriptions of inputs and labels as `DataDesc` records.
 
     Args:
         label_names: the module's labels; if the descriptions differ from these, it warns.
-        label_shapes: as `data_shapes`; None = there are no labels.
+        label_shapes: as `data_shapes`; None = no labels.
     """
     data = [d if isinstance(d, DataDesc) else DataDesc(*d) for d in data_shapes]
     check_names_match(data_names, data, "data", True)
@@ -133,7 +133,7 @@ def load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequen
 
     Shape:
         data[i]: (N, ...), N samples on the axis `major_axis[i]`.
-        targets[i]: the same, or a device's part of N on that axis.
+        targets[i]: the same, or the part of a device on that axis.
 
     Source: MXNet 1.9.1 `module.executor_group._load_general`.
     """
@@ -152,7 +152,7 @@ def _load_field(batch: BatchLike, part: str, targets: Sequence[Any], major_axis:
     if not isinstance(batch, list):
         load_general(getattr(batch, part), targets, major_axis)
         return
-    columns = [[getattr(each, part)[i] for each in batch] for i in range(len(targets))]
+    columns = [[getattr(member, part)[i] for member in batch] for i in range(len(targets))]
     load_general(columns, [[array for _, array in target] for target in targets], major_axis)
 
 
@@ -179,14 +179,14 @@ def load_label(batch: BatchLike, targets: Sequence[Any], major_axis: Sequence[in
 
 
 def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDArray]:
-    """Join what the devices made along each array's batch axis; without one, the first device's array counts.
+    """Concatenate the outputs of the devices along the batch axis; without one, return the first device's array.
 
     Args:
         major_axis: each output's batch axis, negative if it has none.
 
     Shape:
         outputs[i][k]: (n, ...), the samples of device k on the axis `major_axis[i]`.
-        returns[i]: (N, ...), those of all devices.
+        returns[i]: (N, ...), the samples of all devices.
 
     Source: MXNet 1.9.1 `module.executor_group._merge_multi_context`.
     """
@@ -202,7 +202,7 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
 def create_kvstore(
     kvstore: KVStoreLike, num_device: int, arg_params: Mapping[str, NDArray]
 ) -> tuple[kv.KVStoreBase | None, bool]:
-    """Return the store, None if one device needs none, and whether the optimizer runs inside it.
+    """Return the store, None if a single device needs none, and True if the optimizer runs inside it.
 
     It does not if the environment sets ``MXNET_UPDATE_ON_KVSTORE=0``, nor if "local" would update a parameter of
     more than 16 Mi elements on the CPU.
@@ -280,7 +280,7 @@ def update_params_on_kvstore(
         param_names: names in the order of `param_arrays`.
 
     Shape:
-        param_arrays[i][k], grad_arrays[i][k]: that of the parameter.
+        param_arrays[i][k], grad_arrays[i][k]: the shape of the parameter.
 
     Source: MXNet 1.9.1 `model._update_params_on_kvstore`.
     """
@@ -306,7 +306,7 @@ def update_params(
         param_names: names in the order of `param_arrays`; a store needs them.
 
     Shape:
-        param_arrays[i][k], grad_arrays[i][k]: that of the parameter.
+        param_arrays[i][k], grad_arrays[i][k]: the shape of the parameter.
     """
     if kvstore is not None and param_names is None:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""What modules write as ONNX: their symbols, their parameters, and the shapes that they are bound for."""
+"""Export of modules to ONNX, with their symbols, parameters and bound shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BoundNetwork:
-    """A network on its way to ONNX."""
+    """A bound network for export to ONNX."""
 
     def __init__(self, module: Any) -> None:
         self.symbol: Symbol = module.symbol
@@ -39,7 +39,7 @@ class BoundNetwork:
         return make_model(self.symbol, self._params, inputs, opset, fold_batchnorm)
 
     def _batches(self) -> dict[str, dict[int, str]]:
-        """Return the batch axes of all inputs that have one."""
+        """Return the batch axes of the inputs."""
         axes = {name: DataDesc.get_batch_axis(desc.layout) for name, desc in self.inputs.items()}
         return {
             name: {axis: "batch"}
@@ -48,16 +48,16 @@ class BoundNetwork:
         }
 
     def with_time(self, others: Sequence[BoundNetwork]) -> dict[str, dict[int, str]]:
-        """Return the batch axes and, named "time", those whose lengths differ from bucket to bucket.
+        """Return the batch axes and, named "time", the axes whose lengths differ between buckets.
 
         Args:
             others: the same network, bound for other shapes.
         """
         marks = self._batches()
         for name, desc in self.inputs.items():
-            found = [other.inputs[name].shape for other in others if name in other.inputs]
+            shapes = [other.inputs[name].shape for other in others if name in other.inputs]
             for axis, size in enumerate(desc.shape):
-                if any(shape[axis] != size for shape in found):
+                if any(shape[axis] != size for shape in shapes):
                     marks.setdefault(name, {}).setdefault(axis, "time")
         return marks
 
@@ -87,7 +87,7 @@ def _grown_shape(desc: DataDesc) -> tuple[int, ...]:
 def write_one(
     bound: BoundNetwork, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
 ) -> str:
-    """Write one network, and return the file's path."""
+    """Write one network, and return the path of the file."""
     name: str = os.fspath(path)
     write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
     return name
@@ -98,17 +98,21 @@ def write_buckets(
 ) -> list[str]:
     """Write a file for each bucket, all or none, and return their paths."""
     stem, ending = os.path.splitext(os.fspath(path))
-    found = {key: _model_or_error(each, opset, dynamic, fold_batchnorm) for key, each in bound.items()}
-    wrong = [f"bucket {key!r}: {each}" for key, each in found.items() if isinstance(each, ArgumentError)]
-    if wrong:
-        raise ArgumentError("\n".join(wrong))
-    models = {f"{stem}-{key}{ending}": model for key, model in found.items()}
+    results = {
+        key: _model_or_error(network, opset, dynamic, fold_batchnorm) for key, network in bound.items()
+    }
+    errors = [
+        f"bucket {key!r}: {result}" for key, result in results.items() if isinstance(result, ArgumentError)
+    ]
+    if errors:
+        raise ArgumentError("\n".join(errors))
+    models = {f"{stem}-{key}{ending}": model for key, model in results.items()}
     write_models(models)
     return list(models)
 
 
 def _model_or_error(bound: BoundNetwork, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool) -> Any:
-    """Return the model of a bucket, or what is wrong with it."""
+    """Return the model of a bucket, or its error."""
     try:
         return bound.model(opset, dynamic, fold_batchnorm)
     except ArgumentError as error:
@@ -125,8 +129,8 @@ def write_one_for_all(
 ) -> str:
     """Write one file for all buckets, and return its path."""
     first = bound[default]
-    for key, each in bound.items():
-        if _structure(each.symbol.graph) != _structure(first.symbol.graph):
+    for key, network in bound.items():
+        if _structure(network.symbol.graph) != _structure(first.symbol.graph):
             raise ArgumentError(
                 f"one_file: the graph of bucket {key!r} is another than that of {default!r}, as that of unrolled cells "
                 "is; an RNN operator (FusedRNNCell) has the same graph for all lengths. one_file=False writes a file "
@@ -143,7 +147,7 @@ def write_one_for_all(
 
 
 def _structure(graph: Graph) -> tuple[Any, ...]:
-    """Return what two graphs have in common that compute the same; names of operators do not count."""
+    """Return the structure of a graph without operator names, equal for equivalent graphs."""
     rows = tuple(
         (
             node.op and node.op.name,

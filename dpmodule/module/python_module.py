@@ -27,14 +27,13 @@ lazy.publish(__name__, __all__)
 
 
 class PythonModule(BaseModule):
-    """Base of modules written by hand: everything that a module without parameters need not do itself.
+    """Base class of user-defined modules; implements the interface of a module without parameters.
 
     A subclass defines ``_compute_output_shapes()``, `forward`, `backward`, `get_outputs` and `get_input_grads`. One
     with parameters also overrides `get_params`, `init_params`, `init_optimizer` and `update`.
 
     Args:
-        label_names: names of the labels; None if the module takes none.
-        output_names: what to call the outputs.
+        label_names: names of the labels; None without labels.
         logger: where progress is logged.
 
     Example:
@@ -107,7 +106,7 @@ class PythonModule(BaseModule):
 
     @override
     def _bind(self, arguments: BindArguments) -> None:
-        """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs."""
+        """Store the shapes, with inputs in the order of `data_names`, and compute the output shapes."""
         if self._stays_bound(arguments):
             return
         arguments.refuse_store(self)
@@ -125,14 +124,14 @@ class PythonModule(BaseModule):
 
     @staticmethod
     def _check_names(kind: str, shapes: Sequence[Any], names: Sequence[str]) -> None:
-        given = [s[0] for s in shapes]
-        if given != list(names):
+        described = [desc[0] for desc in shapes]
+        if described != list(names):
             raise ArgumentError(
-                f"bind: {kind}_shapes names {given}, the module's {kind}_names are {list(names)}"
+                f"bind: {kind}_shapes names {described}, the module's {kind}_names are {list(names)}"
             )
 
     def _compute_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return (name, shape) of the outputs; `data_shapes` and `label_shapes` are known already."""
+        """Return (name, shape) of the outputs; `data_shapes` and `label_shapes` are set."""
         raise NotImplementedError(f"{type(self).__name__} does not define _compute_output_shapes")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
@@ -140,16 +139,16 @@ class PythonModule(BaseModule):
 
     @override
     def _init_params(self, arguments: ParamArguments) -> None:
-        """Initialize nothing: there are no parameters."""
+        """Do nothing: there are no parameters."""
         self.params_initialized = True
 
     @override
     def _init_optimizer(self, arguments: OptimizerArguments) -> None:
-        """Install nothing: there are no parameters."""
+        """Do nothing: there are no parameters."""
         self.optimizer_initialized = True
 
     def update(self) -> None:
-        """Update nothing: there are no parameters."""
+        """Do nothing: there are no parameters."""
 
     def all_updates(self) -> list[Any]:
         return []
@@ -171,16 +170,16 @@ class PythonModule(BaseModule):
         eval_metric.update(labels, outputs)
 
     def install_monitor(self, mon: MonitorLike) -> None:
-        """Install nothing: there is no executor to watch."""
+        """Do nothing: there is no executor."""
 
 
 def _without_padding(arrays: Sequence[NDArray], rows: int, pad: int) -> list[NDArray]:
-    """Cut the padding off arrays with one row per sample."""
+    """Remove padding from arrays with one row per sample."""
     return [a[: rows - pad] if a.ndim and a.shape[0] == rows else a for a in arrays]
 
 
 class PythonLossModule(PythonModule):
-    """The end of a chain whose loss is a Python function: hands scores through and makes their gradient.
+    """A loss that is a Python function, at the end of a chain; its output is the scores.
 
     Args:
         name: the output is called ``<name>_output``.
@@ -192,10 +191,10 @@ class PythonLossModule(PythonModule):
 
     Shape:
         scores, labels: as bound for the input and the label.
-        gradient: that of the scores.
+        gradient: the shape of the scores.
 
     Raises:
-        ArgumentError: more than one name, or `grad_func` is no function.
+        ArgumentError: there is more than one name, or `grad_func` is not a function.
 
     Example:
         >>> loss = mx.mod.PythonLossModule(grad_func=lambda scores, labels: scores - labels)

@@ -1,4 +1,4 @@
-"""State of a module during training besides its parameters: contexts, optimizers, kept gradients."""
+"""State of a module during training other than its parameters: contexts, optimizers, kept gradients."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def rounding_differences(state: Mapping[str, Any]) -> list[str]:
 
 
 def module_state(module: Resumable) -> dict[str, Any]:
-    """Return what `load_module` restores besides parameters: differences between contexts, kept gradients."""
+    """Return what `load_module` restores in addition to parameters: differences between contexts, kept gradients."""
     chain = module.all_updates()
     return {
         "kept": [updates.kept.state_dict() for updates in chain],

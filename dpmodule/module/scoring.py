@@ -140,7 +140,6 @@ def iter_predict(
     """Yield (outputs, number of the batch, batch) for data, without padding rows; see `predict`.
 
     Args:
-        module: the module.
         eval_data: as `train_data` of `fit`, or one array.
         num_batch: number of batches; None = all.
         reset: start `eval_data` from its beginning.

@@ -38,7 +38,7 @@ def description_of(module: BaseModule) -> str:
 
 
 def label_of(number: int, module: BaseModule) -> str:
-    """Return what a module is called in messages: its place, its kind and its outputs."""
+    """Return the name of a module for messages: its position, class and outputs."""
     return f"module {number} ({description_of(module)})"
 
 
@@ -57,7 +57,7 @@ def with_data(batch: Any, data: list[NDArray], bound: Sequence[Any]) -> Any:
     """Return a copy of a batch with other data, described by the names of the module that reads it.
 
     Shape:
-        data[i]: that of `bound[i]`, with any number of samples.
+        data[i]: the shape of `bound[i]`, with any number of samples.
     """
     if isinstance(batch, tuple):
         batch = DataBatch(None, getattr(batch, "label", None), getattr(batch, "pad", None))
@@ -112,7 +112,7 @@ def check_bound(
     """Refuse a module that ignored `bind`, because it had been bound before the chain was.
 
     Args:
-        needs_grad: whether it was bound before and the chain needs gradients of its inputs.
+        needs_grad: True if it was bound before and the chain needs gradients of its inputs.
     """
     module = modules[number]
     bound = [(d[0], tuple(d[1])) for d in module.data_shapes]
@@ -179,7 +179,7 @@ class SequentialModule(BaseModule):
             the chain, so that calls can be strung together.
 
         Raises:
-            ArgumentError: `module` is no module or in the chain already, or an option is unknown.
+            ArgumentError: `module` is not a module or already in the chain, or an option is unknown.
         """
         if not isinstance(module, BaseModule):
             raise ArgumentError(f"add: module is {module!r}, expected a module")

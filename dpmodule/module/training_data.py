@@ -1,4 +1,4 @@
-"""What `fit`, `score` and `predict` are given to read: iterators of it, whether it has labels, and its types."""
+"""Data of `fit`, `score` and `predict`: conversion to iterators, labels and types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN_SAMPLES = 8
 
 
 def as_iter(module: Trainable, data: DataLike) -> Any:
-    """Return data as an iterator of batches, with the module's names where it has none of its own."""
+    """Return data as an iterator of batches, with the module's names if it has none."""
     if hasattr(data, "provide_data") and hasattr(data, "reset"):
         return as_data_iter(data)
     label_names = getattr(module, "label_names", ["softmax_label"])
@@ -30,22 +30,22 @@ def as_iter(module: Trainable, data: DataLike) -> Any:
 
 
 def labelled_iter(module: Trainable, data: DataLike, task: str) -> Any:
-    """Return data as an iterator of batches that have labels if the network takes some."""
-    found = as_iter(module, data)
-    symbol = None if getattr(found, "provide_label", True) else _symbol(module)
+    """Return data as an iterator of batches; raise ArgumentError if labels are missing."""
+    iterator = as_iter(module, data)
+    symbol = None if getattr(iterator, "provide_label", True) else _symbol(module)
     if symbol is not None:
-        given = {desc[0] for desc in found.provide_data or ()}
-        taken = {*_label_names(module)} & {*symbol.list_arguments()} - given
-        if taken:
+        provided = {desc[0] for desc in iterator.provide_data or ()}
+        missing = {*_label_names(module)} & {*symbol.list_arguments()} - provided
+        if missing:
             raise ArgumentError(
-                f"{task}: {type(data).__name__} gives no labels, and the network takes {', '.join(sorted(taken))}; "
+                f"{task}: {type(data).__name__} gives no labels, and the network takes {', '.join(sorted(missing))}; "
                 "let it give pairs (data, label), or an NDArrayIter label="
             )
-    return found
+    return iterator
 
 
 def named_batches(module: Trainable, data: Any) -> Iterator[Any]:
-    """Return an iterator over batches; they name their arrays where the module is bound to another order.
+    """Return an iterator over batches, which name their arrays if the module is bound to another order.
 
     The order is compared once, so that batches of the usual order cost nothing.
     """
@@ -57,18 +57,18 @@ def named_batches(module: Trainable, data: Any) -> Iterator[Any]:
     if not getattr(module, "matches_by_name", False):
         if all(order in (None, [*range(len(order or ()))]) for order in orders):  # more arrays than it reads
             return iter(data)
-        given = [desc[0] for descs in provided for desc in descs or ()]
+        names = [desc[0] for descs in provided for desc in descs or ()]
         raise ArgumentError(
             f"{type(module).__name__} is bound to {', '.join(chain(*bound))}, but {type(data).__name__} gives "
-            f"{', '.join(given)}; bind the module to the iterator's provide_data and provide_label, or give the "
+            f"{', '.join(names)}; bind the module to the iterator's provide_data and provide_label, or give the "
             "iterator the module's order"
         )
     return (_described(batch, *provided) for batch in data)
 
 
 def _described(batch: Any, data: Sequence[Any] | None, label: Sequence[Any] | None) -> Any:
-    """Name the arrays of a batch that does not name them itself."""
-    if isinstance(batch, list):  # of one batch per context
+    """Add descriptions to a batch without descriptions of its arrays."""
+    if isinstance(batch, list):  # one batch per context
         return batch
     if isinstance(batch, tuple):  # a named tuple
         batch = DataBatch(
@@ -86,13 +86,12 @@ def _described(batch: Any, data: Sequence[Any] | None, label: Sequence[Any] | No
 
 
 def bindable(module: Trainable, descs: Sequence[Any] | None) -> Any:
-    """Return descriptions of data with float32 in place of integers that would make parameters integers.
+    """Return descriptions of data with float32 instead of integers that would make parameters integers.
 
-    Bytes of an image, and whole numbers in a table, are to be computed with; numbers of words, which are looked up,
-    stay as they are.
+    Image bytes and integers in a table become float32; word indices of an Embedding stay integers.
     """
-    doubtful = [desc for desc in descs or () if _is_integer(getattr(desc, "dtype", None))]
-    symbol = _symbol(module) if doubtful else None
+    integers = [desc for desc in descs or () if _is_integer(getattr(desc, "dtype", None))]
+    symbol = _symbol(module) if integers else None
     if symbol is None or descs is None:
         return descs
     names = [desc[0] for desc in descs]
@@ -106,16 +105,16 @@ def bindable(module: Trainable, descs: Sequence[Any] | None) -> Any:
             desc[0], desc[1], np.float32, getattr(desc, "layout", "NCHW"), getattr(desc, "stype", "default")
         )
 
-    return [bound(desc) if desc in doubtful else desc for desc in descs]
+    return [bound(desc) if desc in integers else desc for desc in descs]
 
 
 def _symbol(module: Trainable) -> Symbol | None:
-    """Return the symbol of a module that is made of one; a bucketing module has none before it is bound."""
+    """Return the symbol of a module, None without one; a bucketing module has none before `bind`."""
     try:
-        found = module.symbol
+        symbol = module.symbol
     except (MXNetError, AttributeError):
         return None
-    return found if isinstance(found, Symbol) else None
+    return symbol if isinstance(symbol, Symbol) else None
 
 
 def _label_names(module: Trainable) -> Sequence[str]:
@@ -127,25 +126,27 @@ def _is_integer(dtype: Any) -> bool:
 
 
 def _types(symbol: Symbol, types: dict[str, Any]) -> dict[str, Any]:
-    """Return the types of a symbol's arguments that follow from those of some inputs."""
+    """Return the types of a symbol's arguments, inferred from types of inputs."""
     names = symbol.list_arguments()
-    found, _, _ = symbol.infer_type_partial(**{name: dtype for name, dtype in types.items() if name in names})
-    return dict(zip(names, found or ()))
+    inferred, _, _ = symbol.infer_type_partial(
+        **{name: dtype for name, dtype in types.items() if name in names}
+    )
+    return dict(zip(names, inferred or ()))
 
 
 def sample_numbers(batch: BatchLike, data: object) -> list[int] | None:
-    """Return the numbers that an iterator gives the samples of a batch, None where it gives none."""
+    """Return the sample indices of a batch from its iterator, None if it has none."""
     index = getattr(batch, "index", None)
     if index is None and hasattr(data, "getindex"):
         index = data.getindex()
-    return None if index is None else [int(each) for each in index]
+    return None if index is None else [int(i) for i in index]
 
 
 def samples_in(module: Trainable, batch: BatchLike, data: object) -> str:
-    """Return words about the samples of a batch, by the numbers that its iterator gives them; "" where it gives none.
+    """Return a text with the sample indices of a batch; "" if its iterator has none.
 
     Args:
-        module: what was run on it; samples whose outputs are NaN are named alone, if there are some.
+        module: the module that ran the batch; if outputs are NaN, only those samples are named.
     """
     numbers = sample_numbers(batch, data)
     if numbers is None:

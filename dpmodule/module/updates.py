@@ -1,4 +1,4 @@
-"""How gradients on several devices become new parameters: through a store, or device by device."""
+"""Updates of parameters from gradients on several devices: through a store, or device by device."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Grads = Sequence[Sequence[NDArray | None]]
 
 
 class GradientAccumulator:
-    """Adds up gradients of batches by the name of their parameter, on every device.
+    """Accumulates gradients of batches by parameter name, on every device.
 
-    The buckets of a network share one: what a bucket lacks waits for the next update of one that has it.
+    The buckets of a network share it: gradients wait for the next update of a bucket that has their parameter.
 
     Attributes:
-        sums: what waits, by the name of the parameter and the number of the device.
+        sums: accumulated gradients by name of the parameter and index of the device.
     """
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class GradientAccumulator:
         """Add the gradients of a batch.
 
         Args:
-            grads: for each its gradient on every device; they are read, and may be written by the next batch.
+            grads: gradients of each parameter on every device; they are copied.
 
         Shape:
-            grads[i][k]: that of the parameter.
+            grads[i][k]: the shape of the parameter.
         """
         for name, row in zip(names, grads, strict=True):
             for k, grad in enumerate(row):
@@ -59,10 +59,10 @@ class GradientAccumulator:
                     self.sums[name, k] = grad.copy()
 
     def give(self, names: Sequence[str], grads: Grads) -> None:
-        """Add what has been kept to the gradients of the last batch, and forget it.
+        """Add the accumulated gradients to those of the last batch, and remove them.
 
         Shape:
-            grads[i][k]: that of the parameter.
+            grads[i][k]: the shape of the parameter.
         """
         for name, row in zip(names, grads, strict=True):
             for k, grad in enumerate(row):
@@ -71,19 +71,19 @@ class GradientAccumulator:
                     grad += known  # in place
 
     def state_dict(self) -> dict[str, list[Any]]:
-        """Return the sums by the name of their parameter, with the numbers of their devices."""
+        """Return the sums by parameter name and index of the device."""
         return {f"{name}@{k}": [name, k, array] for (name, k), array in self.sums.items()}
 
     def load_state_dict(self, state: Mapping[str, list[Any]], contexts: Sequence[Context]) -> None:
-        """Go on from what `state_dict` returned, on devices."""
+        """Load a result of `state_dict`."""
         self.sums = {(name, k): array.as_in_context(contexts[k]).copy() for name, k, array in state.values()}
 
 
 def squared_norm(grads: Grads) -> float:
-    """Return the sum of the squares of gradients, each of them summed over devices first.
+    """Return the sum of the squares of gradients, which are first summed over devices.
 
     Shape:
-        grads[i][k]: that of the parameter.
+        grads[i][k]: the shape of the parameter.
     """
     by_device: dict[torch.device, list[torch.Tensor]] = {}
     for row in grads:
@@ -95,43 +95,43 @@ def squared_norm(grads: Grads) -> float:
             whole = whole + other.as_in_context(whole.context)
         stored = whole.data if isinstance(whole, BaseSparseNDArray) else whole
         by_device.setdefault(stored.raw.device, []).append(stored.raw.detach())
-    norms = (torch._foreach_norm(each, 2, torch.float32) for each in by_device.values())
-    return sum(float(torch.stack(list(each)).double().square().sum()) for each in norms)
+    norms = (torch._foreach_norm(tensors, 2, torch.float32) for tensors in by_device.values())
+    return sum(float(torch.stack(list(norm)).double().square().sum()) for norm in norms)
 
 
 _DEFAULT_ARGUMENTS = (("learning_rate", 0.01),)
-"""What `init_optimizer` and `fit` pass if the user gives nothing."""
+"""Default optimizer arguments of `init_optimizer` and `fit`."""
 
 
 class ParameterGroup(Protocol):
-    """Parameters on some contexts, with gradients: an executor group, or those of a collection."""
+    """Parameters and gradients on contexts, of an executor group or a collection."""
 
     @property
     def symbol(self) -> Any:
-        """What optimizers read attributes of parameters from."""
+        """The symbol with the attributes of the parameters."""
 
     @property
     def contexts(self) -> Sequence[Context]:
-        """Where the parameters are."""
+        """Contexts of the parameters."""
 
     @property
     def active(self) -> Sequence[int]:
-        """Positions of the contexts that get samples."""
+        """Indices of the contexts with samples."""
 
     @property
     def arg_names(self) -> Sequence[str]:
-        """Names of the arguments, in the order of `param_arrays`; those of parameters are among them."""
+        """Names of the arguments, including parameters, in the order of `param_arrays`."""
 
     @property
     def param_names(self) -> Sequence[str]:
-        """Names of the parameters, in the order in which optimizers number them."""
+        """Names of the parameters, in the order of their indices in optimizers."""
 
     @property
     def param_arrays(self) -> list[list[NDArray]]:
         """For each parameter its array on every context.
 
         Shape:
-            returns[i][k]: that of the parameter.
+            returns[i][k]: the shape of the parameter.
         """
 
     @property
@@ -139,12 +139,12 @@ class ParameterGroup(Protocol):
         """For each parameter its gradient on every context.
 
         Shape:
-            returns[i][k]: that of the parameter.
+            returns[i][k]: the shape of the parameter.
         """
 
     @property
     def row_sparse_names(self) -> Collection[str]:
-        """Names of the parameters that are declared row-sparse."""
+        """Names of the row-sparse parameters."""
 
     @property
     def num_samples(self) -> int:
@@ -152,7 +152,7 @@ class ParameterGroup(Protocol):
 
 
 def check_compression(params: CompressionLike) -> None:
-    """Complain about wrong compression parameters now, before there is a store."""
+    """Raise ArgumentError for invalid compression parameters, before a store exists."""
     if params:
         from ..kvstore import Compression
 
@@ -162,18 +162,18 @@ def check_compression(params: CompressionLike) -> None:
 def make_store(
     kvstore: KVStoreLike, group: ParameterGroup, compression_params: CompressionLike = None
 ) -> tuple[kv.KVStoreBase | None, bool]:
-    """Return the store, None if one device needs none, and whether the optimizer runs inside it.
+    """Return the store, None if a single device needs none, and True if the optimizer runs inside it.
 
     Args:
         kvstore: a name, a store or None; see `create_kvstore`.
-        compression_params: how the store compresses gradients; None = not at all.
+        compression_params: gradient compression of the store; None = no compression.
     """
     firsts = {str(i): arrays[0] for i, arrays in enumerate(group.param_arrays)}
     store, on_store = create_kvstore(kvstore, len(group.contexts), firsts)
     if store is not None and compression_params:
         store.set_gradient_compression(compression_params)
     elif compression_params:
-        warnings.warn("compression_params have no effect: no store adds up gradients here", stacklevel=6)
+        warnings.warn("compression_params have no effect, because no store sums gradients", stacklevel=6)
     return store, on_store
 
 
@@ -184,14 +184,14 @@ def make_optimizer(
     on_store: bool,
     num_samples: int | None = None,
 ) -> opt.Optimizer:
-    """Return an optimizer that knows the parameters' names.
+    """Return an optimizer with the names of the parameters.
 
     Args:
         optimizer: a name, an `Optimizer`, or a torch class, see `opt.TorchOptimizer`.
         params: arguments for a named one or a class; rescale_grad is 1 / `num_samples` unless given.
-        on_store: whether it runs inside a store, where a parameter has one index for all devices.
-        num_samples: how many samples gradients are added up over: those of the batches of all processes; None: those of
-            the group's batch.
+        on_store: True if it runs inside a store, where a parameter has one index for all devices.
+        num_samples: number of samples in the batches of all processes that sum gradients; None = those of the group's
+            batch.
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
@@ -218,15 +218,15 @@ def make_optimizer(
 
 
 def _num_summed(store: Any) -> int:
-    """Return how many processes add up their gradients in a store."""
+    """Return the number of processes that sum gradients in a store."""
     return store.num_workers if getattr(store, "adds_up", False) else 1
 
 
 def _count_samples(store: Any, group: ParameterGroup) -> int | None:
-    """Return over how many samples gradients are added up in the batches of all processes; None: of this one only.
+    """Return the number of samples in the batches of all processes that sum gradients; None for one process.
 
     Args:
-        store: the store of the module; None if there is none.
+        store: the store of the module, or None.
     """
     if not hasattr(store, "count_samples") or store.num_workers == 1:
         return None
@@ -235,27 +235,30 @@ def _count_samples(store: Any, group: ParameterGroup) -> int | None:
 
 
 def _settings(optimizer: opt.Optimizer) -> dict[str, Any]:
-    """Return what an optimizer and its schedule are set to, as plain data."""
+    """Return the settings of an optimizer and its schedule as plain data."""
     schedule = getattr(optimizer, "lr_scheduler", None)
-    found: dict[str, Any] = {"the class": type(optimizer).__name__, "lr_scheduler": type(schedule).__name__}
+    settings: dict[str, Any] = {
+        "the class": type(optimizer).__name__,
+        "lr_scheduler": type(schedule).__name__,
+    }
     for prefix, owner in ("", optimizer), ("lr_scheduler.", schedule):
         for name, value in getattr(owner, "__dict__", {}).items():
             if value is None or isinstance(value, (int, float, str)):
-                found[prefix + name] = value
-    return found
+                settings[prefix + name] = value
+    return settings
 
 
 class Updates:
     """Applies an optimizer to the parameters of an executor group.
 
     Args:
-        store: sums gradients over devices; None = every device for itself.
+        store: sums gradients over devices; None = independent devices.
         updater: applies the optimizer outside the store; None = the store does it.
-        parameters: names in the order in which states are numbered; None = the group's own order.
+        parameters: names in the order of their state indices; None = the order of the group.
 
     Attributes:
         kept: gradients of batches before the last, for the next update; buckets share them.
-        scale: what the gradients of the next update are multiplied by.
+        scale: factor for the gradients of the next update.
     Source: MXNet 1.9.1 `model._update_params` and `_update_params_on_kvstore`, including the numbering of states:
     parameter i on device k of n has the index ``i * n + k``.
     """
@@ -306,11 +309,11 @@ class Updates:
         compression_params: CompressionLike,
         may_be_inside: bool = True,
     ) -> Updates:
-        """Make the optimizer and the store that the arguments of `init_optimizer` ask for.
+        """Create the optimizer and the store from the arguments of `init_optimizer`.
 
         Args:
-            compression_params: how the store compresses gradients; None = not at all.
-            may_be_inside: whether the optimizer may run inside the store, on a copy of the parameters.
+            compression_params: gradient compression of the store; None = no compression.
+            may_be_inside: True if the optimizer may run inside the store, on a copy of the parameters.
         """
         store, on_store = make_store(arguments.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
@@ -322,32 +325,32 @@ class Updates:
             shared: Any = store
             shared.ranks.check_same(type(optimizer).__name__, _settings(optimizer))
             shared.scale_partial(optimizer.rescale_grad == 1.0 / num_samples)
-        made = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
+        updates = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
-            made._start(store, may_be_inside)
+            updates._start(store, may_be_inside)
             if on_store:
                 store.set_optimizer(optimizer)
-        return made
+        return updates
 
     @classmethod
     def borrow(cls, other: Updates, group: ParameterGroup) -> Updates:
-        """Return updates of another group by an optimizer that is installed, with its states and store."""
-        made = cls(group, other.optimizer, other.store, other.updater, other.parameters)
-        made.kept, made._in_store = other.kept, other._in_store
-        return made
+        """Return updates of another group with the optimizer, states and store of installed ones."""
+        updates = cls(group, other.optimizer, other.store, other.updater, other.parameters)
+        updates.kept, updates._in_store = other.kept, other._in_store
+        return updates
 
     @property
     def kind(self) -> str:
-        """The type of the store, as `init_optimizer` takes it."""
+        """The type of the store, as for `init_optimizer`."""
         return "local" if self.store is None else str(self.store.type)
 
     @property
     def owner(self) -> Any:
-        """What has the states: the updater, or the store."""
+        """The owner of the states: the updater, or the store."""
         return self.store if self.updater is None else self.updater
 
     def keys(self) -> dict[int, tuple[str, int]]:
-        """Return, for the updater's number of each parameter, its name and the position of the context."""
+        """Return the parameter name and context index for each index of the updater."""
         return {
             index: (name, k)
             for k, (indices, _, _) in enumerate(self._by_device)
@@ -355,7 +358,7 @@ class Updates:
         }
 
     def _start(self, store: kv.KVStoreBase, writes: bool) -> None:
-        """Put the parameters into the store, and bring those of the first device to all unless others write them."""
+        """Put the parameters into the store, and copy those of the first device to all if `writes`."""
         firsts = self._as_declared([weights[0] for weights in self._weights])
         rows = [
             (name, first, weights if writes else [array.copy() for array in weights])
@@ -373,33 +376,33 @@ class Updates:
         self._in_store.update(name for name, _, _ in rows)
 
     def replace_stored(self, store: kv.KVStore) -> None:
-        """Put the parameters into the store again, in place of what it has."""
+        """Replace the parameters in the store."""
         store.replace(self.names, self._as_declared([weights[0] for weights in self._weights]))
 
     def add_to_store(self) -> None:
-        """Put parameters into the store that were not trained when it was made."""
+        """Add parameters to the store that were not trained when it was created."""
         if self.store is not None:
             self._start(self.store, self.updater is None)
 
     def _as_declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
-        """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""
-        found = list(weights)
+        """Return parameters in their declared storage; row-sparse ones store all rows, in the memory of dense ones."""
+        declared = list(weights)
         for i in self._row_sparse:
-            found[i] = array_of(all_rows(weights[i].raw), weights[i].context)
-        return found
+            declared[i] = array_of(all_rows(weights[i].raw), weights[i].context)
+        return declared
 
     def keep(self) -> None:
         """Keep the gradients of the last backward; the next update adds them to its own."""
         self.kept.keep(self.names, self._grads)
 
     def clear(self) -> None:
-        """Set the gradients of the last backward to 0, so that an update applies only what has been kept."""
+        """Set the gradients of the last backward to 0, so that an update applies only accumulated gradients."""
         for row in self._grads:
             for grad in row:
                 clear(grad)
 
     def squared_norm(self) -> float:
-        """Return the sum of the squares of all gradients, as the optimizer gets them before its own clipping."""
+        """Return the sum of the squares of all gradients before clipping by the optimizer."""
         self.kept.give(self.names, self._grads)
         active = self.group.active
         store: Any = self.store
@@ -410,36 +413,36 @@ class Updates:
 
     @property
     def is_shared(self) -> bool:
-        """Whether gradients are added up over several processes."""
+        """True if several processes sum gradients."""
         return _num_summed(self.store) > 1
 
     @property
     def is_held(self) -> bool:
-        """Whether the last `apply` changed nothing, as other processes asked for that."""
+        """True if other processes requested that the last `apply` be dropped."""
         return bool(getattr(self.store, "held", False))
 
     def send_overflow(self, has_overflow: bool) -> None:
-        """Tell other processes with the next `apply` whether gradients are too large here; all drop it then."""
-        say = self.store.ranks.flags  # type: ignore[union-attr]
-        self._overflow_before = say["overflow"]
-        say["overflow"] = max(self._overflow_before, float(has_overflow))
+        """Send an overflow of gradients to other processes with the next `apply`, which all then drop."""
+        flags = self.store.ranks.flags  # type: ignore[union-attr]
+        self._overflow_before = flags["overflow"]
+        flags["overflow"] = max(self._overflow_before, float(has_overflow))
 
     def receive_overflow(self) -> bool:
-        """Return whether gradients of the last `apply` were too large in some process, after `send_overflow`."""
+        """Return True if gradients of the last `apply` overflowed in a process, after `send_overflow`."""
         ranks = self.store.ranks  # type: ignore[union-attr]
         ranks.flags["overflow"] = self._overflow_before
         return bool(ranks.summed_flags["overflow"])
 
     def listener(self) -> Listener | None:
-        """Return what sends gradients of the next backward on as soon as they are there; `apply` has to follow.
+        """Return a listener that sends each gradient of the next backward when it is computed; `apply` must follow.
 
-        None where they are not yet what is to be sent, or nothing could be sent early.
+        None if gradients are accumulated first, or the store cannot send early.
         """
         store: Any = self.store
         if self.kept.sums or len(self.group.contexts) > 1 or not hasattr(store, "expect"):
             return None
-        found: Listener | None = store.expect(self.names)
-        return found
+        listener: Listener | None = store.expect(self.names)
+        return listener
 
     def apply(self) -> None:
         """Update every parameter."""
@@ -475,44 +478,44 @@ class Updates:
                 )
 
     def nonfinite_gradient(self) -> str | None:
-        """Return the name of a parameter whose gradient would spoil it, None if there is none.
+        """Return the name of a parameter whose gradient is not finite, None if there is none.
 
-        An optimizer that clips gradients takes infinite ones.
+        An optimizer that clips gradients accepts infinite ones.
         """
         return self.gradient_check.first(self.optimizer)
 
     @cached_property
     def gradient_check(self) -> GradientCheck:
-        """What looks for NaN and infinity in the gradients."""
+        """The check of the gradients for NaN and infinity."""
         return GradientCheck(self.names, self._grads)
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside."""
-        found = self.updater or getattr(self.store, "updater", None)
-        if not isinstance(found, opt.Updater):
+        updater = self.updater or getattr(self.store, "updater", None)
+        if not isinstance(updater, opt.Updater):
             raise StateError("optimizer states are kept by a foreign kvstore; save and load them there")
-        return found
+        return updater
 
     def saved_states(self) -> bytes:
-        """Return the optimizer's states as files hold them."""
+        """Return the optimizer's states in the file format."""
         return self.active_updater().get_states(dump_optimizer=False)
 
     def states_by_name(self) -> dict[str, Any]:
-        """Return the optimizer's states by parameter name, those of the first device."""
+        """Return the optimizer's states on the first device by parameter name."""
         updater = self.active_updater()
-        found: dict[str, Any] = {}
+        states: dict[str, Any] = {}
         for index, state in updater.states.items():
-            found.setdefault(updater.optimizer.idx2name.get(index, index), state)
-        return found
+            states.setdefault(updater.optimizer.idx2name.get(index, index), state)
+        return states
 
     def restore_states(self, states: Mapping[str, Any]) -> None:
-        """Put states that `states_by_name` returned into this updater, for every device."""
+        """Load a result of `states_by_name` into this updater, for every device."""
         updater = self.active_updater()
         if self.updater is None:
-            found = dict(states)
+            new_states = dict(states)
         else:
             names = updater.optimizer.idx2name
-            found = {i: deepcopy(states[n]) for i, n in names.items() if n in states}
-        updater.states.update(found)
+            new_states = {i: deepcopy(states[n]) for i, n in names.items() if n in states}
+        updater.states.update(new_states)
         # the updater checks them, and moves them to their devices
-        updater.states_synced.update(dict.fromkeys(found, False))
+        updater.states_synced.update(dict.fromkeys(new_states, False))

@@ -235,7 +235,7 @@ class PropCall:
 
     @property
     def reads_out_grad(self) -> bool:
-        """Whether backward reads the gradient of an output."""
+        """True if backward reads the gradient of an output."""
         counts = len(self.outputs), len(self.arguments), len(self.outputs)
         starts = (0, counts[0], counts[0] + counts[1])
         numbers = [list(range(s, s + n)) for s, n in zip(starts, counts)]
@@ -326,7 +326,7 @@ class PropCall:
 
     @property
     def infers_storage(self) -> bool:
-        """Whether the class answers about storage types itself, so that arrays may be sparse."""
+        """True if the class infers storage types, so that arrays may be sparse."""
         return self._overrides("infer_storage_type") or self._overrides("infer_storage_type_backward")
 
     def _overrides(self, method: str) -> bool:

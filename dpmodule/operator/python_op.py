@@ -102,7 +102,7 @@ class PythonOp:
         return ["data"]
 
     def need_top_grad(self) -> bool:
-        """Say whether `backward` reads the outputs' gradients."""
+        """Return True if `backward` reads the outputs' gradients."""
         return self.need_top_grad_
 
 

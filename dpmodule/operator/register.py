@@ -1,4 +1,4 @@
-"""Operators by name: those of users, the operator `Custom` that runs them, and what arguments each takes."""
+"""Registry of user-defined operators, the operator `Custom`, and arguments of operators by name."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OperatorArguments(NamedTuple):
     """Arguments of an operator: inputs first, then attributes.
 
     Attributes:
-        narg: how many.
-        names: as calls give them.
+        narg: number of arguments.
+        names: names of the arguments.
         types: as text, such as "int, required".
     """
 
@@ -58,7 +58,7 @@ def get_operator_arguments(op_name: str) -> Any:
         `OperatorArguments` (narg, names, types); types as text, such as "int, required".
 
     Raises:
-        OpError: there is no such operator.
+        OpError: the operator does not exist.
 
     Example:
         >>> mx.operator.get_operator_arguments("Activation").names
@@ -68,16 +68,16 @@ def get_operator_arguments(op_name: str) -> Any:
     if op.variadic is not None:
         inputs = [("data", "NDArray-or-Symbol[]")]
     elif isinstance(op.inputs, tuple):
-        inputs = [(each.name, "NDArray-or-Symbol") for each in op.inputs]
+        inputs = [(inp.name, "NDArray-or-Symbol") for inp in op.inputs]
     else:
         inputs = [("data", "NDArray-or-Symbol[]")]
     attributes = [(key, _text(attr)) for key, attr in op.attrs.items()]
-    found = [*inputs, *attributes]
-    return OperatorArguments(len(found), [name for name, _ in found], [kind for _, kind in found])
+    rows = [*inputs, *attributes]
+    return OperatorArguments(len(rows), [name for name, _ in rows], [kind for _, kind in rows])
 
 
 def _text(attr: Attr) -> str:
-    """Return an attribute's type as MXNet writes it."""
+    """Return the type of an attribute in MXNet's notation."""
     kind = attr.type.annotation
     is_optional = kind.endswith(" | None")
     kind = kind.removesuffix(" | None")
@@ -97,7 +97,7 @@ Prop = TypeVar("Prop", bound=type)
 
 
 class _RegisteredClass(NamedTuple):
-    """A registered class; its number tells it from one registered later under the same name."""
+    """A registered class; its number distinguishes it from a later one of the same name."""
 
     prop: Callable[..., Any]
     number: int
@@ -111,13 +111,13 @@ _lock = threading.Lock()
 def register(reg_name: str) -> Callable[[Prop], Prop]:
     """Register a subclass of `CustomOpProp`, as a class decorator.
 
-    A class registered later under the same name takes its place in symbols made from then on.
+    A class registered later under the same name replaces it in new symbols.
 
     Args:
-        reg_name: name of the operator, given as ``op_type`` to ``Custom``.
+        reg_name: name of the operator, the ``op_type`` of ``Custom``.
 
     Raises:
-        ArgumentError: the name is no text, or what is decorated no class of that kind.
+        ArgumentError: the name is not a str, or the decorated object is not such a class.
 
     Example:
         >>> class Double(mx.operator.CustomOp):
@@ -138,7 +138,7 @@ def register(reg_name: str) -> Callable[[Prop], Prop]:
 
     def do_register(prop_cls: Prop) -> Prop:
         if not callable(prop_cls) or not hasattr(prop_cls, "infer_shape"):
-            raise ArgumentError(f"register: {prop_cls!r} is no subclass of CustomOpProp")
+            raise ArgumentError(f"register: {prop_cls!r} is not a subclass of CustomOpProp")
         with _lock:
             _entries[reg_name] = _RegisteredClass(prop_cls, next(_numbers))
         return prop_cls
@@ -185,10 +185,10 @@ def _inputs(a: PropCall) -> tuple[Input, ...]:
 def declare_prop_op(
     name: str, attrs: Mapping[str, Attr], read: Callable[[Mapping[str, Any]], PropCall], doc: str
 ) -> None:
-    """Declare an operator that runs users' objects.
+    """Declare an operator that runs user-defined operators.
 
     Args:
-        attrs: attributes that it has besides those of the users' class.
+        attrs: attributes in addition to those of the user-defined class.
     """
 
     def run_it(a: PropCall, env: Env, *tensors: Any) -> Any:
@@ -206,7 +206,7 @@ def declare_prop_op(
         needs_head=lambda a: a.reads_out_grad,
         stateful=True,
         batch=NEVER,
-        onnx=Onnx(missing="it runs Python code of the user's"),
+        onnx=Onnx(missing="it runs user-defined Python code"),
     )(run_it)
 
 
@@ -220,8 +220,8 @@ declare_prop_op(
     the registered class, as strings.
 
     Shape:
-        inputs: whatever the class takes.
-        returns: what its `infer_shape` says.
+        inputs: defined by the class.
+        returns: result of its `infer_shape`.
 
     Source: MXNet 1.9.1 `Custom`.
     """,

@@ -1,4 +1,4 @@
-"""Running a user's operator on tensors and on what sparse arrays store, forward and backward."""
+"""Running user-defined operators on tensors and sparse storage, forward and backward."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ Value = Any  # a tensor, or a record of what a sparse array stores
 
 
 def run(a: PropCall, env: Env, *values: Value) -> Any:
-    """Call a user's operator.
+    """Call a user-defined operator.
 
-    Its states are written where they lie, in forward and in backward, as in MXNet.
+    Forward and backward write its states in place, as in MXNet.
 
     Args:
-        env: context, mode, and what is kept of the operator between calls.
+        env: context, mode, and the cache of the operator between calls.
     """
     return _run(a, env, (False,) * len(values), *values)
 
 
 def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> Any:
-    """Do the work of `run`."""
+    """Implement `run`."""
     ctx = env.context or Context(env.device)
     job = _OperatorCall(a, ctx, env.is_train, _operator(a, env, ctx, values), values)
     arguments = values[: len(a.arguments)]
@@ -58,20 +58,20 @@ def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> A
 
 
 def _operator(a: PropCall, env: Env, ctx: Context, values: Sequence[Value]) -> CreatedOperator:
-    """Return the operator for these inputs: the one made before in this place, or a new one."""
+    """Return the cached operator for these inputs, or a new one."""
     shapes = tuple(tuple(value.shape) for value in values)
     dtypes = tuple(name_of(value.dtype) for value in values)
     key = repr(a), shapes, dtypes
     if env.memo is None:
         return a.create(ctx, shapes, dtypes)
-    found: CreatedOperator | None = env.memo.get(key)
-    if found is None:
-        found = env.memo[key] = a.create(ctx, shapes, dtypes)
-    return found
+    operator: CreatedOperator | None = env.memo.get(key)
+    if operator is None:
+        operator = env.memo[key] = a.create(ctx, shapes, dtypes)
+    return operator
 
 
 def _detached(value: Value) -> Value:
-    """Return a value of an array of users' code; a record of its own, which may get a history."""
+    """Return the value of an array of user code; sparse storage is detached from its history."""
     return value.detach() if isinstance(value, Sparse) else value
 
 
@@ -80,7 +80,7 @@ def _stype(value: Value) -> str:
 
 
 class _OperatorCall:
-    """One call of an operator, with what forward leaves for backward."""
+    """One call of an operator, with the data that forward stores for backward."""
 
     def __init__(
         self, a: PropCall, ctx: Context, is_train: bool, made: CreatedOperator, values: Sequence[Value]
@@ -94,7 +94,7 @@ class _OperatorCall:
         self._device = values[0].device if values else ctx.torch_device
 
     def _arrays(self, values: Sequence[Value]) -> list[Any]:
-        """Wrap values for users' code; `data` has no history and a count of writes of its own."""
+        """Wrap values for user code; `data` has no history and a separate version counter."""
         for value in values:
             expose(value.values if isinstance(value, Sparse) else value)
         return [
@@ -105,13 +105,13 @@ class _OperatorCall:
         ]
 
     def _zeros(self, stype: str, shape: Sequence[int], dtype: torch.dtype) -> Any:
-        """Return a new array for users' code to write into."""
+        """Return a new array for user code to write to."""
         if stype != "default":
             return sparse.zeros(stype, shape, self._ctx, name_of(dtype))
         return self._arrays([torch.zeros(tuple(shape), dtype=dtype, device=self._device)])[0]
 
     def _keep_states(self) -> None:
-        """Let the arrays of sparse states have what users' code has put in their place."""
+        """Store values that user code assigned to sparse states."""
         for given, array in zip(self._given_states, self._states, strict=True):
             owner = given.home and given.home() if isinstance(given, Sparse) else None
             if owner is not None:
@@ -140,7 +140,7 @@ class _OperatorCall:
         return [_detached(array.stored) for array in self._outputs]
 
     def backward(self, grads: Sequence[Tensor], wanted: Sequence[bool]) -> list[Value]:
-        """Return the gradients of the arguments, None for those that nobody wants."""
+        """Return the gradients of the arguments, None for those that are not needed."""
         outputs = [array.stype for array in self._outputs]
         heads, stypes = self._a.infer_storage_backward(self._stypes, outputs)
         made = [
@@ -162,14 +162,14 @@ class _OperatorCall:
 
 
 def _head(grad: Tensor, stype: str) -> Value:
-    """Return an output's gradient, a dense tensor or one of rows, in a storage type."""
+    """Return the gradient of an output, a dense or row-sparse tensor, in a storage type."""
     if grad.is_sparse and stype == "row_sparse":
         return as_rows(grad)
     return stored_as((grad.to_dense() if grad.is_sparse else grad).contiguous(), stype)
 
 
 class _CustomOpFunction(torch.autograd.Function):
-    """A call that torch's engine differentiates by calling the user's backward."""
+    """A call whose gradient is the user-defined backward."""
 
     @staticmethod
     def forward(
@@ -194,7 +194,7 @@ class _CustomOpFunction(torch.autograd.Function):
 
 
 def _storage(a: PropCall, stypes: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the storage types of the outputs, None where nothing of the operator is sparse."""
+    """Return the storage types of the outputs, None if nothing is sparse."""
     if not a.infers_storage and set(stypes) <= {"default"}:
         return None
     return a.infer_storage(stypes)
@@ -215,4 +215,4 @@ SPARSE = SparseRule(
     recorded=_run,
     variable_storage=lambda a, stypes: a.required_storage(stypes)[0],
 )
-"""What `Custom` does with sparse arrays: it asks the user's class which there are, and hands them over."""
+"""Sparse rule of `Custom`: the user-defined class defines the storage types."""

@@ -579,7 +579,7 @@ def test_rank_0_is_stopped_while_the_others_join_it():
     [
         ("dist_sync", {"timeout_s": 0}, "timeout_s is 0"),
         ("dist_async", {"average_every": 0}, "average_every is 0"),
-        ("dist_sync", {"speed": 3}, "takes no speed"),
+        ("dist_sync", {"speed": 3}, "does not accept speed"),
         ("local", {"timeout_s": 3}, "'local' does not accept timeout_s"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_run_within_a_run(tmp_path):
         seen.append(param)
 
     def another():
-        with pytest.raises(StateError, match="give this run another prefix"):
+        with pytest.raises(StateError, match="another prefix for this run"):
             fit(tmp_path / "folder" / "a")
         seen.append("thread")
 

@@ -232,7 +232,7 @@ def test_all_operators_that_onnx_lacks_come_in_one_error(tmp_path):
     for line, (name, why) in zip(
         lines,
         [
-            ("Custom 'own'", "runs Python code of the user's"),
+            ("Custom 'own'", "runs user-defined Python code"),
             ("sgd_update 'step'", "an optimizer's step"),
             ("_linalg_syevd 'spectrum'", "computes eigenvalues"),
             ("_linalg_inverse 'large'", "the matrices have 9 rows"),
