@@ -400,8 +400,8 @@ class _Unpacker:
         if kind == "unchanged":
             return current
         if kind == "same":
-            made = self._made.get(repr(tree["path"]), self)
-            return self._at(tree["path"]) if made is self else made
+            target = self._made.get(repr(tree["path"]), self)
+            return self._at(tree["path"]) if target is self else target
         if kind == "object":
             return self._object(tree, current, path)
         if kind == "iterator":
@@ -410,8 +410,8 @@ class _Unpacker:
         if kind == "generator":
             return self._keep(path, _generator_with_state(tree["state"], current, path))
         keys, trees = zip(*tree["items"]) if tree["items"] else ((), ())
-        made = {} if kind == "dict" else defaultdict(current.default_factory)
-        return self._fill(made, keys, trees, current, path)
+        target = {} if kind == "dict" else defaultdict(current.default_factory)
+        return self._fill(target, keys, trees, current, path)
 
     def _object(self, tree: dict[str, Any], current: Any, path: list[Any]) -> Any:
         kind = type(current)
@@ -519,14 +519,14 @@ def set_state(generator: Any, state: Any) -> None:
 def _generator_with_state(state: Any, current: Any, path: list[Any]) -> Any:
     """Return the current generator, or a new one if there is none, with a state."""
     if not isinstance(current, _GENERATORS):
-        made: dict[str, Any] = {
+        factories: dict[str, Any] = {
             "Random": random.Random,
             "RandomState": np.random.RandomState,
             "torch": torch.Generator,
         }
-        if state[0] not in made:
-            made[state[0]] = lambda: np.random.Generator(getattr(np.random, state[1]["bit_generator"])())
-        current = made[state[0]]()
+        if state[0] not in factories:
+            factories[state[0]] = lambda: np.random.Generator(getattr(np.random, state[1]["bit_generator"])())
+        current = factories[state[0]]()
     set_state(current, state)
     return current
 

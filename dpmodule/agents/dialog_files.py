@@ -249,13 +249,13 @@ def _check_candidates(labels: Sequence[str], candidates: Sequence[str] | None) -
 def _fields_line(line: str) -> dict[str, Any]:
     """Return the message of a line."""
     message: dict[str, Any] = {}
-    for part in line.split("\t"):
-        if not part.strip():
+    for column in line.split("\t"):
+        if not column.strip():
             continue
-        name, colon, text = part.partition(":")
+        name, colon, text = column.partition(":")
         name = name.strip()
         if not colon or not name:
-            raise _BadDialogLine("fields", f"{_shown(part)}, expected name:text")
+            raise _BadDialogLine("fields", f"{_shown(column)}, expected name:text")
         if name in message:
             raise _BadDialogLine(name, "the field is given twice")
         message[name] = _field(name, text.replace("\\n", "\n").replace("\\t", "\t"))

@@ -120,13 +120,13 @@ def single_line_text(value: Any, what: str) -> str:
 def file_name(value: Any, what: str) -> str:
     """Return a file name as a string."""
     try:
-        found = os.fspath(value)
+        path = os.fspath(value)
     except TypeError:
-        found = None
-    if isinstance(found, str):
-        if "\0" in found or any("\ud800" <= character < "\udc80" for character in found):
-            raise ArgumentError(f"{what}: {found!r} is not a possible file name (at {user_line()})")
-        return found
+        path = None
+    if isinstance(path, str):
+        if "\0" in path or any("\ud800" <= character < "\udc80" for character in path):
+            raise ArgumentError(f"{what}: {path!r} is not a possible file name (at {user_line()})")
+        return path
     raise wrong_type(what, value, "is not a file name")
 
 
@@ -165,13 +165,13 @@ def as_label(value: Any) -> Any:
 
 def one_or_several(value: Any, what: str) -> Any:
     """Convert to an integer, or return an iterable unchanged."""
-    found = as_label(value)
-    if not isinstance(found, (int, list)):
+    labels = as_label(value)
+    if not isinstance(labels, (int, list)):
         try:
-            iter(found)
+            iter(labels)
         except TypeError:
             raise wrong_type(what, value, "is not an integer or a list of integers") from None
-    return found
+    return labels
 
 
 def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
@@ -180,10 +180,10 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
     is_list = type(given) in (tuple, list) or (
         isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
     )
-    found = tuple(
+    checked_sizes = tuple(
         [size if type(size) is int else as_integer(size, "dim") for size in (given if is_list else (given,))]
     )
-    for size in found:
+    for size in checked_sizes:
         if not 0 < size < TOO_LARGE:
             raise ShapeError(f"dim is {dim!r}, expected positive sizes below {TOO_LARGE} (at {user_line()})")
-    return found
+    return checked_sizes

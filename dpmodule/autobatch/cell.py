@@ -185,18 +185,18 @@ class Cell(UserFunction):
             raise ArgumentError(
                 f"{self.name}: {len(args)} inputs, expected {', '.join(names)} (at {user_line()})"
             )
-        given = dict(zip(names, args))
+        bound = dict(zip(names, args))
         for name, value in kwargs.items():
-            if name not in names or name in given:
-                what = "is given twice" if name in given else "is not an input"
+            if name not in names or name in bound:
+                what = "is given twice" if name in bound else "is not an input"
                 raise ArgumentError(
                     f"{self.name}: {name!r} {what}; the inputs are {', '.join(names)} (at {user_line()})"
                 )
-            given[name] = value
-        missing = [name for name in names if name not in given]
+            bound[name] = value
+        missing = [name for name in names if name not in bound]
         if missing:
             raise ArgumentError(f"{self.name}: input {', '.join(missing)} is missing (at {user_line()})")
-        return [given[name] for name in names]
+        return [bound[name] for name in names]
 
     # computing
 
@@ -212,23 +212,23 @@ class Cell(UserFunction):
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
         scalars = self._scalars.get(shapes, frozenset())
         data = [x.reshape(x.shape[0]) if i in scalars else x for i, x in enumerate(rows)]
-        given = self._arguments.state_tensors()
+        tensors = self._arguments.state_tensors()
         if again:
-            given = {name: tensor.clone() for name, tensor in given.items()}
-        given.update(zip(self._arguments.operands(), parameters))
+            tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+        tensors.update(zip(self._arguments.operands(), parameters))
         env = Env(rows[0].device, generator, is_train, counted=counted)
         way = self._executions.get((is_train, shapes), "")
         if not way and (counted is None or self._skips_uncounted):
-            return self._call(env, given, data)
+            return self._call(env, tensors, data)
         if way.startswith("by") and counted is None:
             try:
-                return self._stacked(env, given, data)
+                return self._stacked(env, tensors, data)
             except (
                 Exception
             ) as error:  # torch.vmap raises many errors; if the symbol itself fails, it does below, too
                 reason = " ".join(str(error).split())[:160]
                 self._executions[is_train, shapes] = f"one by one: torch.vmap fails: {reason}"
-        return self._one_by_one(env, given, data)
+        return self._one_by_one(env, tensors, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
         rows = {name: self._ragged.value(name, x) for name, x in zip(self.input_names, data)}

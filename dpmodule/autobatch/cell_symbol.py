@@ -203,15 +203,15 @@ class RaggedInputs:
         Args:
             examples: shape of each input for one example.
         """
-        found = []
+        shapes = []
         for i, shape in enumerate(outputs):
             lengths = {examples[source][0] for source in (self._sources[i] if self._sources else ())}
             if len(lengths) > 1:
                 raise ShapeError(
                     f"{name}: an output depends on rows of different lengths {sorted(lengths)} (at {user_line()})"
                 )
-            found.append((*lengths, *shape))
-        return found
+            shapes.append((*lengths, *shape))
+        return shapes
 
     def value(self, name: str, rows: torch.Tensor) -> torch.Tensor | Ragged:
         """Convert examples of an input to the value that the symbol reads.
@@ -307,15 +307,15 @@ class CellParameters:
                     )
             return list(inputs)
         if isinstance(params, Mapping):
-            found = [name for name in names if name not in params]
+            remaining = [name for name in names if name not in params]
         else:
             declared = _declared_parameters(self._graph)
-            found = [n for n in names if n not in declared and find(self.collection, n) is None]
-        if not found:
+            remaining = [n for n in names if n not in declared and find(self.collection, n) is None]
+        if not remaining:
             raise ArgumentError(
                 "cell: all arguments of the symbol are parameters; name the inputs with inputs=[...]"
             )
-        return found
+        return remaining
 
     def _take(self, params: Mapping[str, Any], wanted: Sequence[str], allow_extra: bool) -> None:
         known_names = {*wanted, *self.input_names}
@@ -371,16 +371,16 @@ def _collection_of(params: Any) -> ParameterCollection:
 
 
 def _declared_parameters(graph: Graph) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in graph.nodes:
         if node.op is not None:
             declared = node.op.active_inputs(node.a, len(node.inputs))
-            found.update(
+            names.update(
                 child.name
                 for (child, _), one in zip(node.inputs, declared)
                 if child.op is None and one.kind == PARAM
             )
-    return found
+    return names
 
 
 def _as_parameter(name: str, value: Any, is_state: bool) -> Parameters:

@@ -339,13 +339,13 @@ class Operators(NodeBase):
         Shape:
             self: one number, in a minibatch of one.
         """
-        found = self._numbers(recalculate)
-        if len(found) != 1:
+        numbers = self._numbers(recalculate)
+        if len(numbers) != 1:
             raise NotScalarError(
                 f"scalar_value() of an expression of dimension {format_dim(state.graph.dim(self.enter()))}: Input"
                 " tensor has more than one element, cannot convert to scalar; use npvalue()"
             )
-        return found[0]
+        return numbers[0]
 
     def vec_value(self, recalculate: bool = False) -> list[float]:
         """Return the value as a list in column-major order; see `value_tensor`.
@@ -524,13 +524,13 @@ def _between(op: Operation, fallback: Callable[[Any, Any], Expression]) -> Calla
             number = graph.plain_trie[numbers[first]][op][numbers[second]]
         except (KeyError, IndexError, AttributeError):
             return fallback(x, y)
-        found = Expression()
-        found.node, found.version = len(numbers), version
+        expression = Expression()
+        expression.node, expression.version = len(numbers), version
         numbers.append(number)
         flat = graph.flat
         flat.append(first)
         flat.append(second)
-        return found
+        return expression
 
     return wraps(fallback)(without_native)
 
@@ -583,18 +583,18 @@ def _apply(
         number = known[END]
     except (KeyError, IndexError, AttributeError):
         return _applied(op, operands, attrs, aux)
-    found = Expression()
-    found.version = version
+    expression = Expression()
+    expression.version = version
     if number < 0:
-        found.node = graph.add(number, args, aux)
-        return found
-    found.node = node = len(numbers)
+        expression.node = graph.add(number, args, aux)
+        return expression
+    expression.node = node = len(numbers)
     numbers.append(number)
     flat = graph.flat
     flat += args
     if aux is not None:
         graph.aux[node] = aux
-    return found
+    return expression
 
 
 def _learned(op: Operation, operands: Sequence[Any]) -> Expression:

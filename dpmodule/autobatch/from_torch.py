@@ -233,14 +233,14 @@ def _dtype(given: Any) -> torch.dtype:
 
 def _trained_of(module: torch.nn.Module) -> dict[str, Tensor]:
     """Return the parameters of a module that require gradients."""
-    found: dict[str, Tensor] = {n: each for n, each in module.named_parameters() if each.requires_grad}
-    for name, each in found.items():
+    trained: dict[str, Tensor] = {n: each for n, each in module.named_parameters() if each.requires_grad}
+    for name, each in trained.items():
         if torch.nn.parameter.is_lazy(each):
             raise ArgumentError(
                 f"wrap: parameter {name} of {type(module).__name__} has no shape yet; call the module once on a batch,"
                 " or create it with the sizes of its inputs"
             )
-    return found
+    return trained
 
 
 def _parameters_of(params: Any) -> dict[str, Tensor] | None:

@@ -464,9 +464,9 @@ _updated_rows = c_version("lookup_batch", _rows)
 
 def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
     """Convert row numbers to integers and check their range."""
-    found = [as_integer(row, table.name()) for row in as_list("look up", rows)]
+    indices = [as_integer(row, table.name()) for row in as_list("look up", rows)]
     size = len(table)
-    for row in found:
+    for row in indices:
         if row < 0:
             raise NegativeIndexError(f"{table.name()}: can't convert negative index {row} (at {user_line()})")
         if row >= size:
@@ -474,4 +474,4 @@ def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
                 f"Out-of-bounds attempt to access index {row} for LookupParameter {table.name()} of size {size}"
                 f" (at {user_line()})"
             )
-    return found
+    return indices

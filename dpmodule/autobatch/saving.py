@@ -56,19 +56,19 @@ def save(basename: str, objects: Iterable[Any]) -> None:
     """
     basename = file_name(basename, "save: basename")
     data, meta = io.BytesIO(), io.BytesIO()
-    for each in as_list("save: objects", objects):
-        if isinstance(each, (Parameters, LookupParameters)):
-            text_format.write_one(data, each.storage, each.name(), isinstance(each, LookupParameters))
-            meta.write(_pickled((type(each).__name__, each.name())))
-        elif hasattr(each, "spec") and hasattr(each, "param_collection"):
+    for item in as_list("save: objects", objects):
+        if isinstance(item, (Parameters, LookupParameters)):
+            text_format.write_one(data, item.storage, item.name(), isinstance(item, LookupParameters))
+            meta.write(_pickled((type(item).__name__, item.name())))
+        elif hasattr(item, "spec") and hasattr(item, "param_collection"):
             collection = as_collection(
-                each.param_collection(), f"save: param_collection() of {type(each).__name__}"
+                item.param_collection(), f"save: param_collection() of {type(item).__name__}"
             )
             text_format.write_collection(data, collection, collection.name())
-            meta.write(_pickled((type(each), each.spec, collection.name())))
+            meta.write(_pickled((type(item), item.spec, collection.name())))
         else:
             raise ForeignValueError(
-                f"cannot save {type(each).__name__}: expected parameters, lookup parameters, builders, or objects"
+                f"cannot save {type(item).__name__}: expected parameters, lookup parameters, builders, or objects"
                 f" with spec and param_collection (at {user_line()})"
             )
     files = {f"{basename}.data": data.getvalue(), f"{basename}.meta": meta.getvalue()}

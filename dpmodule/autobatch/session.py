@@ -156,16 +156,16 @@ def _device(given: Any) -> torch.device:
     elif text.upper() == "CPU":
         text = "cpu"
     try:
-        found = torch.device(text)
+        torch_device = torch.device(text)
     except RuntimeError:
         raise ArgumentError(
             f"device is {given!r}, expected a Context, or a name such as CPU, GPU:0, cuda:0"
         ) from None
-    if found.type == "cpu":
+    if torch_device.type == "cpu":
         return torch.device("cpu")
-    if not is_gpu(found):
+    if not is_gpu(torch_device):
         raise ArgumentError(f"device is {given!r}, expected the CPU or a GPU")
-    index, count = found.index or 0, num_gpus()
+    index, count = torch_device.index or 0, num_gpus()
     if index >= count:
         raise ArgumentError(f"device is {given!r}, but torch finds {count or 'no'} GPU on this machine")
     return gpu(index).torch_device
@@ -273,7 +273,7 @@ def pop_arguments(argv: list[str]) -> dict[str, str]:
     Returns:
         The settings by name, "1" for those without a value.
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     kept: list[str] = []
     waiting = iter(argv)
     for word in waiting:
@@ -290,9 +290,9 @@ def pop_arguments(argv: list[str]) -> dict[str, str]:
             value = next(waiting, "")
         if has_value and not value:
             raise ArgumentError(f"the argument {word} needs a value")
-        found[setting or name] = value or "1"
+        options[setting or name] = value or "1"
     argv[:] = kept
-    return found
+    return options
 
 
 def settings_from(argv: list[str]) -> dict[str, Any]:

@@ -195,7 +195,9 @@ def _is_below(name: str, key: str) -> bool:
 def populate_collection(collection: Collection, fname: str, key: str) -> None:
     """Copy the entries below a name into a collection; see `ParameterCollection.populate`."""
     waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
-    found: list[tuple[ParameterStorage, TextEntry]] = []  # validate all entries before changing any parameter
+    targets: list[
+        tuple[ParameterStorage, TextEntry]
+    ] = []  # validate all entries before changing any parameter
     for entry in read(fname):
         if not _is_below(entry.name, key):
             continue
@@ -203,13 +205,13 @@ def populate_collection(collection: Collection, fname: str, key: str) -> None:
         if target is None:
             raise FileFormatError(f"Too many parameters to load in populated model at {entry.name} ({fname})")
         _check_shape(target.storage, entry, fname)
-        found.append((target.storage, entry))
+        targets.append((target.storage, entry))
     for each in waiting:
         missing: Any = next(each, None)
         if missing is not None:
             raise FileFormatError(f"{fname} has no values for {missing.name()} {missing.shape()}")
     with single_thread():
-        for storage, entry in found:
+        for storage, entry in targets:
             fill(storage, entry, fname)
 
 

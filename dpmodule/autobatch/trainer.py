@@ -225,14 +225,14 @@ class Trainer:
 
     def _gradient_addresses(self) -> dict[ParameterStorage, ParameterAddress | None]:
         """Return the addresses of all gradients, None if native code does not support them."""
-        found = {}
+        addresses = {}
         for each in self._all_parameters():
             storage = each.storage
             if storage.gradient is not None:
                 is_table = isinstance(each, LookupParameters)
                 rows = storage.rows() if is_table and isinstance(storage, LookupStorage) else None
-                found[storage] = self._addresses.of(storage, rows)
-        return found
+                addresses[storage] = self._addresses.of(storage, rows)
+        return addresses
 
     def _moments_of(self, storage: ParameterStorage) -> list[Tensor]:
         found = self._moments.get(storage)

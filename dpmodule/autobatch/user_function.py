@@ -189,8 +189,8 @@ class UserFunction:
     def outs(self, is_train: bool, dims: Sequence[Dim]) -> tuple[Dim, ...]:
         """Return the `Dim` of every output."""
         key = (is_train, *dims)
-        found = self._known.get(key)
-        if found is None:
+        output_dims = self._known.get(key)
+        if output_dims is None:
             batch = common_batch(self.name, dims)
             with calling(self.name):
                 shapes = self.shapes(is_train, [dim.d for dim in dims])
@@ -205,8 +205,8 @@ class UserFunction:
                         f"{self.name} returns a tensor of shape {tuple(shape)}, which has no elements"
                         f" (at {user_line()})"
                     )
-            found = self._known[key] = tuple(Dim(shape or (1,), batch) for shape in shapes)
-        return found
+            output_dims = self._known[key] = tuple(Dim(shape or (1,), batch) for shape in shapes)
+        return output_dims
 
     def append(self, data: Sequence[Expression], is_train: bool, losses: Sequence[bool] = ()) -> Any:
         """Add a call to the graph; return its output or a tuple of outputs.
@@ -224,13 +224,13 @@ class UserFunction:
         if not self._count:  # the number of outputs is always the same
             self._count = len(self.outs(is_train, [graph.dim(node) for node in nodes]))
         node = graph.append(self._op, (self._reference, is_train, len(nodes)), (*nodes, *held), self)
-        found = []
+        expressions = []
         for place in range(self._count):
             output = OutputExpression()
             output.become(node + place, graph.version)
             output.is_loss = bool(losses and losses[place])
-            found.append(output)
-        return found[0] if self._count == 1 else tuple(found)
+            expressions.append(output)
+        return expressions[0] if self._count == 1 else tuple(expressions)
 
     def renewed(self) -> None:
         """Called when a new graph is started."""
@@ -352,7 +352,7 @@ def _differentiate(
             whole = gradient if gradient.shape[0] == rows else gradient.sum(0, keepdim=True)
             roots.append(out)
             seeds.append(whole.reshape(out.shape).to(out.dtype))
-    found: list[Tensor | None] = [None] * len(inputs)
+    input_grads: list[Tensor | None] = [None] * len(inputs)
     wants = call.wants or (True,) * len(inputs)
     wanted = [i for i, leaf in enumerate(history.leaves) if wants[i] and leaf.requires_grad]
     if roots and wanted:
@@ -360,5 +360,5 @@ def _differentiate(
             leaves = tuple(history.leaves[i] for i in wanted)
             grads = torch_private.run_backward(tuple(roots), tuple(seeds), inputs=leaves)
         for i, grad in zip(wanted, grads):
-            found[i] = None if grad is None else grad.reshape(inputs[i].shape)
-    return found
+            input_grads[i] = None if grad is None else grad.reshape(inputs[i].shape)
+    return input_grads

@@ -266,9 +266,9 @@ def _member(owner: Any, name: str) -> tuple[Any] | None:
 def _missing_advice(path: str, owner: Any, name: str) -> str:
     """Return advice on a name that its module or class in this package lacks."""
     parts = [owner.__name__] if isinstance(owner, ModuleType) else [owner.__module__, owner.__qualname__]
-    here = ".".join(parts)
-    start = next((new for new in _OLD_PACKAGES if f"{here}.".startswith(f"{new}.")), "dpmodule")
-    old = f"{_OLD_PACKAGES[start]}{here[len(start) :]}.{name}"
+    module_path = ".".join(parts)
+    start = next((new for new in _OLD_PACKAGES if f"{module_path}.".startswith(f"{new}.")), "dpmodule")
+    old = f"{_OLD_PACKAGES[start]}{module_path[len(start) :]}.{name}"
     if start != "dpmodule" and isinstance(
         owner, type
     ):  # classes are listed under the package that exports them
@@ -277,4 +277,4 @@ def _missing_advice(path: str, owner: Any, name: str) -> str:
     if text:
         return text
     near = difflib.get_close_matches(name, dir(owner), 1)
-    return f"{here} has no {name}" + (f", the nearest name is {near[0]}" if near else "")
+    return f"{module_path} has no {name}" + (f", the nearest name is {near[0]}" if near else "")

@@ -206,14 +206,14 @@ def summary(args: argparse.Namespace) -> int:
     """Print a network's layers."""
     network = saved_files.find_network(args, default="lenet")
     net, values = network.net, network.values
-    given = given_shapes(net, args.shape, values, args.batch_size)
-    shapes = find_shapes(net, given, values, args.batch_size, guess=bool(values))
+    known = given_shapes(net, args.shape, values, args.batch_size)
+    shapes = find_shapes(net, known, values, args.batch_size, guess=bool(values))
     labels = networks.label_names(net)
     data = [name for name in net.list_arguments() if name in input_names(net, values) and name not in labels]
     module = Module(net, data_names=data, label_names=labels)
     module.bind([(name, shapes[name]) for name in data])
     print(network.title)
-    print("\n".join(input_lines(net, data, shapes, given, values, network.is_built_in)))
+    print("\n".join(input_lines(net, data, shapes, known, values, network.is_built_in)))
     print(module.summary())
     return 0
 

@@ -123,8 +123,8 @@ class Driver:
         Returns:
             The results, and torch's warning if Python waited for the GPU, else "".
         """
-        gpu, here = self._gpu, self._gpu.current_stream(self._device)
-        self._stream.wait_stream(here)
+        gpu, current = self._gpu, self._gpu.current_stream(self._device)
+        self._stream.wait_stream(current)
         before = gpu.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -134,10 +134,10 @@ class Driver:
                     results = work()
             finally:
                 gpu.set_sync_debug_mode(before)
-        here.wait_stream(self._stream)
+        current.wait_stream(self._stream)
         for tensor in (*results.outputs, *results.grads):
             if tensor is not None:
-                tensor.record_stream(here)
+                tensor.record_stream(current)
         waits = (str(warning.message) for warning in caught)
         return results, next((text for text in waits if _WAITS in text), "")
 
@@ -152,7 +152,7 @@ class Driver:
         Returns:
             The function that does it, and the tensors in which it leaves its results each time.
         """
-        gpu, here = self._gpu, self._gpu.current_stream(self._device)
+        gpu, current = self._gpu, self._gpu.current_stream(self._device)
         graph = gpu.CUDAGraph()
         for generator in generators:
             graph.register_generator_state(generator)
@@ -164,7 +164,7 @@ class Driver:
             ):
                 results = work()
         finally:
-            gpu.set_stream(here)  # torch does not restore it when a recording fails
+            gpu.set_stream(current)  # torch does not restore it when a recording fails
         return graph.replay, results
 
 

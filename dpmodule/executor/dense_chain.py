@@ -90,25 +90,28 @@ class _DenseChain:
         if torch.is_grad_enabled() is not recorded or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
         torch.set_grad_enabled(False)  # the executor restores it
-        made, node = [data if data.dim() == 2 else data.flatten(1)], -1
-        layers, packed_out = self._layers, self._call_packed(made[0], values) if self._is_one_call else None
+        outputs, node = [data if data.dim() == 2 else data.flatten(1)], -1
+        layers, packed_out = (
+            self._layers,
+            self._call_packed(outputs[0], values) if self._is_one_call else None,
+        )
         if packed_out is not None:
-            made, layers = [packed_out], ()
+            outputs, layers = [packed_out], ()
         try:
             for layer, (product, _, _) in zip(layers, self._products):
                 node = layer.node
-                out = product(made[-1], *map(values.__getitem__, layer.slots))
-                made.append(out if layer.act is None else _IN_PLACE[layer.act](out))
+                out = product(outputs[-1], *map(values.__getitem__, layer.slots))
+                outputs.append(out if layer.act is None else _IN_PLACE[layer.act](out))
                 if not recorded:
-                    del made[0]
+                    del outputs[0]
             head, node = self._head, self._head.node
             rest = [values[slot] for slot in head.inputs[1:]]
-            result = head.function(head.fixed, env, made[-1], *rest)
+            result = head.function(head.fixed, env, outputs[-1], *rest)
         except Exception as error:
             raise StepFailed(node) from error
         if not recorded:
             return (result,), (), (), ()
-        return (result,), (ChainRoot(self, values, made),), ((None,) * len(rest),), ()
+        return (result,), (ChainRoot(self, values, outputs),), ((None,) * len(rest),), ()
 
     def _call_packed(self, data: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor | None:
         """Return the last layer's output from one call; None if weights are new, changed or not watched.

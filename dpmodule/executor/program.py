@@ -181,15 +181,15 @@ class Program:
         self, run: ConvolutionRun, dead: list[str], value_name: dict[int, str], names: _Identifiers
     ) -> list[str]:
         """Return the lines that try to run several steps in one call; the lines of each step follow them."""
-        function, found = names.make("convolutions"), names.make("found")
+        function, result = names.make("convolutions"), names.make("found")
         self._globals[function] = run
         given = ", ".join(value_name[n] for n in run.inputs)
         made = ", ".join(value_name[n] for n in run.outputs)
         return [
-            f"    {found} = {function}(env, {given})",
-            f"    if {found} is not None:",
-            f"        [{made}] = {found}",
-            f"        del {', '.join([found, *dead])}",
+            f"    {result} = {function}(env, {given})",
+            f"    if {result} is not None:",
+            f"        [{made}] = {result}",
+            f"        del {', '.join([result, *dead])}",
             "    else:",
         ]
 

@@ -97,22 +97,22 @@ def _unfit_arrays(
     share: bool,
 ) -> Iterator[str]:
     """Yield the problems of the arrays."""
-    for what, given, names in (
+    for what, arrays, names in (
         ("arg_params", arg_params, [n for n in graph.argument_names if n not in inputs]),
         ("aux_params", aux_params, graph.auxiliary_names),
     ):
-        missing = [n for n in names if n not in given]
+        missing = [n for n in names if n not in arrays]
         if what == "arg_params":
             missing += [n for n in inputs if n in graph.parameters]
         if missing:
-            prefixed = any(key.startswith(("arg:", "aux:")) for key in given)
+            prefixed = any(key.startswith(("arg:", "aux:")) for key in arrays)
             hint = " (its names have the prefixes of files; mx.model.load_checkpoint removes arg: and aux:)"
             yield f"{what} has no {', '.join(missing)}{hint if prefixed else ''}"
-        for name in (n for n in names if n in given):
-            if not isinstance(given[name], (NDArray, np.ndarray, torch.Tensor)):
-                yield f"{name} is {type(given[name]).__name__}, expected an NDArray"
-            elif share and getattr(given[name], "stype", "default") != "default":
-                yield f"{name} is stored as {given[name].stype}, which cannot be shared; call tostype('default')"
+        for name in (n for n in names if n in arrays):
+            if not isinstance(arrays[name], (NDArray, np.ndarray, torch.Tensor)):
+                yield f"{name} is {type(arrays[name]).__name__}, expected an NDArray"
+            elif share and getattr(arrays[name], "stype", "default") != "default":
+                yield f"{name} is stored as {arrays[name].stype}, which cannot be shared; call tostype('default')"
 
 
 def _unfit_names(graph: Graph, inputs: Collection[str]) -> Iterator[str]:

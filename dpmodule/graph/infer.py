@@ -223,13 +223,13 @@ def _run_rule(
     found_ins, found_outs = infer_node_shapes(node.op, _attributes(node, results), ins, outs)  # type: ignore[arg-type]
     changed = False
     # merged with the known shapes, so that knowledge only grows and the loop ends
-    for i, (before, found) in enumerate(zip(outs, found_outs)):
-        if found != before and (after := unify(before, found)) != before:
+    for i, (before, inferred) in enumerate(zip(outs, found_outs)):
+        if inferred != before and (after := unify(before, inferred)) != before:
             outs[i] = after
             pending.update(graph.readers.get(node, ()))
             changed = True
-    for (child, i), before, found in zip(node.inputs, ins, found_ins):
-        if found != before and (after := unify(shapes[child][i], found)) != before:
+    for (child, i), before, inferred in zip(node.inputs, ins, found_ins):
+        if inferred != before and (after := unify(shapes[child][i], inferred)) != before:
             shapes[child][i] = after
             pending.update(graph.readers[child])
             if child.op is not None:

@@ -211,22 +211,22 @@ class DataFeedDesc:
         return str(given.value)
 
     def _read_command(self, message: ProtoMessage, is_allowed: bool) -> str:
-        given = message.one("pipe_command", "cat")
+        entry = message.one("pipe_command", "cat")
         try:
-            words = shlex.split(given.value)
+            words = shlex.split(entry.value)
         except ValueError as error:
-            raise self._error(given, f"a command in shell syntax ({error})") from error
+            raise self._error(entry, f"a command in shell syntax ({error})") from error
         if words in ([], ["cat"]):
             return "cat"
-        if "\0" in given.value:
-            raise self._error(given, "a command without the character 0")
+        if "\0" in entry.value:
+            raise self._error(entry, "a command without the character 0")
         if not is_allowed:
             raise ArgumentError(
-                f"{self._source}: line {given.token.line}, column {given.token.column}: pipe_command is "
-                f"{given.value!r}, a program that would read every file; if you trust the description, use "
+                f"{self._source}: line {entry.token.line}, column {entry.token.column}: pipe_command is "
+                f"{entry.value!r}, a program that would read every file; if you trust the description, use "
                 "DataFeedDesc(..., allow_pipe_command=True)"
             )
-        return str(given.value)
+        return str(entry.value)
 
     def _read_slots(self, message: ProtoMessage) -> dict[str, Slot]:
         owner = message.one("multi_slot_desc").value
@@ -236,17 +236,17 @@ class DataFeedDesc:
                 place, 'multi_slot_desc { slots { name: "..." type: "..." } } with one or more slots'
             )
         slots: dict[str, Slot] = {}
-        for given in owner.all("slots"):
-            name, type = given.value.one("name"), given.value.one("type")
+        for slot_entry in owner.all("slots"):
+            name, type = slot_entry.value.one("name"), slot_entry.value.one("type")
             if not name.value:
                 raise self._error(name, "the name of the slot")
             if name.value in slots:
                 raise self._error(name, "another name, since an earlier slot has this one")
             if type.value not in ("uint64", "float"):
                 raise self._error(type, f'the type "uint64" or "float" of slot {name.value!r}')
-            flags = [given.value.one(flag, False).value for flag in ("is_dense", "is_used")]
-            if given.value.all("shape"):
-                self.shapes[name.value] = tuple(size.value for size in given.value.all("shape"))
+            flags = [slot_entry.value.one(flag, False).value for flag in ("is_dense", "is_used")]
+            if slot_entry.value.all("shape"):
+                self.shapes[name.value] = tuple(size.value for size in slot_entry.value.all("shape"))
             slots[name.value] = self._slot(name.value, type.value, *flags)
         return slots
 

@@ -229,14 +229,16 @@ def _reshape(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Sha
 def _reduce(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
     data = graph.matrix(node, inputs[0])
     is_mean, rank = _name(node) == "mean", len(data.tail) + 1
-    given = node.a.axis
-    axes = sorted(axis % rank for axis in ((given,) if isinstance(given, int) else given or range(rank)))
+    given_axis = node.a.axis
+    axes = sorted(
+        axis % rank for axis in ((given_axis,) if isinstance(given_axis, int) else given_axis or range(rank))
+    )
     if node.a.exclude or data.single:
         raise unsupported(node, "exclude" if node.a.exclude else "its input is a scalar")
     if axes == list(range(rank)) and not node.a.keepdims:
         return graph.add("Total", [data], (), (int(is_mean),), single=True)
     if not axes or axes[0] == 0 or axes != list(range(axes[0], axes[-1] + 1)):
-        raise unsupported(node, f"axis={given}")
+        raise unsupported(node, f"axis={given_axis}")
     before, count, after = (prod(data.tail[a:b]) for a, b in _axis_ranges(axes, rank))
     return graph.add("Reduce", [data], shape[1:], (before, count, after), (1.0 / count if is_mean else 1.0,))
 

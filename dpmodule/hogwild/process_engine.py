@@ -357,13 +357,13 @@ class _WorkerPool:
         self._is_idle = False
         self._control[:] = 0
         self._send(job, fetches)
-        for number, part in enumerate(job.parts):
+        for number, file_range in enumerate(job.parts):
             child = self._supervisor.children[number % job.workers]
             while True:
                 try:
                     kind, outputs = child.recv(self._timeout_s)
                 except MXNetError as error:
-                    _set_file(error, part.path)
+                    _set_file(error, file_range.path)
                     raise
                 if kind == "part":
                     break

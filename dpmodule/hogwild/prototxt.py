@@ -232,9 +232,9 @@ class _Parser:
             if lines:
                 self._line += lines
                 self._line_begin = self._text.rindex("\n", 0, self._position) + 1
-        place = (self._line, self._position - self._line_begin + 1)
+        position = (self._line, self._position - self._line_begin + 1)
         if self._position == len(self._text):
-            return Token("end", "", *place)
+            return Token("end", "", *position)
         match = _TOKEN.match(self._text, self._position)
         if match is None:
             rest = self._text[self._position :].split("\n", 1)[0]
@@ -242,9 +242,11 @@ class _Parser:
             expected = (
                 f"a closing {rest[0]} on the same line" if is_string else "a name, number, string or brace"
             )
-            raise syntax_error(self._source, Token("odd", rest if is_string else rest[0], *place), expected)
+            raise syntax_error(
+                self._source, Token("odd", rest if is_string else rest[0], *position), expected
+            )
         self._position = match.end()
-        return Token(str(match.lastgroup), match.group(), *place)
+        return Token(str(match.lastgroup), match.group(), *position)
 
     def _error(self, expected: str) -> FileFormatError:
         return syntax_error(self._source, self._token, expected)

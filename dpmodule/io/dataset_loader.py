@@ -137,13 +137,13 @@ class LoaderPlan:
     def _own_sampler(self) -> Any:
         if self.num_parts == 1 and not self.shuffle:
             return SequentialSampler(self.loader)
-        part = range(self.part_index, len(self.loader), self.num_parts)
+        indices = range(self.part_index, len(self.loader), self.num_parts)
         if not self.shuffle:
-            return part
+            return indices
         source = generators.generator(cpu())
         if self.num_parts == 1:
             return RandomSampler(self.loader, generator=source)
-        return SubsetRandomSampler(part, generator=source)
+        return SubsetRandomSampler(indices, generator=source)
 
     def _gives_batches(self) -> bool:
         """Return True if each example of the dataset is a batch."""

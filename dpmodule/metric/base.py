@@ -338,14 +338,14 @@ class EvalMetric:
                 f"metric {self.name!r} cannot be merged: it cannot be copied: {error}"
             ) from error
         fresh.reset()
-        found = {key: value for key, value in self.__dict__.items() if key not in _NO_CONFIG}
-        for key, value in found.items():
+        config = {key: value for key, value in self.__dict__.items() if key not in _NO_CONFIG}
+        for key, value in config.items():
             if not _equal(value, fresh.__dict__.get(key)):
                 raise ArgumentError(
                     f"metric {self.name!r} cannot be merged: {type(self).__name__} has the state {key!r} in addition "
                     "to sums and counts; define merge(other) to add it"
                 )
-        return found
+        return config
 
     # reading
 

@@ -59,15 +59,15 @@ class ExternalMetric(EvalMetric):
     def update(self, labels: Arrays, preds: Arrays) -> None:
         labels, preds = as_list(labels), as_list(preds)
         for label, pred in zip(labels, preds):
-            found = tensor_of(
+            prediction = tensor_of(
                 pred
             ).clone()  # a copy, since the object may keep it and the next batch overwrites it
-            target = tensor_of(label).to(found.device, copy=True)
-            if target.is_floating_point() and target.dim() == found.dim() - 1:
+            target = tensor_of(label).to(prediction.device, copy=True)
+            if target.is_floating_point() and target.dim() == prediction.dim() - 1:
                 target = target.long()
             if isinstance(self._metric, torch.nn.Module):  # TorchMetrics' sums are on a device
-                self._metric.to(found.device)
-            self._metric.update(found, target)
+                self._metric.to(prediction.device)
+            self._metric.update(prediction, target)
             self._batches += 1
 
     def get(self) -> tuple[Any, Any]:

@@ -71,7 +71,7 @@ class _Binary(ArrayMetric):
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
 
     def update(self, labels: Arrays, preds: Arrays) -> None:
-        found: list[torch.Tensor] = []
+        counts: list[torch.Tensor] = []
         for label, pred in pairs(labels, preds):
             if pred.dim() < 2:
                 raise ShapeError(f"{self.name}: predictions have shape {tuple(pred.shape)}, expected (N, 2)")
@@ -82,11 +82,13 @@ class _Binary(ArrayMetric):
             invalid = ((target != target.amin()) & (target != target.amax())).sum()
             if invalid.is_cpu:
                 self._check_two(int(invalid))
-            found.append(
+            counts.append(
                 torch.stack([(predicted & true).sum(), predicted.sum(), true.sum(), (~true).sum(), invalid])
             )
-        if found:
-            self.record(torch.stack([f.to(found[0].device) for f in found]).sum(0) if found[1:] else found[0])
+        if counts:
+            self.record(
+                torch.stack([f.to(counts[0].device) for f in counts]).sum(0) if counts[1:] else counts[0]
+            )
 
     def score(self, counts: np.ndarray[Any, Any]) -> float:
         """Return the score of (hits, false alarms, misses, rejections)."""

@@ -97,27 +97,27 @@ def _structure(graph: Graph) -> list[Any]:
 
 def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Return descriptions of the differences between two results of `fingerprint`."""
-    found = []
+    lines = []
     if saved["parameters"] != here["parameters"]:
         names = sorted({*saved["parameters"], *here["parameters"]})
-        there, now = saved["parameters"].get, here["parameters"].get
-        found += [
-            f"parameter {name!r} was {there(name)}, is {now(name)}"
+        before, now = saved["parameters"].get, here["parameters"].get
+        lines += [
+            f"parameter {name!r} was {before(name)}, is {now(name)}"
             for name in names
-            if there(name) != now(name)
+            if before(name) != now(name)
         ]
     elif saved["network"] != here["network"]:
-        found.append("the network has other operators or attributes")
+        lines.append("the network has other operators or attributes")
     words = {"optimizer": "the optimizer", "contexts": "the contexts", "batch_size": "the batch size"}
     words |= {"examples": "the number of examples", "workers": "the number of processes"}
-    found += [
+    lines += [
         f"{what} was {saved[key]}, is {here[key]}" for key, what in words.items() if saved[key] != here[key]
     ]
-    there, now = saved["how"], here["how"]
-    return found + [
-        f"{what} was {_plain_value(there.get(what))}, is {_plain_value(now.get(what))}"
-        for what in dict.fromkeys([*there, *now])
-        if there.get(what) != now.get(what)
+    before, now = saved["how"], here["how"]
+    return lines + [
+        f"{what} was {_plain_value(before.get(what))}, is {_plain_value(now.get(what))}"
+        for what in dict.fromkeys([*before, *now])
+        if before.get(what) != now.get(what)
     ]
 
 
@@ -325,12 +325,14 @@ def _differing_arrays(store: ParamStore) -> list[dict[str, NDArray]]:
         return []
     aux = [{name: store.aux(name, k) for name in store.aux_names()} for k in range(count)]
     args = [{name: store.array(name, k) for name in store.names()} for k in range(count)]
-    found = []
+    differing = []
     for k in range(count):
         rows = {**args[k], **aux[k]}
         first = {**args[0], **aux[0]}
-        found.append({n: a for n, a in rows.items() if not np.array_equal(a.asnumpy(), first[n].asnumpy())})
+        differing.append(
+            {n: a for n, a in rows.items() if not np.array_equal(a.asnumpy(), first[n].asnumpy())}
+        )
     # the first context differs from the mean if any other differs from it
-    names = {name for each in found for name in each}
-    found[0] = {name: {**args[0], **aux[0]}[name] for name in names}
-    return found
+    names = {name for each in differing for name in each}
+    differing[0] = {name: {**args[0], **aux[0]}[name] for name in names}
+    return differing

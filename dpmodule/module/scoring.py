@@ -260,12 +260,12 @@ class NaNRowCounter:
 def _may_be_nan(probes: Sequence[Sequence[torch.Tensor]]) -> bool:
     """Return True if an element may be NaN; a sum of infinities of both signs is NaN, too."""
     for parts in probes:
-        for part in parts:
-            if not part.is_cpu:
+        for tensor in parts:
+            if not tensor.is_cpu:
                 checked = [
                     CheckedTensor("", probe, may_be_infinite=True) for parts in probes for probe in parts
                 ]
                 return AsyncCheck(checked).first() is not None
-            if not are_finite(part) and math.isnan(part.sum()):
+            if not are_finite(tensor) and math.isnan(tensor.sum()):
                 return True
     return False

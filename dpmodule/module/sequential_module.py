@@ -61,9 +61,9 @@ def with_data(batch: Any, data: list[NDArray], bound: Sequence[Any]) -> Any:
     """
     if isinstance(batch, tuple):
         batch = DataBatch(None, getattr(batch, "label", None), getattr(batch, "pad", None))
-    made = copy.copy(batch)
-    made.data = data
-    made.provide_data = [
+    copied = copy.copy(batch)
+    copied.data = data
+    copied.provide_data = [
         DataDesc(
             d[0],
             array.shape,
@@ -73,7 +73,7 @@ def with_data(batch: Any, data: list[NDArray], bound: Sequence[Any]) -> Any:
         )
         for d, array in zip(bound, data)
     ]
-    return made
+    return copied
 
 
 def clear_input_grads(module: BaseModule) -> None:

@@ -59,13 +59,13 @@ class StepTimer:
             whole: seconds of the epoch.
         """
         lines = []
-        for name, part in self._parts.items():
-            share = 100 * part.seconds / whole if whole else 0.0
-            each = 1e3 * part.seconds / part.times if part.times else 0.0
+        for name, phase in self._parts.items():
+            share = 100 * phase.seconds / whole if whole else 0.0
+            each = 1e3 * phase.seconds / phase.times if phase.times else 0.0
             lines.append(
-                f"{name:<8}{part.seconds:10.3f} s {share:6.1f} %{each:12.3f} ms each of {part.times}"
+                f"{name:<8}{phase.seconds:10.3f} s {share:6.1f} %{each:12.3f} ms each of {phase.times}"
             )
-            part.seconds, part.times = 0.0, 0
+            phase.seconds, phase.times = 0.0, 0
         return lines
 
 

@@ -74,14 +74,14 @@ def _described(batch: Any, data: Sequence[Any] | None, label: Sequence[Any] | No
         batch = DataBatch(
             getattr(batch, "data", None), getattr(batch, "label", None), getattr(batch, "pad", None)
         )
-    for part, descs in (("data", data), ("label", label)):
-        arrays = getattr(batch, part, None)
-        if descs and arrays and not getattr(batch, f"provide_{part}", None):
+    for kind, descs in (("data", data), ("label", label)):
+        arrays = getattr(batch, kind, None)
+        if descs and arrays and not getattr(batch, f"provide_{kind}", None):
             own = [
                 desc._replace(shape=tuple(getattr(array, "shape", desc.shape)))
                 for desc, array in zip(describe(descs), arrays)
             ]
-            setattr(batch, f"provide_{part}", own)
+            setattr(batch, f"provide_{kind}", own)
     return batch
 
 

@@ -33,14 +33,14 @@ def extension(imported: str = "") -> tuple[ModuleType | None, str | None]:
     """
     native = Path(__file__).parent
     root = native.parents[1]
-    here = f"Python runs the source tree {root}, in which no extension was built"
+    reason = f"Python runs the source tree {root}, in which no extension was built"
     build = "to build one there, install a C++17 compiler and run: pip install -e ."
     path = Path(imported) if imported else _path(root)
     if path is None:
-        return None, f"{here}, and no package with one is installed; {build}"
+        return None, f"{reason}, and no package with one is installed; {build}"
     if fingerprint(native).encode() not in path.read_bytes():
         other = "to use the installed package, start Python in another folder"
-        return None, f"{here}, and {path} was built from other sources; {other}; {build}"
+        return None, f"{reason}, and {path} was built from other sources; {other}; {build}"
     return _load(path), None
 
 

@@ -296,13 +296,13 @@ class PropCall:
             unify(i, s, f"{n}: known shape and the one that infer_shape returned")
             for n, i, s in zip(names, ins, inner)
         ]
-        made = [
+        shapes = [
             unify(
                 o, self._shape("infer_shape", s), f"{n}: required shape and the one that infer_shape returned"
             )
             for n, o, s in zip(self.outputs, outs, outputs)
         ]
-        return merged, made
+        return merged, shapes
 
     def infer_type(
         self, ins: list[str | None], outs: list[str | None]
@@ -358,22 +358,22 @@ class PropCall:
         count = len(self.arguments)
         if not self._overrides("infer_storage_type_backward"):
             return (_DENSE,) * len(outputs), (_DENSE,) * count
-        given = (
+        storage_types = (
             [_DENSE] * len(outputs),
             list(stypes[:count]),
             list(outputs),
             ["undefined"] * count,  # as MXNet's executors ask
             list(stypes[count:]),
         )
-        lengths = [len(part) for part in given]
+        lengths = [len(part) for part in storage_types]
         with user_code():
-            found = self.prop.infer_storage_type_backward(*given)
-        if not isinstance(found, (list, tuple)) or [len(part) for part in found] != lengths:
+            answer = self.prop.infer_storage_type_backward(*storage_types)
+        if not isinstance(answer, (list, tuple)) or [len(part) for part in answer] != lengths:
             raise OpError(
-                f"{self.label}: infer_storage_type_backward returned {found!r}, expected five lists, for the outputs' "
+                f"{self.label}: infer_storage_type_backward returned {answer!r}, expected five lists, for the outputs' "
                 f"gradients, inputs, outputs, inputs' gradients and states, of the lengths {lengths}"
             )
-        return tuple(map(self._stype, found[0])), tuple(map(self._stype, found[3]))
+        return tuple(map(self._stype, answer[0])), tuple(map(self._stype, answer[3]))
 
     def _stype(self, value: Any) -> str:
         if value not in ("default", "row_sparse", "csr", "undefined"):

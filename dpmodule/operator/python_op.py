@@ -188,15 +188,15 @@ def _reader(kind: str, runner: type[_NDArrayOpRunner | _NumpyOpRunner]) -> Any:
     def read(given: Mapping[str, Any]) -> PropCall:
         """Find the object that a node runs."""
         texts = {key: str(value) for key, value in given.items()}
-        found = PythonOp._ref_holder.get(texts.get("info", ""))
-        if found is None:
+        holder = PythonOp._ref_holder.get(texts.get("info", ""))
+        if holder is None:
             raise OpError(
                 f"{kind}: the node runs a Python object of the process that made it, which a file cannot hold; "
                 "make the symbol again from the program, or turn the operator into a registered CustomOp"
             )
-        label = f"{kind} {type(found).__name__}"
+        label = f"{kind} {type(holder).__name__}"
         key = f"{kind} #{texts['info']}"
-        return PropCall(label, key, lambda: _PythonOpProp(found, runner), texts)
+        return PropCall(label, key, lambda: _PythonOpProp(holder, runner), texts)
 
     return read
 

@@ -143,7 +143,7 @@ class _OperatorCall:
         """Return the gradients of the arguments, None for those that are not needed."""
         outputs = [array.stype for array in self._outputs]
         heads, stypes = self._a.infer_storage_backward(self._stypes, outputs)
-        made = [
+        arrays = [
             self._zeros(stype, array.shape, array.stored.dtype)
             for stype, array in zip(stypes, self._inputs, strict=True)
         ]
@@ -154,11 +154,11 @@ class _OperatorCall:
                 out_grad=self._arrays(given),
                 in_data=list(self._inputs),
                 out_data=list(self._outputs),
-                in_grad=list(made),
+                in_grad=list(arrays),
                 aux=list(self._states),
             )
         self._keep_states()
-        return [array.stored if is_wanted else None for array, is_wanted in zip(made, wanted, strict=True)]
+        return [array.stored if is_wanted else None for array, is_wanted in zip(arrays, wanted, strict=True)]
 
 
 def _head(grad: Tensor, stype: str) -> Value:

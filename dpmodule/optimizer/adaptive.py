@@ -352,14 +352,14 @@ class Nadam(_TwoSlots):
         return "it stores m_schedule, the product over all updates"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
-        here, ahead = self._momentum(count), self._momentum(count + 1)
-        self.m_schedule *= here
+        momentum, ahead = self._momentum(count), self._momentum(count + 1)
+        self.m_schedule *= momentum
         means, squares = group.states
         moves, work = self.gradients(group, grads, wd), group.scratch(1)
         group.interpolate(means, moves.views, 1.0 - self.beta1)
         torch.mul(moves.flat, moves.flat, out=work.flat)
         group.interpolate(squares, work.views, 1.0 - self.beta2)
-        moves.flat.mul_((1.0 - here) / (1.0 - self.m_schedule))
+        moves.flat.mul_((1.0 - momentum) / (1.0 - self.m_schedule))
         moves.flat.add_(work.fill(means), alpha=ahead / (1.0 - self.m_schedule * ahead))
         work.fill(squares).div_(1.0 - self.beta2**count).sqrt_().add_(group.representable(self.epsilon))
         moves.flat.div_(work.flat)

@@ -405,13 +405,13 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without `param_dict`, which belongs to the caller, and with copies of shared counts."""
-        found = {key: value for key, value in self.__dict__.items() if key != "param_dict"}
+        state = {key: value for key, value in self.__dict__.items() if key != "param_dict"}
         if isinstance(self._index_update_count, SharedCounts):
             tables = {number: dict(table) for number, table in self._all_index_update_counts.items()}
             own = next(iter(tables.values()))
-            found |= {"_all_index_update_counts": tables, "_index_update_count": own}
-            found["num_update"] = self.num_update
-        return found
+            state |= {"_all_index_update_counts": tables, "_index_update_count": own}
+            state["num_update"] = self.num_update
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

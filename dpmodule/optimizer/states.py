@@ -112,20 +112,20 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
     """Return the states, and the optimizer if it was included."""
     try:
         _check_memo(data)
-        found = _Builder().build(_InertUnpickler(io.BytesIO(data), encoding="latin1").load())
+        loaded = _Builder().build(_InertUnpickler(io.BytesIO(data), encoding="latin1").load())
     except FileFormatError:
         raise
     except Exception as error:  # damaged pickles raise many errors
         kind = "" if data[:1] == b"\x80" else likely_kind(data[:64])
         raise FileFormatError(f"these {len(data)} bytes are not optimizer states: {kind or error}") from error
     optimizer = None
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Optimizer):
-        found, optimizer = found
-    if not isinstance(found, dict):
+    if isinstance(loaded, tuple) and len(loaded) == 2 and isinstance(loaded[1], Optimizer):
+        loaded, optimizer = loaded
+    if not isinstance(loaded, dict):
         raise FileFormatError(
-            f"optimizer states are a {type(found).__name__}, expected a dict from index to state"
+            f"optimizer states are a {type(loaded).__name__}, expected a dict from index to state"
         )
-    return found, optimizer
+    return loaded, optimizer
 
 
 def _check_memo(data: bytes) -> None:
@@ -205,14 +205,14 @@ class _Builder:
         maker = _MAKERS.get(value.origin)
         if maker is not None:
             return maker(args, state)
-        made = object.__new__(_class_of(value.origin))  # type: ignore[arg-type]  # find_class rejects other names
+        instance = object.__new__(_class_of(value.origin))  # type: ignore[arg-type]  # find_class rejects other names
         attributes = _attributes(value.origin, state)
-        if isinstance(made, Optimizer):
-            made.__setstate__(attributes)
-            _check_attributes(value.origin, vars(made))
+        if isinstance(instance, Optimizer):
+            instance.__setstate__(attributes)
+            _check_attributes(value.origin, vars(instance))
         else:
-            made.__dict__.update(attributes)
-        return made
+            instance.__dict__.update(attributes)
+        return instance
 
 
 def _attributes(origin: str, state: object) -> dict[str, Any]:

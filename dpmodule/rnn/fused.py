@@ -117,7 +117,7 @@ class FusedRNNCell(BaseRNNCell):
         further: dict[str, Any] = dict(zip(("state", "state_cell"), states))
         if valid_length is not None:
             further.update(sequence_length=valid_length, use_sequence_length=True)
-        found: Symbol = sym.RNN(
+        output: Symbol = sym.RNN(
             data=data,
             parameters=self._parameter,
             state_size=self.num_hidden,
@@ -131,8 +131,8 @@ class FusedRNNCell(BaseRNNCell):
         )
         if self.get_next_state:
             # the batch is the second axis
-            found._set_attr(__layout__="LNC")
-        return found
+            output._set_attr(__layout__="LNC")
+        return output
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
         args = dict(args)

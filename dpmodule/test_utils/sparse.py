@@ -191,7 +191,7 @@ def rand_ndarray(
     """
     if stype == "default":
         return array(random_arrays(tuple(shape)), ctx=ctx or current_context(), dtype=dtype)
-    made: NDArray = rand_sparse_ndarray(
+    sparse_array: NDArray = rand_sparse_ndarray(
         shape,
         stype,
         density=density,
@@ -201,7 +201,7 @@ def rand_ndarray(
         shuffle_csr_indices=shuffle_csr_indices,
         ctx=ctx,
     )[0]
-    return made
+    return sparse_array
 
 
 def create_sparse_array(

@@ -90,7 +90,7 @@ class VanillaLSTMBuilder(RNNBuilder):
 
     def _add_biases(self) -> Parameters:
         hidden = self.hidden_dim
-        found = self._model.add_parameters((4 * hidden,), ConstInitializer(0.0))
+        bias = self._model.add_parameters((4 * hidden,), ConstInitializer(0.0))
         if self._has_norm:
             one, nothing = ConstInitializer(1.0), ConstInitializer(0.0)
             sizes = (4 * hidden, 4 * hidden, hidden)
@@ -101,7 +101,7 @@ class VanillaLSTMBuilder(RNNBuilder):
                     for init in (one, nothing)
                 )
             )
-        return found
+        return bias
 
     def new_graph(self, update: bool = True) -> None:
         super().new_graph(update)
@@ -337,13 +337,13 @@ class CoupledLSTMBuilder(RNNBuilder):
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         model, hidden = self._model, self.hidden_dim
-        found: list[Parameters] = []
+        layer: list[Parameters] = []
         for gate in "ioc":
-            found += [model.add_parameters((hidden, size)), model.add_parameters((hidden, hidden))]
+            layer += [model.add_parameters((hidden, size)), model.add_parameters((hidden, hidden))]
             if gate != "c":
-                found.append(model.add_parameters(self._peephole()))
-            found.append(model.add_parameters((hidden,), ConstInitializer(0.0)))
-        return tuple(found)
+                layer.append(model.add_parameters(self._peephole()))
+            layer.append(model.add_parameters((hidden,), ConstInitializer(0.0)))
+        return tuple(layer)
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask

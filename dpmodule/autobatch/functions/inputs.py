@@ -277,19 +277,19 @@ def sparse_inputTensor(
         ShapeError: the numbers of lists and dimensions, or of indices and values, differ.
         BoundsError: an index is out of range.
     """
-    sizes, given = sizes_of(shape), numbers(values, "sparse_inputTensor: values").reshape(-1)
+    sizes, stored = sizes_of(shape), numbers(values, "sparse_inputTensor: values").reshape(-1)
     indices = tuple(
         [as_integer(each, "sparse_inputTensor: idxs") for each in as_list("sparse_inputTensor: idxs", some)]
         for some in as_list("sparse_inputTensor: idxs", idxs)
     )
-    if len(indices) != len(sizes) or any(len(each) != given.size for each in indices):
+    if len(indices) != len(sizes) or any(len(each) != stored.size for each in indices):
         raise ShapeError(
             f"sparse_inputTensor: {len(indices)} lists of {', '.join(str(len(each)) for each in indices)} indices for"
-            f" {len(sizes)} dimensions and {given.size} values (at {user_line()})"
+            f" {len(sizes)} dimensions and {stored.size} values (at {user_line()})"
         )
     array = np.full(sizes, number(defval, "sparse_inputTensor: defval"), np.float64)
     try:
-        array[indices] = given
+        array[indices] = stored
     except IndexError as failure:
         raise BoundsError(f"sparse_inputTensor: {failure} (at {user_line()})") from None
     return inputTensor(array, batched)

@@ -18,7 +18,7 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
         x: the expression that the label indexes.
         axis: the indexed dimension.
     """
-    found = label if type(label) is int else as_integer(label, name)
+    index = label if type(label) is int else as_integer(label, name)
     graph = state.graph
     try:
         node = x.node if x.version == graph.version else x.enter()
@@ -26,17 +26,17 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
         node = node_of(x)
     d = graph.dim(node).d
     has_axis = 0 <= axis < len(d)
-    if has_axis and 0 <= found < d[axis]:
-        return found
-    if found < 0:
+    if has_axis and 0 <= index < d[axis]:
+        return index
+    if index < 0:
         raise NegativeIndexError(
-            f"{name}: can't convert negative value {found} to unsigned int (at {user_line()})"
+            f"{name}: can't convert negative value {index} to unsigned int (at {user_line()})"
         )
     if has_axis:
         raise BoundsError(
-            f"Index error in {name}: Index {found} out of bounds for a dimension of {d[axis]} (at {user_line()})"
+            f"Index error in {name}: Index {index} out of bounds for a dimension of {d[axis]} (at {user_line()})"
         )
-    return found
+    return index
 
 
 def _labels(name: str, x: Expression, vs: Sequence[int]) -> list[int]:

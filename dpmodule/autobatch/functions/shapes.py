@@ -227,14 +227,14 @@ pickrange = c_version("pick_range", pickrange)
 
 def _count_from(value: int, least: int, what: str) -> int:
     """Return an integer from `least` (0 or 1) that fits 32 bits."""
-    found = as_integer(value, what)
-    if abs(found) >= TOO_LARGE:
-        raise BoundsError(f"{what} is {found}, expected less than {TOO_LARGE} (at {user_line()})")
-    if found < 0:
-        raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
-    if found < least:
-        raise ArgumentError(f"{what} is {found}, expected {least} or more (at {user_line()})")
-    return found
+    count = as_integer(value, what)
+    if abs(count) >= TOO_LARGE:
+        raise BoundsError(f"{what} is {count}, expected less than {TOO_LARGE} (at {user_line()})")
+    if count < 0:
+        raise NegativeIndexError(f"{what}: can't convert negative value {count} (at {user_line()})")
+    if count < least:
+        raise ArgumentError(f"{what} is {count}, expected {least} or more (at {user_line()})")
+    return count
 
 
 def _axes(d: int | Sequence[int]) -> tuple[int, ...]:

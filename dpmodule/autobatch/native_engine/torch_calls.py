@@ -100,18 +100,21 @@ class RecordedRows:
             batches.setdefault((drawn, seen[places[row]]), []).append((row, at))
             seen[places[row]] += 1
         for (drawn, _), pairs in batches.items():
-            here, there = (torch.tensor(column) for column in zip(*pairs))
+            sources, target_rows = (torch.tensor(column) for column in zip(*pairs))
             call = drawn.call
             call.wants = tuple(target is not None for target in targets)
-            whole = [torch.zeros(call.count, *g.shape[1:]).index_copy_(0, there, g[here]) for g in gradients]
+            whole = [
+                torch.zeros(call.count, *g.shape[1:]).index_copy_(0, target_rows, g[sources])
+                for g in gradients
+            ]
             for found, target in zip(grad_call(call, drawn.op, whole, drawn.inputs), targets):
                 if found is None or target is None:
                     continue
-                part = found if found.shape[0] == 1 else found[there]
+                part = found if found.shape[0] == 1 else found[target_rows]
                 if target.shape[0] == 1:
                     target += part.sum(0, keepdim=True)
                 else:
-                    target.index_add_(0, here, part)
+                    target.index_add_(0, sources, part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,14 @@ Tensor = torch.Tensor
 def broadcast(name: str, dims: Dims) -> Dim:
     """Return the common shape of operands whose dimensions agree or are 1."""
     rank = max(len(dim.d) for dim in dims)
-    found = [1] * rank
+    common_sizes = [1] * rank
     for dim in dims:
         for axis, size in enumerate(dim.d):
-            if size != 1 and size != found[axis]:
-                if found[axis] != 1:
+            if size != 1 and size != common_sizes[axis]:
+                if common_sizes[axis] != 1:
                     fail(name, dims, "for each dimension, the sizes need to match or equal 1")
-                found[axis] = size
-    return Dim(tuple(found), common_batch(name, dims))
+                common_sizes[axis] = size
+    return Dim(tuple(common_sizes), common_batch(name, dims))
 
 
 def aligned(x: Tensor, dim: Dim, rank: int) -> Tensor:
@@ -113,13 +113,13 @@ def _cmult(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
 
 def _cmult_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     left, right = _both(call, x, y)
-    found = []
+    grads = []
     for place, (factor, operand) in enumerate(((right, x), (left, y))):
         if g.shape == operand.shape:
-            found.append(torch.mul(g, factor, out=target(call, place)))
+            grads.append(torch.mul(g, factor, out=target(call, place)))
         else:
-            found.append(reduced(g * factor, operand))
-    return list(found)
+            grads.append(reduced(g * factor, operand))
+    return list(grads)
 
 
 def _cdiv_shape(attrs: Attrs, dims: Dims) -> Dim:
@@ -181,13 +181,13 @@ def _maximum(call: BatchCall, *xs: Tensor) -> Tensor:
 
 def _maximum_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
     """Give the gradient to the first of several equal maxima, as DyNet does."""
-    left, found = torch.ones_like(g, dtype=torch.bool), []
+    left, grads = torch.ones_like(g, dtype=torch.bool), []
     best = call.result
     for x in xs:
         mine = left & (x == best)
         left = left & ~mine
-        found.append(reduced(g * mine, x))
-    return list(found)
+        grads.append(reduced(g * mine, x))
+    return list(grads)
 
 
 def _minimum(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:

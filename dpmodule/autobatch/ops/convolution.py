@@ -74,17 +74,17 @@ def _conv(call: BatchCall, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
         return _conv_small(call, images.flatten(0, 1), f[0, 0], *bias).view(*x.shape[:2], *call.out.d)
     images, filters = images.permute(0, 1, 4, 2, 3), f.permute(0, 1, 5, 4, 2, 3)
     if f.shape[:2] == (1, 1):
-        found = F.conv2d(images.flatten(0, 1), filters[0, 0], stride=stride)
-        found = found.reshape(*x.shape[:2], *found.shape[1:])
+        outputs = F.conv2d(images.flatten(0, 1), filters[0, 0], stride=stride)
+        outputs = outputs.reshape(*x.shape[:2], *outputs.shape[1:])
     else:
         count = max(x.shape[0], f.shape[0]), call.out.batch
         images, filters = images.expand(*count, -1, -1, -1), filters.expand(*count, -1, -1, -1, -1)
         groups = count[0] * count[1]
         images, filters = images.reshape(1, -1, *images.shape[3:]), filters.reshape(-1, *filters.shape[3:])
-        found = F.conv2d(images, filters, None, stride, groups=groups)
-        found = found.reshape(*count, -1, *found.shape[2:])
-    found = found.permute(0, 1, 3, 4, 2)
-    answer: Tensor = found + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else found
+        outputs = F.conv2d(images, filters, None, stride, groups=groups)
+        outputs = outputs.reshape(*count, -1, *outputs.shape[2:])
+    outputs = outputs.permute(0, 1, 3, 4, 2)
+    answer: Tensor = outputs + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else outputs
     return answer
 
 
@@ -105,9 +105,9 @@ def _conv_grad(call: BatchCall, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) 
         g = g.sum(0, keepdim=True)
     down, right = call.attrs[0]
     rows = g.reshape(-1, f.shape[-1])
-    found = [(windows.t() @ rows).view(f.shape), *(rows.sum(0).view(each.shape) for each in bias)]
+    grads = [(windows.t() @ rows).view(f.shape), *(rows.sum(0).view(each.shape) for each in bias)]
     if call.wants and not call.wants[0]:
-        return [None, *found]
+        return [None, *grads]
     parts = (rows @ f[0, 0].flatten(0, 2).t()).view(shape[0], *call.out.d[:2], *f.shape[2:5])
     images = g.new_zeros(shape)
     for i in range(f.shape[2]):
@@ -120,7 +120,7 @@ def _conv_grad(call: BatchCall, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) 
         _padding(size, window, stride, call.attrs[1])[0]
         for size, window, stride in zip((height, width), f.shape[2:4], call.attrs[0])
     )
-    return [images[:, top : top + height, left : left + width].reshape(x.shape), *found]
+    return [images[:, top : top + height, left : left + width].reshape(x.shape), *grads]
 
 
 def _pool_shape(attrs: Attrs, dims: Dims) -> Dim:

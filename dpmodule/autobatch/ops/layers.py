@@ -200,10 +200,10 @@ def _gate_grads(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of the gates before their activations, and of the new memory."""
     gates, squashed = call.saved
-    found, size = _gradient_memory(call, 0, gates.shape), call.out.d[0]
+    gate_grads, size = _gradient_memory(call, 0, gates.shape), call.out.d[0]
     shape = (*gates.shape[:-1], 4, size)
     i, f, o, u = gates.view(shape).unbind(-2)
-    di, df, do, du = found.view(shape).unbind(-2)
+    di, df, do, du = gate_grads.view(shape).unbind(-2)
     dh, above = g
     dc = dh * o
     dc = above.add_(_tanh_back(dc, squashed, grad_input=dc))  # in place, for `gradient()` of the memory
@@ -213,11 +213,13 @@ def _gate_grads(
     else:
         torch.mul(dc, c, out=df)
     torch.mul(dh, squashed, out=do)
-    sigmoids = found[..., : 3 * size]
+    sigmoids = gate_grads[..., : 3 * size]
     _sigmoid_back(sigmoids, gates[..., : 3 * size], grad_input=sigmoids)
     torch.mul(dc, i, out=du)
     _tanh_back(du, u, grad_input=du)
-    return found, torch.mul(dc, f, out=target(call, 3) if c is not None and c.shape == dc.shape else None)
+    return gate_grads, torch.mul(
+        dc, f, out=target(call, 3) if c is not None and c.shape == dc.shape else None
+    )
 
 
 def _gradient_memory(call: BatchCall, place: int, shape: Sequence[int]) -> Tensor:

@@ -97,21 +97,21 @@ def _plain_grads(call: BatchCall, at: int, g: Tensor, x: Tensor, y: Tensor) -> G
     """Return the gradients of the bias, if any, of the matrix and of the vectors."""
     wants = call.wants or (True,) * len(call.dims)
     rows, matrix = g.flatten(0, 1), x.flatten(0, 2)
-    found: Grads = [None] * (at + 2)
+    grads: Grads = [None] * (at + 2)
     has_bias = at > 0 and wants[0]
     if wants[at] and call.defer is not None:
         call.defer(at, rows, y.flatten(0, 1), 0 if has_bias else -1)
     else:
         if wants[at]:
-            found[at] = product(rows.t(), y.flatten(0, 1).t())[None, None]
+            grads[at] = product(rows.t(), y.flatten(0, 1).t())[None, None]
         if has_bias:
-            found[0] = rows.sum(0).view(1, 1, *call.dims[0].d)
+            grads[0] = rows.sum(0).view(1, 1, *call.dims[0].d)
     if wants[-1]:
         memory = target(call, at + 1)
         into = None if memory is None else memory.flatten(0, 1)
         grad = product(rows, matrix.t(), into)
-        found[-1] = grad.view(y.shape) if memory is None else memory
-    return found
+        grads[-1] = grad.view(y.shape) if memory is None else memory
+    return grads
 
 
 def _multiply(x: Tensor, y: Tensor, left: Dim, right: Dim) -> Tensor:
@@ -310,19 +310,19 @@ def _contract_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) ->
     if not vectors <= len(d) <= 3 or not fits(engine, *args):
         return -1
     rest = list(d) + [1] * (3 - len(d))
-    found = args[0]
+    node = args[0]
     for v in args[1 : 1 + vectors]:
         size = rest.pop()
         if engine.dim(v)[0] != (size,):
             return -1
-        matrix = view_as(engine, found, (math.prod(rest), size))
-        found = view_as(engine, engine.kernel(OP["multiply"], 0, (matrix, v)), tuple(rest))
+        matrix = view_as(engine, node, (math.prod(rest), size))
+        node = view_as(engine, engine.kernel(OP["multiply"], 0, (matrix, v)), tuple(rest))
     if not has_bias:
-        return found
+        return node
     bias = args[-1]
     if _trim(engine.dim(bias)[0]) != _trim(tuple(rest)):
         return -1
-    return engine.kernel(OP["binary"], BINARY["add"], (found, view_as(engine, bias, tuple(rest))))
+    return engine.kernel(OP["binary"], BINARY["add"], (node, view_as(engine, bias, tuple(rest))))
 
 
 MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0, kernel=plain("multiply"))

@@ -87,7 +87,7 @@ def _strided_shape(attrs: Attrs, dims: Dims) -> Dim:
     steps, starts, stops = attrs
     dim = dims[0]
     sizes = [*dim.d, dim.batch]
-    found = list(sizes)
+    result = list(sizes)
     for axis, size in enumerate(sizes[: max(map(len, attrs))]):
         step, start = _at(steps, axis, 1), _at(starts, axis, 0)
         stop = _at(stops, axis, size)
@@ -96,8 +96,8 @@ def _strided_shape(attrs: Attrs, dims: Dims) -> Dim:
                 f"strided_select: {start}:{stop}:{step} of a dimension of {size} in {format_dim(dim)}"
                 f" (at {user_line()})"
             )
-        found[axis] = -(-(stop - start) // step)
-    return Dim(tuple(found[:-1]), found[-1])
+        result[axis] = -(-(stop - start) // step)
+    return Dim(tuple(result[:-1]), result[-1])
 
 
 def _at(values: Sequence[int], axis: int, default: int) -> int:

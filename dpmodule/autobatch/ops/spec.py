@@ -192,13 +192,13 @@ def fail(name: str, dims: Dims, text: str) -> NoReturn:
 
 def common_batch(name: str, dims: Dims) -> int:
     """Return the common minibatch size of operands, broadcasting those without a minibatch."""
-    found = 1
+    batch_size = 1
     for dim in dims:
-        if dim.batch != 1 and dim.batch != found:
-            if found != 1:
+        if dim.batch != 1 and dim.batch != batch_size:
+            if batch_size != 1:
                 fail(name, dims, "batch size must match or equal 1")
-            found = dim.batch
-    return found
+            batch_size = dim.batch
+    return batch_size
 
 
 def target(call: BatchCall, place: int = 0) -> torch.Tensor | None:
@@ -255,15 +255,15 @@ def grad_call(call: BatchCall, op: Any, gradients: list[Tensor], inputs: list[Te
         gradients: each (nodes, batch, *d).
         inputs, returns: each (nodes or 1, batch, *d).
     """
-    found: list[Tensor | None] | None = None
+    grads: list[Tensor | None] | None = None
     if op.grad is not None:
-        found = op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
-    if found is None:
-        found = _by_autograd(call, op.run, gradients, inputs)
-    for place, (each, x) in enumerate(zip(found, inputs)):
+        grads = op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
+    if grads is None:
+        grads = _by_autograd(call, op.run, gradients, inputs)
+    for place, (each, x) in enumerate(zip(grads, inputs)):
         if each is not None and each.shape[0] != x.shape[0]:
-            found[place] = each.sum(0, keepdim=True)
-    return found
+            grads[place] = each.sum(0, keepdim=True)
+    return grads
 
 
 def _by_autograd(

@@ -102,13 +102,13 @@ class Batches:
 
     def parts(self, record: Record) -> list[Record]:
         """Split the record of a stacked step into records of its parts."""
-        found = []
+        records = []
         first = record.firsts[0]
         for step, locations in zip(record.step.parts, self.values.locate(record.step.parts)):
             call = self._call(step, {})
-            found.append(Record(step, call, self._gather(step, locations), locations, [first]))
+            records.append(Record(step, call, self._gather(step, locations), locations, [first]))
             first += len(step.nodes)
-        return found
+        return records
 
     def _gather(self, step: BatchStep, locations: list[OperandLocation]) -> list[Tensor]:
         read = self.values.read
@@ -220,18 +220,18 @@ class BackwardPass:
 
     def _gradients_of(self, dim: Dim) -> Tensor:
         """Return the gradients of all nodes of a shape."""
-        found = self._tensors.get(dim)
-        if found is None:
+        gradients = self._tensors.get(dim)
+        if gradients is None:
             arena = self._batches.values.arenas[dim]
             shape = (arena.used, dim.batch, *dim.d)
-            found = self._batches.pool.take(("gradient", dim), shape, arena.device, arena.dtype)
-            self._tensors[dim] = found
+            gradients = self._batches.pool.take(("gradient", dim), shape, arena.device, arena.dtype)
+            self._tensors[dim] = gradients
             if self._reads is None:
-                found[: arena.used].zero_()
+                gradients[: arena.used].zero_()
             else:
                 for first, end in merged(self._reads.sums.get(dim, ())):
-                    found[first:end].zero_()
-        return found
+                    gradients[first:end].zero_()
+        return gradients
 
     def _visit(self, record: Record, alive: NDArray[np.bool_]) -> None:
         """Process the nodes of a batch on which the root depends."""
@@ -400,16 +400,16 @@ class BackwardPass:
             returns: (batch, *d).
         """
         if signature.kind.op is PARAMETER:
-            found = self._parameters.get(signature.kind.attrs)
+            grad = self._parameters.get(signature.kind.attrs)
             value = self._batches.value(node, signature)
-            return torch.zeros_like(value) if found is None else found[None]
-        found, reads = self._tensors.get(signature.dim), self._reads
+            return torch.zeros_like(value) if grad is None else grad[None]
+        grad, reads = self._tensors.get(signature.dim), self._reads
         is_dead = reads is not None and reads.alive is not None and not reads.alive[node]
         is_dead |= node in self._failed
-        if found is None or is_dead or (reads and not signature.needs):
+        if grad is None or is_dead or (reads and not signature.needs):
             options, dim = self._batches.options, signature.dim
             return torch.zeros(dim.batch, *dim.d, device=options.device, dtype=options.dtype)
-        return found[int(self._rows[node])]
+        return grad[int(self._rows[node])]
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:

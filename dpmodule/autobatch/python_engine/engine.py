@@ -96,15 +96,15 @@ class PythonEngine:
         errors: dict[int, Exception] = {}
         failed = set(self.failed)
         done = BatchPlan([], self.computed, end)
-        for each in (*self._failed_ancestors(graph, node), *range(self.computed, end)):
-            if graph.signature(each).kind.op is EXTRA:
+        for number in (*self._failed_ancestors(graph, node), *range(self.computed, end)):
+            if graph.signature(number).kind.op is EXTRA:
                 continue  # a further result
-            results = range(each, each + 1 + len(graph.signature(each).extras))
+            results = range(number, number + 1 + len(graph.signature(number).extras))
             failed.difference_update(results)
-            reads = failed.intersection(graph.operands(each))
+            reads = failed.intersection(graph.operands(number))
             error = next((errors[operand] for operand in reads if operand in errors), None)
             if not reads:
-                error = self._compute_alone(graph, each, done)
+                error = self._compute_alone(graph, number, done)
             if reads or error is not None:
                 failed.update(results)
             if error is not None:
@@ -125,14 +125,14 @@ class PythonEngine:
 
     def _failed_ancestors(self, graph: NodeTable, node: int) -> list[int]:
         """Return the failed nodes that a node depends on, through nodes without values."""
-        found, open_nodes = set(), [node]
+        ancestors, open_nodes = set(), [node]
         while open_nodes:
             each = open_nodes.pop()
-            if each in found or (each < self.computed and each not in self.failed):
+            if each in ancestors or (each < self.computed and each not in self.failed):
                 continue
-            found.add(each)
+            ancestors.add(each)
             open_nodes += graph.operands(each)
-        return sorted(found & self.failed)
+        return sorted(ancestors & self.failed)
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:

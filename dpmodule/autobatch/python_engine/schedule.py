@@ -35,7 +35,7 @@ def _components(successors: list[list[int]]) -> list[int]:
     count = len(successors)
     order, low, component = [-1] * count, [0] * count, [-1] * count
     path: list[int] = []
-    made = 0
+    component_count = 0
     visits = itertools.count()
     for root in range(count):
         work = [(root, iter(successors[root]))] if order[root] < 0 else []
@@ -56,8 +56,8 @@ def _components(successors: list[list[int]]) -> list[int]:
                     low[work[-1][0]] = min(low[work[-1][0]], low[vertex])
                 if low[vertex] == order[vertex]:
                     while component[vertex] < 0:
-                        component[path.pop()] = made
-                    made += 1
+                        component[path.pop()] = component_count
+                    component_count += 1
     return component
 
 
@@ -121,8 +121,8 @@ def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
     for number in range(total - 1, -1, -1):
         if groups[number] < 0:
             continue
-        found = clusters.setdefault(groups[number], [])
-        for first in found:
+        firsts = clusters.setdefault(groups[number], [])
+        for first in firsts:
             bits = members[first]
             if reachable[number] & bits or reachable[first] >> number & 1:
                 continue
@@ -135,7 +135,7 @@ def _merged(successors: list[set[int]], groups: list[int]) -> list[int]:
                     reachable[each] |= reach if bits >> each & 1 else reach | bits
             break
         else:
-            found.append(number)
+            firsts.append(number)
             members[number] = 1 << number
     return representative
 
@@ -214,14 +214,14 @@ def _ranks_of(
     """Return depth, component and recurrence flag of every signature of a graph, see `ranks`."""
     edges = _unique_edges(vertex[producer], vertex[consumer], len(signatures))
     key = (graph.table.generation, signatures.tobytes(), edges.tobytes())
-    found = _ranked.get(key)
-    if found is None:
+    cached = _ranked.get(key)
+    if cached is None:
         if len(_ranked) > 512:
             _ranked.clear()
         table = graph.table
         kinds = np.array([table.signatures[index].kind.index for index in signatures.tolist()], np.int64)
-        found = _ranked[key] = ranks(edges // len(signatures), edges % len(signatures), kinds)
-    return found
+        cached = _ranked[key] = ranks(edges // len(signatures), edges % len(signatures), kinds)
+    return cached
 
 
 def _batches_of(

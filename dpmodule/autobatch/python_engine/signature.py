@@ -176,28 +176,31 @@ class SignatureTable:
         tag = self._tags.setdefault((kind.index, operand_kinds), len(self._tags))
         index = len(self.signatures)
         lead = operands[kind.computed[0]].lead[:2] if kind.computed else ()
-        found = Signature(index, kind, tag, (kind.index, *lead))
-        self.signatures.append(found)
+        signature = Signature(index, kind, tag, (kind.index, *lead))
+        self.signatures.append(signature)
         if index == len(self.arities):
             self.arities = np.concatenate([self.arities, np.zeros_like(self.arities)])
         self.arities[index] = 0 if many else len(kind.dims)
         for place in range(1, len(kind.outs)):
-            extra = self._make(EXTRA, (place, kind.outs[place]), (found,))
-            found.extras, found.numbers = (*found.extras, extra), (*found.numbers, extra.index)
-        return found
+            extra = self._make(EXTRA, (place, kind.outs[place]), (signature,))
+            signature.extras, signature.numbers = (
+                (*signature.extras, extra),
+                (*signature.numbers, extra.index),
+            )
+        return signature
 
     def stack(self, kinds: tuple[BatchKind, ...]) -> BatchKind:
         """Return the kind of several stacked products with one vector."""
-        found = self._stacks.get(kinds)
-        if found is None:
+        stacked = self._stacks.get(kinds)
+        if stacked is None:
             first = kinds[0]
-            found = self._stacks[kinds] = copy(first)
-            found.index, found.op, found.attrs = -1 - len(self._stacks), STACK, (len(kinds),)
-            found.parameters = (
+            stacked = self._stacks[kinds] = copy(first)
+            stacked.index, stacked.op, stacked.attrs = -1 - len(self._stacks), STACK, (len(kinds),)
+            stacked.parameters = (
                 *[StackedParameters(each) for each in zip(*[kind.parameters[:-1] for kind in kinds])],
                 None,
             )
-        return found
+        return stacked
 
     def _kind(
         self, op: Operation, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool

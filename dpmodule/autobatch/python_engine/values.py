@@ -87,12 +87,12 @@ def find_reads(records: Sequence[Record], root: int, size: int) -> Reads:
         locations, columns = _operands(records)
         uses = np.bincount(np.concatenate(columns), minlength=size) if columns else np.zeros(size, np.int64)
         uses[root] += 2  # the gradient of the root must be accumulated
-    is_written, found = np.zeros(size, np.bool_), Reads(records, alive, set(), {})
+    is_written, reads = np.zeros(size, np.bool_), Reads(records, alive, set(), {})
     if columns:
         is_single = uses[np.concatenate(columns)] == 1
         for where, column, is_alone in zip(locations, columns, _all_of(is_single, columns)):
             if is_alone and where.index is None and where.count == len(column):
-                found.alone.add(id(where))
+                reads.alone.add(id(where))
                 is_written[column] = True
     results, nodes = [], []
     for record in records:
@@ -101,23 +101,23 @@ def find_reads(records: Sequence[Record], root: int, size: int) -> Reads:
             nodes.append(record.step.nodes + place if place else record.step.nodes)
     for (dim, first), mine, is_done in zip(results, nodes, _all_of(is_written[np.concatenate(nodes)], nodes)):
         if not is_done:
-            found.sums.setdefault(dim, []).append((first, first + len(mine)))
-    return found
+            reads.sums.setdefault(dim, []).append((first, first + len(mine)))
+    return reads
 
 
 def _reached(records: Sequence[Record], root: int, size: int) -> tuple[list[Record], NDArray[np.bool_]]:
     """Return the batches on which the root depends, and a flag for every node."""
-    found, alive = [], np.zeros(size, np.bool_)
+    reached_records, alive = [], np.zeros(size, np.bool_)
     alive[root] = True
     for record in reversed(records):
         reached = reached_nodes(record, alive)
         count = np.count_nonzero(reached)
         if count:
-            found.append(record)
+            reached_records.append(record)
             for place in range(1, len(record.firsts)):  # results of one step are reached together
                 alive[record.step.nodes + place] = reached
             mark_operands(record, alive, reached if count < len(reached) else None)
-    return found[::-1], alive
+    return reached_records[::-1], alive
 
 
 def reached_nodes(record: Record, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -316,17 +316,17 @@ class Values:
             if dim not in self.arenas:
                 self.arenas[dim] = Arena(dim, self._device, self._dtype, self._pool)
             self.arenas[dim].reserve(count)
-        found, nodes, firsts = [], [], []
+        assigned, nodes, firsts = [], [], []
         for step in steps:
             mine = [self.arenas[dim].take(len(step.nodes)) for dim in step.kind.outs]
             nodes += [step.nodes + place if place else step.nodes for place in range(len(mine))]
             firsts += mine
-            found.append(mine)
+            assigned.append(mine)
         if nodes:
             counts = np.array([len(each) for each in nodes])
             before = np.cumsum(counts) - counts
             self.rows[np.concatenate(nodes)] = np.arange(counts.sum()) + np.repeat(firsts - before, counts)
-        return found
+        return assigned
 
     def locate(self, steps: Sequence[BatchStep]) -> list[list[OperandLocation]]:
         """Return the location of every operand of batches: consecutive rows, one row for all, or an index.
@@ -382,14 +382,14 @@ class Values:
 
     @staticmethod
     def _fill(kind: BatchKind, locations: list[OperandLocation], columns: Iterator[_Column]) -> None:
-        for place in (0,) if kind.many else kind.computed:
+        for output_index in (0,) if kind.many else kind.computed:
             first, count, in_row, equal, index = next(columns)
             if in_row:
-                locations[place] = OperandLocation(first, count, None, None)
+                locations[output_index] = OperandLocation(first, count, None, None)
             elif equal and not kind.many:
-                locations[place] = OperandLocation(first, 1, None, None)
+                locations[output_index] = OperandLocation(first, 1, None, None)
             else:
-                locations[place] = OperandLocation(first, count, index, None)
+                locations[output_index] = OperandLocation(first, count, index, None)
 
     def read(self, where: OperandLocation, dim: Dim) -> Tensor:
         """Return an operand.

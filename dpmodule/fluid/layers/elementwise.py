@@ -105,16 +105,16 @@ def scale(
         bias: number to add.
         bias_after_scale: whether the bias is added after the multiplication.
     """
-    given = as_variable("scale", x, "x")
+    variable = as_variable("scale", x, "x")
     offset = bias if bias_after_scale else bias * scale
 
     def made(name: str) -> Any:
         product = sym._internal._mul_scalar(
-            given.symbol, scalar=float(scale), name=f"{name}_product" if offset else name
+            variable.symbol, scalar=float(scale), name=f"{name}_product" if offset else name
         )
         return sym._internal._plus_scalar(product, scalar=float(offset), name=name) if offset else product
 
-    return add_layer("scale", [given], made, name, act=act)
+    return add_layer("scale", [variable], made, name, act=act)
 
 
 def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
@@ -176,14 +176,14 @@ def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | Non
     Raises:
         ArgumentError: the variable is ragged.
     """
-    given = as_variable("reshape", x, "x")
-    if given.lod_level:
-        raise ArgumentError(f"reshape: {given.name!r} holds sequences; pool them first")
+    variable = as_variable("reshape", x, "x")
+    if variable.lod_level:
+        raise ArgumentError(f"reshape: {variable.name!r} holds sequences; pool them first")
 
     def made(name: str) -> Any:
-        return sym.Reshape(given.symbol, shape=tuple(shape), name=name)
+        return sym.Reshape(variable.symbol, shape=tuple(shape), name=name)
 
-    return add_layer("reshape", [given], made, name, shape=None, dtype=None)
+    return add_layer("reshape", [variable], made, name, shape=None, dtype=None)
 
 
 def dropout(
@@ -240,17 +240,17 @@ def _reduction(kind: str) -> Callable[..., Variable]:
     layer_name = f"reduce_{kind}"
 
     def layer(input: Any, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-        given = as_variable(layer_name, input)
+        variable = as_variable(layer_name, input)
         axes = None if dim is None else tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
 
         def made(name: str) -> Any:
-            if given.lod_level and axes is None:
-                return _over_sequences(kind, given.symbol, name)
-            return getattr(sym, kind)(given.symbol, axis=axes, keepdims=keep_dim, name=name)
+            if variable.lod_level and axes is None:
+                return _over_sequences(kind, variable.symbol, name)
+            return getattr(sym, kind)(variable.symbol, axis=axes, keepdims=keep_dim, name=name)
 
-        level = given.lod_level if axes is not None else 0
+        level = variable.lod_level if axes is not None else 0
         shape = (1,) if axes is None and not keep_dim else None
-        return add_layer(layer_name, [given], made, name, shape=shape, dtype=None, lod_level=level)
+        return add_layer(layer_name, [variable], made, name, shape=shape, dtype=None, lod_level=level)
 
     layer.__name__ = layer.__qualname__ = layer_name
     layer.__doc__ = f"""Return the {kind} over axes.
@@ -284,11 +284,11 @@ reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduction, ("sum", "mean"
 
 def mean(x: Any, name: str | None = None) -> Variable:
     """Return the mean of all elements as a scalar."""
-    given = as_variable("mean", x, "x")
+    variable = as_variable("mean", x, "x")
 
     def made(name: str) -> Any:
-        if given.lod_level:
-            return _over_sequences("mean", given.symbol, name)
-        return sym.mean(given.symbol, name=name)
+        if variable.lod_level:
+            return _over_sequences("mean", variable.symbol, name)
+        return sym.mean(variable.symbol, name=name)
 
-    return add_layer("mean", [given], made, name, shape=(1,), lod_level=0)
+    return add_layer("mean", [variable], made, name, shape=(1,), lod_level=0)

@@ -163,13 +163,13 @@ def fc(
     inputs = as_variables("fc", input)
     check_act("fc", act)
     program = program_of("fc", *inputs)
-    given = list(param_attr) if isinstance(param_attr, (list, tuple)) else [param_attr] * len(inputs)
-    if len(given) != len(inputs):
-        raise ArgumentError(f"fc: param_attr has {len(given)} entries for {len(inputs)} inputs")
+    attrs = list(param_attr) if isinstance(param_attr, (list, tuple)) else [param_attr] * len(inputs)
+    if len(attrs) != len(inputs):
+        raise ArgumentError(f"fc: param_attr has {len(attrs)} entries for {len(inputs)} inputs")
     own = program.unique("fc") if name is None else name
     several = len(inputs) > 1
     terms = []
-    for i, (each, attr) in enumerate(zip(inputs, given)):
+    for i, (each, attr) in enumerate(zip(inputs, attrs)):
         rows, features = _as_features(each, num_flatten_dims)
         part = f"{own}_{i}" if several else own
         weight = parameter(program, f"{part}_weight", (size, features), ParamAttr.of(attr))
@@ -181,9 +181,9 @@ def fc(
     def linear(name: str) -> Any:
         total: Any = None
         for i, (part, rows, weight) in enumerate(terms):
-            given = [rows, weight, *(bias if i == last else [])]
+            attrs = [rows, weight, *(bias if i == last else [])]
             map_name = f"{part}_map" if several else name
-            one = sym.FullyConnected(*given, no_bias=len(given) == 2, name=map_name, **attributes)
+            one = sym.FullyConnected(*attrs, no_bias=len(attrs) == 2, name=map_name, **attributes)
             sum_name = name if i == last else f"{part}_sum"
             total = one if total is None else sym.broadcast_add(total, one, name=sum_name)
         return total

@@ -134,13 +134,16 @@ def square_error_cost(input: Any, label: Any) -> Variable:
     Args:
         label: the target.
     """
-    found, right = as_variable("square_error_cost", input), as_variable("square_error_cost", label, "label")
+    prediction, right = (
+        as_variable("square_error_cost", input),
+        as_variable("square_error_cost", label, "label"),
+    )
 
     def made(name: str) -> Any:
-        wanted = _cast_label(right, found.dtype)
-        return sym.square(sym.broadcast_sub(found.symbol, wanted, name=f"{name}_difference"), name=name)
+        wanted = _cast_label(right, prediction.dtype)
+        return sym.square(sym.broadcast_sub(prediction.symbol, wanted, name=f"{name}_difference"), name=name)
 
-    return add_layer("square_error_cost", [found, right], made)
+    return add_layer("square_error_cost", [prediction, right], made)
 
 
 def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: None = None) -> Variable:

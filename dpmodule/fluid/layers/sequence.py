@@ -31,15 +31,15 @@ def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable
     Raises:
         ArgumentError: `input` does not hold sequences, or the pooling is unknown.
     """
-    given = _sequences("sequence_pool", input)
+    sequences = _sequences("sequence_pool", input)
     kind = _POOLS.get(str(pool_type).lower())
     if kind is None:
         raise ArgumentError(f"sequence_pool: pool_type is {pool_type!r}, expected one of {', '.join(_POOLS)}")
 
     def made(name: str) -> Any:
-        return sym.sequence_pool(given.symbol, pool_type=kind, name=name)
+        return sym.sequence_pool(sequences.symbol, pool_type=kind, name=name)
 
-    return add_layer("sequence_pool", [given], made, lod_level=0)
+    return add_layer("sequence_pool", [sequences], made, lod_level=0)
 
 
 def sequence_first_step(input: Any) -> Variable:
@@ -78,21 +78,21 @@ def sequence_conv(
     Raises:
         ArgumentError: `input` does not hold sequences, `filter_stride` is not 1, or the activation is unknown.
     """
-    given = _sequences("sequence_conv", input)
+    sequences = _sequences("sequence_conv", input)
     check_act("sequence_conv", act)
     if filter_stride != 1:
         raise ArgumentError(f"sequence_conv: filter_stride is {filter_stride!r}, expected 1")
-    program = program_of("sequence_conv", given)
+    program = program_of("sequence_conv", sequences)
     own = program.unique("sequence_conv") if name is None else name
-    size = (num_filters, filter_size * width_of("sequence_conv", given))
+    size = (num_filters, filter_size * width_of("sequence_conv", sequences))
     weight = parameter(program, f"{own}_weight", size, ParamAttr.of(param_attr))
     bias = biases(program, own, num_filters, bias_attr)
     attributes = {"num_filters": num_filters, "filter_size": filter_size, "no_bias": not bias}
 
     def linear(name: str) -> Any:
-        return sym.sequence_conv(given.symbol, weight, *bias, name=name, **attributes)
+        return sym.sequence_conv(sequences.symbol, weight, *bias, name=name, **attributes)
 
-    return add_layer("sequence_conv", [given], linear, own, act=act, shape=(-1, num_filters))
+    return add_layer("sequence_conv", [sequences], linear, own, act=act, shape=(-1, num_filters))
 
 
 def sequence_softmax(input: Any, use_cudnn: bool = False, name: str | None = None) -> Variable:
@@ -178,20 +178,21 @@ def dynamic_lstm(
         ShapeError: `input` does not have `size` features, or `size` is not a multiple of 4.
     """
     layer = "dynamic_lstm"
-    given = _sequences(layer, input)
+    sequences = _sequences(layer, input)
     if h_0 is not None or c_0 is not None:
         raise ArgumentError(f"{layer}: h_0 and c_0 are not supported; initial states are zeros")
-    if size % 4 or width_of(layer, given) != size:
+    if size % 4 or width_of(layer, sequences) != size:
         raise ShapeError(
-            f"{layer}: size is {size!r} and {given.name!r} has shape {given.shape}, expected 4H features with size 4H"
+            f"{layer}: size is {size!r} and {sequences.name!r} has shape {sequences.shape}, expected 4H features "
+            "with size 4H"
         )
     if bias_attr is False:
         raise ArgumentError(f"{layer}: bias_attr is False, expected None or a ParamAttr, as in Paddle")
-    units, program = size // 4, program_of(layer, given)
+    units, program = size // 4, program_of(layer, sequences)
     own = program.unique("lstm") if name is None else name
     weight = parameter(program, f"{own}_weight", (size, units), ParamAttr.of(param_attr))
     states = sym.sequence_lstm(
-        given.symbol,
+        sequences.symbol,
         weight,
         *biases(program, own, units * (7 if use_peepholes else 4), bias_attr),
         use_peepholes=use_peepholes,
@@ -203,6 +204,8 @@ def dynamic_lstm(
     )
 
     def entered(part: Symbol, name: str) -> Variable:
-        return add_layer(layer, [given], lambda name: sym.identity(part, name=name), name, shape=(-1, units))
+        return add_layer(
+            layer, [sequences], lambda name: sym.identity(part, name=name), name, shape=(-1, units)
+        )
 
     return entered(states[0], own), entered(states[1], f"{own}_cell")

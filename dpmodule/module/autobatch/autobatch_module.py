@@ -407,15 +407,15 @@ class AutobatchModule(CheckpointedModule):
         self._label_axes = axes_of(provided or self._shapes[1], num_labels)
         rows = columns_of(data_batch, num_data, num_labels, [*axes, *self._label_axes])
         held, self._results = self.held, []
-        for i, part in enumerate(split_batch(len(rows), self._workload)):
-            if part.start == part.stop:
+        for i, rows_slice in enumerate(split_batch(len(rows), self._workload)):
+            if rows_slice.start == rows_slice.stop:
                 self._results.append(None)
                 if is_train and self._grad_req == "write":
                     held.no_gradients(i)
                 continue
             with on_context(self._context[i]), held.placed(i):
                 held.clear()
-                self._results.append(run_examples(self.function, rows[part], is_train, self._autobatch))
+                self._results.append(run_examples(self.function, rows[rows_slice], is_train, self._autobatch))
                 if is_train:
                     held.take_gradients(i, self._grad_req == "add")
         self._has_gradients = is_train

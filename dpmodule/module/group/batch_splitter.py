@@ -69,13 +69,13 @@ def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
         labels[i], returns[i]: N samples on the batch axis; N of `returns` is that of `data`.
     """
     axis = DataDesc.get_batch_axis(data.layout)
-    found = []
+    descs = []
     for desc in labels:
         shape, own = list(desc.shape), DataDesc.get_batch_axis(desc.layout)
         if axis >= 0 and own >= 0:
             shape[own] = data.shape[axis]
-        found.append(desc._replace(shape=tuple(shape)))
-    return found
+        descs.append(desc._replace(shape=tuple(shape)))
+    return descs
 
 
 def _tensor(array: ArrayLike) -> Any:

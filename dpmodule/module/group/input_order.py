@@ -66,17 +66,17 @@ def in_order(
     if data is None and label is None:
         return batch, None
     orders = {}
-    for part, descs, names in (("data", data, data_names), ("label", label, label_names)):
-        arrays = getattr(batch, part, None)
+    for kind, descs, names in (("data", data, data_names), ("label", label, label_names)):
+        arrays = getattr(batch, kind, None)
         # a wrong number of arrays is an error when they are loaded
         if descs and arrays and len(arrays) == len(descs):
-            order = order_of(descs, names, part)
+            order = order_of(descs, names, kind)
             if order is not None:
-                orders[part] = order, [arrays[i] for i in order], [descs[i] for i in order]
+                orders[kind] = order, [arrays[i] for i in order], [descs[i] for i in order]
     if not orders:
         return batch, None
     batch = copy.copy(batch)
-    for part, (_, arrays, descs) in orders.items():
-        setattr(batch, part, arrays)
-        setattr(batch, f"provide_{part}", descs)
+    for kind, (_, arrays, descs) in orders.items():
+        setattr(batch, kind, arrays)
+        setattr(batch, f"provide_{kind}", descs)
     return batch, orders["label"][0] if "label" in orders else None

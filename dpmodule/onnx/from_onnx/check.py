@@ -269,9 +269,9 @@ class Checker:
 
     def _fields(self, node: Any, schema: Any, place: str) -> None:
         """Check a node's attributes and the number of its inputs."""
-        given = set()
+        names = set()
         for attribute in node.attribute:
-            given.add(attribute.name)
+            names.add(attribute.name)
             declared = schema.attributes.get(attribute.name)
             wanted = None if declared is None else int(declared.type.value)
             if wanted is None:
@@ -283,7 +283,7 @@ class Checker:
                     place, f"attribute {attribute.name!r} is of another type than expected{got}"
                 )
         for name, declared in schema.attributes.items():
-            if declared.required and name not in given:
+            if declared.required and name not in names:
                 self._problems.add(place, f"attribute {name!r} is missing")
         if not schema.min_input <= len(node.input) <= schema.max_input:
             self._problems.add(

@@ -179,9 +179,9 @@ def _split_to_sequence(c: NodeCall) -> list[Any]:
     whole = x.size(axis)
     if whole is None:
         raise Unsupported("a sequence whose length depends on the sizes of the inputs")
-    given = c.maybe(1)
-    sizes = [1] if given is None else list(b.integers(given, "split")[0])
-    if given is None or given.is_scalar:
+    split_value = c.maybe(1)
+    sizes = [1] if split_value is None else list(b.integers(split_value, "split")[0])
+    if split_value is None or split_value.is_scalar:
         step = max(1, sizes[0])
         if whole > 4096 * step:
             raise Unsupported(f"a sequence of {-(-whole // step)} arrays, expected at most 4096")
@@ -190,7 +190,7 @@ def _split_to_sequence(c: NodeCall) -> list[Any]:
         raise Unsupported(f"split {sizes[:16]} of an axis of {whole} elements")
     indices = [sum(sizes[:i]) for i in range(len(sizes))]
     items = [b("slice_axis", x, axis=axis, begin=p, end=p + n) for p, n in zip(indices, sizes)]
-    if given is None and not c.attrs["keepdims"]:
+    if split_value is None and not c.attrs["keepdims"]:
         items = [squeeze(v, [axis]) for v in items]
     return [items]
 

@@ -139,17 +139,17 @@ def _size_source(b: GraphBuilder, sizes: Sizes) -> tuple[OnnxValue, int]:
     if result is not None:
         return result
     known = b.all_sizes()
-    for part in list(known)[:200]:
-        rest = tuple(n // m for n, m in zip(sizes, part))
-        if all(m * n == whole for m, n, whole in zip(part, rest, sizes)) and (
+    for shape_part in list(known)[:200]:
+        rest = tuple(n // m for n, m in zip(sizes, shape_part))
+        if all(m * n == whole for m, n, whole in zip(shape_part, rest, sizes)) and (
             rest in known or not is_dynamic(rest)
         ):
-            flat = b("Reshape", filled(b, tuple(zip(part, rest)), 0.0, "float32"), shape=(-1,))
+            flat = b("Reshape", filled(b, tuple(zip(shape_part, rest)), 0.0, "float32"), shape=(-1,))
             return flat, 0
-    for part in list(known)[:200]:
-        more = tuple(n - m for n, m in zip(sizes, part))
+    for shape_part in list(known)[:200]:
+        more = tuple(n - m for n, m in zip(sizes, shape_part))
         if not is_dynamic(more):
-            return _moved(b, known[part], more[0]), 0
+            return _moved(b, known[shape_part], more[0]), 0
     raise Unsupported("a size that depends on the sizes of the inputs in a way that no operator can compute")
 
 

@@ -303,13 +303,15 @@ def _zeros(c: OperatorCall) -> Value:
 
 def scatter_add_nd(c: OperatorCall) -> Value:
     """ScatterND with addition into zeros or an array; before opset 16 a product with 0/1 rows."""
-    part, index = len(c.inputs) - 2, len(c.inputs) - 1
+    update_input, index = len(c.inputs) - 2, len(c.inputs) - 1
     if c.opset >= 16:
         dtype = (
             "float32" if c.dtypes[0] in ("float16", "bfloat16") else c.dtypes[0]
         )  # the runtime has no addition for half precision
-        whole = (c.inputs[0] if part else _zeros(c)).cast(dtype)
-        return result(whole.then("ScatterND", _index_rows(c, index), term(c, part, dtype), reduction="add"))
+        whole = (c.inputs[0] if update_input else _zeros(c)).cast(dtype)
+        return result(
+            whole.then("ScatterND", _index_rows(c, index), term(c, update_input, dtype), reduction="add")
+        )
     shape = c.numbers(c.out_shapes[0])
     axes = c.length(0, index)
     steps = [prod(shape[i + 1 : axes]) for i in range(axes)]
@@ -317,10 +319,10 @@ def scatter_add_nd(c: OperatorCall) -> Value:
     flat = indices.reshape(-1)
     dtype = computed_in("MatMul", c.opset, c.dtypes[0])
     rest = prod(shape[axes:])
-    data = c.inputs[part].reshape(-1, rest).cast(dtype)
+    data = c.inputs[update_input].reshape(-1, rest).cast(dtype)
     total = _equals_index(flat, prod(shape[:axes])).cast(dtype).transpose(1, 0).then("MatMul", data)
     added = reshape(c, result(total), shape)
-    return c.inputs[0] + added if part else added
+    return c.inputs[0] + added if update_input else added
 
 
 def diag(c: OperatorCall) -> Value:

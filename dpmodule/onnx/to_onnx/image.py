@@ -124,13 +124,13 @@ def _interpolate_integers(c: OperatorCall, old: tuple[int, int], new: tuple[int,
     rows, down = taps_of(old[0], new[0], LINEAR, False)
     parts = []
     for pixels, weights in zip(columns, integer_taps(across)):
-        part = c.emit("Gather", x, c.const(pixels.numpy(), "int64"), axis=rank - 2)
-        parts.append(part * c.const(weights.numpy()[:, None], dtype))
+        term = c.emit("Gather", x, c.const(pixels.numpy(), "int64"), axis=rank - 2)
+        parts.append(term * c.const(weights.numpy()[:, None], dtype))
     mixed = c.emit("Add", *parts) / 16
     parts = []
     for pixels, weights in zip(rows, integer_taps(down)):
-        part = c.emit("Gather", mixed, c.const(pixels.numpy(), "int64"), axis=rank - 3)
-        product = part * c.const(weights.numpy()[:, None, None], dtype)
+        term = c.emit("Gather", mixed, c.const(pixels.numpy(), "int64"), axis=rank - 3)
+        product = term * c.const(weights.numpy()[:, None, None], dtype)
         parts.append(product / (1 << 16))
     total = c.emit("Add", *parts) + 2
     output = c.emit("Clip", total / 4, c.const(0, dtype), c.const(255, dtype))
@@ -157,16 +157,16 @@ def _matrix(old: int, new: int, method: int, axis: int) -> np.ndarray[Any, Any]:
 
 def crop(c: OperatorCall) -> Value:
     """Slice height and width."""
-    x, part = c.inputs[0], c.out_shapes[0][2:]
+    x, size = c.inputs[0], c.out_shapes[0][2:]
     if c.a.center_crop:
-        room = [have - n for have, n in zip(c.numbers(c.shapes[0][2:]), c.numbers(part))]
+        room = [have - n for have, n in zip(c.numbers(c.shapes[0][2:]), c.numbers(size))]
         offset = [r // 2 for r in room]
     else:
         offset = list(c.a.offset)
-    if all(isinstance(n, int) for n in part):
-        ends = c.ints(*(o + n for o, n in zip(offset, c.numbers(part))))
+    if all(isinstance(n, int) for n in size):
+        ends = c.ints(*(o + n for o, n in zip(offset, c.numbers(size))))
     else:
-        ends = shape_value(c, part, [(c.inputs[-1], c.shapes[-1])]) + c.ints(*offset)
+        ends = shape_value(c, size, [(c.inputs[-1], c.shapes[-1])]) + c.ints(*offset)
     return c.emit("Slice", x, c.ints(*offset), ends, c.ints(2, 3))
 
 

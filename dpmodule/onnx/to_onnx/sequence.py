@@ -230,13 +230,13 @@ def foreach(c: OperatorCall) -> list[Value]:
     states = [inner.argument(*each) for each in zip(c.dtypes[num_data:stop], c.shapes[num_data:stop])]
     parts = [inner.argument(*each) for each in zip(c.dtypes, elements)]
     # an element of a vector has one axis in MXNet, and none in ONNX
-    given = [part if dims else part.reshape(1) for part, dims in zip(parts, elements)]
+    element_values = [part if dims else part.reshape(1) for part, dims in zip(parts, elements)]
     count = len(c.inputs)
     order = (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
     values, dtypes = list(c.inputs), [""] * count
     dims: list[Dims] = [()] * count
     for i, position in enumerate(order):
-        values[position] = [*given, *states, *c.inputs[stop:]][i]
+        values[position] = [*element_values, *states, *c.inputs[stop:]][i]
         dims[position] = c.shapes[i] if i >= num_data else elements[i] or (1,)
         dtypes[position] = c.dtypes[i]
     new = inner.run(c.node.subgraphs[0], values, dims, dtypes)

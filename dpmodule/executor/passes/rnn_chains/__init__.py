@@ -36,16 +36,16 @@ def rnn_chains(low: Lowered) -> int:
     Returns:
         Number of chains.
     """
-    given, step_kinds = low.steps, kinds(low)
+    steps_before, step_kinds = low.steps, kinds(low)
     if step_kinds.count("linear") < _MIN_LINEARS:
         return 0
-    low.steps = split_dropouts(low, given[step_kinds.index("linear")].inputs[1])
-    uses = DefUse(low, step_kinds if low.steps is given else kinds(low))
+    low.steps = split_dropouts(low, steps_before[step_kinds.index("linear")].inputs[1])
+    uses = DefUse(low, step_kinds if low.steps is steps_before else kinds(low))
     chains, order = arrange(uses, join_cells(find_cells(uses)))
     if chains:
         _StepWriter(uses).write(order)
     else:
-        low.steps = given
+        low.steps = steps_before
     return len(chains)
 
 
