@@ -159,7 +159,7 @@ def test_names_that_only_batches_tell_are_left_alone():
 
 
 def test_functions_are_no_callbacks():
-    with pytest.raises(ArgumentError, match="callbacks has .*Speedometer.*give functions, and MXNet's"):
+    with pytest.raises(ArgumentError, match="callbacks has .*Speedometer.*pass functions, and MXNet's"):
         trained(callbacks=[mx.callback.EMA(0.5), mx.callback.Speedometer(8)])
 
 

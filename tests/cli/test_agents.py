@@ -216,12 +216,12 @@ def test_interactive_answers_lines(run, monkeypatch):
 def test_interactive_goes_on_with_a_dialogue_unless_told_not_to(words, said, run, tmp_path, monkeypatch):
     agent = """
 from dpmodule.agents import Agent
-from dpmodule.agents.examples import History
+from dpmodule.agents.examples import DialogHistory
 
 class Echo(Agent):
     def __init__(self, opt, shared=None):
         super().__init__(opt, shared)
-        self.history = History(opt)
+        self.history = DialogHistory(opt)
 
     def observe(self, observation):
         self.observation = self.history.extended(observation)

@@ -53,7 +53,7 @@ def test_every_engine_refuses_them_before_it_trains(mode, tmp_path):
     [
         (NET, "float", ["0", "1.5", "2"], "row 1 .* label 1.5 .* 4 classes"),
         (NET, "float", ["0", "1", "-1"], "row 2 .* label -1"),
-        (NET, "float", ["5", "6", "1"], "row 0 .* label 5 .* 2 of 3 labels are not"),
+        (NET, "float", ["5", "6", "1"], "row 0 .* label 5 .* 2 of 3 labels are invalid"),
         (mx.sym.SoftmaxOutput(SCORES, LABEL, use_ignore=True, ignore_label=-1), "float", [0, 1, -1], None),
         (
             mx.sym.MakeLoss(mx.sym.pick(mx.sym.log_softmax(SCORES), LABEL)),

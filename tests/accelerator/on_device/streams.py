@@ -60,10 +60,10 @@ def test_copies_to_the_host_are_asked_for_at_once_and_read_when_they_are_there()
     before = len(WAITS.found)
     late, soon = HostCopy(made), HostCopy(made * 2)
     made.zero_()  # is done after the copies
-    assert not late.is_there()
+    assert not late.is_ready()
     assert soon.numbers() == [2, 2, 2]
     assert len(WAITS.found) == before + 1
-    assert late.is_there()  # went before the one that was waited for
+    assert late.is_ready()  # went before the one that was waited for
     assert late.numbers() == [1, 1, 1]
     assert len(WAITS.found) == before + 1
 
