@@ -626,7 +626,7 @@ def test_ndarray_op_and_its_file():
     executor.backward(mx.nd.array([1, 10]))
     assert executor.outputs[0].asnumpy().tolist() == [9, 16]
     assert executor.grad_dict["x"].asnumpy().tolist() == [6, 80]
-    with pytest.raises(OpError, match="Python object of the process that made it"):
+    with pytest.raises(OpError, match="Python object of the process that created it"):
         mx.sym.load_json(text.replace(f'"info": "{made.info_}"', '"info": "7fffab"'))
 
 

@@ -256,7 +256,7 @@ def test_gradients_are_dense_where_the_class_does_not_say():
         (
             "infer_storage_type",
             (["default"], ["csr"], []),
-            "says that data is stored as 'default', and it is given as",
+            "declares data as 'default', but it is",
         ),
         (
             "infer_storage_type",

@@ -1,4 +1,4 @@
-"""The classes that users derive their operators from, `CustomOp` and `CustomOpProp`; and `PropCall`.
+"""Base classes of user-defined operators, `CustomOp` and `CustomOpProp`, and `PropCall`.
 
 It asks a property object of the user's with care, and checks every answer.
 """
@@ -17,10 +17,10 @@ from ..ops.user_code import user_code
 
 
 class CustomOp:
-    """An operator written in Python. Subclasses give `forward` and, if it has a gradient, `backward`.
+    """An operator written in Python. Subclasses implement `forward` and, if it has a gradient, `backward`.
 
-    One instance belongs to one executor (one call of ``nd.Custom``, one step of a loop): what `forward` keeps in
-    attributes is there in `backward`.
+    Each executor (call of ``nd.Custom``, step of a loop) has its own instance, so `backward` can read attributes that
+    `forward` has set.
     """
 
     def forward(
@@ -81,7 +81,7 @@ def _refuse_sparse(stypes: Sequence[str], what: str) -> None:
 
 
 class CustomOpProp:
-    """What the graph has to know about an operator: its inputs, outputs and shapes. Subclasses are registered.
+    """Description of an operator for the graph: its inputs, outputs and shapes. Register subclasses.
 
     Keyword arguments of ``Custom`` come to the constructor as strings.
 
@@ -118,7 +118,7 @@ class CustomOpProp:
         return in_type, [in_type[0]] * outputs, [in_type[0]] * states
 
     def infer_storage_type(self, in_stype: list[str]) -> Sequence[Any]:
-        """Return storage types of inputs, outputs and auxiliary states; where it is not overridden, all are dense.
+        """Return storage types of inputs, outputs and auxiliary states; without an override, all are dense.
 
         `forward` gets arrays of these types, and what it writes into the outputs is returned so.
 
@@ -170,7 +170,7 @@ class CustomOpProp:
         return [*(out_grad if self.need_top_grad_ else ()), *in_data, *out_data]
 
     def create_operator(self, ctx: Any, in_shapes: list[list[int]], in_dtypes: list[int]) -> CustomOp:
-        """Return the operator that does the work.
+        """Return the operator that computes the outputs.
 
         Args:
             ctx: the Context it runs on.
@@ -186,7 +186,7 @@ _DENSE = "default"
 
 @dataclass(frozen=True, slots=True)
 class CreatedOperator:
-    """An operator that was made for certain inputs.
+    """An operator created for certain input shapes and types.
 
     Attributes:
         shapes: shapes of the outputs.
@@ -199,10 +199,10 @@ class CreatedOperator:
 
 
 class PropCall:
-    """What the attributes of a node mean: a property object, and a way to make another one like it.
+    """Parsed attributes of a node: a property object, and a function that creates an equal one.
 
     Args:
-        key: tells it from others; equal keys mean the same class and the same attributes.
+        key: equal keys mean the same class and the same attributes.
     """
 
     def __init__(self, label: str, key: str, make: Callable[[], Any], attributes: dict[str, str]) -> None:
@@ -307,7 +307,7 @@ class PropCall:
     def infer_type(
         self, ins: list[str | None], outs: list[str | None]
     ) -> tuple[list[str | None], list[str | None]]:
-        """Infer dtype names of all inputs and outputs; nothing follows before all arguments are known."""
+        """Infer dtype names of all inputs and outputs; all arguments must be known."""
         count = len(self.arguments)
         if any(t is None for t in ins[:count]):
             return ins, outs
@@ -334,7 +334,7 @@ class PropCall:
         return own is not None and own is not getattr(CustomOpProp, method)
 
     def required_storage(self, stypes: Sequence[str]) -> tuple[Stypes, Stypes]:
-        """Return the storage types that the inputs are to have, and those of the outputs."""
+        """Return the required storage types of the inputs, and those of the outputs."""
         count = len(self.arguments)
         with user_code():
             ask = getattr(self.prop, "infer_storage_type", CustomOpProp().infer_storage_type)
@@ -348,7 +348,7 @@ class PropCall:
         for name, said, given in zip((*self.arguments, *self.states), inputs, stypes, strict=True):
             if said != given:
                 raise OpError(
-                    f"{self.label}: infer_storage_type says that {name} is stored as {said!r}, and it is given as "
+                    f"{self.label}: infer_storage_type declares {name} as {said!r}, but it is "
                     f"{given!r}; convert it before with tostype or cast_storage, or declare its variable with stype"
                 )
         return outputs
@@ -362,7 +362,7 @@ class PropCall:
             [_DENSE] * len(outputs),
             list(stypes[:count]),
             list(outputs),
-            ["undefined"] * count,  # as MXNet's executors ask
+            ["undefined"] * count,  # as in MXNet's executors
             list(stypes[count:]),
         )
         lengths = [len(part) for part in storage_types]
@@ -382,12 +382,12 @@ class PropCall:
             )
         return _DENSE if value == "undefined" else str(value)
 
-    # making the operator
+    # creation
 
     def create(
         self, ctx: Context, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
     ) -> CreatedOperator:
-        """Make an operator for inputs and states of certain shapes and types.
+        """Create an operator for inputs and states of certain shapes and types.
 
         Each operator has a property object of its own, so that what that remembers of its shapes stays true.
         """

@@ -1,4 +1,4 @@
-"""Operators in Python as they were written before `CustomOp`: `NumpyOp` and `NDArrayOp`."""
+"""The older interfaces for operators in Python: `NumpyOp` and `NDArrayOp`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 class PythonOp:
-    """Base of operators whose one object describes, computes and differentiates. New code derives from `CustomOp`.
+    """Base of operators in which one object declares, computes and differentiates. New code derives from `CustomOp`.
 
     Args:
         need_top_grad: whether `backward` reads the outputs' gradients; a loss does not.
@@ -169,7 +169,7 @@ def _copy_back(results: list[Any], arrays: list[Any]) -> None:
 
 
 class _PythonOpProp(CustomOpProp):
-    """A `PythonOp` seen as the property object of a `Custom` node."""
+    """Adapter that makes a `PythonOp` the property object of a `Custom` node."""
 
     def __init__(self, op: PythonOp, runner: type[_NDArrayOpRunner | _NumpyOpRunner]) -> None:
         super().__init__(op.need_top_grad())
@@ -186,12 +186,12 @@ class _PythonOpProp(CustomOpProp):
 
 def _reader(kind: str, runner: type[_NDArrayOpRunner | _NumpyOpRunner]) -> Any:
     def read(given: Mapping[str, Any]) -> PropCall:
-        """Find the object that a node runs."""
+        """Return the call of the object that a node runs."""
         texts = {key: str(value) for key, value in given.items()}
         holder = PythonOp._ref_holder.get(texts.get("info", ""))
         if holder is None:
             raise OpError(
-                f"{kind}: the node runs a Python object of the process that made it, which a file cannot hold; "
+                f"{kind}: the node runs a Python object of the process that created it, which a file cannot store; "
                 "make the symbol again from the program, or turn the operator into a registered CustomOp"
             )
         label = f"{kind} {type(holder).__name__}"
