@@ -33,8 +33,8 @@ def prepare() -> dict[str, Any]:
         """Return the time of loading, with `touch` including reading every number, and the sum of all numbers."""
         clock = Clock()
         arrays = load(path)
-        tensors = [each.tensor if library == "dpmodule" else each for each in arrays.values()]
-        total = sum(float(each.sum()) for each in tensors) if touch else 0.0
+        values = arrays.values() if touch else ()
+        total = sum(float((value.tensor if library == "dpmodule" else value).sum()) for value in values)
         return {**clock.read(), "sum": total}
 
     return {"measure": measure, "write": write}

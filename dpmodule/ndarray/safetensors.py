@@ -196,12 +196,15 @@ def _named_errors(name: str, file: IO[bytes] | None = None) -> Iterator[None]:
 
 def _header(text: bytes, name: str) -> tuple[list[str], dict[str, str]]:
     """Return the order of the arrays, which the library does not report, and the texts of a checked header."""
-    content = json.loads(text, object_pairs_hook=list)
-    names = [key for key, _ in content if key != _METADATA]
-    if len(set(names)) < len(names):
-        twice = sorted({key for key in names if names.count(key) > 1})
-        raise FileFormatError(f"{name}: more than one entry for {', '.join(twice)}; the file is damaged")
-    return names, dict(dict(content).get(_METADATA) or ())
+    content = json.loads(text)
+    texts = content.pop(_METADATA, None)
+    if b"\\" in text or text.count(b'"data_offsets"') != len(content):  # an entry may be repeated
+        names = [key for key, _ in json.loads(text, object_pairs_hook=list) if key != _METADATA]
+        if repeated := sorted({key for key in names if names.count(key) > 1}):
+            raise FileFormatError(
+                f"{name}: more than one entry for {', '.join(repeated)}; the file is damaged"
+            )
+    return list(content), dict(texts or ())
 
 
 def _arrays(tensors: Mapping[str, torch.Tensor], names: list[str], file: str) -> dict[str, NDArray]:
