@@ -171,3 +171,11 @@ def test_truth_values_and_detached_parts():
     compare(net, lambda n: (torch.randn(n, 3), torch.rand(n, 3) - 0.5))
     symbol, _, _ = mx.sym.from_torch(expressions("~x"), torch.zeros(2, 3, dtype=torch.bool))
     assert symbol.eval(x=mx.nd.array([[0, 1, 1]]))[0].asnumpy().tolist() == [[1, 0, 0]]
+
+
+def test_inputs_by_name_may_come_in_another_order():
+    a, b = mx.sym.Variable("a"), mx.sym.Variable("b")
+    module = mx.sym.broadcast_add(mx.sym.abs(b), a * 0).to_torch({})
+    given = {"a": -torch.ones(2, 3), "b": torch.full((2, 3), 5.0)}
+    symbol, _, _ = mx.sym.from_torch(module, **given)
+    assert (symbol.eval(**{name: array(value) for name, value in given.items()})[0].asnumpy() == 5).all()
