@@ -138,3 +138,24 @@ def test_equal_names_in_a_drawing_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mx.viz.plot_network(net)
+
+
+def test_a_weight_counts_where_it_is_first_read(capsys):
+    weight = mx.sym.Variable("w", shape=(6, 4))
+    net = mx.sym.dot(mx.sym.Variable("data"), mx.sym.transpose(weight, name="turned"), name="dot")
+    mx.viz.print_summary(net, {"data": (2, 4)})
+    text = capsys.readouterr().out
+    assert rows(text)["turned"][76:88].split() == ["24"]
+    assert "Total params: 24" in text
+
+
+def test_grouped_convolutions_agree_with_the_module(capsys):
+    net = mx.sym.Deconvolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=8, num_group=4, name="up")
+    net = mx.sym.Convolution(net, kernel=(3, 3), num_filter=4, num_group=2, name="down")
+    mx.viz.print_summary(net, {"data": (1, 4, 8, 8)})
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (1, 4, 8, 8))])
+    module.init_params()
+    count = sum(array.size for array in module.get_params()[0].values())
+    assert count == 4 * 2 * 9 + 4 * 4 * 9 + 4
+    assert f"Total params: {count}" in capsys.readouterr().out

@@ -233,3 +233,10 @@ def test_saving_replaces_a_file_in_one_step(tmp_path):
     assert target.stat().st_ino != old
     assert list(nd.load(target)) == ["b"]
     assert os.listdir(tmp_path) == ["net.params"]
+
+
+def test_an_array_of_another_context_is_written_for_any_machine(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    nd.save(here, nd.ones((2,)))
+    nd.save(there, nd.ones((2,), ctx=mx.cpu(1)))
+    assert here.read_bytes() == there.read_bytes()
