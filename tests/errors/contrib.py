@@ -8,6 +8,7 @@ from dpmodule.contrib.svrg_optimization.svrg_optimizer import _SVRGOptimizer
 from helpers import chain_cases
 from helpers.nets import mlp
 
+
 BATCH = mx.io.DataBatch([mx.nd.ones((8, 2))], [mx.nd.ones((8,))])
 
 
@@ -25,6 +26,13 @@ def svrg(optimizer=True, update_freq=2):
 def data(rows=16):
     x, y = chain_cases.svrg_data()
     return mx.io.NDArrayIter(x[:rows], y[:rows], 8, label_name="label")
+
+
+def empty():
+    train = data()
+    list(train)
+    train.reset = lambda: None
+    return train
 
 
 def backward():
@@ -58,7 +66,7 @@ ROWS = [
     (lambda: svrg().forward_backward(BATCH), StateError, FIRST),
     (backward, StateError, FIRST),
     (lambda: svrg(False).update_full_grads(data()), StateError, r"call init_optimizer\(\) first"),
-    (lambda: svrg().update_full_grads([]), ArgumentError, "train_data has no batch"),
+    (lambda: svrg().update_full_grads(empty()), ArgumentError, "train_data has no batch"),
     (
         lambda: _SVRGOptimizer("sgd", param_idx2name={0: "weight"}).create_state(7, mx.nd.ones((1,))),
         ArgumentError,

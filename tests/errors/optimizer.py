@@ -12,7 +12,6 @@ from dpmodule.base import (
     ArgumentError,
     DTypeError,
     FileFormatError,
-    NotSupportedError,
     ShapeError,
     SignatureError,
     StateError,
@@ -109,7 +108,7 @@ ROWS = [
         for make in (optimizer.SGD, lambda **given: optimizer.create("sgd", **given), module_with)
     ],
     (lambda: optimizer.register(int), ArgumentError, "not a subclass"),
-    (lambda: optimizer.Optimizer().update(0, two, two, None), NotSupportedError, "Optimizer"),
+    (lambda: optimizer.Optimizer().update(0, two, two, None), NotImplementedError, "Optimizer"),
     *[
         (
             lambda n=n: optimizer.create(n, momentum=None),

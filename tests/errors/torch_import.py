@@ -93,7 +93,7 @@ ROWS = [
         "pools to a size that is not fixed, or data whose size is not",
     ),
     (
-        lambda: read("F.grid_sample(x, torch.zeros(2, 2, 2, 2, 3))", torch.ones(2, 2, 1, 3, 3)),
+        lambda: read("F.grid_sample(x, torch.zeros(2, 2, 2, 2, 3))", torch.ones(2, 2, 1, 3, 3), dynamic={}),
         ArgumentError,
         "samples volumes, expected images",
     ),

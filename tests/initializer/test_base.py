@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule.base import ArgumentError
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/initializer/initializers.json").read_text())
 Desc = mx.init.InitDesc
@@ -58,6 +59,8 @@ def test_spatial_transformer_starts_as_identity():
     bias, kernel = mx.nd.zeros((6,)), mx.nd.zeros((1, 1, 4, 4))
     mx.init.Uniform()("stn_loc_bias", bias)
     assert bias.asnumpy().tolist() == [1, 0, 0, 0, 1, 0]
+    with pytest.raises(ArgumentError, match=r"expected \(6,\)"):
+        mx.init.Uniform()("stn_loc_bias", mx.nd.zeros((5,)))
     mx.init.Uniform()("upsampling_weight", kernel)
     np.testing.assert_allclose(kernel.asnumpy()[0], GOLDENS["bilinear"][0][1][0])
 

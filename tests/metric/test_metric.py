@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import metric
+from dpmodule.base import StateError
 from dpmodule.metric import classification
 from dpmodule.metric.base import registry
 from helpers.walk import walks
@@ -233,6 +234,9 @@ def test_names_and_extra_outputs_of_functions():
         return 1.0
 
     assert metric.np(foo).name == metric.CustomMetric(foo).name == "foo"
+    for kind in (StateError, NotImplementedError):
+        with pytest.raises(kind, match="foo"):
+            metric.np(foo).get_config()
     one = metric.np(foo, allow_extra_outputs=True)
     one.update([mx.nd.ones(1)], [mx.nd.ones(1), mx.nd.ones(1)])
     assert one.num_inst == 1

@@ -20,7 +20,9 @@ def loop(kind, F, x, s, w):
         return F.contrib.foreach(lambda x, s: BODIES[kind](F, x, s, w), x, [s])
     start = [F.sum(s) * 0, F.sum(s)]
     step = lambda i, s: ([i * s, s + 2.5], [i + 1, s * 2.5])  # noqa: E731
-    return F.contrib.while_loop(lambda i, s: i <= 2.5, step, start, max_iterations=6), [x * w]
+    return F.contrib.while_loop(lambda i, s: i <= 2.5, step, start, max_iterations=6), [
+        F.broadcast_mul(x, F.expand_dims(w, axis=0))
+    ]
 
 
 def flat(value):

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.testing._internal.distributed import fake_pg  # noqa: F401 (its import adds the backend)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dpmodule as mx
