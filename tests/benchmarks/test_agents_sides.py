@@ -27,7 +27,7 @@ def test_all_worlds_say_the_same_of_one_agent(runner):
 @pytest.mark.parametrize("runner", ["bag", "module"], indirect=True)
 def test_the_agents_that_are_measured_learn(runner):
     runner.task["task"] = runner.task["task"].replace(":6000:30", ":100:1")
-    runner.run("batch", 6400)
+    runner.run("batch", 9600)
     (world,) = runner.opened.values()
     world.reset_metrics()
     runner.run("batch", 640)

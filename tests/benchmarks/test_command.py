@@ -76,7 +76,7 @@ def old_processor(monkeypatch):
             "autobatch fit --threads default",
             "autobatch with all instructions, default threads: expected parts",
         ),
-        ("nothing", "invalid choice"),
+        ("nothing", "nothing"),
         ("--against mxnet=", "mxnet="),
         ("--against keras=python", "keras"),
     ],

@@ -8,7 +8,6 @@ from dpmodule.contrib.svrg_optimization.svrg_optimizer import _SVRGOptimizer
 from helpers import chain_cases
 from helpers.nets import mlp
 
-
 BATCH = mx.io.DataBatch([mx.nd.ones((8, 2))], [mx.nd.ones((8,))])
 
 
