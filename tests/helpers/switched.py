@@ -106,6 +106,6 @@ def same_with_and_without(net, shapes, *names, rtol=1e-6, **options):
     return counts
 
 
-def fired(net, shapes, is_train=True):
+def fired(net, shapes, is_train=True, ctx=None):
     """Return how many places each pass rewrites."""
-    return dict(net.simple_bind(mx.cpu(), **shapes).program(is_train).low.fired)
+    return dict(net.simple_bind(ctx or mx.cpu(), **shapes).program(is_train).low.fired)

@@ -1,4 +1,4 @@
-"""Whatever passes are switched off, results stay: random networks, recorded runs of MXNet, and several contexts."""
+"""Whatever passes are switched off, results stay: random networks, recorded runs of MXNet, with any combination."""
 
 import importlib.util
 import os
@@ -7,10 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import dpmodule as mx
 from dpmodule import executor
 from helpers.graphs import random_graph
 from helpers.random_nets import random_net
@@ -63,47 +61,6 @@ def test_random_networks_are_of_the_kinds_that_passes_rewrite():
     assert seen >= {"channels_last", "common_subexpressions", "pooling_first", "rnn_chains"}
 
 
-def trained(net, shapes, contexts, seed):
-    """Train two steps and return the parameters and outputs."""
-    rng = np.random.RandomState(seed)
-    names = dict(zip(net.list_arguments(), net.infer_shape(**shapes)[0], strict=True))
-    labels = {n: s for n, s in names.items() if n.endswith("label")}
-    given = {n: rng.uniform(-0.5, 0.5, s) for n, s in names.items() if n not in {**shapes, **labels}}
-    mod = mx.mod.Module(net, label_names=list(labels), context=contexts)
-    mod.bind(list(shapes.items()), list(labels.items()) or None)
-    mod.init_params(arg_params={n: mx.nd.array(value) for n, value in given.items()})
-    mod.init_optimizer(optimizer_params={"learning_rate": 0.1, "rescale_grad": 1.0})
-    found = {}
-    for turn in range(2):
-        data = [mx.nd.array(rng.uniform(-1, 1, shape)) for shape in shapes.values()]
-        label = [mx.nd.array(rng.randint(0, 2, shape)) for shape in labels.values()]
-        mod.forward_backward(mx.io.DataBatch(data, label))
-        mod.update()
-        found.update({f"output {i} of {turn}": out.asnumpy() for i, out in enumerate(mod.get_outputs())})
-    return found | {k: v.asnumpy() for k, v in mod.get_params()[0].items()}
-
-
-def check_contexts(seed):
-    net, shapes = random_net(seed, is_random=False, has_states=False)
-    # a loss with "valid" divides by what it counts in its own part of the batch
-    counts = {n for n, attrs in net.attr_dict().items() if attrs.get("normalization") == "valid"}
-    heads = [h for h in net if "loss" in h.name and h.name not in counts]
-    if not heads:
-        return False
-    off, net = draw(seed), mx.sym.Group(heads)
-    with executor.disabled(*ALL_PASSES):
-        want = trained(net, shapes, mx.cpu(), seed)
-    with executor.disabled(*off):
-        for contexts in ([mx.cpu(0)], [mx.cpu(0), mx.cpu(1)]):
-            got = trained(net, shapes, contexts, seed)
-            assert_same(got, want, 2e-4, f"of net {seed} on {len(contexts)} without {off}")
-    return True
-
-
-def test_one_context_and_two():
-    assert sum(check_contexts(seed) for seed in range(300, 316)) >= 8
-
-
 def test_runs_recorded_from_mxnet():
     file = TESTS / "parity" / "test_module_goldens.py"
     spec = importlib.util.spec_from_file_location("module_goldens", file)
@@ -132,5 +89,3 @@ def test_many_random_networks():
     for seed in range(1000, 2000):
         check_net(seed)
         check_graph(seed)
-    for seed in range(400, 600):
-        check_contexts(seed)

@@ -10,7 +10,6 @@ from dpmodule import executor
 from dpmodule._core import torch_private
 from dpmodule.executor import packed_weights
 from dpmodule.executor.passes.fused_convolutions import ConvolutionRun
-from dpmodule.ops import write_tracking
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -387,46 +386,6 @@ def test_an_error_in_them_names_the_node():
     assert sorted(names) == ["ua", "ub", "va", "vb", "vs", "wa", "wb"]
 
 
-ATTRS = itertools.product(
-    [1, 2, 4], [(1, 1), (3, 3), (2, 5)], [(1, 1), (2, 1)], [(0, 0), (1, 2)], [(1, 1), (2, 2)]
-)
-ATTRS = [dict(zip(("num_group", "kernel", "stride", "pad", "dilate"), each)) for each in ATTRS]
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_any_attributes(seed):
-    rng = np.random.RandomState(seed)
-    for number in rng.choice(len(ATTRS), 8, replace=False):
-        attrs = ATTRS[number]
-        channels, count = (int(rng.choice([1, 4]) * attrs["num_group"]) for _ in range(2))
-        x = S.Convolution(DATA, num_filter=count, no_bias=bool(rng.randint(2)), name="c", **attrs)
-        if rng.randint(2):
-            x = norm(x, fix_gamma=bool(rng.randint(2)), eps=float(rng.choice([2e-5, 0.1])))
-        shape = int(rng.randint(1, 4)), channels, int(rng.randint(9, 14)), int(rng.randint(9, 14))
-        given = {"other": x.infer_shape(data=shape)[1][0]} if rng.randint(2) else {}
-        x = x + OTHER if given else x
-        same_with_pass_off(list(ACTIVATIONS.values())[rng.randint(len(ACTIVATIONS))](x), shape, **given)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_random_networks(seed):
-    rng = np.random.RandomState(seed)
-    values, weight = [conv(size=3, count=4, name="stem")], S.Variable("shared")
-    makers = [
-        lambda x, i: conv(x, 3, 4, f"c{i}", no_bias=True, **({} if rng.randint(2) else {"weight": weight})),
-        lambda x, i: norm(x, f"n{i}", fix_gamma=bool(rng.randint(2))),
-        lambda x, i: x + values[rng.randint(len(values))],
-        lambda x, i: S.Pooling(x, kernel=(3, 3), pad=(1, 1), stride=(1, 1), pool_type="max"),
-        lambda x, i: list(ACTIVATIONS.values())[rng.randint(len(ACTIVATIONS) - 1)](x),
-    ]
-    for i in range(12):
-        x = values[-rng.randint(1, min(3, len(values)) + 1)]
-        values.append(makers[rng.randint(5)](x, i))
-    net = S.Group([values[-1], values[rng.randint(len(values))] * 2])
-    inside = sum(node.op is not None and node.op.name == "Convolution" for node in net.graph.nodes)
-    same_with_pass_off(net, (2, 3, 7, 7), count=inside)
-
-
 def test_the_environment_leaves_convolutions_to_torch(monkeypatch):
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
     assert fired(bind(conv(name="left_to_torch"))) == 0
@@ -569,35 +528,6 @@ def test_moving_statistics_that_training_moves():
         assert np.abs(bound.aux_dict["n_moving_mean"].asnumpy() - before).max() > 1e-3
 
 
-def test_statistics_moved_inside_a_loop():
-    vectors = [S.Variable(f"n_{v}") for v in ("gamma", "beta", "moving_mean", "moving_var")]
-    weight, state = S.Variable("w"), S.Variable("state")
-
-    def layer(x):
-        return norm(S.Convolution(x, weight, kernel=(1, 1), num_filter=2, no_bias=True), None, **named)
-
-    named = dict(zip(("gamma", "beta", "moving_mean", "moving_var"), vectors), fix_gamma=False)
-    looped = S.contrib.foreach(lambda x, s: (layer(x), s), S.expand_dims(DATA, 0), state)[0]
-    outside = layer(DATA)
-    loop = looped.simple_bind(mx.cpu(), data=(2, 3, 4, 4), state=(1,))
-    fill(loop)
-    arrays = {**loop.arg_dict, **loop.aux_dict}
-
-    def user():
-        args, states = outside.list_arguments(), outside.list_auxiliary_states()
-        return outside.bind(mx.cpu(), {n: arrays[n] for n in args}, aux_states={n: arrays[n] for n in states})
-
-    found = user()
-    for is_train in (False, False, False, True):
-        assert_close([out[0] for out in answer(loop)], answer(found))
-        assert packed_weights.packed_bytes() > 0 or is_train is False
-        loop.forward(is_train=is_train)
-    loop.backward([mx.nd.ones(loop.outputs[0].shape)])
-    with executor.disabled(NAME):
-        want = answer(user())
-    assert_close(answer(found), want)
-
-
 def test_memory_of_others_is_never_packed_and_that_of_users_arrays_is():
     net = S.Convolution(DATA, S.Variable("w"), kernel=(3, 3), num_filter=4, no_bias=True)
     memory, tensor = np.ones((4, 3, 3, 3), np.float32), torch.ones(4, 3, 3, 3)
@@ -672,13 +602,6 @@ def test_modules_between_updates(optimizer, tmp_path):
         check(made)
 
 
-def test_several_contexts_give_what_one_gives():
-    made = module(contexts=[mx.cpu(0), mx.cpu(1)])
-    check(made)
-    made.fit(batches(), num_epoch=2, optimizer_params={"learning_rate": 0.1})
-    check(made)
-
-
 def test_shared_memory_is_never_packed():
     made = module()
     made.group.store.share_memory()
@@ -686,19 +609,3 @@ def test_shared_memory_is_never_packed():
     assert packed_weights.packed_bytes() == 0
     made.group.store.array("c_weight", 0).tensor.data.mul_(2)  # as another process does
     check(made)
-
-
-def test_marks_of_memory():
-    own = torch.ones(3)
-    assert write_tracking.writes_are_counted(own)
-    epochs = [write_tracking.epoch()]
-    for each in (own[1:], own):
-        write_tracking.expose(each)
-        epochs.append(write_tracking.epoch())
-        assert not write_tracking.writes_are_counted(own)
-    assert epochs[0] != epochs[1] == epochs[2]
-    array = torch.from_numpy(np.ones(3))
-    assert not write_tracking.writes_are_counted(array)
-    assert write_tracking.writes_are_counted(write_tracking.mark_owned(array).view(3))
-    assert not write_tracking.writes_are_counted(torch.ones(3).share_memory_())
-    write_tracking.expose(None)

@@ -159,21 +159,6 @@ def test_a_monitor_sees_the_rows_and_explain_both_nodes():
     assert (seen["table_output"], seen["pool_output"]) == ("ragged", "default")
 
 
-def test_modules_over_two_contexts_agree_with_one():
-    found = []
-    for contexts in ([mx.cpu(0)], [mx.cpu(0), mx.cpu(1)]):
-        net = S.FullyConnected(pooled(table("sparse")), num_hidden=2, name="fc")
-        module = mx.mod.Module(S.SoftmaxOutput(net, name="p"), ["x"], ["p_label"], context=contexts)
-        module.bind([mx.io.DataDesc("x", (5,), "int64", stype="ragged")], [("p_label", (5,))])
-        mx.random.seed(0)
-        module.init_params(mx.init.Uniform(0.5))
-        module.init_optimizer(optimizer="adagrad")
-        module.forward_backward(mx.io.DataBatch([words()], [mx.nd.array([0, 1, 0, 1, 1])]))
-        module.update()
-        found.append({f"gradient {k}": v.asnumpy() for k, v in module.get_params()[0].items()})
-    assert_same(*found, 1e-6)
-
-
 def test_rows_of_words_and_their_gradients_are_never_written_one_by_one():
     def largest(*off):
         with executor.disabled(*off):

@@ -351,24 +351,6 @@ def test_long_sums_of_lists_are_not_followed_for_ever():
     assert Run(net, {"data": NTC, "other": NTC}).chains == 1
 
 
-def test_a_sparse_embedding_in_front():
-    weight, found = S.Variable("embed_weight", stype="row_sparse"), []
-    tokens = S.contrib.SparseEmbedding(DATA, weight, input_dim=9, output_dim=FEATURES)
-    for off in (True, False):
-        with switched(off):
-            net = cell().unroll(STEPS, tokens, merge_outputs=True)[0]
-            bound = net.simple_bind(mx.cpu(), data=(ROWS, STEPS))
-            for array in bound.arg_dict.values():
-                if array.stype == "default":
-                    array[:] = 0.3
-            bound.forward(is_train=True, data=np.full((ROWS, STEPS), 4))
-            bound.backward([mx.nd.ones((ROWS, STEPS, UNITS))])
-            found.append({k: v.asnumpy() for k, v in bound.grad_dict.items()})
-    for name, grad in found[0].items():
-        np.testing.assert_allclose(found[1][name], grad, atol=1e-5, err_msg=name)
-    assert bound._prepare(True, True).program.low.fired["rnn_chains"] == 1
-
-
 # kernels
 
 
