@@ -22,18 +22,19 @@ class FakeGpu:
 @pytest.fixture(autouse=True)
 def locked(monkeypatch, request):
     """Let page-locked memory be ordinary memory, as there is none without a GPU; return what was made."""
-    made, empty = [], torch.empty
+    made, empty, move = [], torch.empty, torch.Tensor.to
 
     def stand_in(*args, pin_memory=False, **kwargs):
         assert pin_memory
         made.append(empty(*args, **kwargs))
         return made[-1]
 
+    def to(self, *args, **options):
+        return (self, GPU, options["non_blocking"]) if args[:1] == (GPU,) else move(self, *args, **options)
+
     if "gpu" not in request.keywords:
         monkeypatch.setattr(device_transfer.torch, "empty", stand_in)
-        monkeypatch.setattr(
-            torch.Tensor, "to", lambda self, device, non_blocking=False: (self, device, non_blocking)
-        )
+        monkeypatch.setattr(torch.Tensor, "to", to)
     return made
 
 

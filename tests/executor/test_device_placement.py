@@ -11,8 +11,9 @@ GROUPS = {"front": mx.cpu(1), "back": mx.cpu(2)}
 
 
 def network(dropout=0.0):
+    data = mx.sym.Variable("data")
     with mx.AttrScope(ctx_group="front"):
-        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=8, name="fc1")
+        net = mx.sym.FullyConnected(data, num_hidden=8, name="fc1")
         net = mx.sym.Activation(net, act_type="tanh", name="act1")
     with mx.AttrScope(ctx_group="back"):
         net = mx.sym.Dropout(net, p=dropout, name="drop") if dropout else net

@@ -10,10 +10,11 @@ import dpmodule as mx
 from dpmodule.base import ArgumentError
 
 S = mx.sym
+DATA = S.Variable("data")
 
 
 def dense(name="fc"):
-    return S.FullyConnected(S.Variable("data"), num_hidden=3, name=name)
+    return S.FullyConnected(DATA, num_hidden=3, name=name)
 
 
 SOFTMAX = S.SoftmaxOutput(dense(), name="softmax")

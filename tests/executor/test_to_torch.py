@@ -46,13 +46,8 @@ BOXES = {"label": [[[0, 0.1, 0.1, 0.4, 0.4], [1, 0.5, 0.5, 0.9, 0.9]]] * 2}
 TEXT = {"data": (4, 5), "softmax_label": (4, 5)}
 STATES = {f"lstm_begin_state_{i}": (1, 4, 8) for i in range(2)}
 EXAMPLES = {
-    "autoencoder": (lambda m: m.network(10), {"data": (4, 64), "target": (4, 64)}, {}),
-    "fit_digits": (lambda m: m.network(), images(4, 1, 8, 8), {}),
-    "multi_context": (lambda m: m.network(), images(4, 1, 8, 8), {}),
     "custom_operator": (lambda m: m.network(), images(4, 64), {}),
     "detection_ssd": (lambda m: m.network(), {"data": (2, 3, 32, 32), "label": (2, 2, 5)}, BOXES),
-    "bucketing_lm": (lambda m: m.generator(20, 8)(5)[0], TEXT, WORDS),
-    "model_parallel_lstm": (lambda m: m.generator(20, 8)(5)[0], TEXT, WORDS),
     "stateful_lstm": (lambda m: m.network(20, 8)[0], {**TEXT, **STATES}, WORDS),
     "sparse_linear": (lambda m: m.linear(4), images(4, 65536), {}),
 }

@@ -71,7 +71,7 @@ TEXT = r"FullyConnected 'fc' made at.*test_infer.py:\d+.*data \(2, 4\), w \(3, 5
     [
         (DENSE, {"data": (2, 4), "w": (3, 5)}, TEXT),
         (S.Group([S.relu(X) + Z, X + Y]), {"y": (4, 5), "z": (2, 3)}, "relu"),  # seen behind the walk
-        (S.Group([chain(5) + Y, BESIDE]), {"y": (2, 3), "w": (2, 9)}, ""),  # by a backward walk only
+        (S.Group([chain(5) + Y, BESIDE]), {"y": (2, 3), "w": (2, 9)}, None),  # by a backward walk only
     ],
 )
 def test_contradictions(net, given, said):

@@ -45,7 +45,7 @@ def trained(name, contexts, bad=None, net=None, **options):
     mx.random.seed(3)
     np.random.seed(3)
     where = CONTEXTS[contexts] if isinstance(contexts, str) else contexts
-    module = mx.mod.Module(net or NETS[name][0], context=where)
+    module = mx.mod.Module(NETS[name][0] if net is None else net, context=where)
     known = {"num_epoch": 1, "initializer": mx.init.Uniform(0.3), "optimizer_params": SGD}
     module.fit(data_of(name, bad), **{**known, **options})
     return module

@@ -8,6 +8,7 @@ S = mx.sym
 NAME = "common_subexpressions"
 SHAPE = {"x": (3, 4)}
 X, W, B = S.Variable("x"), S.Variable("w"), S.Variable("b")
+VECTORS = [S.Variable(each) for each in ("gamma", "beta", "mean", "var")]
 
 
 def loss(name):
@@ -15,8 +16,7 @@ def loss(name):
 
 
 def norm(name):
-    vectors = [S.Variable(each) for each in ("g", "b", "mean", "var")]
-    return S.MakeLoss(S.tanh(S.BatchNorm(X, *vectors, fix_gamma=False, name=name)))
+    return S.MakeLoss(S.tanh(S.BatchNorm(X, *VECTORS, fix_gamma=False, name=name)))
 
 
 def part(index):

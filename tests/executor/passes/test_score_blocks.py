@@ -206,11 +206,11 @@ HOLDERS = {
 def numbers(held):
     """Return a copy of what somebody holds."""
     if isinstance(held, tuple):
-        return torch.autograd.grad(held[1], held[0], retain_graph=True)[0].numpy().copy()
+        held = torch.autograd.grad(held[1], held[0], retain_graph=True)[0]
     if isinstance(held, torch.UntypedStorage):
         held = torch.empty(0).set_(held)
-    held = held.asnumpy() if isinstance(held, mx.nd.NDArray) else held
-    return np.array(held)
+    held = held.numpy() if isinstance(held, torch.Tensor) else held
+    return held.asnumpy() if isinstance(held, mx.nd.NDArray) else held.copy()
 
 
 @pytest.mark.parametrize("is_train", [True, False])
