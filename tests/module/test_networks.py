@@ -1,7 +1,6 @@
 """Whole networks against the same network written in plain PyTorch, and the ones MXNet's examples are made of."""
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -87,55 +86,3 @@ def test_residual_network_v2_moves_statistics_with_the_biased_variance():
         )
         np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
     assert (executor.arg_dict["bn0_gamma"].asnumpy() == 1).all()
-
-
-def test_unrolled_lstm_equals_torch():
-    steps, hidden = 6, 5
-    outputs, _ = mx.rnn.LSTMCell(hidden, prefix="").unroll(steps, mx.sym.Variable("data"), merge_outputs=True)
-    net = mx.sym.FullyConnected(mx.sym.Reshape(outputs, shape=(-1, hidden)), num_hidden=3, name="pred")
-    net = mx.sym.SoftmaxOutput(
-        net, mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,)), name="softmax"
-    )
-    x, y = RNG.randn(4, steps, 2).astype("f4"), RNG.randint(0, 3, (4, steps))
-    executor, p = bind_and_fill(net, x, y)
-    flat = [p["i2h_weight"], p["h2h_weight"], p["i2h_bias"], p["h2h_bias"]]
-    start = torch.zeros(1, 4, hidden)
-    out, _, _ = torch.lstm(torch.from_numpy(x), (start, start), flat, True, 1, 0.0, False, False, True)
-    logits = F.linear(out.reshape(-1, hidden), p["pred_weight"], p["pred_bias"])
-    check_gradients(executor, p, F.cross_entropy(logits, torch.from_numpy(y.reshape(-1)), reduction="sum"))
-
-
-def inception_bn(net):
-    towers = [
-        conv_bn(net, 4, 1, "t1", 1),
-        conv_bn(conv_bn(net, 3, 1, "t2r", 1), 4, 1, "t2"),
-        conv_bn(conv_bn(conv_bn(net, 3, 1, "t3r", 1), 4, 1, "t3a"), 4, 1, "t3b"),
-        conv_bn(mx.sym.Pooling(net, kernel=(3, 3), pad=(1, 1), pool_type="avg"), 2, 1, "t4", 1),
-    ]
-    return mx.sym.Concat(*towers, dim=1, name="joined")
-
-
-def alexnet(net):
-    net = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_filter=6, name="conv1")
-    net = mx.sym.LRN(mx.sym.Activation(net, act_type="relu"), nsize=5, alpha=0.0001, beta=0.75, knorm=2)
-    net = mx.sym.Pooling(net, kernel=(3, 3), stride=(2, 2), pool_type="max", pooling_convention="full")
-    net = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_group=2, num_filter=8, name="conv2")
-    net = mx.sym.FullyConnected(mx.sym.Flatten(mx.sym.LeakyReLU(net)), num_hidden=12, name="fc6")
-    return mx.sym.Dropout(mx.sym.Activation(net, act_type="relu"), p=0.5)
-
-
-@pytest.mark.parametrize("body", [inception_bn, alexnet])
-def test_networks_of_the_examples_learn(body):
-    net = mx.sym.FullyConnected(mx.sym.Flatten(body(mx.sym.Variable("data"))), num_hidden=2, name="scores")
-    rng = np.random.RandomState(1)
-    label = rng.randint(0, 2, 32)
-    data = rng.randn(32, 2, 12, 12).astype("f4") * 0.3
-    data[label == 1, 0, :6] += 1
-    mx.random.seed(0)
-    mod, it = (
-        mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax")),
-        mx.io.NDArrayIter(data, label, batch_size=16),
-    )
-    options = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.01}}
-    mod.fit(it, num_epoch=12, initializer=mx.init.Xavier(magnitude=2), **options)
-    assert dict(mod.score(it, "acc"))["accuracy"] >= 0.95

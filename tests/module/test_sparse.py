@@ -122,22 +122,6 @@ def test_batches_of_csr(handle):
     np.testing.assert_array_equal(batch.data[0].asnumpy(), features[rows])
 
 
-@pytest.mark.parametrize("act", ["relu", "tanh", "sigmoid"])
-def test_layers_over_csr_data(act):
-    features, _ = data()
-    targets = (features.sum(1) > features.sum(1).mean()).astype("f4")
-    net = mx.sym.FullyConnected(mx.sym.Variable("data", stype="csr"), num_hidden=8, name="low")
-    net = mx.sym.FullyConnected(mx.sym.Activation(net, act_type=act), num_hidden=2, name="top")
-    mods = []
-    for contexts in ([mx.cpu()], TWO):
-        for matrix in (mx.nd.sparse.csr_matrix(features), features):
-            mx.random.seed(1)
-            mods.append(mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=contexts))
-            mods[-1].fit(mx.io.NDArrayIter(matrix, targets, 12), num_epoch=2)
-    for other in mods[1:]:
-        same(other, mods[0], 1e-5)
-
-
 def test_fit_takes_a_row_function():
     (module, _), asked = machine(TWO), []
 

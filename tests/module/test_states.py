@@ -5,7 +5,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, ShapeError
-from helpers.small_fits import CONTEXTS, both_contexts, parameters, ready, step
+from helpers.small_fits import both_contexts, ready
 
 ROWS, STEPS, FEATURES, UNITS = 4, 3, 2, 5
 
@@ -56,22 +56,6 @@ def test_carried_states_join_two_batches_to_one(contexts, fused):
     short.set_states(value=0)
     short.forward(batch(2), is_train=False)
     assert abs(short.get_outputs()[0].asnumpy() - parts[1]).max() > 1e-3
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_two_contexts_train_as_one(fused):
-    results = []
-    for contexts in CONTEXTS.values():
-        mod = recurrent(STEPS, contexts, fused, optimizer={"learning_rate": 0.1})
-        for number in range(4):
-            step(mod, batch(number))
-            carry(mod)
-        states = [
-            np.concatenate([p.asnumpy() for p in each], 1 if fused else 0) for each in mod.get_states(False)
-        ]
-        results.append([*states, *parameters(mod).values()])
-    for one, two in zip(*results):
-        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
 
 
 def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
