@@ -148,16 +148,19 @@ def from_torch(head):
 
 def recurrent():
     output, states = mx.rnn.LSTMCell(5, prefix="l_").unroll(
-        2, DATA, begin_state=(begin := [mx.sym.Variable("h"), mx.sym.Variable("c")]), merge_outputs=True
+        2,
+        DATA,
+        begin_state=(begin := [mx.sym.Variable(name, shape=(4, 5)) for name in "hc"]),
+        merge_outputs=True,
     )
     module = mx.mod.Module(output, label_names=None, state_names=[each.name for each in begin])
     return ready(module, shapes=[[("data", (4, 2, 3))]])
 
 
 def prepared(rows):
-    weight = mx.sym.Variable("w", shape=(40, 1), stype="row_sparse")
+    weight = mx.sym.Variable("w_weight", shape=(40, 1), stype="row_sparse")
     net = mx.sym.dot(mx.sym.Variable("data", stype="csr"), weight)
-    module = ready(net, shapes=[[("data", (8, 40))]])
+    module = ready(net, shapes=[[("data", (8, 40))]], init="ones")
     module.prepare(mx.io.DataBatch([mx.nd.ones((8, 40)).tostype("csr")]), sparse_row_id_fn=lambda one: rows)
 
 
@@ -229,7 +232,7 @@ MODULE = [
     (lambda folder: (mx.nd.save(f"{folder}/bad", {"weights": mx.nd.zeros((1,))}), ready().load_params(f"{folder}/bad")),
      ArgumentError, "holds 'weights', expected the names of this network's"),
     (lambda: ready().freeze("hiden_weight"), ArgumentError, "freeze: 'hiden_weight' matches none of the parameters"),
-    (lambda: ready(DATA * mx.sym.Variable("half.weight", shape=(1,)), shapes=SHAPES[:1]).to_torch(),
+    (lambda: ready(DATA * mx.sym.Variable("half.weight", shape=(8, 6)), shapes=SHAPES[:1]).to_torch(),
      ArgumentError, "'half' of 'half.weight'"),
 ]  # fmt: skip
 
@@ -263,7 +266,7 @@ KINDS = [
     (lambda: bound(mx.mod.SequentialModule()), StateError, r"call add\(module\) first"),
     (lambda: bound(two(), shared_module=ready(two())), ArgumentError, "shared_module"),
     (lambda: bound(two(), for_training=False, inputs_need_grad=True), ArgumentError, "for_training=False"),
-    (lambda: bound(two(), [[("data", (4, 6))], [("data", (4, 6))]]), ArgumentError, "whole batches"),
+    (lambda: two().bind([[("data", (4, 6))], [("data", (4, 6))]]), ArgumentError, "whole batches"),
     (lambda: ready(two()).forward([batch(4), batch(4)]), ArgumentError, "whole batches"),
     (lambda: ready(two()).get_input_grads(), StateError, "inputs_need_grad=True"),
     (lambda: two().forward(batch()), StateError, r"SequentialModule\.forward: call bind"),
@@ -283,7 +286,7 @@ KINDS = [
      r"module 1 .*does not take what module 0 .*data_names are \['data'\]"),
     (lambda: bound(chain(low(), mx.mod.Module(mx.sym.Variable("a") + mx.sym.Variable("b"), ["a", "b"], None))),
      ArgumentError, r"module 1 .*module 0 .*it has 2 inputs, a, b"),
-    (lambda: bound(chain(low(), mx.mod.TorchModule(nn.Linear(9, 4), name="net"))), ShapeError,
+    (lambda: bound(chain(low(), mx.mod.TorchModule(nn.Linear(9, 4), name="net"), made())), ShapeError,
      r"module 1 \(TorchModule net_output\) does not take what module 0 \(Module low_output\) gives, data"),
     (lambda: ready(chain(mx.mod.Module(mx.sym.Flatten(DATA), label_names=None), made())).forward(
         mx.io.DataBatch([mx.nd.ones((8, 9))], [mx.nd.ones((8,))])), ShapeError,
@@ -391,7 +394,7 @@ LOOPS = [
     # rows of sparse parameters
     (lambda: prepared([1]), ArgumentError, "returned list, expected a dict"),
     (lambda: prepared({"u": mx.nd.array([0])}), ArgumentError, "'u', which is not a parameter"),
-    (lambda: prepared({"w": mx.nd.array([40])}), BoundsError, "row 40"),
+    (lambda: prepared({"w_weight": mx.nd.array([40])}), BoundsError, "row 40"),
 ]  # fmt: skip
 
 HELPERS = [

@@ -30,14 +30,15 @@ def batch(number):
     return mx.io.DataBatch([words], [labels], bucket_key=1 + number % 2, **described)
 
 
-def make_module(case, store=None, kind=mx.mod.Module, contexts=None):
+def make_module(case, store=None, kind=mx.mod.Module, contexts=None, kvstore=None):
     """Return a module that is ready; on a store it takes parameters and states from there.
 
     Args:
         case: (optimizer, its arguments, whether the table's gradient is row-sparse).
-        store: the store of another process, or None.
+        store: an empty one, the store of another process, or None.
         kind: class of the module.
-        contexts: of the module; several follow their parts of the batches, without a kvstore.
+        contexts: of the module.
+        kvstore: adds their gradients up; without it each context follows its part of the batches.
     """
     name, params, sparse = case
     if kind is mx.mod.Module:
@@ -45,11 +46,11 @@ def make_module(case, store=None, kind=mx.mod.Module, contexts=None):
     else:
         mod = kind(lambda key: (network(sparse), ["data"], ["softmax_label"]), 1)
     mod.bind(*SHAPES, store=store)
-    if store is None:
+    if not mod.params_initialized:
         mx.random.seed(5)
         mod.init_params(mx.init.Normal(0.5))
     params = {key: value() if callable(value) else value for key, value in params.items()}
-    mod.init_optimizer(kvstore=None, optimizer=name, optimizer_params=params)
+    mod.init_optimizer(kvstore, optimizer=name, optimizer_params=params)
     return mod
 
 
@@ -70,7 +71,7 @@ def state_of(mod):
     return {
         **{name: array.asnumpy().tobytes() for name, array in {**args, **aux}.items()},
         "states": {index: _bytes(state) for index, state in updater.states.items()},
-        "counts": dict(updater.optimizer._index_update_count),
+        "counts": dict(updater.optimizer._index_update_count) if len(mod.store.contexts) == 1 else {},
         "num_update": updater.optimizer.num_update,
         "rate": updater.optimizer.learning_rate,
     }

@@ -44,7 +44,7 @@ def test_a_group_fed_per_device_equals_executors_bound_by_hand():
         grads = {n: nd.zeros(a.shape) for n, a in zip(symbol.list_arguments(), args) if n != "softmax_label"}
         aux = [STATES[n].copy() for n in symbol.list_auxiliary_states()]
         hand = symbol.bind(
-            context, [a.copyto(context) for a in args], grads, {n: "write" for n in grads}, aux
+            context, [a.copyto(context) for a in args], grads, dict.fromkeys(grads, "write"), aux
         )
         np.testing.assert_array_equal(hand.forward(is_train=True)[0].asnumpy(), outputs[i].asnumpy())
         hand.backward(out_grads=[])

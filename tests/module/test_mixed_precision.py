@@ -87,8 +87,11 @@ def gradients(net, one, amp, label):
     return found | {"data": module.get_input_grads()[0].asnumpy()}
 
 
+DATA = S.Variable("data")
+
+
 def dense(hidden=6, weight=None):
-    return S.FullyConnected(S.Variable("data"), weight, num_hidden=hidden, name="f")
+    return S.FullyConnected(DATA, weight, num_hidden=hidden, name="f")
 
 
 def softmax(net, **options):
@@ -100,7 +103,7 @@ NETS = {
     "softmax": (softmax(dense()), "softmax_label", (8,)),
     "regression": (S.LinearRegressionOutput(dense(1), S.Variable("label")), "label", (8, 1)),
     "make_loss": (S.MakeLoss(S.mean(S.square(dense())), grad_scale=3.0), None, None),
-    "heads": (S.Group([dense(), S.tanh(S.Variable("data"))]), None, None),
+    "heads": (S.Group([dense(), S.tanh(DATA)]), None, None),
     "reshaped_loss": (S.Reshape(softmax(dense()), shape=(-1,)), "softmax_label", (8,)),
     "norm": (softmax(S.FullyConnected(NORM, num_hidden=3, name="g")), "softmax_label", (8,)),
     "prelu": (softmax(S.LeakyReLU(dense(), act_type="prelu", name="p")), "softmax_label", (8,)),

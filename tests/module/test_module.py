@@ -318,11 +318,11 @@ def test_one_device_needs_no_store_of_the_given_name():
 
 def test_multipliers_of_variables_reach_the_optimizer():
     net = mx.sym.FullyConnected(
-        mx.sym.Variable("data"), mx.sym.Variable("w", lr_mult=0.0), num_hidden=4, name="fc"
+        mx.sym.Variable("data"), mx.sym.Variable("my_weight", lr_mult=0.0), num_hidden=4, name="fc"
     )
     mod = ready(mx.sym.SoftmaxOutput(net, name="softmax"), optimizer={"learning_rate": 1.0}, init="ones")
     step(mod, batch())
-    assert (parameters(mod)["w"] == 1).all()
+    assert (parameters(mod)["my_weight"] == 1).all()
     assert (parameters(mod)["fc_bias"] != 1).any()
 
 

@@ -268,14 +268,13 @@ def test_a_killed_run_ends_in_the_same_bits(name, tmp_path, caplog):
     assert silent == (name in ("workers drawing", "own data of workers"))
 
 
+@pytest.mark.filterwarnings("ignore:learning_rate")
 @pytest.mark.parametrize("kind", resumable.KINDS)
 def test_a_killed_run_of_a_kind_ends_in_the_same_bits(kind, tmp_path):
     def train(prefix, kill=None):
         mx.random.seed_all(1234 if (tmp_path / f"{prefix}-symbol.json").exists() else 9)
         module, data, options = resumable.KINDS[kind]()
-        return run(
-            tmp_path, lambda _: data, kill, prefix, lambda: module, eval_metric="acc", seeded=True, **options
-        )
+        return run(tmp_path, lambda _: data, kill, prefix, lambda: module, seeded=True, **options)
 
     whole, history = train("whole")
     for kill in (3, 7, 14, 20):
@@ -700,7 +699,7 @@ REFUSED = [
     ({}, {"eval_metric": ["acc", mx.metric.CrossEntropy(1e-3)]}, ArgumentError,
      r"was Accuracy\(.*, is Accuracy\(.*CrossEntropy\({'eps': 0.001"),
     (STEPS, {"module": FROZEN, "accumulate": 2}, ArgumentError,
-     r"the types of 16 bits \(amp\) was \[\], is \['bfloat16'\]; accumulate was 3, is 2; "
+     r"the types of 16 bits \(amp\) was \[\], is \['bfloat16'\]; .*accumulate was 3, is 2; "
      "clip_global_norm was 1.0, is None"),
     (STEPS, {"module": FROZEN}, ArgumentError, "parameters that are trained"),
     (CODES, {**CODES, "module": partial(compressed, 0.5)}, ArgumentError,
@@ -710,7 +709,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("first", "second", "kind", "words"), REFUSED)
 def test_what_is_refused_leaves_the_good_checkpoint(tmp_path, first, second, kind, words):
-    run(tmp_path, kill=17, **first)
+    run(tmp_path, kill=18, **first)
     before = contents(tmp_path, "run-0"), set(contents(tmp_path))
     with pytest.raises(kind, match=words):
         run(tmp_path, **second)

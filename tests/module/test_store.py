@@ -152,7 +152,7 @@ def test_several_contexts_are_shared_each_by_itself():
     other.set_params(*one.get_params(), force_init=True)
     other.init_optimizer("local", *CASES["sgd"][:2])
     steps(one, range(4))
-    alternate(CASES["sgd"], other, make=partial(make_module, contexts=TWO))
+    alternate(CASES["sgd"], other, make=partial(make_module, contexts=TWO, kvstore="local"))
     same(other, one, 1e-6)
 
 
@@ -181,9 +181,11 @@ class Orders(RuleBasedStateMachine):
     @initialize(name=st.sampled_from(["momentum", "adam, lazy", "adagrad"]), several=st.booleans())
     def begin(self, name, several):
         self.case = CASES[name]
-        self.make = partial(make_module, contexts=TWO if several else None)
-        self.alone, self.mods = self.make(self.case), [self.make(self.case)]
-        self.store, self.worker, self.saved = self.mods[0].store, None, None
+        contexts = TWO if several else [mx.cpu()]
+        self.make, self.store = partial(make_module, contexts=contexts), ParamStore(contexts)
+        self.alone, self.mods = self.make(self.case), [self.make(self.case, self.store)]
+        self.worker = self.saved = None
+        self.step(0, 0)  # now there are states
 
     @rule(number=st.integers(0, 9), which=st.integers(0, 2))
     def step(self, number, which):
@@ -281,7 +283,7 @@ class Orders(RuleBasedStateMachine):
 
 FIXED = {"derandomize": True, "deadline": None, "database": None}
 TestOrders = Orders.TestCase
-TestOrders.settings = settings(max_examples=12, stateful_step_count=15, **FIXED)
+TestOrders.settings = settings(max_examples=20, stateful_step_count=20, **FIXED)
 
 
 @pytest.mark.slow

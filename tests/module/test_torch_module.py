@@ -98,6 +98,7 @@ def test_a_moved_module_is_noticed():
     assert run(mod).shape == (8, 4)
 
 
+@pytest.mark.filterwarnings("ignore:the optimizer was made outside Module")
 def test_other_contexts_keep_parameters():
     module = net()
     mod = stepped(module)
