@@ -5,14 +5,18 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import StateError
-from helpers.nets import mlp
 from helpers.small_fits import SHAPES, TWO, batch, ready, same, step
 
 SGD = {"learning_rate": 0.1, "momentum": 0.9}
 
 
+def network():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc2")
+    return mx.sym.SoftmaxOutput(mx.sym.BatchNorm(net, name="bn"), name="softmax")
+
+
 def trained():
-    mod = ready(mx.sym.BatchNorm(mlp(), name="bn"), init="ones", optimizer=SGD)
+    mod = ready(network(), init="ones", optimizer=SGD)
     step(mod, batch())
     return mod
 
@@ -82,7 +86,7 @@ def test_steps_set_to_false_are_done_again():
 
 
 def test_names_and_shapes():
-    mod = mx.mod.Module(mx.sym.BatchNorm(mlp(), name="bn"), context=TWO, work_load_list=[1, 3])
+    mod = mx.mod.Module(network(), context=TWO, work_load_list=[1, 3])
     assert [mod._data_shapes, mod._label_shapes, mod._arg_params, mod._aux_params] == [None] * 4
-    assert (mod._output_names, mod._aux_names) == (["bn_output"], ["bn_moving_mean", "bn_moving_var"])
+    assert (mod._output_names, mod._aux_names) == (["softmax_output"], ["bn_moving_mean", "bn_moving_var"])
     assert [mod._work_load_list, mod._kvstore, mod._updater] == [[1, 3], None, None]
