@@ -77,7 +77,8 @@ def ready(net=None, contexts=None, optimizer=None, shapes=SHAPES, init="xavier",
             nets.mlp() if net is None else net, *names, *[None] * (2 - len(names)), context=contexts
         )
     module.bind(*shapes, **bind)
-    module.init_params(mx.init.create(init) if isinstance(init, str) else init)
+    given = () if init is None else (mx.init.create(init) if isinstance(init, str) else init,)
+    module.init_params(*given)
     if optimizer is not None:
         module.init_optimizer(optimizer_params=optimizer)
     return module

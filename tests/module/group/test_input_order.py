@@ -41,7 +41,7 @@ def arrays(labels=False, batch_size=4):
 
 
 def bound(module):
-    return ready(module, shapes=[DATA], init="ones", for_training=False)
+    return ready(module, shapes=[DATA], init=None, for_training=False)
 
 
 def plain(**options):
