@@ -179,7 +179,9 @@ def test_history_has_what_is_logged_and_is_drawn(caplog):
         _, history = trained(
             eval_data=blobs(seed=5), eval_metric=["acc", "ce"], num_epoch=3, eval_every_n_batches=6
         )
-    measured = [f"{part}-{name}" for part in ("train", "validation") for name in ("accuracy", "cross-entropy")]
+    measured = [
+        f"{part}-{name}" for part in ("train", "validation") for name in ("accuracy", "cross-entropy")
+    ]
     assert sorted(history.names) == measured
     logged = [line.rsplit("=", 1)[1] for line in caplog.messages if "Validation-accuracy" in line]
     assert [f"{value:f}" for value in history["validation-accuracy"]] == logged
