@@ -1,15 +1,19 @@
 """Files that `mx.onnx.import_model` refuses, and wrong calls of `mx.onnx.export_model`."""
 
+from functools import partial
 from unittest import mock
 
 import numpy as np
 from onnx import TensorProto
 
 import dpmodule as mx
-from dpmodule.base import FileError, FileFormatError
+from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, OpError
 from dpmodule.onnx.from_onnx import check
+from dpmodule.onnx.to_onnx.call import Untranslatable
+from dpmodule.ops.nn.rnn_weights import vector_size
 from helpers import onnx_files as files
 from helpers.onnx_graphs import model_of
+from helpers.onnx_runs import exported
 
 
 def load(folder, model):
@@ -109,6 +113,61 @@ def dense():
     return model_of(ADD, w=np.zeros(4, "f")).SerializeToString()
 
 
+S = mx.sym
+HIDDEN = S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc1")
+PARAMS = {"fc1_weight": mx.nd.ones((4, 3)), "fc1_bias": mx.nd.ones((4,))}
+
+
+def export(**changes):
+    def call(folder):
+        given = {"params": PARAMS, "in_shapes": [(2, 3)], "onnx_file_path": folder / "net.onnx", **changes}
+        return mx.onnx.export_model(given.pop("sym", HIDDEN), **given)
+
+    return call
+
+
+X, Y = S.Variable("x"), S.Variable("y")
+SIZE = {"x": {2: "height", 3: "width"}}
+
+
+def refused(symbol, *shapes, types="f4", params=(), **options):
+    """Return a call that exports a symbol of x, y and so on, of these shapes."""
+    arrays = {name: np.ones(shape, types) for name, shape in zip("xyz", shapes)}
+    return lambda: exported(symbol, arrays, params, **options)
+
+
+def pooling(**attrs):
+    return refused(S.Pooling(X, kernel=(2, 2), **attrs), (2, 3, 7, 7), dynamic=SIZE)
+
+
+def projected():
+    rnn = S.RNN(
+        X, Y, S.Variable("z"), S.Variable("c"), state_size=4, num_layers=1, mode="lstm", projection_size=3
+    )
+    size = vector_size("lstm", 1, 2, 4, False, 3)
+    arrays = {"x": (5, 3, 2), "y": (size,), "z": (1, 3, 3), "c": (1, 3, 4)}
+    return exported(rnn, {name: np.ones(shape, "f4") for name, shape in arrays.items()}, ["y"])
+
+
+def quantized_channels_last():
+    x, w = (S.contrib.quantize_v2(each, min_calib_range=-2.0, max_calib_range=2.0) for each in (X, Y))
+    attrs = {"kernel": (3, 3), "num_filter": 4, "layout": "NHWC", "no_bias": True}
+    return S.contrib.quantized_conv(x[0], w[0], x[1], x[2], w[1], w[2], **attrs)[0]
+
+
+WORDS = S.Embedding(S.Variable("words", stype="ragged"), input_dim=20, output_dim=3, name="table")
+RAGGED = {
+    "words": np.zeros(7, "f4"),
+    "words_lengths": np.ones(3, "i8"),
+    "table_weight": np.ones((20, 3), "f4"),
+}
+BODY = S.contrib.foreach(lambda x, s: (S.Correlation(x, x, name="corr"), s), X, [])[0]
+ALIGNED = S.contrib.ROIAlign(X, Y, pooled_size=(2, 2), spatial_scale=1.0, aligned=True)
+RESIZE = partial(S.image.resize, X)
+TO_TARGET = S.Deconvolution(X, Y, target_shape=(9, 10), kernel=(4, 4), stride=(2, 2), num_filter=3)
+ADAPTIVE = S.contrib.AdaptiveAvgPooling2D(X, output_size=(2, 2))
+CONV = S.Convolution(S.Variable("x"), kernel=(3, 3), num_filter=2, no_bias=True, name="conv")
+
 ROWS = [
     *[
         (loaded(SEVERAL, domains='"com.example": 1'), FileFormatError, pattern)
@@ -175,4 +234,106 @@ ROWS = [
         )
     ],
     (linked, FileFormatError, "leads out of the model's own folder"),
+    # exporting
+    (export(opset=12), ArgumentError, "opset is 12, expected one from 13 to 21"),
+    (export(opset=22), ArgumentError, "opset is 22"),
+    (export(opset="17"), ArgumentError, "opset is '17'"),
+    (export(params={"fc1_weight": PARAMS["fc1_weight"]}), ArgumentError, "'fc1_bias'.*missing there"),
+    (export(params={"fc1_weight": np.ones((4, 3), "f")}), ArgumentError, "'fc1_weight' of ndarray"),
+    (export(params=[1, 2]), ArgumentError, "params is list, expected arrays by name"),
+    (export(params=5), ArgumentError, "params is int"),
+    (export(params="nowhere.params"), FileError, "nowhere.params"),
+    (export(sym="nowhere-symbol.json"), FileError, "nowhere-symbol.json"),
+    (export(sym=5), ArgumentError, "sym is int"),
+    (export(in_shapes=None), ArgumentError, r"got none, expected a shape for each of the inputs \['data'\]"),
+    (export(in_shapes=[(2, 3), (2,)]), ArgumentError, "got 2, expected a shape for each"),
+    (export(in_shapes=(2,)), ArgumentError, "expected a list of shapes"),
+    (export(in_shapes=[(0, 3)]), ArgumentError, "expected lengths of at least 1"),
+    (export(in_shapes=[(2, 4)]), ArgumentError, r"'fc1_weight' of shape \(4, 3\), but .* expects \(4, 4\)"),
+    (export(sym=CONV, params={}, in_shapes=[(2, 3), (2,)]), OpError, "conv"),
+    (
+        export(dynamic={"dat": {0: "n"}}),
+        ArgumentError,
+        r"names 'dat'; the inputs are \['data'\]; did you mean data",
+    ),
+    (export(dynamic={"data": {2: "batch"}}), ArgumentError, r"names axis 2, the shape is \(2, 3\)"),
+    (export(dynamic={"data": {0: 5}}), ArgumentError, r"dynamic\['data'\]\[0\] is 5, expected a name"),
+    (export(dynamic="data"), ArgumentError, "dynamic is 'data'"),
+    (export(dynamic={"data": {1: "width"}}), ArgumentError, "the length 'width' cannot be dynamic"),
+    *[
+        (
+            export(dynamic=True, dynamic_input_shapes=[shape]),
+            ArgumentError,
+            r"dynamic_input_shapes has \('N', ",
+        )
+        for shape in (("N", 3, 1), ("N", 5))
+    ],
+    (export(in_types=["float32", "int32"]), ArgumentError, "in_types has 2 types"),
+    (export(in_types="float31"), DTypeError, "float31"),
+    (export(in_types="float16"), DTypeError, "inputs of one type, got data float16, fc1_weight float32"),
+    (export(onnx_file_path=""), ArgumentError, "expected the name of a file"),
+    (export(onnx_file_path="."), ArgumentError, "expected the name of a file"),
+    (export(onnx_file_path="nowhere/net.onnx"), FileError, "nowhere"),
+    # operators
+    (
+        refused(S.Reshape(X, shape=(4, 12), name="r"), (4, 3, 4), dynamic={"x": {0: "batch"}}),
+        ArgumentError,
+        "the length 'batch' cannot be dynamic.*'r'.*0 and -1 leave it open",
+    ),
+    *[
+        (
+            refused(mx.symbol.symbol.op_function(f"_linalg_{name}")(X, name="large"), (9, 9)),
+            ArgumentError,
+            "'large'.*have 9 rows.*at most 8 rows can be written out",
+        )
+        for name in ("inverse", "potrf", "potri", "gelqf")
+    ],
+    (refused(S.Dropout(X, mode="always"), (3, 4)), ArgumentError, "mode 'always' also drops in prediction"),
+    (refused(TO_TARGET, (1, 2, 5, 6), (2, 3, 4, 4), params=["y"], dynamic=SIZE), Untranslatable, "dynamic"),
+    (pooling(pooling_convention="same"), Untranslatable, "'same' requires fixed sizes"),
+    (pooling(pooling_convention="full", stride=(3, 3)), Untranslatable, "requires fixed sizes"),
+    (pooling(pooling_convention="full", pool_type="sum"), Untranslatable, "require fixed sizes"),
+    (pooling(pool_type="avg", pad=(2, 2), count_include_pad=False), Untranslatable, "as long as the kernel"),
+    (refused(S._internal._sample_poisson(X, shape=(2,)), (2,)), Untranslatable, "'x' is not a parameter"),
+    (refused(S.random.poisson(1e6, shape=(2,))), Untranslatable, "reach about .*at most 4096"),
+    (projected, Untranslatable, "projection_size is 3, but ONNX's LSTM has no projection"),
+    (refused(BODY, (2, 1, 3, 4, 4)), Untranslatable, "Correlation 'corr'"),
+    (
+        refused(S.contrib.box_nms(X), (2, 20, 6), dynamic={"x": {1: "boxes"}}),
+        Untranslatable,
+        r"axis -2 .*\(boxes\)",
+    ),
+    (refused(quantized_channels_last(), (2, 6, 6, 3), (4, 3, 3, 3)), Untranslatable, "its layout is NHWC"),
+    (
+        refused(RESIZE(size=(3, 3), interp=2), (5, 7, 3), types="u1"),
+        Untranslatable,
+        "OpenCV.* use interp 0 or 1",
+    ),
+    (refused(RESIZE(size=(9, 3), interp=3), (5, 7, 3)), Untranslatable, "area"),
+    (
+        refused(RESIZE(size=(3, 3)), (5, 7, 3), dynamic={"x": {0: "height"}}),
+        Untranslatable,
+        r"dynamic \(height\)",
+    ),
+    (
+        refused(S.BilinearSampler(X, Y), (1, 2, 3, 4), (1, 2, 3, 4), opset=13),
+        Untranslatable,
+        "from opset 16 on",
+    ),
+    (refused(ALIGNED, (1, 2, 5, 5), (1, 5), opset=13), Untranslatable, "half a pixel from opset 16 on"),
+    (refused(S.Crop(X, center_crop=True, h_w=(2, 2)), (1, 2, 5, 5), dynamic=SIZE), Untranslatable, "dynamic"),
+    (refused(ADAPTIVE, (1, 2, 5, 5), dynamic=SIZE), Untranslatable, "dynamic"),
+    # rows of different lengths
+    *[
+        (
+            lambda make=make: exported(make(WORDS), RAGGED, ["table_weight"]),
+            Untranslatable,
+            f"{name} .*works on rows of different lengths, which ONNX lacks",
+        )
+        for make, name in (
+            (lambda rows: S.sequence_pool(rows, pool_type="max"), "sequence_pool"),
+            (lambda rows: S.sequence_pool(S.sequence_softmax(rows)), "sequence_softmax"),
+            (lambda rows: S.FullyConnected(rows, num_hidden=2, no_bias=True), "FullyConnected"),
+        )
+    ],
 ]

@@ -177,3 +177,14 @@ def test_programs_have_no_mode_of_their_own(training):
     (norm,) = (node for node in symbol.graph.nodes if node.op is not None and node.op.name == "BatchNorm")
     assert not norm.a.use_global_stats
     assert norm.a.momentum == pytest.approx(0.7)
+
+
+def test_parameters_keep_their_names_and_values_there_and_back():
+    symbol, args, states = mx.sym.from_torch(image_net(), torch.zeros(2, 1, 6, 6))
+    left = symbol.to_torch(args, states).eval()
+    assert set(left.state_dict()) == {*args, *states}
+    _, again, moving = mx.sym.from_torch(left, torch.zeros(2, 1, 6, 6))
+    assert (again.keys(), moving.keys()) == (args.keys(), states.keys())
+    for name, value in {**args, **states}.items():
+        np.testing.assert_array_equal({**again, **moving}[name].asnumpy(), value.asnumpy())
+        assert torch.equal(left.state_dict()[name], value.raw)
