@@ -9,7 +9,9 @@ import dpmodule as mx
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 
 S = mx.sym
-NET = S.SoftmaxOutput(S.BatchNorm(S.FullyConnected(S.Variable("data"), num_hidden=3, name="fc"), name="bn"))
+NET = S.SoftmaxOutput(
+    S.BatchNorm(S.FullyConnected(S.Variable("data"), num_hidden=3, name="fc"), name="bn"), name="softmax"
+)
 PARAMS = {
     "fc_weight": mx.nd.ones((3, 5)),
     "fc_bias": mx.nd.ones(3),
@@ -22,7 +24,7 @@ STATES = {"bn_moving_mean": mx.nd.ones(3), "bn_moving_var": mx.nd.ones(3)}
 def saved(folder, name="", content=None, **options):
     """Load a folder of a network, after a change of one of its files: new text, other values, or None if it goes."""
     target = folder / "net"
-    mx.interop.save_pretrained(target, NET, PARAMS, STATES, [("data", (4, 5))], **options)
+    mx.interop.save_pretrained(target, NET, PARAMS, STATES, [("data", (4, 5))], ["softmax_label"], **options)
     if isinstance(content, dict):
         content = json.dumps({**json.loads((target / name).read_text()), **content})
     if name:
@@ -66,7 +68,9 @@ def nd_load(folder):
 
 def misfit(folder):
     params = {"fc_weight": PARAMS["fc_weight"], "old": mx.nd.ones((1,)), "data": mx.nd.ones((1,))}
-    mx.interop.save_pretrained(folder / "net", NET, params, {}, [("data", (1, 5)), ("x", (1,))])
+    mx.interop.save_pretrained(
+        folder / "net", NET, params, {}, [("data", (1, 5)), ("x", (1,))], ["softmax_label"]
+    )
 
 
 ROWS = [
@@ -94,7 +98,7 @@ ROWS = [
     (config(data=[{"name": "data", "shape": [1], "dtype": "f7"}]), FileFormatError, "data is not a list"),
     (config(data=[{"name": "data", "shape": [1], "dtype": "(1,"}]), FileFormatError, "data is not a list"),
     (config(label_names=3), FileFormatError, "label_names is not a list"),
-    (config(label_names=[]), FileFormatError, "no parameters for softmaxoutput0_label"),
+    (config(label_names=[]), FileFormatError, "no parameters for softmax_label"),
     (config(data=[{"name": "x", "shape": [1]}]), FileFormatError, "for data; inputs .* does not have: x"),
     (lambda folder: saved(folder, "symbol.json", {"nodes": 3}), FileFormatError, r"symbol\.json"),
     *[

@@ -2,6 +2,7 @@
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, BoundsError, FileError, FileFormatError, StateError
+from dpmodule.recordio.files import UnknownKeyError
 from dpmodule.recordio.framing import MAGIC, frame
 from helpers.pictures import FORMATS
 
@@ -45,10 +46,14 @@ ROWS = [
     (lambda folder: writer(folder).write("text"), ArgumentError, "encode text first"),
     (lambda folder: R.MXRecordIO(folder / "a.rec", "a"), ArgumentError, "flag is 'a'"),
     (lambda folder: R.MXRecordIO(folder / "missing.rec", "r"), FileError, "missing.rec"),
-    (lambda: R.MXIndexedRecordIO(INDEX, FORMATS / "indexed.rec", "r").read_idx(99), BoundsError, "no key 99"),
+    (
+        lambda: R.MXIndexedRecordIO(INDEX, FORMATS / "indexed.rec", "r").read_idx(99),
+        UnknownKeyError,
+        "no key 99",
+    ),
     (
         lambda folder: indexed(folder, "", b"", 0),
-        BoundsError,
+        UnknownKeyError,
         r"no key 0 and no other; .*a\.rec has no records",
     ),
     *[

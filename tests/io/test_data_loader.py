@@ -106,7 +106,7 @@ OWN = {"collate_fn": datasets.doubled, "worker_init_fn": datasets.note_worker}
         (datasets.Whole(3), {"num_workers": 1}, [[0, 0], [1, 1], [2, 2]]),
         (datasets.Whole(3), {}, [[0, 0], [1, 1], [2, 2]]),
         (Rows(), {"sampler": [[0, 2], [5, 1]], "num_workers": 2}, [[0, 2], [5, 1]]),
-        (Rows(), {"sampler": [[0, 2], [5, 1]]}, [[0, 2], [5, 1]]),
+        (Rows(), {"sampler": [[0, 2], [5, 1]], "num_workers": 0}, [[0, 2], [5, 1]]),
     ],
 )
 def test_forms_of_loaders(loader, options, wanted):

@@ -316,7 +316,7 @@ class TestElementTypes:
         assert got[0].tolist() == [[1.5, -2.25, 3.0]] * 2
 
     def test_inputs_have_their_type_where_operators_would_guess_another(self, tmp_path):
-        symbol, args, _ = mx.onnx.import_model(files.from_torch("causal_attention", tmp_path, False).path)
+        symbol, args, _ = mx.onnx.import_model(files.from_torch("gpt_block", tmp_path, False).path)
         net = mx.sym.load_json(symbol.tojson())
         assert dict(zip(net.list_arguments(), net.infer_type()[0], strict=True))["x0"] is np.float32
         executor = net.simple_bind(mx.cpu(), grad_req="null", x0=(2, 5, 8))

@@ -38,8 +38,9 @@ def test_a_label_that_is_reshaped_is_no_input():
 
 
 def test_ctc_is_left_out_beside_its_softmax(caplog):
-    loss = S.MakeLoss(S.CTCLoss(scores(), S.Variable("label"), name="ctc"), name="loss")
-    net = S.Group([S.softmax(scores(), name="share"), loss])
+    steps = scores()
+    loss = S.MakeLoss(S.CTCLoss(steps, S.Variable("label"), name="ctc"), name="loss")
+    net = S.Group([S.softmax(steps, name="share"), loss])
     with caplog.at_level(logging.WARNING):
         model = check_prediction(net, (6, 2, 3), {"label": np.ones((2, 3))})
     assert caplog.messages == ["outputs computed from labels are not exported: loss_output"]

@@ -73,12 +73,12 @@ def test_reading_begins_again_after_reset():
 
 
 def test_resetting_a_writer_empties_the_file(tmp_path):
-    with mx.recordio.MXRecordIO(tmp_path / "a.rec", "w") as record:
+    with mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as record:
         assert record.tell() == 0
-        record.write(b"lost!")
+        record.write_idx(0, b"lost!")
         assert record.tell() == 16
         record.reset()
-        record.write(b"kept")
+        record.write_idx(0, b"kept")
     assert read_all(tmp_path / "a.rec") == [b"kept"]
 
 
