@@ -79,6 +79,8 @@ def test_a_stream_goes_round_and_knows_its_end():
     found = [stream.episode(number, loop=True)[0][0]["text"] for number in (0, 2, 3, 7, 8)]
     assert found == ["0.0", "2.0", "0.0", "1.0", "2.0"]
     assert stream.episode(8, loop=True)[1]
+    stream = StreamDialogData({"datafile": 3}, numbered)
+    stream.episode(2)
     assert stream.ends_before(3)
     assert (stream.num_episodes(), stream.num_examples()) == (3, 6)
     assert StreamDialogData({}, lambda path: []).ends_before(0)

@@ -44,7 +44,7 @@ def seen_by(student):
 
 def check(tasks, opt, batched, as_teacher=False):
     names = [spec(Texts, "-".join([name, *map(str, lengths)])) for name, lengths in tasks.items()]
-    opt = {**opt, "task": ",".join(names)}
+    opt = {**opt, "task": ",".join(names), **({"max_batch_tokens": None} if as_teacher else {})}
     student = (HalfBatch if batched and (opt["batchsize"] > 1 or opt["max_batch_tokens"]) else Half)(opt)
     expected = sorted(
         (name, f"{episode}.{entry}")
@@ -64,7 +64,7 @@ def check(tasks, opt, batched, as_teacher=False):
     assert world.num_examples() == len(expected)
     if opt["max_batch_tokens"] and not as_teacher:
         assert (world.get_total_exs(), parleys <= len(expected)) == (len(expected), True)
-    elif world.get_agents()[0].use_batch_act and len(tasks) == 1:
+    elif not as_teacher and world.get_agents()[0].use_batch_act and len(tasks) == 1:
         assert parleys == -(-len(expected) // opt["batchsize"])
     student.seen.clear()
     world.reset()

@@ -88,7 +88,7 @@ HITS = ("hits@1", "hits@5", "hits@10", "hits@100")
         # means over the replies that have them, under any name but those of the teacher
         ({}, [({"text": "a", "metrics": {"loss": 2.0, "my own": 1}}, ["a"]),
               ({"text": "a", "metrics": {"loss": 4.0, "accuracy": 99}}, ["a"])],
-         {"accuracy": 1.0, "f1": 1.0, "loss": 3.0, "my own": 1.0}),
+         {"accuracy": 1.0, "f1": 0.0, "loss": 3.0, "my own": 1.0}),
         ({"metrics": "bleu, accuracy"}, [({"text": "one two three four"}, ["one two three four"])],
          {"accuracy": 1.0, "bleu": 1.0}),
     ],

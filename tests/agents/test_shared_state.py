@@ -53,8 +53,11 @@ def add_by_value(channel, counter, count):
 def test_processes_and_threads_take_each_number_once(function, count):
     counter, own = SharedCounter(), []
     thread = threading.Thread(target=lambda: own.extend(function(None, counter, count)))
-    thread.start()
-    found = in_processes(function, [(counter, count)] * 3)
+    with Supervisor("taker", "fork") as takers:
+        for _ in range(3):
+            takers.start(function, counter, count)
+        thread.start()
+        found = takers.join(60)
     thread.join()
     assert sorted(sum(found, own)) == list(range(4 * count))
 

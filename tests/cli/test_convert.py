@@ -411,7 +411,7 @@ def test_pictures_that_cannot_be_used_are_skipped(run, folder):
     assert run("im2rec", folder, "a", "--overwrite").code == 1
     for path in folder.rglob("*.png"):
         path.write_bytes(b"none")
-    assert "b.rec would be empty: none of its 10 pictures" in run("im2rec", folder, "b").error
+    assert "b.rec would be empty: none of its 11 pictures" in run("im2rec", folder, "b").error
     assert not list(Path().glob("b*"))
 
 

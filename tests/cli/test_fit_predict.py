@@ -49,7 +49,7 @@ def test_a_seed_and_contexts_give_the_same_parameters(run):
 
 def test_the_last_epoch_is_saved_whatever_save_every_says(run):
     assert run(*QUICK, "--epochs", "3", "--save-every", "2").code == 0
-    assert sorted(path.name[-6:-7:-1] + path.stem[-1] for path in Path().glob("*.params")) == [".2", ".3"]
+    assert sorted(map(str, Path().glob("*.params"))) == ["model-0002.params", "model-0003.params"]
 
 
 def test_load_epoch_resumes_the_schedule(run, monkeypatch):
@@ -90,14 +90,12 @@ def test_a_symbol_of_ones_own_and_a_csv(run):
     assert (lines[0], len(lines)) == ("sample,class,p0,p1", 301)
 
 
-@pytest.mark.parametrize(
-    ("words", "noted"), [((), True), (("--validation", "0"), False), (("--validation", "0.5"), False)]
-)
-def test_too_few_rows_for_validation_are_noted(words, noted, run):
+def test_too_few_rows_for_validation_are_noted(run):
     np.savez("d.npz", x=[[1.0], [2.0]], y=[0, 1])
+    words = (*QUICK, "--data", "d.npz", "--overwrite")
     note = "note: --validation 0.2 of 2 samples is less than one, so all samples are used for training"
-    err = run(*QUICK, "--data", "d.npz", *words).err
-    assert (note in err, "note" in err) == (noted, noted)
+    assert note in run(*words).err
+    assert "note" not in run(*words, "--validation", "0").err + run(*words, "--validation", "0.5").err
 
 
 def test_nan_is_an_error_a_warning_or_nothing(run, caplog):

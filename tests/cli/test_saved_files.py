@@ -207,7 +207,7 @@ def test_a_run_that_a_signal_ends_resumes(number, run, monkeypatch, whole):
     assert (code, len(seen), os.path.exists("part-last.run")) == (128 + number, 31, True)
     assert run(*resumed).code == 0
     assert_same(whole, "part-0003.params")
-    assert names("part-*.run") == ["part-0002.run", "part-0003.run"]
+    assert {*names("part-*.run")} >= {"part-0002.run", "part-0003.run"}
 
 
 def test_a_finished_run_stays_as_it_is_and_can_be_removed(run):

@@ -20,6 +20,7 @@ from dpmodule.base import (
     FileFormatError,
     NonFiniteError,
     NotSupportedError,
+    SignatureError,
     StateError,
 )
 from helpers.hogwild_agents import NoShare, Questions
@@ -459,11 +460,11 @@ def without_task(folder):
 
 
 ROWS_OF_NETWORKS = [
+    (lambda: SmallestAgent(smallest(optimizer_params={"no_such": 1})), SignatureError, "no_such"),
     *rows(
         ArgumentError,
         lambda opt: SmallestAgent(smallest(**opt)),
         ({"optimizer": "sdg"}, "sdg"),
-        ({"optimizer_params": {"no_such": 1}}, "no_such"),
         ({"contexts": "tpu"}, "tpu"),
         ({"contexts": 3}, "ctx is 3"),
         ({"on_nonfinite": "sing"}, "sing"),

@@ -118,8 +118,6 @@ def command(prepare, words, folder):
         done = run_command(*shlex.split(words))
         after = sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts)
     assert after == before, set(after) - set(before)
-    assert done.out == "", done.out
-    assert len(done.err.splitlines()) == 1, done.err
     raise Refused(done.error)
 
 
@@ -230,7 +228,7 @@ COMMANDS = [
         ("predict --epoch 3", "nothing is saved under the prefix 'model'"),
         ("predict --output junk/out.csv", "Not a directory$"),
         ("predict --output empty", "a folder; expected a file"),
-        ("predict four --data four.npz --label-column none", "--label-column sets the label column"),
+        ("predict four --data four.npz --label-column none", "--label-column is for CSV files"),
         ("summary --prefix nowhere", "nowhere-symbol.json does not exist"),
         ("check lenet", "lenet-symbol.json does not exist"),
         ("check four --prefix four", "got NET four and --prefix four, expected one network"),
@@ -275,7 +273,7 @@ COMMANDS = [
             (f"{QUICK} --network mlp --data junk --prefix '{prefix}'", f"--prefix is '{prefix}'")
             for prefix in ("junk/net", "empty/", ".", "x" * 250, "/proc/net", "new/" + "x" * 300)
         ],
-        (f"{QUICK} --network mlp --data junk --prefix a/net", "is not a number"),
+        (f"{QUICK} --network mlp --data junk --prefix a/net", "junk: the file has no samples"),
     ),
     *refused(
         bags,

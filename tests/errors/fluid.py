@@ -1,13 +1,23 @@
 """Wrong calls of `dpmodule.fluid`."""
 
 import json
-from functools import partial
+from functools import partial, wraps
 
 import numpy as np
 
 import dpmodule.fluid as fluid
 from dpmodule import symbol as sym
-from dpmodule.base import ArgumentError, BoundsError, DTypeError, FileError, ShapeError, StateError
+from dpmodule.base import (
+    ArgumentError,
+    BoundsError,
+    DeviceError,
+    DTypeError,
+    FileError,
+    FileFormatError,
+    OpError,
+    ShapeError,
+    StateError,
+)
 from dpmodule.context import cpu
 from helpers.fluid_programs import PROTOTXT, bow_net, programs, run, text_inputs, write_files
 
@@ -18,6 +28,7 @@ BATCH = {"words": [[1, 2], [30], []], "label": [[0], [1], [0]]}
 def rows(error, make, *cases):
     """Return rows of calls of one function, each in programs of its own: arguments, and the pattern last."""
 
+    @wraps(make)
     def call(*given):
         with programs():
             make(*given)
@@ -133,12 +144,9 @@ ROWS = [
         (lambda: layers.fc([], 4), "empty list"),
         (lambda: layers.fc(dense(), 4, num_flatten_dims=2), "num_flatten_dims is 2"),
         (lambda: layers.fc([dense()], 4, param_attr=[None, None]), "2 entries for 1 inputs"),
-        (lambda: layers.data("a", 3), "shape is 3"),
-        (lambda: layers.data("a", [-1, 0]), "sizes from 1"),
         (lambda: layers.data("a", [1], lod_level=2), "lod_level is 2"),
         (lambda: (dense(), dense(width=4)), "already has <Data x"),
         (lambda: layers.data(layers.tanh(dense()).name, [3]), "already has a variable 'tanh_0'"),
-        (lambda: layers.embedding(dense(), [3]), "size is"),
         (lambda: layers.embedding(dense(), [3, 2], padding_idx=3), "padding_idx is 3"),
         (lambda: layers.embedding(dense(), [3, 2], param_attr=3), "param_attr is 3"),
         (lambda: layers.sequence_pool(dense(), "sum"), "does not hold sequences"),
@@ -149,7 +157,6 @@ ROWS = [
         (lambda: layers.elementwise_add(dense(), 3), "y is 3"),
         (lambda: layers.reduce_max(words()), "pool them first"),
         (lambda: fluid.program_guard(3).__enter__(), "main_program is 3"),
-        (lambda: fluid.Executor("gpu"), "place is 'gpu'"),
         (lambda: fluid.ParamAttr(name=""), "name is ''"),
         (lambda: fluid.ParamAttr(initializer=3), "initializer is 3"),
         (lambda: fluid.ParamAttr(regularizer=3), "regularizer is 3"),
@@ -157,7 +164,7 @@ ROWS = [
         (lambda: fluid.initializer.Normal(0, -1), "from 0"),
         (lambda: fluid.Executor().run(layers.mean(dense())), "expected a Program"),
         (lambda: fluid.create_lod_tensor([[1]], [[1], [1]]), "levels of lengths"),
-        (lambda: fluid.DataFeeder(["words", "label"]).feed([(1,)]), "does not have 2 values"),
+        (lambda: fluid.DataFeeder([*text_inputs()]).feed([(1,)]), "does not have 2 values"),
         (other_program, "different programs"),
         (lambda: fluid.optimizer.SGD("fast"), "learning_rate is 'fast'"),
         (lambda: fluid.optimizer.SGD(0.1, regularization=0.1), "regularization is 0.1"),
@@ -180,27 +187,29 @@ ROWS = [
     *rows(
         ShapeError,
         lambda call: call(),
+        (lambda: layers.data("a", 3), "shape is 3"),
+        (lambda: layers.data("a", [-1, 0]), "sizes from 1"),
+        (lambda: layers.embedding(dense(), [3]), "size is"),
         (
             lambda: [layers.fc(dense(f"x{n}", n), 2, param_attr="w") for n in (3, 4)],
             r"'w' has shape \(2, 3\), but",
         ),
         (lambda: fluid.create_lod_tensor(np.zeros((3, 1)), [[1, 1]]), "the sum of lengths is 2"),
     ),
+    (lambda: fluid.Executor("gpu"), DeviceError, "place is 'gpu'"),
+    *rows(ShapeError, lstm, (7, {}, "4H features"), (12, {}, "4H features")),
     *rows(
         ArgumentError,
         lstm,
-        (7, {}, "4H features"),
-        (12, {}, "4H features"),
         (8, {"h_0": 1}, "initial states are zeros"),
         (8, {"bias_attr": False}, "bias_attr"),
     ),
-    (dense_lstm, ArgumentError, "sequence_lstm takes ragged data"),
+    (dense_lstm, OpError, "sequence_lstm takes ragged data"),
     *rows(
         ArgumentError,
         fed,
         ({"words": [[1]]}, "label is missing"),
         ({**BATCH, "lable": 1}, "no data 'lable'; did you mean label"),
-        ({"words": [], "label": np.zeros((0, 1))}, "is empty"),
         (3, "expected a dict"),
         (BATCH, "mean_1", "did you mean mean_0"),
         (BATCH, 3, "neither a variable"),
@@ -208,6 +217,7 @@ ROWS = [
     *rows(
         ShapeError,
         fed,
+        ({"words": [], "label": np.zeros((0, 1))}, "is empty"),
         ({**BATCH, "label": [0, 1, 0]}, r"'label' has shape \(3,\)"),
         ({**BATCH, "label": [[0], [1]]}, "different sizes"),
     ),
@@ -253,12 +263,12 @@ ROWS = [
     *rows(StateError, without_values, ("have no values",)),
     *rows(ArgumentError, lacking, ("lacks fc_3_weight, fc_3_bias",)),
     *rows(FileError, lambda folder: fluid.io.load_inference_model(folder / "nothing"), ("nothing",)),
+    *rows(ShapeError, damaged, ("__shape__", "5x", "__shape__ is '5x', expected")),
+    *rows(DTypeError, damaged, ("__dtype__", "x", "unknown dtype 'x'")),
     *rows(
-        ArgumentError,
+        FileFormatError,
         damaged,
-        ("__shape__", "5x", "__shape__"),
-        ("__dtype__", "x", "unknown dtype 'x'"),
-        ("__feed__", "x", "__feed__"),
-        ("__feed__", "1", "__feed__"),
+        ("__feed__", "x", "input 'a' has __feed__='x', expected its index"),
+        ("__feed__", "1", "input 'b' has __feed__='1', expected its index"),
     ),
 ]

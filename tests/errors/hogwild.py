@@ -253,6 +253,10 @@ def executor(call, *given, **more):
         list(getattr(made, call)(*given, **more))
 
 
+def infer(folder):
+    executor("infer_from_files", dense_module(), DENSE, write_dense(folder)[0], 1, "p")
+
+
 def closed():
     made = mx.AsyncExecutor()
     made.close()
@@ -304,6 +308,11 @@ RUNS = [
             ({"program": "net"}, ArgumentError, "of type str"),
             ({"program": two_contexts()}, ArgumentError, "one CPU"),
             ({"program": own(None)}, StateError, "no optimizer"),
+            (
+                {"program": regression(mx.sym.broadcast_mul(X, mx.sym.Variable("y")))},
+                ArgumentError,
+                "no slot y; .* slots x, label, the network the variables x, y, label",
+            ),
             ({"fetch": ["fc2"]}, ShapeError, r"'fc2' has shape \(8, 2\)"),
             ({"fetch": "p_output"}, ShapeError, r"'p_output' has shape \(8, 2\)"),
             ({"fetch": ["x"]}, ShapeError, r"'x' has shape \(8, 4\)"),
@@ -349,21 +358,12 @@ RUNS = [
         )
     ],
     (
-        partial(executor, "explain", regression(mx.sym.broadcast_mul(X, mx.sym.Variable("y"))), DENSE),
-        ArgumentError,
-        "no slot y; .* slots x, label, the network the variables x, y, label",
-    ),
-    (
         partial(executor, "train_from_dataset", bag_net(), mx.QueueDataset(bags()), 1, eval_metrik="acc"),
         SignatureError,
         "did you mean eval_metric",
     ),
     (partial(executor, "train_from_dataset", bag_net(), ["a"], 1), ArgumentError, "QueueDataset"),
-    (
-        partial(executor, "infer_from_files", dense_module(), DENSE, [__file__], 1, "p"),
-        StateError,
-        "no parameters yet",
-    ),
+    (infer, StateError, "no parameters yet"),
     (partial(executor, "module", bag_net()), StateError, "has not been run"),
     (partial(executor, "snapshot", "a"), StateError, "there was no run"),
     (partial(executor, "explain", bag_net()), StateError, "has not been run"),
@@ -382,7 +382,7 @@ RUNS = [
     (
         partial(one, bag_net(), "2 1 2 1 0\n1 3 1 0\n3 4 50 2 1 1\n", bags(), mode="serial"),
         BoundsError,
-        "slot 'words' has the value 50, .* 'table_weight' with 50 rows.* row 2 .*words",
+        "slot 'words' has the value 50, .* 'table_weight' with 50 rows.* row 2 ",
     ),
 ]
 

@@ -65,8 +65,8 @@ def dense_module(dropout=0.0):
 
 
 def rows_of(width, words=WORDS, name="table", slot="words", sparse=True):
-    """Return the rows of a table for a ragged slot."""
-    data = mx.sym.Variable(slot, stype="ragged")
+    """Return the rows of a table for a ragged slot, which is a name or a variable."""
+    data = mx.sym.Variable(slot, stype="ragged") if isinstance(slot, str) else slot
     return mx.sym.Embedding(data, input_dim=words, output_dim=width, sparse_grad=sparse, name=name)
 
 

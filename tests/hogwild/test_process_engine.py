@@ -236,17 +236,18 @@ def kill_at_random(run, net, files, seed):
 
     thread = threading.Thread(target=kill)
     thread.start()
+    died = None
     try:
-        process(run, net, described(2, **BAGS), files * 10, 2, **ADAGRAD)
-        return None
+        process(run, net, described(2, **BAGS), files * 20, 2, **ADAGRAD)
     except WorkerDied as error:
-        took = time.monotonic() - killed[0]
-        assert f"'hogwild-{error.index}'" in str(error)
-        assert error.index in (0, 1)
-        assert error.file in (*files, None)
-        return took
-    finally:
-        thread.join()
+        died, at = error, time.monotonic()
+    thread.join()
+    if died is None:
+        return None
+    assert f"'hogwild-{died.index}'" in str(died)
+    assert died.index in (0, 1)
+    assert died.file in (*files, None)
+    return at - killed[0]
 
 
 @pytest.mark.parametrize(
