@@ -100,7 +100,7 @@ VIEWS = {
     "split_v2": (lambda x: nd.split_v2(x, 2)[0], [[2, 2, 2], [0, 0, 0]]),
     "slice_axis": (lambda x: x.slice_axis(axis=1, begin=1, end=2), [[0, 2, 0], [0, 2, 0]]),
     "moveaxis": (lambda x: nd.moveaxis(x, 0, 1), [[2, 2, 2], [2, 2, 2]]),
-    "concatenate": (lambda x: nd.concatenate([x, x]), [[4, 4, 4], [4, 4, 4]]),
+    "concatenate": (lambda x: nd.concatenate([x, x * 2], axis=1), [[6, 6, 6], [6, 6, 6]]),
     "astype": (lambda x: x.astype("float64"), [[2, 2, 2], [2, 2, 2]]),
     "copy": (lambda x: x.copy(), [[2, 2, 2], [2, 2, 2]]),
     "array()": (lambda x: nd.array(x), [[2, 2, 2], [2, 2, 2]]),
