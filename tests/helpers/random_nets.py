@@ -106,20 +106,18 @@ class _Net:
         """Read the features as a sequence, by cells one after the other."""
         wide = S.FullyConnected(self.value, num_hidden=9, name=self.name("wide"))
         kind = self.random.choice((mx.rnn.LSTMCell, mx.rnn.GRUCell, mx.rnn.RNNCell))
-        prefix, form = self.name("cell"), random.Random(self.seed).randrange(5)
+        prefix, form = self.name("cell"), self.seed // 20 % 3
         cell: Any = kind(5, prefix=f"{prefix}_")
-        if form == 0:
+        if form == 1:
             cell = mx.rnn.BidirectionalCell(
                 cell, mx.rnn.GRUCell(2, prefix=f"{prefix}r_"), output_prefix=prefix
             )
-        elif form == 1:
+        elif form == 2:
             stack = mx.rnn.SequentialRNNCell()
             drops = [mx.rnn.DropoutCell(0.3)] if self.is_random else []
             for each in (cell, *drops, mx.rnn.ResidualCell(mx.rnn.GRUCell(5, prefix=f"{prefix}s_"))):
                 stack.add(each)
             cell = stack
-        elif form == 2 and self.is_random:
-            cell = mx.rnn.ZoneoutCell(cell, zoneout_outputs=0.3)
         outputs, _ = cell.unroll(3, inputs=S.Reshape(wide, shape=(0, 3, 3)), layout="NTC", merge_outputs=True)
         self.value = S.Reshape(outputs, shape=(0, -1))
 
