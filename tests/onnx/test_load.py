@@ -66,10 +66,11 @@ def test_graphs_by_hand(name, tmp_path):
 QUICK = ("resnet", "bilstm", "bigru", "causal_attention", "ssd", "odd", "gpt_block")
 
 
+SLOW = [name for name in NETS if name not in (*QUICK, "projected")]  # ONNX's LSTM has no projection
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NETS]
-)
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_files_of_torch(name, tmp_path):
     for is_new in (False,) if name in QUICK else files.exporters(name):
         agrees(files.from_torch(name, tmp_path, is_new))
