@@ -28,8 +28,8 @@ def test_types_refuse_what_does_not_fit():
         (lambda: threads.functor_and_function(capsule), ArgumentError, "only with the native extension"),
         (core.Functor, ArgumentError, "no constructor"),
         (lambda: core.NoopFunctor(1), TypeError, "takes no arguments"),
-        (lambda: core.Worker(object(), print), TypeError, ""),
-        (lambda: core.ThreadPool("2", "name"), TypeError, ""),
+        (lambda: core.Worker(object(), print), TypeError, None),
+        (lambda: core.ThreadPool("2", "name"), TypeError, None),
     ):
         with pytest.raises(error, match=text):
             call()

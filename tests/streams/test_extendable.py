@@ -534,6 +534,7 @@ async def test_completion_gives_results_as_they_are_ready():
     stream.put(asyncio.ensure_future(after(0.0, "first")))
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         stream.put(executor.submit(lambda: "thread"))
+        await asyncio.to_thread(stream.put_threadsafe, executor.submit(lambda: "of a thread"))
         twice = asyncio.get_running_loop().create_future()
         stream.put(twice)
         stream.put(twice)

@@ -36,7 +36,7 @@ from dpmodule.streams import (
 from helpers.both_backends import in_native, measures_memory, resident_bytes
 from helpers.functors import agree, with_backend
 from helpers.functors import backend as backend
-from helpers.loops import every_loop
+from helpers.loops import every_loop, run
 from helpers.programs import again_without_native
 from helpers.walk import walks
 
@@ -89,13 +89,17 @@ def test_result_outlives_functor_and_input():
     assert alive() is None
 
 
-async def test_functor_that_nobody_awaits_is_dropped():
+def test_functor_that_nobody_awaits_is_dropped():
     data = torch.zeros(1 << 20, dtype=torch.uint8)
     alive, functors = weakref.ref(data), [Crc32cFunctor(data)]
     del data
-    with ThreadPool(1) as pool:
-        cpp_threaded_worker(pool)(functors.pop()).cancel()
-        await asyncio.sleep(0.01)
+
+    async def main():
+        with ThreadPool(1) as pool:
+            cpp_threaded_worker(pool)(functors.pop()).cancel()
+            await asyncio.sleep(0.01)
+
+    run(main())
     gc.collect()
     assert alive() is None
 

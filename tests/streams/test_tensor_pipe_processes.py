@@ -52,9 +52,11 @@ def claimed(end, side):
 def serve(end, connection):
     """Do in a child what the parent asks for."""
     while True:
-        name, *args = connection.recv()
-        value = getattr(end, name)(*args)
-        connection.send(int(value["i"]) if name == "recv" else None)
+        name, *numbers = connection.recv()
+        value = getattr(end, name)(*map(value_of, numbers))
+        answer = int(value["i"]) if name == "recv" else None
+        del value
+        connection.send(answer)
 
 
 class Across(RuleBasedStateMachine):
@@ -110,7 +112,7 @@ class Across(RuleBasedStateMachine):
             self.here.send(value_of(self.sent), timeout=SOON_S)
             self.sent += 1
         elif not (self.full() or self.end):
-            self.ask("send", value_of(self.sent))
+            self.ask("send", self.sent)
             self.sent += 1
 
     @rule()
@@ -135,6 +137,7 @@ class Across(RuleBasedStateMachine):
             os.kill(self.child.pid, signal.SIGCONT)
             return
         if how == "closed":
+            self.ask("claim")  # else it would close a copy only
             self.ask("close")
         self.child.kill()
         self.child.reap()
@@ -161,7 +164,7 @@ def system(request, monkeypatch):
 @pytest.mark.parametrize("side", ["reader", "writer"])
 @examples(12, 500)
 def test_any_order_of_calls_and_kills(core, side, system, examples):
-    play(lambda: Across(core, side), examples, steps=15)
+    play(lambda: Across(core, side), examples, steps=15, shrinks=False)
 
 
 @every_core
@@ -418,7 +421,7 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core, sent_before):
     if sent_before:
         writer.send(torch.ones(1))
     until(claimed(reader, control.READER))  # else it was there before the first send
-    for _ in range(2):
+    for _ in range(1 if sent_before else 2):
         writer.send(torch.ones(1))
     killer = threading.Timer(0.3, process.kill)
     killer.start()
@@ -554,7 +557,12 @@ def test_kills_at_any_moment(core, which, count):
 
 def use_and_close(core, i):
     reader, writer = make(core)
-    writer.send([torch.ones(3), torch.ones(5000)])
+    for size in (3, 5000, 100 * i % 200_000):
+        writer.send([torch.ones(3), torch.ones(size)])
+        value = reader.recv()
+        assert value[1].numel() == size
+        del value
+    writer.send([torch.ones(5000)])
     value = reader.recv()
     if i % 3 == 0:
         writer.send({"shared": torch.ones(100).share_memory_()})
@@ -577,25 +585,6 @@ def test_making_using_and_closing_leaves_nothing(core, count):
         use_and_close(core, i)
     assert resources() == before
     assert resident_bytes() - memory < max(memory // 50, 4 << 20)
-
-
-@pytest.mark.timeout(120)
-@every_core
-def test_memory_is_steady_while_sizes_change(core):
-    with pipe(core) as (reader, writer):
-        rng = random.Random(1)
-
-        def some(count):
-            for _ in range(count):
-                value = [torch.ones(rng.randrange(1, 200_000)) for _ in range(3)]
-                writer.send(value)
-                assert same(value, reader.recv())
-
-        some(100)
-        before, memory = resources(), resident_bytes()
-        some(150)
-        assert resources() == before
-        assert resident_bytes() - memory < 20 << 20
 
 
 @pytest.mark.timeout(120)

@@ -15,6 +15,7 @@ from dpmodule.base import ArgumentError, StateError
 from dpmodule.streams import FunctorError, PoolClosedError, SignalSocketBus, ThreadPool, cpp_threaded_worker
 from helpers import jobs
 from helpers.loops import every_loop, raised, run, soon
+from helpers.processes import resident_bytes, resources
 from helpers.programs import again_without_native
 
 only_native = pytest.mark.skipif(native.core is None, reason="the stand-in's threads are Python's")
@@ -240,10 +241,14 @@ async def test_a_cancelled_job_runs_on_and_lives_until_it_ended(worker):
     assert await worker(jobs.value(1)) == 1
 
 
-def cancel_many(worker, count):
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [10_000, pytest.param(400_000, marks=pytest.mark.slow)])
+def test_many_cancels_leave_nothing(worker, count):
     async def main():
         draw = random.Random(0)
-        for _ in range(count // 50):
+        for number in range(count // 50):
+            if number == count // 200:
+                before = resources(), resident_bytes()
             futures = [worker(jobs.value(object())) for _ in range(50)]
             for future in futures:
                 if draw.random() < 0.9:
@@ -252,28 +257,12 @@ def cancel_many(worker, count):
                 await asyncio.sleep(0)
             await asyncio.gather(*futures, return_exceptions=True)
         await soon(lambda: SignalSocketBus.of().in_flight == 0)
+        assert resources() == before[0]
+        assert count < 100_000 or resident_bytes() < before[1] * 1.01 + 2**20
 
     run(main(), seconds=300)
     jobs.settle("living", 0)
-
-
-def test_ten_thousand_cancels_leave_nothing(worker):
-    cancel_many(worker, 10_000)
     assert jobs.counts()["destroyed_without_gil"] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_memory_does_not_grow_with_cancels(worker):
-    import psutil
-
-    process = psutil.Process()
-    cancel_many(worker, 100_000)
-    before = process.memory_info().rss, process.num_fds(), process.num_threads()
-    cancel_many(worker, 300_000)
-    after = process.memory_info().rss, process.num_fds(), process.num_threads()
-    assert after[0] < before[0] * 1.01 + 2**20
-    assert after[1:] == before[1:]
 
 
 async def test_results_are_not_kept(worker):

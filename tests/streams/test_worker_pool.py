@@ -223,7 +223,8 @@ class AnyOrder(RuleBasedStateMachine):
         if not self.leaving:
             self.end.set_result(None)
         error = self.loop.run_until_complete(asyncio.wait_for(raised(self.body), 10))
-        self.loop.run_until_complete(asyncio.gather(*(job.task for job in self.jobs), return_exceptions=True))
+        for job in self.jobs:
+            self.loop.run_until_complete(raised(job.task))
         self.loop.close()
         assert error is self.failure
         assert not self.reports
