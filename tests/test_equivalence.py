@@ -54,7 +54,15 @@ class Problem:
 
 
 def array(values, dtype=None):
+    if values.dtype == object:
+        return mx.nd.ragged_array(values.tolist())
     return mx.nd.array(values, dtype=dtype or values.dtype)
+
+
+def describe(name, values):
+    is_ragged = values.dtype == object
+    dtype = "int64" if is_ragged else values.dtype
+    return mx.io.DataDesc(name, values.shape, dtype, stype="ragged" if is_ragged else "default")
 
 
 def numbered(title, arrays):
@@ -81,7 +89,7 @@ def by_executor(problem, symbol=None, arrays=None, monitor=None, dtype=None):
     outputs = bound.forward(is_train=True)
     found |= numbered("output", outputs)
     bound.backward([array(head, out.dtype) for head, out in zip(problem.heads, outputs)])
-    found |= stepped({k: a.asnumpy() for k, a in args.items()}, {k: g.asnumpy() for k, g in grads.items()})
+    found |= stepped({k: args[k].asnumpy() for k in grads}, {k: g.asnumpy() for k, g in grads.items()})
     return found | {f"state {name}": state.asnumpy() for name, state in states.items()}
 
 
@@ -141,8 +149,7 @@ def by_module(problem, optimizer="sgd", **options):
     arrays = problem.arrays
     floats = all(arrays[name].dtype.kind == "f" for name in problem.data)
     data, labels = (
-        [mx.io.DataDesc(name, arrays[name].shape, arrays[name].dtype) for name in names]
-        for names in (problem.data, problem.labels)
+        [describe(name, arrays[name]) for name in names] for names in (problem.data, problem.labels)
     )
     module.bind(data, labels or None, inputs_need_grad=floats)
     module.init_params(arg_params=problem.params(), aux_params=problem.params(True))
@@ -334,30 +341,36 @@ def two_processes(problem, folder):
     return {key.split("|")[1]: value for key, value in found.items() if key.split("|")[0] == problem.name}
 
 
-def hogwild(problem, folder):
-    """Train by the serial engine of AsyncExecutor on one batch from a text file."""
-    names = [*problem.data, *problem.labels]
-    rows = [problem.arrays[name].reshape(len(problem.arrays[name]), -1) for name in names]
-    lines = [
-        " ".join(f"{len(row)} " + " ".join(repr(float(v)) for v in row) for row in values)
-        for values in zip(*rows)
-    ]
-    (folder / "lines").write_text("".join(line + "\n" for line in lines))
-    slots = "".join(f'slots {{ name: "{n}" type: "float" is_dense: true is_used: true }} ' for n in names)
-    feed = mx.DataFeedDesc(f"batch_size: {len(lines)} multi_slot_desc {{ {slots} }}")
+def hogwild(problem, folder, mode="serial"):
+    """Train by AsyncExecutor on one batch from a text file."""
+    names, arrays = [*problem.data, *problem.labels], problem.arrays
+    with open(folder / "lines", "w") as file:
+        for row in zip(*(arrays[name] for name in names)):
+            slots = [np.ravel(values).tolist() for values in row]
+            print(*(f"{len(slot)} {' '.join(map(repr, slot))}" for slot in slots), file=file)
+    kinds = {n: ("uint64", "false") if n in problem.net.ragged else ("float", "true") for n in names}
+    slots = "".join(
+        f'slots {{ name: "{name}" type: "{kind}" is_dense: {is_dense} is_used: true }} '
+        for name, (kind, is_dense) in kinds.items()
+    )
+    feed = mx.DataFeedDesc(f"batch_size: {len(arrays[names[0]])} multi_slot_desc {{ {slots} }}")
     with mx.AsyncExecutor() as run:
         run.run_from_files(
-            problem.symbol, feed, [folder / "lines"], 1, mode="serial", arg_params=problem.params(),
+            problem.symbol, feed, [folder / "lines"], 1, mode=mode, arg_params=problem.params(),
             aux_params=problem.params(True), optimizer="sgd",
             optimizer_params={"learning_rate": RATE, "rescale_grad": 1.0},
         )  # fmt: skip
         return {f"step of {k}": v.asnumpy() for k, v in run.get_params(problem.symbol)[0].items()}
 
 
+def hogwild_in_cpp(problem, folder):
+    return hogwild(problem, folder, "native")
+
+
 FUNCTIONS = (
     generated_program, two_threads, in_float64, transposed_memory, saved_and_loaded, safetensors, one_context,
     two_contexts, second_bucket, imperative, bf16, compiled, to_torch, from_torch, onnx, cell, resumed,
-    two_processes, hogwild,
+    two_processes, hogwild, hogwild_in_cpp,
 )  # fmt: skip
 WAYS = {
     **{f"without {each.name}": without(each.name) for each in PASSES},
@@ -367,27 +380,31 @@ TOLERANCE = {"bf16": 0.12, "two_contexts": 2e-4}
 WITHOUT_LOSSES = ("from_torch", "onnx")
 """Ways in which losses become predictions."""
 SPLIT = ("two_contexts", "two_processes", "cell")
-OTHER_NUMBERS = (*SPLIT, "imperative", "to_torch", "from_torch", "onnx", "hogwild")
+OTHER_NUMBERS = (*SPLIT, "imperative", "to_torch", "from_torch", "onnx", "hogwild", "hogwild_in_cpp")
 """Ways that draw other random numbers."""
-ONE_TYPE = ("in_float64", "bf16", "cell", "hogwild")
+ONE_TYPE = ("in_float64", "bf16", "cell", "hogwild", "hogwild_in_cpp")
+DENSE = ("in_float64", "transposed_memory", "bf16", "to_torch", "from_torch", "onnx")
+"""Ways without rows of different lengths."""
 
 
 def applies(way, problem):
     """Decide whether a way can run a network."""
     net, arrays = problem.net, problem.arrays
-    floats = {arrays[name].dtype.name for name in arrays} == {"float32"}
-    flat = all(len(arrays[name].shape) == 2 for name in problem.data)
-    recurrent = any("begin_state" in name for name in problem.symbol.get_internals().list_outputs())
-    if way in SPLIT and not net.rows or way in OTHER_NUMBERS and net.random or way in ONE_TYPE and not floats:
+    if way in SPLIT and not net.rows or way in OTHER_NUMBERS and net.random or way in DENSE and net.ragged:
         return False
-    if way in ("in_float64", "imperative"):
-        return not recurrent  # begin states are float32, of unknown length
+    if way in ONE_TYPE and {arrays[k].dtype.name for k in arrays if k not in net.ragged} != {"float32"}:
+        return False
+    if way in ("in_float64", "imperative"):  # begin states are float32, of unknown length
+        return not any("begin_state" in name for name in problem.symbol.get_internals().list_outputs())
     if way in ("two_processes", "resumed") and not problem.params():
         return False
     if way == "two_processes":
         return len(arrays[problem.data[0]]) % 2 == 0
-    if way == "hogwild":
-        return problem.has_loss and flat and len(problem.labels) == 1
+    if way == "hogwild_in_cpp" and not net.ragged:
+        return False
+    if way.startswith("hogwild"):
+        rows = all(name in net.ragged or arrays[name].ndim == 2 for name in problem.data)
+        return problem.has_loss and rows and len(problem.labels) == 1
     return True
 
 
@@ -423,12 +440,17 @@ def check(way, problem, folder):
     found = WAYS[way](problem, folder)
     if problem.has_loss and way in WITHOUT_LOSSES:
         found = {name: value for name, value in found.items() if name.startswith("prediction")}
-    same(found, node_by_node(problem), TOLERANCE.get(way, 1e-4))
+    same(found, reference(problem.name), TOLERANCE.get(way, 1e-4))
 
 
 @cache
 def problem_of(name):
     return Problem(name)
+
+
+@cache
+def reference(name):
+    return node_by_node(problem_of(name))
 
 
 def cases(way):

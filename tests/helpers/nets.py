@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ class Net:
         shapes: of the inputs by name, the batch first; labels are inputs whose names end in "label".
         below: for inputs that are indices, the number of classes.
         types: dtypes of inputs that are not float32.
+        ragged: inputs whose rows have different lengths.
         params: shapes of parameters that cannot be inferred.
         rows: True if every row of the batch is computed by itself, in training, too.
         random: True if the network draws random numbers.
@@ -63,6 +64,7 @@ class Net:
     shapes: Mapping[str, tuple[int, ...]]
     below: Mapping[str, int] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    ragged: Collection[str] = ()
     params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     rows: bool = True
     random: bool = False
@@ -83,9 +85,19 @@ class Net:
         dtypes = dict(zip(symbol.list_arguments(), types, strict=True))
         rng = np.random.RandomState(seed)
         return {
-            name: self._draw(rng, name, shape).astype(dtypes.get(name, "float32"))
+            name: self._rows(rng, name, shape)
+            if name in self.ragged
+            else self._draw(rng, name, shape).astype(dtypes.get(name, "float32"))
             for name, shape in sorted(every.items())
         }
+
+    def _rows(self, rng: np.random.RandomState, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Return an array of lists of different lengths."""
+        rows = np.empty(shape[0], dtype=object)
+        rows[:] = [
+            rng.randint(0, self.below[name], length).tolist() for length in rng.randint(1, 6, shape[0])
+        ]
+        return rows
 
     def _draw(self, rng: np.random.RandomState, name: str, shape: tuple[int, ...]) -> np.ndarray:
         if name in self.below or name.endswith("label"):
@@ -104,6 +116,7 @@ def net(
     *,
     below: Mapping[str, int] | None = None,
     types: Mapping[str, str] | None = None,
+    ragged: Collection[str] = (),
     params: Mapping[str, tuple[int, ...]] | None = None,
     rows: bool = True,
     random: bool = False,
@@ -112,10 +125,10 @@ def net(
     """Add a network: `build` takes a variable for every input."""
 
     def symbol() -> Any:
-        made = build(*(S.Variable(each) for each in shapes))
+        made = build(*(S.Variable(each, stype="ragged" if each in ragged else None) for each in shapes))
         return S.Group(made) if isinstance(made, (list, tuple)) else made
 
-    NETS[name] = Net(symbol, shapes, below or {}, types or {}, params or {}, rows, random)
+    NETS[name] = Net(symbol, shapes, below or {}, types or {}, ragged, params or {}, rows, random)
 
 
 # dense layers and functions of single numbers
@@ -534,6 +547,30 @@ net(
     lambda x: S.SwapAxis(S.SequenceReverse(S.SwapAxis(x, dim1=0, dim2=1)), dim1=0, dim2=1),
     x=(3, 4, 6),
 )
+
+# rows of different lengths
+
+
+def bag(pool, loss=False, **options):
+    """Return a function that pools the embeddings of a row's words."""
+
+    def build(i, label=None):
+        words = S.Embedding(i, input_dim=9, output_dim=4, **options)
+        x = S.FullyConnected(S.sequence_pool(words, pool_type=pool), num_hidden=3)
+        return x if label is None else S.SoftmaxOutput(x, label)
+
+    return build
+
+
+for kind in ("sum", "mean", "sqrt", "max", "first", "last"):
+    net(f"{kind} of ragged rows", bag(kind), below={"i": 9}, ragged=("i",), i=(5,))
+net("bag of words", bag("mean"), below={"i": 9}, ragged=("i",), i=(6,), label=(6,))
+net("sparse bag of words", bag("sum", sparse_grad=True), below={"i": 9}, ragged=("i",), i=(6,), label=(6,))
+net(
+    "ragged and dense inputs",
+    lambda i, x, label: S.SoftmaxOutput(S.Concat(bag("mean")(i), x, dim=1), label),
+    below={"i": 9}, ragged=("i",), i=(6,), x=(6, 2), label=(6,),
+)  # fmt: skip
 
 # dtypes, random numbers, odd sizes
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from test_equivalence import RATE, Problem, applies, array
+from test_equivalence import RATE, Problem, applies, array, describe
 
 import dpmodule as mx
 from helpers.nets import NETS
@@ -18,12 +18,9 @@ for name in NETS:
     if not applies("two_processes", problem):
         continue
     half = {key: np.split(problem.arrays[key], 2)[rank] for key in (*problem.data, *problem.labels)}
-    describe = [
-        [mx.io.DataDesc(k, half[k].shape, half[k].dtype) for k in keys]
-        for keys in (problem.data, problem.labels)
-    ]
+    described = [[describe(k, half[k]) for k in keys] for keys in (problem.data, problem.labels)]
     module = mx.mod.Module(problem.symbol, problem.data, problem.labels or None)
-    module.bind(describe[0], describe[1] or None)
+    module.bind(described[0], described[1] or None)
     module.init_params(arg_params=problem.params(), aux_params=problem.params(True))
     module.init_optimizer(mx.kv.create("dist_sync"), "sgd", {"learning_rate": RATE, "rescale_grad": 1.0})
     module.forward(
