@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +13,13 @@ from helpers.described import add_right_calls
 from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls
 from helpers.programs import run_program
 
-DATA = os.path.join(os.path.dirname(__file__), "..", "data", "autobatch")
+PROGRAM = """
+import json
+import dpmodule.autobatch as dy
+from helpers.misuse import Runner
+runner = Runner(dy)
+print(json.dumps([runner.run(call)[:2] for call in {calls!r}]))
+"""
 MANNERS = [("python", True, False), ("auto", True, False), ("auto", False, False), ("auto", False, True)]
 """Engine, batching, and whether every expression is computed when it is made."""
 
@@ -40,12 +46,6 @@ ONCE_DIFFERENT = [
 """What one engine took or refused in other words, or raised an error of torch's."""
 
 add_right_calls()
-
-
-@pytest.fixture(autouse=True)
-def _as_at_first():
-    yield
-    dy.configure(engine="auto", autobatch=False)
 
 
 def outcomes(calls, engine, autobatch, immediate=False):
@@ -83,26 +83,12 @@ def test_both_engines_refuse_very_many_alike():
     assert disagreements(wrong_calls(15_000, seed=3), MANNERS) == []
 
 
-PROGRAM = """
-import json
-import dpmodule.autobatch as dy
-from helpers.described import add_right_calls
-from helpers.misuse import Runner, right_calls, wrong_calls
-
-add_right_calls()
-runner = Runner(dy)
-calls = [*{more!r}, *right_calls(), *wrong_calls({count}, seed={seed})]
-print(json.dumps([runner.run(call)[:2] for call in calls]))
-"""
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_the_same_without_the_extension(count):
     """There the functions in Python are others than beside the extension."""
     calls = [*ONCE_DIFFERENT, *right_calls(), *wrong_calls(count, seed=4)]
-    program = PROGRAM.format(more=ONCE_DIFFERENT, count=count, seed=4)
-    done = run_program(program, seconds=500, DPMODULE_NATIVE="0")
+    done = run_program(PROGRAM.format(calls=calls), seconds=500, DPMODULE_NATIVE="0")
     assert done.returncode == 0, done.stderr
     wanted = [[text, json.loads(json.dumps(dim))] for text, dim, _ in outcomes(calls, "auto", False)]
     found = json.loads(done.stdout)
@@ -137,8 +123,7 @@ REFUSED = {
 
 def test_dynet_decides():
     """See tests/data/autobatch/record_refusals.py."""
-    with open(os.path.join(DATA, "refusals.json")) as source:
-        refusals = json.load(source)
+    refusals = json.loads((Path(__file__).parents[1] / "data" / "autobatch" / "refusals.json").read_text())
     assert set(refusals) >= TAKEN | REFUSED
     for call, (ours, *_) in zip(refusals, outcomes(refusals, "auto", True)):
         is_different = call in TAKEN | REFUSED
