@@ -96,6 +96,11 @@ class Session(RuleBasedStateMachine):
 
     has_nodes = precondition(lambda self: self.nodes)
 
+    def vector(self, place):
+        """Return the place of a node that is no loss."""
+        found = [k for k, (expression, *_) in enumerate(self.nodes) if expression.dim()[0] == (SIZE,)]
+        return found[place % len(found)]
+
     @rule(engine=st.sampled_from(["python", "auto"]), autobatch=st.booleans())
     def renew(self, engine, autobatch):
         old = self.nodes[-1:]
@@ -116,19 +121,19 @@ class Session(RuleBasedStateMachine):
     def look_up(self, row, constant):
         values = self.values["e"]
         expression = dy.lookup(self.p["e"], row, not constant)
-        self.add(expression, lambda: values[row].detach() if constant else values[row] * 1.0)
+        self.add(expression, lambda: (values.detach().requires_grad_() if constant else values)[row] * 1.0)
 
     @has_nodes
     @rule(place=PLACE, name=st.sampled_from(sorted(OF_ONE)))
     def take_one(self, place, name):
-        place %= len(self.nodes)
+        place = self.vector(place)
         ours, theirs = OF_ONE[name]
         self.add(ours(self.p, self.nodes[place][0]), lambda x: theirs(self.values, x), place)
 
     @has_nodes
     @rule(places=st.tuples(PLACE, PLACE), name=st.sampled_from(sorted(OF_TWO)))
     def take_two(self, places, name):
-        places = [place % len(self.nodes) for place in places]
+        places = [self.vector(place) for place in places]
         ours, theirs = OF_TWO[name]
         self.add(
             ours(self.p, *[self.nodes[place][0] for place in places]),
@@ -141,6 +146,7 @@ class Session(RuleBasedStateMachine):
     def ask(self, place, again):
         place %= len(self.nodes)
         close(self.nodes[place][0].npvalue(recalculate=again), self.tensors()[place].detach())
+        self.loss = None if again else self.loss  # all is computed anew, and may be differentiated again
 
     @has_nodes
     @rule(count=st.integers(1, 5))

@@ -132,7 +132,7 @@ class Maker:
             lambda: dy.logsumexp_dim(dy.concatenate_cols(xs), 1),
             lambda: dy.mean_dim(dy.concatenate_cols(xs), [1], bool(axis)),
             lambda: dy.pick(dy.softmax(dy.concatenate_cols([x, y, x * 0.5]), axis), 1, 1),
-            lambda: dy.concatenate_cols([x, y, m["b"]]) * dy.softmax(dy.transpose(dy.transpose(x))),
+            lambda: dy.concatenate_cols([x, y, m["b"]]) * dy.softmax(dy.transpose(dy.transpose(x[:3]))),
             lambda: dy.logsumexp(xs),
         ]
         return as_vector(options[self.draw.randint(len(options))]())

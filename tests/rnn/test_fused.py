@@ -19,7 +19,9 @@ def fused_cell(mode, layers, bidirectional, **more):
     return mx.rnn.FusedRNNCell(UNITS, layers, mode, bidirectional, prefix="f_", **more)
 
 
-@pytest.mark.parametrize(("mode", "layers", "bidirectional"), itertools.product(MODES, (1, 2), (False, True)))
+@pytest.mark.parametrize(
+    ("mode", "layers", "bidirectional"), [*itertools.product(MODES, (1, 2), (False, True))]
+)
 @pytest.mark.parametrize("lengths", [None, [1, 5, 3, 2]])
 def test_equals_the_unfused_stack_in_outputs_and_gradients(mode, layers, bidirectional, lengths):
     cell, more = (

@@ -83,7 +83,7 @@ def test_products(rows, sizes):
     """Of a matrix with so many vectors; the vectors are words of a table, some of them the same."""
     (inner, outer), draw, m = sizes, np.random.RandomState(rows), dy.ParameterCollection()
     arrays = [
-        draw.normal(size=shape).astype("f4")
+        (draw.normal(size=shape) / shape[-1] ** 0.5).astype("f4")
         for shape in ((outer, inner), (outer,), (max(1, rows * 2 // 3), inner))
     ]
     w, b = (m.parameters_from_numpy(array) for array in arrays[:2])
