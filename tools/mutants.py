@@ -1,13 +1,17 @@
 """Measure how many small faults the tests notice: change one place of a file, run its tests, and put it back.
 
     python tools/mutants.py [FILE ...] [--files 25] [--mutants 20] [--seed 0] [--jobs 2] [--write TABLE.json]
-    python tools/mutants.py --again TABLE.json [--write TABLE.json]
+                            [--coverage .coverage]
+    python tools/mutants.py --again TABLE.json [--write TABLE.json] [--coverage .coverage]
 
 Without files, 25 are drawn over all packages, three of them C++. Each mutant is one drawn change: another operator,
 comparison or number, a negated condition, a dropped call, swapped arguments, or an early return. It runs against the
 file's mirrored tests (`tests/io/test_arrays.py` or the folder `tests/io/arrays` for `dpmodule/io/arrays.py`), and, if
 they pass, against the tests of the package (`tests/io`). A run that fails, or takes much longer than without the
 mutant, has killed it. `--again` repeats the mutants of a table on the present code: those whose line is still there.
+
+With the data of `pytest --cov --cov-context=test`, only the tests that reach the changed line run. A line that no test
+reaches by itself, such as one that runs on import, gets all tests.
 
 All of it happens in copies of the checkout, one a job; of C++ only the changed unit is compiled again.
 """
@@ -334,6 +338,29 @@ def mirrors(path: str) -> list[list[str]]:
     return [paths for paths in found if paths]
 
 
+class Reached:
+    """Tests by the lines that they reach, from the contexts of a coverage file."""
+
+    def __init__(self, path: str) -> None:
+        from coverage import CoverageData
+
+        self._data = CoverageData(path)
+        self._data.read()
+        self._files = {name.rpartition("dpmodule/")[2]: name for name in self._data.measured_files()}
+
+    def tests(self, mutant: Mutant, paths: Sequence[str]) -> list[str]:
+        """Return the tests below some paths that reach a mutant; all of the paths if none is known."""
+        file = self._files.get(mutant.path.removeprefix("dpmodule/"))
+        if file is None:
+            return list(paths)
+        contexts = self._data.contexts_by_lineno(file)
+        known = {line for line, names in contexts.items() if any(names)}
+        line = max((each for each in known if each <= mutant.line), default=0)
+        names = {name.rpartition("|")[0] for name in contexts.get(line, ()) if name}
+        inside = tuple(path if path.endswith(".py") else f"{path}/" for path in paths)
+        return sorted(name for name in names if name.startswith(inside)) or list(paths)
+
+
 class Copy:
     """A copy of the checkout in which mutants run."""
 
@@ -351,7 +378,21 @@ class Copy:
 
     def run(self, tests: Sequence[str], limit_s: float) -> tuple[bool, float]:
         """Run tests; return whether they passed in time, and the seconds."""
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+        listed = self.folder / "build" / "tests"
+        listed.parent.mkdir(exist_ok=True)
+        listed.write_text("\n".join(tests), encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            f"@{listed}",
+        ]
         paths = os.pathsep.join([str(self.folder), str(self.folder / "tests")])
         environment = {
             **os.environ,
@@ -426,7 +467,9 @@ exec(compile(open("setup.py").read(), "setup.py", "exec"), {{"__name__": "__main
 """
 
 
-def judge(copy: Copy, mutant: Mutant, tests: Sequence[tuple[list[str], float]]) -> str:
+def judge(
+    copy: Copy, mutant: Mutant, tests: Sequence[tuple[list[str], float]], reached: Reached | None
+) -> str:
     """Return which tests have killed a mutant: "own", "package", or "none"."""
     path = copy.folder / mutant.path
     source = path.read_text(encoding="utf-8")
@@ -438,14 +481,16 @@ def judge(copy: Copy, mutant: Mutant, tests: Sequence[tuple[list[str], float]]) 
             if not is_compiled:
                 return "compiler"
         for name, (paths, limit_s) in zip(("own", "package"), tests):
-            if not copy.run(paths, limit_s)[0]:
+            if not copy.run(reached.tests(mutant, paths) if reached else paths, limit_s)[0]:
                 return name
         return "none"
     finally:
         path.write_text(source, encoding="utf-8")
 
 
-def measure(copies: Sequence[Copy], by_file: dict[str, list[Mutant]]) -> Iterator[tuple[Mutant, str]]:
+def measure(
+    copies: Sequence[Copy], by_file: dict[str, list[Mutant]], reached: Reached | None
+) -> Iterator[tuple[Mutant, str]]:
     """Yield each mutant with what killed it."""
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
@@ -458,11 +503,14 @@ def measure(copies: Sequence[Copy], by_file: dict[str, list[Mutant]]) -> Iterato
                 copy.prepare_cpp()
             tests = []
             for paths in mirrors(path):
+                if reached and not path.endswith(".cpp"):
+                    tests.append((paths, SLOWEST_S))
+                    continue
                 passed, seconds = copy.run(paths, 600)
                 if not passed:
                     raise SystemExit(f"{' '.join(paths)} fails without any mutant")
                 tests.append((paths, min(SLOWEST_S, 3 * seconds + 15)))
-            found = [(mutant, judge(copy, mutant, tests)) for mutant in by_file[path]]
+            found = [(mutant, judge(copy, mutant, tests, reached)) for mutant in by_file[path]]
             if path.endswith(".cpp"):
                 copy.build(path)  # the mutant's code goes
             return found
@@ -494,13 +542,15 @@ def again(table: str) -> dict[str, list[Mutant]]:
     return by_file
 
 
-def table(results: Iterable[tuple[Mutant, str]]) -> list[dict[str, object]]:
-    """Print the results of each file and every survivor; return the rows of the table."""
+def table(results: Iterable[tuple[Mutant, str]], write: str | None, seed: int) -> None:
+    """Print the results of each file and every survivor; write the table after each mutant."""
     rows: list[dict[str, object]] = []
     totals: Counter[str] = Counter()
     per_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for mutant, killed_by in results:
         rows.append({**asdict(mutant), "killed_by": killed_by})
+        if write:
+            Path(write).write_text(json.dumps({"seed": seed, "mutants": rows}, indent=1), encoding="utf-8")
         if killed_by == "compiler":
             continue
         totals[killed_by] += 1
@@ -514,7 +564,6 @@ def table(results: Iterable[tuple[Mutant, str]]) -> list[dict[str, object]]:
     if total := totals.total():
         own, both = totals["own"] / total, (total - totals["none"]) / total
         print(f"killed by the file's own tests {own:.0%}, with the package's {both:.0%}")
-    return rows
 
 
 def main() -> None:
@@ -529,6 +578,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="copies that run side by side (default: 2)")
     parser.add_argument("--again", metavar="TABLE", help="repeat the mutants of a table")
     parser.add_argument("--write", metavar="TABLE", help="write the results as JSON")
+    parser.add_argument("--coverage", metavar="DATA", help="run only tests that reach the changed line")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     args = parser.parse_args()
     if args.again:
@@ -543,11 +593,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         copies = [Copy(Path(folder, str(number))) for number in range(args.jobs)]
-        rows = table(measure(copies, by_file))
-    if args.write:
-        Path(args.write).write_text(
-            json.dumps({"seed": args.seed, "mutants": rows}, indent=1), encoding="utf-8"
-        )
+        reached = Reached(args.coverage) if args.coverage else None
+        table(measure(copies, by_file, reached), args.write, args.seed)
 
 
 if __name__ == "__main__":

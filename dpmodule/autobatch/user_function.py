@@ -360,5 +360,6 @@ def _differentiate(
             leaves = tuple(history.leaves[i] for i in wanted)
             grads = torch_private.run_backward(tuple(roots), tuple(seeds), inputs=leaves)
         for i, grad in zip(wanted, grads):
-            input_grads[i] = None if grad is None else grad.reshape(inputs[i].shape)
+            if grad is not None:  # an embedding's may be sparse
+                input_grads[i] = (grad.to_dense() if grad.is_sparse else grad).reshape(inputs[i].shape)
     return input_grads

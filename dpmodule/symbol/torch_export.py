@@ -108,6 +108,11 @@ def export(
         )
     check_hooks(module)
     _bound(module, example, named)
+    order = list(inspect.signature(module.forward).parameters)
+    # torch.export mixes up the inputs of a GraphModule whose arguments come in another order
+    named = dict(
+        sorted(named.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+    )
     names = _flat_names(module, example, named)
     leaves = _distinct(pytree.tree_leaves((tuple(example), dict(named))))
     _check_dynamic(names, leaves, dynamic)

@@ -259,3 +259,12 @@ def test_sizes_of_runs_and_codes():
     assert reshape_codes((2, 12), (2, 3, 4)) == (0, -4, -1, 4)
     assert reshape_codes((2, 3, 4), (24,)) == (-1,)
     assert reshape_codes((4, 6), (3, 8)) == (3, -1)
+
+
+def test_inputs_by_name_may_come_in_another_order():
+    a, b = mx.sym.Variable("a"), mx.sym.Variable("b")
+    module = mx.sym.broadcast_add(mx.sym.abs(b), a * 0).to_torch({})
+    given = {"a": -torch.ones(2, 3), "b": torch.full((2, 3), 5.0)}
+    symbol, _, _ = mx.sym.from_torch(module, **given)
+    outputs = symbol.bind(mx.cpu(), {name: mx.nd.array(value) for name, value in given.items()}).forward()
+    np.testing.assert_array_equal(outputs[0].asnumpy(), np.full((2, 3), 5))

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..._core import torch_private
 from ..._devices.device_transfer import extremes
 from ...base import BoundsError, OpError, Shape, ShapeError
 from ..attrs import boolean, integer, real
@@ -270,7 +271,7 @@ class _Scaled(torch.autograd.Function):
         return grads[0] * ctx.factor, None
 
 
-_scaled: Callable[..., torch.Tensor] = _Scaled.apply
+_scaled: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Scaled)
 
 
 @pure(
@@ -315,7 +316,7 @@ class _ScaledBy(torch.autograd.Function):
         return scaled.to(grads[0].dtype), None, None
 
 
-_scaled_by: Callable[..., torch.Tensor] = _ScaledBy.apply
+_scaled_by: Callable[..., torch.Tensor] = torch_private.autograd_apply(_ScaledBy)
 
 
 def _first_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean
 from ..registry import bound, pure
@@ -233,7 +234,7 @@ class _Det(torch.autograd.Function):
         return torch.where(singular, torch.zeros_like(slope), slope)
 
 
-_det: Tensors = _Det.apply
+_det: Tensors = torch_private.autograd_apply(_Det)
 
 
 @pure(

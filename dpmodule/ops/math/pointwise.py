@@ -47,7 +47,7 @@ def with_gradient(
         function: ``(x) -> y``.
         slope: ``(x, y) -> dy/dx``.
     """
-    apply: Callable[..., torch.Tensor] = _Pointwise.apply
+    apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Pointwise)
 
     def run(x: torch.Tensor) -> torch.Tensor:
         return function(x) if is_jit_tracing() else apply(function, slope, x)
@@ -88,6 +88,10 @@ def to_integer(number: float) -> int:
     return min(int(limited), 2**63 - 1)
 
 
+_FEW = 1024
+"""Number of elements up to which torch's largest element takes less time than the sum."""
+
+
 def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Return the data's gradient: the output's gradient where the output is positive, NaN where it is NaN, else 0.
 
@@ -95,11 +99,16 @@ def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         out: the output, whose elements are nonnegative or NaN.
     """
     grad = torch.ops.aten.threshold_backward(grad, out, 0)
+    return grad if _has_no_nan(out) else torch.where(out.isnan(), out, grad)
+
+
+def _has_no_nan(out: torch.Tensor) -> bool:
+    """Return True if no element of a relu's output is NaN; False also if looking would be slow or impossible."""
+    if not out.is_cpu or torch_private.is_batched(out) or is_tracing():
+        return False
     # the sum of nonnegative numbers is NaN only if one of them is, and is much faster than a check of each
-    can_look = out.is_cpu and not (torch_private.is_batched(out) or is_tracing())
-    if can_look and not math.isnan(out.sum().item()):
-        return grad
-    return torch.where(out.isnan(), out, grad)
+    values = out.detach()
+    return not math.isnan((values.max() if 0 < values.numel() <= _FEW else values.sum()).item())
 
 
 class _Relu(torch.autograd.Function):
@@ -118,13 +127,13 @@ class _Relu(torch.autograd.Function):
         return relu_gradient(grads[0], *ctx.saved_tensors)
 
 
-_apply: Callable[..., torch.Tensor] = _Relu.apply
+_apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Relu)
 
 
 def relu(data: torch.Tensor) -> torch.Tensor:
     """Return max(x, 0) of each element, propagating NaN."""
-    by_torch = not (data.requires_grad and torch.is_grad_enabled()) or is_jit_tracing()
-    return torch.relu(data) if by_torch else _apply(data)
+    out = torch.relu(data)  # whose gradient differs from MXNet's for NaN
+    return out if not out.requires_grad or _has_no_nan(out) or is_jit_tracing() else _apply(data)
 
 
 _BITWISE: dict[str, Callable[..., torch.Tensor]] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..._core import torch_private
 from ..attrs import boolean, choice, integer, ints, optional
 from ..dtypes import torch_dtype
 from ..registry import bound
@@ -43,7 +44,7 @@ class _Extreme(torch.autograd.Function):
         return grad * (x == extreme), None, None, None
 
 
-_apply: Callable[..., torch.Tensor] = _Extreme.apply
+_apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Extreme)
 
 
 def _extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:

@@ -49,7 +49,7 @@ class _MaxPool2d(torch.autograd.Function):
         return back(grads[0].contiguous(), data, *ctx.options, indices), None
 
 
-_apply: Callable[..., tuple[torch.Tensor, torch.Tensor]] = _MaxPool2d.apply
+_apply: Callable[..., tuple[torch.Tensor, torch.Tensor]] = torch_private.autograd_apply(_MaxPool2d)
 
 
 def _max_pool2d(

@@ -34,7 +34,7 @@ def _ranges(axis: int, begin: Size | None, end: Size | None, step: int) -> dict[
     return {"begin": (*lead, begin), "end": (*lead, end), **({"step": (*lead, step)} if step != 1 else {})}
 
 
-@translates("slice", "slice_copy", "narrow")
+@translates("slice", "slice_copy")
 def _slice(
     b: SymbolBuilder,
     value: TorchValue,
@@ -57,6 +57,16 @@ def _slice(
     if start is not None or step != 1:
         raise NoCounterpart(f"slices to position {end}, which is not fixed, and not from the beginning")
     return _first_elements(b, value, axis, end)
+
+
+@translates("narrow", "narrow_copy")
+def _narrow(b: SymbolBuilder, value: TorchValue, dim: int, start: Size, length: Size) -> Any:
+    if is_number(start) and is_number(length):
+        end: Size = start + length
+        return _slice(b, value, dim, start, _END if start < 0 and end == 0 else end)
+    if start == 0:
+        return _slice(b, value, dim, 0, length)
+    raise NoCounterpart(f"narrow from position {start} with length {length}, which are not fixed")
 
 
 def _first_elements(b: SymbolBuilder, value: TorchValue, axis: int, size: Size) -> Symbol:

@@ -329,6 +329,11 @@ def _layer_norm(
     return b.reshape(b.value(normalized, flat.dims, value.dtype), value.dims)
 
 
+@translates("native_layer_norm")
+def _native_layer_norm(b: SymbolBuilder, value: TorchValue, *args: Any) -> Any:
+    return [_layer_norm(b, value, *args), None, None]
+
+
 @translates("rms_norm")
 def _rms_norm(
     b: SymbolBuilder,

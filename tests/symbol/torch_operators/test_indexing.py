@@ -94,3 +94,12 @@ def test_what_cannot_be_written_is_named():
     for reason, function in reasons.items():
         with pytest.raises(ArgumentError, match=reason):
             mx.sym.from_torch(Functions({"out": function}), torch.randn(2, 3))
+
+
+def test_narrow_takes_a_length():
+    functions = {
+        "begin": lambda x: x.narrow(1, 2, 3),
+        "from_the_end": lambda x: x.narrow(1, -2, 2),
+        "of_a_slice": lambda x: x[:, 1:4].narrow(1, 1, 2),
+    }
+    compare(Functions(functions), lambda n: (torch.randn(n, 6, 4),))
