@@ -11,7 +11,7 @@ they pass, against the tests of the package (`tests/io`). A run that fails, or t
 mutant, has killed it. `--again` repeats the mutants of a table on the present code: those whose line is still there.
 
 With the data of `pytest --cov --cov-context=test`, only the tests that reach the changed line run. A line that no test
-reaches by itself, such as one that runs on import, gets all tests.
+reaches on its own, such as one that runs on import, gets all tests.
 
 All of it happens in copies of the checkout, one a job; of C++ only the changed unit is compiled again.
 """
