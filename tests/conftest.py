@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import signal
 import sys
 from pathlib import Path
@@ -16,12 +17,17 @@ if ROOT not in sys.path:  # where the suite of benchmarks lies, which is not ins
     sys.path.append(ROOT)  # last, so that an installed dpmodule stays the one that is tested
 
 
+SEED = "DPMODULE_TEST_SEED"
+"""Environment variable that decides the order of tests."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--row", metavar="TEXT", help="of walks, only rows whose description contains the text")
 
 
 def pytest_configure(config):
     torch.set_num_threads(1)
+    os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6)))  # the workers' too
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
     os.environ.setdefault(
         "OMP_WAIT_POLICY", "passive"
@@ -35,11 +41,30 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)  # they inherit what is ignored
 
 
+def pytest_report_header(config):
+    return f"order of tests: {SEED}={os.environ[SEED]}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"the order of tests was {SEED}={os.environ[SEED]}")
+
+
 FORKING = {"agents", "faults", "hogwild", "io", "streams"}
 """Folders whose tests fork, which takes the longer the more memory the worker has come to hold."""
 
 
+def shuffled(items):
+    """Return files in random order, each with its tests in random order."""
+    draw, files = random.Random(os.environ[SEED]), {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = sorted(files.values(), key=lambda tests: draw.random())
+    return [item for tests in order for item in draw.sample(tests, len(tests))]
+
+
 def pytest_collection_modifyitems(config, items):
+    items[:] = shuffled(items)
     forking = [item for item in items if item.path.parent.name in FORKING]
     others = [item for item in items if item.path.parent.name not in FORKING]
     two = [(each[: len(each) // 2], each[len(each) // 2 :]) for each in (forking, others)]

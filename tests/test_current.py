@@ -1,6 +1,6 @@
 """MXNet's class attributes that hold what is current, in each thread on its own."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import dpmodule as mx
 from dpmodule.attribute import AttrScope
@@ -8,11 +8,8 @@ from dpmodule.name import NameManager
 
 
 def in_thread(function):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join()
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
 
 
 def test_default_context():

@@ -68,13 +68,6 @@ def test_block_runs(name, tmp_path, monkeypatch):
             autobatch.configure(autobatch=False)
 
 
-@pytest.mark.parametrize(
-    "page", ["README", "agents", "async_executor", "autobatch", "distributed", "fluid", "streams"]
-)
-def test_page_has_a_python_block(page):
-    assert f"{page}-0" in BLOCKS
-
-
 @walks(MODULES, family=lambda name: name.split(".")[1])
 def test_docstring_examples_run(name, tmp_path, monkeypatch):
     folder = tmp_path / name

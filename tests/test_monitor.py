@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, StateError
 
 
 class FakeExecutor:
@@ -40,12 +39,8 @@ def step(monitor, exe):
 
 
 def test_outputs_arguments_and_states():
-    assert step(*watched(1)) == [
-        (1, "fc_output", "2.0\t"),
-        (1, "fc_weight", "3.0\t"),
-        (1, "data", "1.0\t"),
-        (1, "bn_moving_mean", "0.0\t"),
-    ]
+    found = {"fc_output": "2.0", "fc_weight": "3.0", "data": "1.0", "bn_moving_mean": "0.0"}
+    assert step(*watched(1)) == [(1, name, f"{value}\t") for name, value in found.items()]
 
 
 def test_every_interval_th_step():
@@ -90,11 +85,6 @@ def test_statistics_of_the_users_own(value, text):
     assert step(*watched(1, lambda array: value, "data")) == [(1, "data", text)]
 
 
-def test_statistic_of_another_kind_is_refused():
-    with pytest.raises(StateError, match="stat_func returned dict for data, expected an NDArray or a number"):
-        step(*watched(1, lambda array: {}, "data"))
-
-
 def test_default_statistic_by_formula():
     values = np.random.RandomState(0).randn(3, 4).astype("f4")
     monitor = mx.mon.Monitor(1)
@@ -118,8 +108,3 @@ def test_printing(caplog):
     exe.forward()
     monitor.toc_print()
     assert caplog.messages == ["Batch:       1 fc_output                      2.0\t"]
-
-
-def test_interval_from_one():
-    with pytest.raises(ArgumentError, match="interval is 0"):
-        mx.mon.Monitor(0)

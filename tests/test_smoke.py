@@ -3,6 +3,7 @@
 import numpy as np
 
 import dpmodule as mx
+from helpers.nets import mlp
 
 
 def test_train_save_load_predict_on_two_contexts(tmp_path):
@@ -10,19 +11,10 @@ def test_train_save_load_predict_on_two_contexts(tmp_path):
     x = np.random.RandomState(0).normal(size=(200, 8)).astype(np.float32)
     y = (x.sum(axis=1) > 0).astype(np.float32)
     batches = mx.io.NDArrayIter(x, y, 32, shuffle=True)
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=16, name="fc1")
-    net = mx.sym.BatchNorm(mx.sym.Activation(net, act_type="relu"), fix_gamma=False, name="bn")
-    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=2, name="fc2"), name="softmax")
-
-    module = mx.mod.Module(net, context=[mx.cpu(0), mx.cpu(1)])
-    module.fit(
-        batches,
-        num_epoch=8,
-        optimizer_params={"learning_rate": 0.2, "momentum": 0.9},
-        initializer=mx.init.Xavier(),
-        epoch_end_callback=mx.callback.module_checkpoint(module, str(tmp_path / "net"), 8, True),
-    )
-
+    module = mx.mod.Module(mlp(2), context=[mx.cpu(0), mx.cpu(1)])
+    saving = mx.callback.module_checkpoint(module, str(tmp_path / "net"), 8, True)
+    rates = {"learning_rate": 0.2, "momentum": 0.9}
+    module.fit(batches, num_epoch=8, optimizer_params=rates, initializer="xavier", epoch_end_callback=saving)
     plain = mx.io.NDArrayIter(x, y, 32)
     outputs = []
     for context in (mx.cpu(0), [mx.cpu(0), mx.cpu(1)]):

@@ -5,8 +5,6 @@ no longer needed fails too.
 """
 
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -125,56 +123,23 @@ def read(**files):
     return Package({**{f"{folder}/__init__.py": "" for folder in folders}, **texts})
 
 
+BASE = "class Base:\n    def method(self): pass\nclass Leaf(Base): pass"
+
+
 @pytest.mark.parametrize(
     ("use", "is_found"),
     [
         ("", True),
         ("def make(): return Base()", False),
-        ("TABLE = {'base': Base}", False),
         ("call(Base)", False),
         ("def f(x: Base, y) -> Base: return isinstance(y, Base) or issubclass(y, (Base, int))", True),
         ("class Second(Base): pass", False),
-        ("Kind = Base | None", True),
         ("try: pass\nexcept Base: pass", True),
-        ("Base.method(object())", True),
     ],
 )
 def test_bases_of_one_class(use, is_found):
-    found = read(
-        base="class Base:\n    def method(self): pass\nclass Leaf(Base): pass",
-        use=f"from .base import Base, Leaf\n{use}",
-    )
+    found = read(base=BASE, use=f"from .base import Base, Leaf\n{use}")
     assert [each.name for each in found.single_use_bases()] == ["pkg.base.Base"] * is_found
-
-
-def test_what_a_public_module_imports_as_itself_is_public():
-    found = read(
-        inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass",
-        outer="from pkg import lazy\nfrom .inner import Base as Base\nfrom .inner import Hidden\n"
-        "__all__ = lazy.public_names(vars())\nlazy.publish(__name__, __all__)\n",
-    )
-    assert {each.name: each.is_public for each in found.single_use_bases()} == {
-        "pkg.inner.Base": True,
-        "pkg.inner.Hidden": False,
-    }
-
-
-def test_a_protocol_is_no_base_of_one_class():
-    found = read(base="from typing import Protocol\nclass Base(Protocol): pass\nclass Leaf(Base): pass")
-    assert found.single_use_bases() == []
-
-
-def test_public_bases_are_told_apart():
-    found = read(
-        inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass\n"
-        "__all__ = ['Base', 'Hidden', 'A', 'B']",
-        outer="from pkg import lazy\n__all__ = ['Base', 'B']\nlazy.publish(__name__, __all__)\n"
-        "from .inner import Base, B",
-    )
-    assert {each.name: each.is_public for each in found.single_use_bases()} == {
-        "pkg.inner.Base": True,
-        "pkg.inner.Hidden": False,
-    }
 
 
 @pytest.mark.parametrize(
@@ -182,21 +147,14 @@ def test_public_bases_are_told_apart():
     [
         ("x: int", "", True),
         ("x = None", "", True),
-        ("__slots__ = ('x',)", "", True),
         ("x = 1", "", False),
         ("def x(self): pass", "", False),
         ("def __init__(self): self.x = 1", "", False),
-        ("def __init__(self): self.x: int = 1", "", False),
         ("def __init__(self): self.x = None", "", True),
-        ("x = None\n    def set(self): self.x = 1", "", False),
         ("def set(self): self.y, self.x = 1, 2", "", False),
-        ("def set(self):\n        for self.x in (): pass", "", False),
         ("def set(self): setattr(self, 'x', 1)", "", False),
-        ("def set(self): other.x = 1", "", True),
-        ("def __new__(cls):\n        new = object.__new__(cls)\n        new.x = 1", "", False),
         ("def __getattr__(self, name): pass", "", False),
         ("", "def __init__(self): self.x = 1", True),
-        ("x = None", "x = 1", True),
     ],
 )
 def test_attributes_that_are_never_set(base, leaf, unset):
@@ -206,17 +164,6 @@ def test_attributes_that_are_never_set(base, leaf, unset):
     assert read(a=text).unset_reads() == ({"pkg.a.Base": {"x": line}} if unset else {})
 
 
-def test_attributes_of_bases_elsewhere():
-    found = read(
-        a="class A:\n    def __init__(self): self.x = 1",
-        b="from .a import A\nimport enum\nclass B(A):\n    def f(self): return self.x, self.y\n"
-        "class C(enum.Enum):\n    def f(self): return self.name\n"
-        "class D(ValueError):\n    def f(self): return self.args",
-        c="from .b import B\nB.y = 1",
-    )
-    assert found.unset_reads() == {}
-
-
 @pytest.mark.parametrize(
     "back",
     [
@@ -224,8 +171,6 @@ def test_attributes_of_bases_elsewhere():
         "def g():\n    from . import a",
         "if TYPE_CHECKING:\n    from .a import f",
         "import_module('.a', __package__)",
-        "import pkg.a",
-        "from . import later\n_LATER = {'a': 'f'}\nlater.attributes(__name__, [], {**_LATER}, None, __package__)",
     ],
 )
 def test_circles(back):
@@ -234,73 +179,22 @@ def test_circles(back):
     assert read(a=a, b="", c="from .a import f").circles() == {}
 
 
-def test_circles_go_through_what_a_package_hands_on():
-    texts = {"pkg/__init__.py": "from .a import f as f", "pkg/a.py": "from .b import g\ndef f(): pass"}
-    assert Package({**texts, "pkg/b.py": "from . import f\ndef g(): pass"}).circles() == {"pkg": [["a", "b"]]}
-    texts["pkg/__init__.py"] += "\ndef h(): pass"
-    assert Package({**texts, "pkg/b.py": "from . import h"}).circles() == {"pkg": [["__init__", "a", "b"]]}
-
-
-def test_lines_of_code_are_without_docstrings_and_comments():
-    text = '"""Doc.\n\nMore.\n"""\n\nX = 1\n"""About X."""\n# note\ndef f():\n    """Doc."""\n    return 1  # why\n'
-    assert read(a=text).modules["pkg.a"].lines_of_code == 3
-
-
 @pytest.mark.parametrize(
-    ("annotation", "bare"),
-    [
-        ("Any", 1),
-        ("Any | None", 1),
-        ("int | Any", 1),
-        ("typing.Any", 1),
-        ("Anything", 1),
-        ("list[Any]", 0),
-        ("Callable[..., Any]", 0),
-        ("ShapeLike", 0),
-        ("object", 0),
-    ],
+    ("annotation", "bare"), [("Any", 1), ("int | Any", 1), ("typing.Any", 1), ("list[Any]", 0), ("object", 0)]
 )
 def test_parameters_that_are_any(annotation, bare):
-    text = (
-        "import typing\nfrom typing import Any\nfrom typing import Any as Anything\nShapeLike = list[Any]\n"
-    )
-    text += f"class A:\n    def f(self, x: {annotation}, /, *rest: Any, y: int = 0, z=1, **more: Any) -> Any: pass"
+    text = "import typing\nfrom typing import Any\nclass A:\n"
+    text += f"    def f(self, x: {annotation}, /, *rest: Any, y: int = 0, z=1, **more: Any) -> Any: pass"
     package = read(a=text, b__c="def f(x: int): pass")
-    assert package.bare_any("pkg.a") == (bare, 2)
-    assert package.bare_any("pkg.b") == (0, 1)
-    assert package.bare_any("pkg") == (bare, 3)
-    assert package.bare_any("pk") == (0, 0)
-
-
-def test_class_names_of_several_meanings():
-    found = read(
-        a="class Plan: pass\nclass Step: pass\ndef f():\n    class Local: pass",
-        b__c="class Plan: pass\nclass Node: pass",
-        b__d="from .c import Node\nclass A:\n    class Local: pass\n    class A: pass",
-    )
-    assert found.several_meanings() == {
-        "Local": ["pkg.a.f.Local", "pkg.b.d.A.Local"],
-        "Plan": ["pkg.a.Plan", "pkg.b.c.Plan"],
-    }
-
-
-def test_sizes_says_that_it_needs_torch():
-    program = [sys.executable, "-S", str(ROOT / "tools" / "sizes.py")]  # -S: without the installed packages
-    done = subprocess.run(program, env={}, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.endswith(
-        "torch is not installed, which running a batch needs; install it, or use --no-batch\n"
-    )
+    assert [package.bare_any(name) for name in ("pkg.a", "pkg.b", "pkg")] == [(bare, 2), (0, 1), (bare, 3)]
 
 
 def test_only_public_modules_list_their_names():
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").rglob("*.md")]
     blocks = [block for page in pages for block in re.findall(r"^```{public}\n(.*?)^```$", page, re.M | re.S)]
     public = {name for block in blocks for name in block.split()}
-    private = [
-        path
-        for path, text in sources_in(ROOT, "dpmodule").items()
-        if text.count("__all__") == 1
-        and not path.endswith("__init__.py")  # `lazy` reads the lists of public ones
-    ]
-    assert [path for path in private if path[:-3].replace("/", ".") not in public] == []
+    for path, text in sources_in(ROOT, "dpmodule").items():
+        if text.count("__all__") == 1 and not path.endswith(
+            "__init__.py"
+        ):  # `lazy` reads the lists of public ones
+            assert path[:-3].replace("/", ".") in public

@@ -41,23 +41,6 @@ def test_every_row_that_fails_is_listed():
     assert "test_walks.py:" in told
 
 
-def test_a_timeout_ends_a_walk():
-    with pytest.raises(pytest.fail.Exception, match="1 of 4 rows fail, 2 were not run"):
-        walk("fine", "slow", "fine", "fine")
-
-
-def test_only_a_walk_of_skipped_rows_is_skipped():
-    walk("skipped", "fine")
-    with pytest.raises(pytest.skip.Exception):
-        walk("skipped", "skipped")
-
-
-def test_a_single_row_fails_as_a_test_does():
-    walk("fine", "wrong", chosen="fin")
-    with pytest.raises(AssertionError, match="right"):
-        walk("fine", "wrong", chosen="wrong")
-
-
 @walks(range(2))
 def test_every_row_starts_from_the_same_random_numbers(number):
     DRAWN.append((np.random.rand(), mx.nd.random.uniform(shape=(1,)).asscalar()))

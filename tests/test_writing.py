@@ -103,14 +103,3 @@ def found():
 @pytest.mark.parametrize("phrase", PHRASES)
 def test_a_phrase_does_not_return(found, phrase):
     assert not found[phrase], f"write: {PHRASES[phrase]}\n" + "\n".join(found[phrase])
-
-
-def test_phrases_may_wrap():
-    text, starts = flat("# all of it at\n# once\n\n// lies\n   in a file\n")
-    assert text == "all of it at once  lies in a file"
-    assert [bisect(starts, text.index(word)) for word in ("once", "lies", "file")] == [2, 4, 5]
-
-
-def test_bad_examples_are_left_out():
-    text = "before\n\n| instead of | write |\n|---|---|\n| at once | immediately |\n\nat once"
-    assert without_examples(text) == "before\n\n| write |\n|---|---|\n| immediately |\n\nat once"

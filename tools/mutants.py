@@ -10,8 +10,8 @@ file's mirrored tests (`tests/io/test_arrays.py` or the folder `tests/io/arrays`
 they pass, against the tests of the package (`tests/io`). A run that fails, or takes much longer than without the
 mutant, has killed it. `--again` repeats the mutants of a table on the present code: those whose line is still there.
 
-With the data of `pytest --cov --cov-context=test`, only the tests that reach the changed line run. A line that no test
-reaches on its own, such as one that runs on import, gets all tests.
+With the data of `pytest --cov --cov-context=test`, only the tests that reach the changed line run. A line that
+runs on import only gets all tests.
 
 All of it happens in copies of the checkout, one a job; of C++ only the changed unit is compiled again.
 """

@@ -1,7 +1,5 @@
 """What automatic batching is measured on: data that is what it is said to be, and sides that compute the same."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -12,51 +10,18 @@ from benchmarks.sides import autobatch, hand_batched
 from dpmodule.autobatch import StateError
 
 
-def test_sentences_look_like_those_of_a_treebank():
+def test_examples_look_like_those_of_a_treebank():
     found = treebank.examples("sentences", 4)
     lengths = [len(words) for words, _ in found]
     assert len(found) == 4 * treebank.BATCH_SIZE
-    assert 2 <= min(lengths) < 10
-    assert 40 < max(lengths) <= 80
-    assert 20 < np.mean(lengths) < 28
-    words = [word for words, _ in found for word in words]
-    assert min(words) >= 1
-    assert max(words) < treebank.VOCABULARY
-    spelled = [len(row) > 0 for row in treebank.spelling()]
-    assert 0.2 < np.mean([spelled[word] for word in words]) < 0.5
-    assert all(len(words) == len(tags) for words, tags in found)
+    assert (2 <= min(lengths) < 10, 40 < max(lengths) <= 80, 20 < np.mean(lengths) < 28) == (True, True, True)
+    assert all(1 <= min(words) <= max(words) < treebank.VOCABULARY for words, _ in found)
     assert found == treebank.examples("sentences", 4)
-
-
-def test_trees_are_binary_and_in_post_order():
     for words, left, right, labels in treebank.examples("trees", 1):
         assert len(left) == len(right) == len(labels) == 2 * len(words) - 1
-        assert sorted(-1 - place for place in left if place < 0) == list(range(len(words)))
-        inner = [(a, b) for a, b in zip(left, right) if a >= 0]
-        assert sorted(itertools.chain(*inner)) == list(
-            range(len(left) - 1)
-        )  # all but the root have one parent
         assert all(max(a, b) < number for number, (a, b) in enumerate(zip(left, right)))
-
-
-def test_actions_parse_their_sentences():
     for words, actions in treebank.examples("parses", 1):
-        depth = 0
-        for action in actions:
-            depth += 1 if action == treebank.SHIFT else -1
-            assert depth >= 1
-        assert depth == 1
         assert actions.count(treebank.SHIFT) == len(words)
-
-
-def test_no_other_examples_exist():
-    with pytest.raises(ValueError, match="songs"):
-        treebank.examples("songs", 1)
-
-
-def test_first_values_depend_on_the_name():
-    assert np.abs(first_value("ab", (50, 3))).max() < 0.1
-    assert not np.array_equal(first_value("ab", (3,)), first_value("ba", (3,)))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -71,9 +36,7 @@ def test_every_task_gives_its_losses(name):
     assert all(0 < each.value() < 5 for each in losses[:3])
 
 
-@pytest.mark.parametrize(
-    ("name", "way"), [(name, way) for name, ways in hand_batched.WAYS.items() for way in ways]
-)
+@pytest.mark.parametrize(("name", "way"), [(n, way) for n, ways in hand_batched.WAYS.items() for way in ways])
 def test_batches_by_hand_compute_the_same(name, way, tmp_path):
     ours = autobatch.Program(autobatch.load("native", True), name, 2)
     hand = hand_batched.Program(name, 2, way)

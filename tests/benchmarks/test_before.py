@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from benchmarks.harness import Session, check_before, with_before
+from benchmarks.harness import Session, check_before
 from benchmarks.report import BEFORE, Section
 
 ROOT = Path(__file__).parents[2]
@@ -33,30 +33,19 @@ def home_of(given):
 
 
 @pytest.mark.timeout(120)
-def test_a_folder_has_the_other_revision(other):
-    assert home_of(other) == str(other / "dpmodule" / "__init__.py")
-    check_before(str(other))
-
-
-@pytest.mark.timeout(120)
-def test_an_interpreter_has_the_other_revision(other, tmp_path):
+@pytest.mark.parametrize("kind", ["folder", "interpreter"])
+def test_the_other_revision_runs(other, tmp_path, kind):
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{other}" exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    assert home_of(python) == str(other / "dpmodule" / "__init__.py")
+    assert home_of(other if kind == "folder" else python) == str(other / "dpmodule" / "__init__.py")
+    check_before(str(other))
 
 
 @pytest.mark.timeout(120)
 def test_it_has_to_be_another():
     with pytest.raises(SystemExit, match="expected another revision"):
         check_before(str(ROOT))
-
-
-def test_sides_come_once_more_where_there_is_another_revision():
-    wanted = with_before({"ours": ("module", "a"), "plain": ("plain",)}, "ours")
-    assert wanted == {"ours": ("module", "a"), "plain": ("plain",), "before_ours": ("module", "a")}
-    with Session().sides(before_ours=("module",)) as sides:
-        assert sides == {}
 
 
 def times(*values):
@@ -72,21 +61,6 @@ def test_the_upper_quartile_must_not_be_below_one(before, met):
     (target,) = section.targets
     assert target.meets(target.must) == met
     assert len(section.tables[BEFORE]) == 3
-
-
-def test_without_another_revision_nothing_is_compared():
-    section = Section("Part", "About it.")
-    section.before("step", {"ours": times(1.0)})
-    assert not section.tables
-    assert not section.targets
-
-
-def test_other_units_and_clocks():
-    section = Section("Part", "About it.")
-    found = {"pipe": {"cpu": [], "wall": [0.5]}, "before_pipe": {"cpu": [], "wall": [1.0]}}
-    section.before("send", found, "pipe", unit=1e3)
-    row = section.tables[BEFORE][-1]
-    assert row.startswith("| send | wall | 1000.0 (1000.0-1000.0) | 500.0 (500.0-500.0) | 2.00")
 
 
 @pytest.fixture

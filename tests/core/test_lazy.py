@@ -6,9 +6,7 @@ import types
 import pytest
 
 import dpmodule as mx
-from dpmodule import ops
 from dpmodule._core import lazy
-from dpmodule.executor.passes import PASSES
 from dpmodule.registry import Registry
 
 
@@ -87,24 +85,3 @@ def test_a_registry_knows_classes_that_wait(package):
     assert len(registry.classes) == 1
     with pytest.raises(mx.MXNetError, match="expected one of one"):
         registry.find("two")
-
-
-def test_passes_are_functions_in_modules_of_their_names():
-    for each in PASSES:
-        home = __import__(f"dpmodule.executor.passes.{each.name}", fromlist=[each.name])
-        assert callable(getattr(home, each.name))
-
-
-def test_passes_need_operators_by_the_names_that_graphs_hold():
-    for each in PASSES:
-        assert [name for name in each.needs if ops.get(name).name != name] == []
-
-
-def test_a_star_import_of_streams_brings_what_its_list_names():
-    names = {}
-    exec("from dpmodule.streams import *", names)
-    names.pop("__builtins__")
-    assert sorted(names) == sorted(mx.streams.__all__)
-    assert not [
-        name for name, value in names.items() if name.startswith("_") or isinstance(value, types.ModuleType)
-    ]

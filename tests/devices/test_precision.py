@@ -9,82 +9,73 @@ import torch
 
 import dpmodule as mx
 from dpmodule._devices import precision
-from dpmodule.base import ArgumentError
 from helpers.nets import lenet
 from helpers.programs import run_program
 
+MATMUL, CUDNN = torch.backends.cuda.matmul, torch.backends.cudnn
 
-@pytest.fixture
+
+@pytest.fixture(autouse=True)
 def settings():
     """Put torch's settings back."""
-    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    before = MATMUL.allow_tf32, CUDNN.allow_tf32
     yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+    MATMUL.allow_tf32, CUDNN.allow_tf32 = before
 
 
-@pytest.mark.usefixtures("settings")
 def test_the_switch_sets_products_and_convolutions():
     mx.util.set_tf32(False)
-    assert not mx.util.is_tf32()
-    assert mx.util.set_tf32(True) is False
-    assert torch.backends.cuda.matmul.allow_tf32
-    assert torch.backends.cudnn.allow_tf32
-    assert mx.util.set_tf32(False) is True
-    assert not torch.backends.cuda.matmul.allow_tf32
-    assert not torch.backends.cudnn.allow_tf32
-
-
-@pytest.mark.usefixtures("settings")
-def test_torch_s_usual_setting_is_half_on():
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = False, True
+    for before, now in ((False, True), (True, False)):
+        assert mx.util.set_tf32(now) is before
+        assert mx.util.is_tf32() == MATMUL.allow_tf32 == CUDNN.allow_tf32 == now
+    MATMUL.allow_tf32, CUDNN.allow_tf32 = False, True  # torch's usual setting
     assert not mx.util.is_tf32()
 
 
-def test_settings_under_torch_s_newer_names_can_be_read():
-    code = """
+NEWER = """
 import torch
 if not hasattr(torch.backends.cudnn, "conv"):
     raise SystemExit
-torch.backends.cuda.matmul.fp32_precision = "tf32"
-torch.backends.cudnn.conv.fp32_precision = "tf32"
+torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = "tf32"
 torch.backends.cudnn.rnn.fp32_precision = "ieee"
 from dpmodule._devices import precision
 assert precision.is_tf32()
-torch.backends.cudnn.conv.fp32_precision = "ieee"
-torch.backends.cudnn.rnn.fp32_precision = "tf32"
+torch.backends.cudnn.conv.fp32_precision, torch.backends.cudnn.rnn.fp32_precision = "ieee", "tf32"
 assert not precision.is_tf32()
 """
-    done = run_program(code)
+
+
+def test_settings_under_torch_s_newer_names_can_be_read():
+    done = run_program(NEWER)
     assert done.returncode == 0, done.stderr
+
+
+CORE, CONVERSION, OURS = (
+    "MXNET_CUDA_ALLOW_TENSOR_CORE",
+    "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION",
+    "DPMODULE_TF32",
+)
 
 
 @pytest.mark.parametrize(
     ("environment", "asked"),
     [
         ({}, None),
-        ({"MXNET_CUDA_ALLOW_TENSOR_CORE": "1"}, None),
-        ({"MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION": "0"}, None),
-        ({"MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION": "1"}, True),
-        ({"MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION": "1", "MXNET_CUDA_ALLOW_TENSOR_CORE": "0"}, False),
-        ({"DPMODULE_TF32": "1", "MXNET_CUDA_ALLOW_TENSOR_CORE": "0"}, True),
-        ({"DPMODULE_TF32": "0", "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION": "1"}, False),
+        ({CORE: "1"}, None),
+        ({CONVERSION: "0"}, None),
+        ({CONVERSION: "1"}, True),
+        ({CONVERSION: "1", CORE: "0"}, False),
+        ({OURS: "1", CORE: "0"}, True),
+        ({OURS: "0", CONVERSION: "1"}, False),
     ],
 )
 def test_environment_variables(environment, asked):
     assert precision.tf32_from_environment(environment) is asked
+    if asked:
+        code = "import dpmodule as mx; raise SystemExit(not mx.util.is_tf32())"
+        assert run_program(code, **environment).returncode == 0
 
 
-def test_a_wrong_variable_is_named():
-    with pytest.raises(ArgumentError, match="DPMODULE_TF32 is 'yes', expected 0 or 1"):
-        precision.tf32_from_environment({"DPMODULE_TF32": "yes"})
-
-
-def test_the_environment_counts_at_import():
-    code = "import dpmodule as mx; raise SystemExit(not mx.util.is_tf32())"
-    assert run_program(code, DPMODULE_TF32="1").returncode == 0
-
-
-@pytest.mark.usefixtures("settings")
 @pytest.mark.parametrize(
     ("dtype", "generation", "tf32", "likes"),
     [
@@ -100,21 +91,18 @@ def test_the_environment_counts_at_import():
 )
 def test_the_layout_on_a_gpu_goes_by_type_generation_and_tf32(dtype, generation, tf32, likes, monkeypatch):
     monkeypatch.setattr(precision, "_generation", lambda device: generation)
-    torch.backends.cudnn.allow_tf32 = tf32
-    x = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
-    assert precision.prefers_channels_last(x) is likes
-
-
-def test_the_cpu_always_likes_it():
-    assert precision.prefers_channels_last(torch.ones(1, dtype=torch.float64))
+    CUDNN.allow_tf32 = tf32
+    assert (
+        precision.prefers_channels_last(SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")) is likes
+    )
+    assert precision.prefers_channels_last(torch.ones(1, dtype=dtype))  # on the CPU always
 
 
 def test_the_usual_layout_gives_the_same(monkeypatch):
     layout = importlib.import_module("dpmodule.executor.passes.channels_last")  # the pass has its file's name
-    found = []
-    data = np.random.RandomState(0).randn(4, 1, 10, 10).astype("f4")
+    data, found = np.random.RandomState(0).randn(4, 1, 10, 10).astype("f4"), []
     for likes in (True, False):
-        monkeypatch.setattr(layout, "prefers_channels_last", lambda x, say=likes: say)
+        monkeypatch.setattr(layout, "prefers_channels_last", lambda x, likes=likes: likes)
         mx.random.seed(0)
         mod = mx.mod.Module(lenet())
         mod.bind([("data", data.shape)], [("softmax_label", (4,))])
@@ -126,15 +114,14 @@ def test_the_usual_layout_gives_the_same(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.usefixtures("settings")
 @pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_convolutions_on_a_gpu_equal_the_cpu(dtype, tf32):
     mx.util.set_tf32(tf32)
     net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=4, name="conv")
     net = mx.sym.Pooling(mx.sym.Activation(net, act_type="relu"), kernel=(2, 2), pool_type="max")
-    rng, found = np.random.RandomState(0), []
-    values = {"data": rng.randn(2, 3, 8, 8), "conv_weight": rng.randn(4, 3, 3, 3), "conv_bias": rng.randn(4)}
+    shapes = {"data": (2, 3, 8, 8), "conv_weight": (4, 3, 3, 3), "conv_bias": (4,)}
+    values, found = {k: np.random.RandomState(0).randn(*shape) for k, shape in shapes.items()}, []
     for ctx, kind in ((mx.cpu(), "float64"), (mx.gpu(), dtype)):
         executor = net.simple_bind(ctx, data=(2, 3, 8, 8), type_dict={"data": kind})
         executor.forward(is_train=True, **{k: mx.nd.array(v, dtype=kind) for k, v in values.items()})

@@ -9,7 +9,7 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 
 from dpmodule.streams import StringHandle
-from helpers.programs import environment
+from helpers.programs import TESTS, environment
 
 ASKED = r"StringHandle: {} bytes of shared memory were asked for, \d+ bytes are free in /dev/shm"
 
@@ -22,52 +22,17 @@ def test_a_handle_larger_than_shared_memory_is_a_memory_error():
         ForkingPickler.dumps(StringHandle(memory))
 
 
-PROGRAM = """
-import torch, traceback
-from multiprocessing.reduction import ForkingPickler
-from dpmodule.base import MXNetError
-from dpmodule._devices.shared_memory import Segment
-from dpmodule.streams import StringHandle, Supervisor
-
-def child(channel, handle):
-    return len(handle)
-
-if __name__ == "__main__":
-    handle, tensor = StringHandle(bytes(3 << 20)), torch.zeros(3 << 20, dtype=torch.uint8)
-    supervisor = Supervisor()
-    for call in (
-        lambda: ForkingPickler.dumps(handle),
-        lambda: supervisor.start(child, handle),
-        lambda: supervisor.start(child, tensor),
-        lambda: Segment([tensor]),
-    ):
-        try:
-            call()
-        except MemoryError as error:
-            print(error)
-    assert len(ForkingPickler.dumps(handle[: 1 << 18])) < 1000  # for which there is room
-    supervisor.close()
-"""
-
-
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="another /dev/shm needs a namespace")
-def test_a_full_folder_is_a_memory_error(tmp_path):
-    file = tmp_path / "program.py"
-    file.write_text(PROGRAM)
+def test_a_full_folder_is_a_memory_error():
     mount = "mount -t tmpfs -o size=2m tmpfs /dev/shm"
     namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
     if subprocess.run([*namespace, mount], capture_output=True).returncode:
         pytest.skip("this system gives no namespaces")
-    command = [*namespace, f"{mount} && exec {sys.executable} {file}"]
+    command = [*namespace, f"{mount} && exec {sys.executable} {TESTS / 'programs' / 'full_shared_memory.py'}"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=50)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert len(lines) == 4
     assert all("bytes are free in /dev/shm; send less at a time" in line for line in lines)
-    assert [f"{3 << 20} bytes of shared memory were asked for" in line for line in lines] == [
-        True,
-        True,
-        False,
-        True,
-    ]
+    asked = [f"{3 << 20} bytes of shared memory were asked for" in line for line in lines]
+    assert asked == [True, True, False, True]

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,34 +12,43 @@ import torch
 
 import dpmodule as mx
 from dpmodule.executor import cuda_graph_mode, cuda_graphs
-from dpmodule.executor.cuda_graphs import RecordedOutputs, Recorder, unsupported_reason, without_aliases
+from dpmodule.executor.cuda_graphs import (
+    Driver,
+    RecordedOutputs,
+    Recorder,
+    unsupported_reason,
+    without_aliases,
+)
 from dpmodule.executor.program import program_of
 from helpers.nets import blobs, lenet, mlp
 from helpers.recording import FakeDriver
 
+S = mx.sym
 BATCH = 16
 PLAIN, REHEARSED = 3, 1  # runs before one is recorded
+ROW = (6,)
 
 
 def deep():
     """Convolution, BatchNorm whose gamma is set by every forward, Dropout, dense."""
-    net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=4, name="conv")
-    net = mx.sym.BatchNorm(net, name="bn")
-    net = mx.sym.Dropout(mx.sym.Activation(net, act_type="relu"), p=0.3, name="drop")
-    net = mx.sym.FullyConnected(net, num_hidden=4, name="fc")
-    return mx.sym.SoftmaxOutput(net, name="softmax")
+    net = S.Convolution(S.Variable("data"), kernel=(3, 3), num_filter=4, name="conv")
+    net = S.Activation(S.BatchNorm(net, name="bn"), act_type="relu")
+    net = S.FullyConnected(S.Dropout(net, p=0.3, name="drop"), num_hidden=4, name="fc")
+    return S.SoftmaxOutput(net, name="softmax")
+
+
+NETS = {"mlp": (mlp(dropout=0.5), ROW), "lenet": (lenet(), (1, 10, 10)), "deep": (deep(), (2, 6, 6))}
 
 
 def batches(count, shape, size=BATCH):
     data, label = blobs(count * size, shape)
-    for k in range(count):
-        rows = slice(k * size, (k + 1) * size)
-        yield mx.io.DataBatch([mx.nd.array(data[rows])], [mx.nd.array(label[rows])])
+    for k in range(0, count * size, size):
+        yield mx.io.DataBatch([mx.nd.array(data[k : k + size])], [mx.nd.array(label[k : k + size])])
 
 
-def module(symbol, shape, size=BATCH, ctx=None, **options):
-    mod = mx.mod.Module(symbol, context=ctx or mx.cpu(), cuda_graphs=True, **options)
-    mod.bind([("data", (size, *shape))], [("softmax_label", (size,))])
+def module(symbol, shape=ROW, ctx=None, cuda_graphs=True, **options):
+    mod = mx.mod.Module(symbol, context=ctx or mx.cpu(), cuda_graphs=cuda_graphs)
+    mod.bind([("data", (BATCH, *shape))], [("softmax_label", (BATCH,))], **options)
     mx.random.seed(3)
     mod.init_params(mx.init.Uniform(0.3))
     mod.init_optimizer(optimizer_params={"learning_rate": 0.1, "momentum": 0.9})
@@ -46,242 +56,192 @@ def module(symbol, shape, size=BATCH, ctx=None, **options):
     return mod
 
 
-def memory_of(mod):
-    return lambda: [a.tensor for e in mod.group.execs for a in (*e.arg_arrays, *e.aux_arrays)]
+@pytest.fixture
+def faked(monkeypatch):
+    """Return what makes a module whose runs are recorded by a stand-in for a GPU, and the stand-in."""
+
+    def make(*args, ctx=None, **options):
+        mod = module(*args)
+        tensors = lambda: [a.tensor for e in mod.group.execs for a in (*e.arg_arrays, *e.aux_arrays)]  # noqa: E731
+        return mod, FakeDriver(monkeypatch, tensors, **options)
+
+    return make
 
 
-def trained(mod, shape, steps=9):
+def mode(mod, is_train=True):
+    return mod.group.execs[0].execution_mode(is_train)
+
+
+def gradients(mod):
+    return [g[0].asnumpy() for g in mod.group.grad_arrays if g[0] is not None]
+
+
+def trained(mod, shape=ROW, steps=9, before=lambda k: None):
     """Train, and return every output and the parameters and states at the end."""
     seen = []
-    for batch in batches(steps, shape):
+    for k, batch in enumerate(batches(steps, shape)):
+        before(k)
         mod.forward_backward(batch)
         mod.update()
         seen.append(mod.get_outputs()[0].asnumpy())
-    arg, aux = mod.get_params()
-    return seen, {k: v.asnumpy() for k, v in {**arg, **aux}.items()}
+    return [*seen, *(v.asnumpy() for each in mod.get_params() for v in each.values())]
 
 
-def assert_equal(one, other):
-    for a, b in zip(one[0], other[0], strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert one[1].keys() == other[1].keys()
-    for name, value in one[1].items():
-        np.testing.assert_array_equal(value, other[1][name], err_msg=name)
+def assert_equal(one, other, **tolerance):
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(a, b, **(tolerance or {"rtol": 0}))
 
 
-@pytest.mark.parametrize(
-    ("net", "shape"), [(mlp(dropout=0.5), (6,)), (lenet(), (1, 10, 10)), (deep(), (2, 6, 6))]
-)
-def test_training_is_the_same(net, shape, monkeypatch):
-    expected = trained(module(net, shape), shape)
-    mod = module(net, shape)
-    fake = FakeDriver(monkeypatch, memory_of(mod))
-    assert_equal(expected, trained(mod, shape))
+@pytest.mark.parametrize("name", NETS)
+def test_training_is_the_same(name, faked):
+    expected = trained(module(*NETS[name]), NETS[name][1])
+    mod, fake = faked(*NETS[name])
+    assert_equal(expected, trained(mod, NETS[name][1]))
     assert (fake.rehearsed, fake.recorded, fake.replayed) == (1, 1, 9 - PLAIN - REHEARSED)
 
 
-def test_prediction_is_the_same_and_follows_the_parameters(monkeypatch):
-    shape, net = (2, 6, 6), deep()
-    mod = module(net, shape)
-    fake = FakeDriver(monkeypatch, memory_of(mod))
+def test_prediction_is_the_same_and_follows_the_parameters(faked):
+    net, shape = NETS["deep"]
+    mod, fake = faked(net, shape)
     plain = mx.mod.Module(net, cuda_graphs=False)
     plain.bind([("data", (BATCH, *shape))], for_training=False)
-    for k, batch in enumerate(batches(8, shape)):
+    for batch in batches(8, shape):
         mod.forward_backward(batch)
         mod.update()
         mod.evaluate(batch)
         plain.set_params(*mod.get_params())
         plain.forward(batch, is_train=False)
-        np.testing.assert_array_equal(
-            mod.get_outputs()[0].asnumpy(), plain.get_outputs()[0].asnumpy(), err_msg=str(k)
-        )
+        assert_equal([mod.get_outputs()[0].asnumpy()], [plain.get_outputs()[0].asnumpy()])
     assert fake.recorded == 2  # one for training, one for prediction
 
 
-def test_outputs_and_gradients_that_somebody_looks_at(monkeypatch):
-    shape = (6,)
-    mod = module(mlp(), shape)
-    FakeDriver(monkeypatch, memory_of(mod))
+def test_outputs_and_gradients_that_somebody_looks_at(faked):
+    mod, _ = faked(mlp())
     kept, grad, views = [], mod.group.grad_arrays[0][0], []
-    for batch in batches(8, shape):
+    for batch in batches(8, ROW):
         mod.forward_backward(batch)
         out = mod.get_outputs()[0]
         kept.append((out.torch(), out.asnumpy()))
         views.append(grad.torch())
         mod.update()
-    for view, value in kept:  # a tensor taken from an output keeps its values
-        np.testing.assert_array_equal(view.numpy(), value)
-    assert all(
-        view.data_ptr() == views[0].data_ptr() for view in views[1:]
-    )  # one of a gradient shows the newest
-    np.testing.assert_array_equal(views[0].numpy(), grad.asnumpy())
+    assert_equal(*zip(*((view.numpy(), value) for view, value in kept)))  # what was taken keeps its values
+    assert len({view.data_ptr() for view in views}) == 1  # of a gradient it shows the newest
+    assert_equal([views[0].numpy()], [grad.asnumpy()])
 
 
 @pytest.mark.parametrize("req", ["write", "add", "null"])
-def test_gradient_requests(req, monkeypatch):
-    def gradients(fake):
-        mod = mx.mod.Module(mlp(), cuda_graphs=fake)
-        requests = {"fc1_weight": req, "fc2_bias": "write"}
-        mod.bind(
-            [("data", (BATCH, 6))], [("softmax_label", (BATCH,))], grad_req=requests, inputs_need_grad=True
-        )
-        mx.random.seed(3)
-        mod.init_params(mx.init.Uniform(0.3))
-        if fake:
-            FakeDriver(monkeypatch, memory_of(mod))
-        for batch in batches(7, (6,)):
+def test_gradient_requests(req, faked, monkeypatch):
+    found = []
+    for recorded in (False, True):
+        requests = {"grad_req": {"fc1_weight": req, "fc2_bias": "write"}, "inputs_need_grad": True}
+        mod = module(mlp(), cuda_graphs=recorded, **requests)
+        if recorded:
+            FakeDriver(monkeypatch, lambda mod=mod: [a.tensor for a in mod.group.execs[0].arg_arrays])
+        for batch in batches(7, ROW):
             mod.forward_backward(batch)
-        found = [mod.get_input_grads()[0].asnumpy()]
-        found += [g[0].asnumpy() for g in mod.group.grad_arrays if g[0] is not None]
-        return found
-
-    for a, b in zip(gradients(False), gradients(True), strict=True):
-        np.testing.assert_array_equal(a, b)
+        found.append([mod.get_input_grads()[0].asnumpy(), *gradients(mod)])
+    assert_equal(*found)
 
 
-def test_a_second_backward_gives_the_gradients_once_more(monkeypatch):
-    shape = (6,)
-    mod = module(mlp(dropout=0.5), shape)
-    FakeDriver(monkeypatch, memory_of(mod))
-    for batch in batches(7, shape):
+def test_a_second_backward_gives_the_gradients_once_more(faked):
+    mod, _ = faked(*NETS["mlp"])
+    for batch in batches(7, ROW):
         mod.forward_backward(batch)
-        first = [g[0].asnumpy() for g in mod.group.grad_arrays]
+        first = gradients(mod)
         mod.backward()
-        for a, b in zip(first, mod.group.grad_arrays, strict=True):
-            np.testing.assert_array_equal(a, b[0].asnumpy())
+        assert_equal(first, gradients(mod))
 
 
-def test_a_batch_may_change_after_the_call(monkeypatch):
-    mod = module(mlp(), (6,))
-    FakeDriver(monkeypatch, memory_of(mod))
-    for batch in batches(6, (6,)):
+def test_a_batch_may_change_after_the_call(faked):
+    mod, _ = faked(mlp())
+    for batch in batches(6, ROW):
+        given = batch.data[0].asnumpy()
         mod.forward_backward(batch)
         seen = mod.group.execs[0].arg_dict["data"]
-        np.testing.assert_array_equal(seen.asnumpy(), batch.data[0].asnumpy())
-        before = seen.asnumpy()
+        assert_equal([seen.asnumpy()], [given])
         batch.data[0][:] = 0
-        np.testing.assert_array_equal(seen.asnumpy(), before)
+        assert_equal([seen.asnumpy()], [given])
 
 
-def test_separate_calls_are_not_recorded(monkeypatch):
-    mod = module(mlp(), (6,))
-    fake = FakeDriver(monkeypatch, memory_of(mod))
-    for batch in batches(6, (6,)):
-        mod.forward(batch, is_train=True)
-        mod.backward()
-        mod.update()
-    assert fake.rehearsed == fake.recorded == 0
-
-
-def test_a_monitor_sees_everything_and_the_recording_goes_on_after_it(monkeypatch):
-    mod = module(mlp(), (6,))
-    fake = FakeDriver(monkeypatch, memory_of(mod))
+def test_a_monitor_sees_everything_and_the_recording_goes_on_after_it(faked):
+    mod, fake = faked(mlp())
     names = []
-    for k, batch in enumerate(batches(10, (6,))):
-        watch = (lambda name, value: names.append(name)) if k in (6, 7) else None
-        mod.group.execs[0].set_monitor_callback(watch)
-        mod.forward_backward(batch)
+
+    def watch(k):
+        callback = (lambda name, value: names.append(name)) if k in (6, 7) else None
+        mod.group.execs[0].set_monitor_callback(callback)
+
+    trained(mod, steps=10, before=watch)
     assert names.count("tanh1_output") == 2
     assert (fake.recorded, fake.replayed) == (1, 10 - 2 - PLAIN - REHEARSED)
 
 
-def test_a_parameter_in_other_memory_starts_anew(monkeypatch):
-    shape, net = (6,), mlp()
-    expected = trained(module(net, shape), shape, 20)
-    mod = module(net, shape)
-    fake = FakeDriver(monkeypatch, memory_of(mod))
-    seen = []
-    for k, batch in enumerate(batches(20, shape)):
+def test_a_parameter_in_other_memory_starts_anew(faked):
+    expected = trained(module(mlp()), steps=20)[:20]
+    mod, fake = faked(mlp())
+
+    def move(k):
         if k == 6:
             store = mod.group.store
             store.place("fc1_weight", torch.zeros_like(store.array("fc1_weight", 0).tensor), keep=True)
-        mod.forward_backward(batch)
-        mod.update()
-        seen.append(mod.get_outputs()[0].asnumpy())
-    for a, b in zip(expected[0], seen, strict=True):
-        np.testing.assert_array_equal(a, b)
+
+    assert_equal(expected, trained(mod, steps=20, before=move)[:20])
     assert fake.recorded == 2
     assert fake.replayed == 20 - 2 * REHEARSED - PLAIN - 2 * PLAIN  # twice as long the second time
 
 
-def test_shapes_that_come_and_go_are_not_recorded(monkeypatch):
-    shape = (6,)
-    mod = module(mlp(), shape)
-    fake = FakeDriver(monkeypatch, memory_of(mod))
+def test_separate_calls_and_shapes_that_come_and_go_are_not_recorded(faked):
+    mod, fake = faked(mlp())
+    for batch in batches(6, ROW):
+        mod.forward(batch, is_train=True)
+        mod.backward()
+        mod.update()
     for k in range(12):
-        for batch in batches(1, shape, BATCH if k % 2 else BATCH // 2):
+        for batch in batches(1, ROW, BATCH if k % 2 else BATCH // 2):
             mod.forward_backward(batch)
-            mod.update()
     assert fake.rehearsed == fake.recorded == 0
 
 
 def test_buckets_that_change_are_not_recorded_and_one_that_stays_is(monkeypatch):
-    def net(length):
-        data = mx.sym.Variable("data")
-        table = mx.sym.Embedding(data, input_dim=9, output_dim=4, name="table")
-        return (
-            mx.sym.SoftmaxOutput(
-                mx.sym.FullyConnected(mx.sym.mean(table, axis=1), num_hidden=3, name="fc"), name="softmax"
-            ),
-            ("data",),
-            ("softmax_label",),
-        )
+    def step(length):
+        shapes = {"provide_data": [("data", (4, length))], "provide_label": [("softmax_label", (4,))]}
+        given = [mx.nd.ones((4, length))], [mx.nd.zeros((4,))]
+        mod.forward_backward(mx.io.DataBatch(*given, bucket_key=length, **shapes))
+        mod.update()
 
-    def batch(length):
-        return mx.io.DataBatch(
-            [mx.nd.ones((4, length))],
-            [mx.nd.zeros((4,))],
-            bucket_key=length,
-            provide_data=[("data", (4, length))],
-            provide_label=[("softmax_label", (4,))],
-        )
-
-    mod = mx.mod.BucketingModule(net, default_bucket_key=5, cuda_graphs=True)
+    table = S.Embedding(S.Variable("data"), input_dim=9, output_dim=4, name="table")
+    net = S.SoftmaxOutput(S.FullyConnected(S.mean(table, axis=1), num_hidden=3, name="fc"), name="softmax")
+    mod = mx.mod.BucketingModule(lambda key: (net, ("data",), ("softmax_label",)), 5, cuda_graphs=True)
     mod.bind([("data", (4, 5))], [("softmax_label", (4,))])
     mod.init_params()
     mod.init_optimizer()
     fake = FakeDriver(monkeypatch)
-    for _ in range(6):
-        for length in (5, 3):
-            mod.forward_backward(batch(length))
-            mod.update()
+    for length in (5, 3) * 6:
+        step(length)
     assert fake.rehearsed == 0
     for _ in range(6):
-        mod.forward_backward(batch(3))
-        mod.update()
+        step(3)
     assert (fake.rehearsed, fake.recorded) == (1, 1)
 
 
-def test_what_waits_for_the_gpu_runs_plainly(monkeypatch, caplog):
-    shape, net = (6,), mlp()
-    expected = trained(module(net, shape), shape)
-    mod = module(net, shape)
-    fake = FakeDriver(monkeypatch, memory_of(mod), against="called a synchronizing CUDA operation")
+WAITED = "called a synchronizing CUDA operation"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"against": WAITED}, f"this graph runs without: {WAITED}"),
+        ({"error": RuntimeError("out of memory")}, "RuntimeError: out of memory"),
+    ],
+)
+def test_what_waits_or_fails_runs_plainly_and_is_not_tried_again(options, said, faked, caplog):
+    expected = trained(module(mlp()))
+    mod, fake = faked(mlp(), **options)
     with caplog.at_level(logging.WARNING):
-        assert_equal(expected, trained(mod, shape))
+        assert_equal(expected, trained(mod))
+    assert caplog.text.count(said) == 1
     assert (fake.rehearsed, fake.recorded) == (1, 0)
-    assert "this graph runs without: called a synchronizing CUDA operation" in caplog.text
-
-
-def test_a_recording_that_fails_is_not_tried_again(monkeypatch, caplog):
-    shape, net = (6,), mlp()
-    expected = trained(module(net, shape), shape)
-    mod = module(net, shape)
-    FakeDriver(monkeypatch, memory_of(mod), error=RuntimeError("out of memory"))
-    with caplog.at_level(logging.WARNING):
-        assert_equal(expected, trained(mod, shape))
-    assert caplog.text.count("RuntimeError: out of memory") == 1
-
-
-def test_nothing_is_recorded_on_the_cpu_or_unless_asked(monkeypatch):
-    shape = (6,)
-    mod = module(mlp(), shape)
-    trained(mod, shape)
-    assert mod.group.execs[0].execution_mode(True) == "not in CUDA graphs: cpu(0) is not a GPU"
-    assert cuda_graphs.driver_of(torch.device("cpu")) is None
-    plain = mx.mod.Module(mlp())
-    plain.bind([("data", (4, 6))], [("softmax_label", (4,))])
-    assert plain.group.execs[0].execution_mode(True) == ""
+    assert said.split(": ")[-1] in mod.group.execs[0].explain().training.run
 
 
 @pytest.mark.parametrize(
@@ -289,10 +249,10 @@ def test_nothing_is_recorded_on_the_cpu_or_unless_asked(monkeypatch):
     [
         (mlp(dropout=0.5), ""),
         (deep(), ""),
-        (mx.sym.sort(mx.sym.Variable("x")), "sort 'sort.*not known to work without waiting"),
-        (mx.sym.random.normal(shape=(3,)), "not known to work without waiting"),
+        (S.sort(S.Variable("x")), "sort 'sort.*not known to work without waiting"),
+        (S.random.normal(shape=(3,)), "not known to work without waiting"),
         (
-            mx.sym.contrib.foreach(lambda x, s: (x + s, s), mx.sym.Variable("x"), mx.sym.Variable("s"))[0],
+            S.contrib.foreach(lambda x, s: (x + s, s), S.Variable("x"), S.Variable("s"))[0],
             "runs code of its own",
         ),
     ],
@@ -302,182 +262,145 @@ def test_reasons_against(net, reason):
     assert re.search(reason, found) if reason else found == ""
 
 
-def test_explain_says_how_runs_are_done(monkeypatch):
-    shape = (6,)
-    mod = module(mlp(), shape)
-    executor = mod.group.execs[0]
-    assert executor.explain().training.run == "not in CUDA graphs: cpu(0) is not a GPU"
-    mod = module(mlp(), shape)
-    FakeDriver(monkeypatch, memory_of(mod))
-    executor = mod.group.execs[0]
-    assert executor.explain().training.run == "CUDA graph, once it has repeated"
-    trained(mod, shape)
-    assert executor.explain().training.run == "CUDA graph"
-    assert "# CUDA graph\ndef forward" in executor.explain().source
-    scores = mx.sym.sort(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4), name="sorted")
-    mod = module(mx.sym.SoftmaxOutput(scores, name="softmax"), shape)
-    assert "sort 'sorted'" in mod.group.execs[0].explain().training.run
-    mod = module(mlp(), shape)
-    FakeDriver(monkeypatch, memory_of(mod), against="called a synchronizing CUDA operation")
-    trained(mod, shape)
-    assert "synchronizing" in mod.group.execs[0].explain().training.run
-    plain = mlp().simple_bind(mx.cpu(), data=(2, 6))
-    assert plain.explain().training.run == ""
+def test_explain_says_how_runs_are_done(faked):
+    mod = module(mlp())
+    trained(mod)
+    assert mode(mod) == mod.group.execs[0].explain().training.run == "not in CUDA graphs: cpu(0) is not a GPU"
+    assert cuda_graphs.driver_of(torch.device("cpu")) is None
+    assert mode(module(mlp(), cuda_graphs=None)) == ""
+    mod, _ = faked(mlp())
+    assert mode(mod) == "CUDA graph, once it has repeated"
+    trained(mod)
+    found = mod.group.execs[0].explain()
+    assert found.training.run == "CUDA graph"
+    assert "# CUDA graph\ndef forward" in found.source
+    scores = S.sort(S.FullyConnected(S.Variable("data"), num_hidden=4), name="sorted")
+    assert "sort 'sorted'" in mode(faked(S.SoftmaxOutput(scores, name="softmax"))[0])
 
 
 def test_every_safe_operator_exists():
-    for name in cuda_graphs._SAFE:
-        assert mx.ops.find(name) is not None
-        assert mx.ops.get(name).name == name
+    assert [name for name in cuda_graphs._SAFE if mx.ops.get(name).name != name] == []
 
 
-def test_apart_copies_what_shares_memory():
+def test_what_shares_memory_is_copied():
     a, b = torch.arange(6.0).view(2, 3), torch.ones(3)
-    found = without_aliases([a, a[0], a.T, None, b, b, torch.zeros(())], [b])
+    given = [a, a[0], a.T, None, b, b, torch.zeros(())]
+    found = without_aliases(given, [b])
     assert found[0] is a
-    assert found[3] is None
-    pointers = [t.data_ptr() for t in found if t is not None]
+    pointers = [t.data_ptr() for t in (*found, b) if t is not None]
     assert len(set(pointers)) == len(pointers)
-    assert b.data_ptr() not in pointers
-    for got, wanted in zip(found, [a, a[0], a.T, None, b, b, torch.zeros(())], strict=True):
-        assert got is None or (torch.equal(got, wanted) and got.is_contiguous())
+    for got, wanted in zip(found, given, strict=True):
+        assert got is wanted is None or (torch.equal(got, wanted) and got.is_contiguous())
 
 
 def test_a_recorder_counts_anew_when_it_forgets():
-    results = RecordedOutputs([], [])
-
-    class Driver:
-        def warm_up(self, work):
-            return results, ""
-
-        def record(self, work, generators):
-            return (lambda: None), results
-
-    memory = [torch.ones(1)]
-    recorder = Recorder(Driver(), lambda: results, lambda: list(memory))
-
-    def runs_until_recorded():
-        plain = 0
+    results, memory = RecordedOutputs([], []), [torch.ones(1)]
+    driver = SimpleNamespace(warm_up=lambda work: (results, ""), record=lambda *_: (lambda: None, results))
+    recorder = Recorder(driver, lambda: results, lambda: list(memory))
+    for plain in (3, 6):
+        counted = 0
         while not recorder.is_recorded:
             if recorder.is_due():
                 recorder.run()
             else:
-                plain += 1
-        return plain
-
-    assert runs_until_recorded() == 3
-    recorder.forget()
-    assert runs_until_recorded() == 6
+                counted += 1
+        assert counted == plain
+        if plain == 3:
+            recorder.forget()
     memory[0] = torch.ones(1)
     assert not recorder.is_due()
     assert not recorder.is_recorded
+
+
+# the driver of a GPU
 
 
 class FakeCuda:
     """The parts of `torch.cuda` that a driver calls; notes the order, and may fail at the end of a recording."""
 
     def __init__(self, monkeypatch, failure=None):
-        self.calls, self.failure, self.here, self.mode = [], failure, FakeStream("here", self), 0
-        graph = type(
-            "Graph", (), {"register_generator_state": lambda me, g: self.calls.append(("register", g))}
+        self.calls, self.failure, self.mode, note = [], failure, 0, self.note
+        self.here, self.side = (
+            SimpleNamespace(
+                name=name, wait_stream=lambda other, name=name: note(name, "waits for", other.name)
+            )
+            for name in ("here", "side")
         )
-        graph.replay = lambda me: self.calls.append("replay")
+        graph = SimpleNamespace(
+            register_generator_state=lambda g: note("register", g), replay=lambda: note("replay")
+        )
         names = {
-            "Stream": lambda device: FakeStream("side", self),
+            "Stream": lambda device: self.side,
             "graph_pool_handle": lambda: "pool",
             "current_stream": lambda device: self.here,
-            "set_stream": lambda stream: self.calls.append(f"set {stream.name}"),
-            "stream": self.stream,
+            "set_stream": lambda stream: note("set", stream.name),
+            "stream": lambda stream: self.block("on", stream.name),
             "device": lambda device: contextlib.nullcontext(),
-            "CUDAGraph": graph,
-            "graph": self.graph,
+            "CUDAGraph": lambda: graph,
+            "graph": lambda _, pool, stream, capture_error_mode: self.block(
+                pool, stream.name, capture_error_mode
+            ),
             "get_sync_debug_mode": lambda: self.mode,
             "set_sync_debug_mode": self.set_mode,
         }
         for name, value in names.items():
             monkeypatch.setattr(torch.cuda, name, value)
+        self.driver = Driver(torch.device("cuda", 0))
+        kept = SimpleNamespace(record_stream=lambda stream: note("kept for", stream.name))
+        self.results = RecordedOutputs([kept], [None])
+
+    def note(self, *words):
+        self.calls.append(" ".join(words))
 
     @contextlib.contextmanager
-    def stream(self, stream):
-        self.calls.append(f"on {stream.name}")
-        yield
-        self.calls.append(f"off {stream.name}")
-
-    @contextlib.contextmanager
-    def graph(self, graph, pool, stream, capture_error_mode):
-        self.calls.append(("begin", pool, stream.name, capture_error_mode))
+    def block(self, *words):
+        self.note(*words)
         yield
         if self.failure is not None:
             raise self.failure
-        self.calls.append("end")
+        self.note("end")
 
     def set_mode(self, mode):
         self.mode = mode
-        self.calls.append(f"mode {mode}")
+        self.note(f"mode {mode}")
         if mode == "warn":
             warnings.warn("Synchronization debug mode is a prototype feature", UserWarning, stacklevel=1)
 
-
-class FakeStream:
-    def __init__(self, name, cuda):
-        self.name, self._cuda = name, cuda
-
-    def wait_stream(self, other):
-        self._cuda.calls.append(f"{self.name} waits for {other.name}")
-
-
-def results_on(stream_calls):
-    class Tensor:
-        def record_stream(self, stream):
-            stream_calls.append(f"kept for {stream.name}")
-
-    return RecordedOutputs([Tensor()], [None])
+    def work(self):
+        self.note("work")
+        return self.results
 
 
 def test_a_driver_rehearses_on_the_stream_of_recordings(monkeypatch):
     cuda = FakeCuda(monkeypatch)
-    driver = cuda_graphs.Driver(torch.device("cuda", 0))
-    results = results_on(cuda.calls)
-    found, against = driver.warm_up(lambda: cuda.calls.append("work") or results)
-    assert found is results
-    assert against == ""
-    assert cuda.calls == [
-        *("side waits for here", "mode warn", "on side", "work", "off side", "mode 0"),
-        *("here waits for side", "kept for here"),
-    ]
+    assert cuda.driver.warm_up(cuda.work) == (cuda.results, "")
+    rehearsal = ["mode warn", "on side", "work", "end", "mode 0"]
+    assert cuda.calls == ["side waits for here", *rehearsal, "here waits for side", "kept for here"]
 
 
 def test_a_driver_notices_that_python_waits(monkeypatch):
     cuda = FakeCuda(monkeypatch)
 
     def work():
-        warnings.warn(
-            "called a synchronizing CUDA operation (Triggered internally)", UserWarning, stacklevel=1
-        )
-        return results_on(cuda.calls)
+        warnings.warn(f"{WAITED} (Triggered internally)", UserWarning, stacklevel=1)
+        return cuda.results
 
-    _, against = cuda_graphs.Driver(torch.device("cuda", 0)).warm_up(work)
-    assert "synchronizing" in against
+    assert "synchronizing" in cuda.driver.warm_up(work)[1]
     with pytest.raises(ValueError, match="work"):
-        cuda_graphs.Driver(torch.device("cuda", 0)).warm_up(lambda: int("work"))
+        cuda.driver.warm_up(lambda: int("work"))
     assert cuda.mode == 0
 
 
-def test_a_driver_records(monkeypatch):
+def test_a_driver_records_and_comes_back_to_its_stream(monkeypatch):
     cuda = FakeCuda(monkeypatch)
-    results = results_on(cuda.calls)
-    driver = cuda_graphs.Driver(torch.device("cuda", 0))
-    replay, found = driver.record(lambda: cuda.calls.append("work") or results, ["generator"])
-    assert found is results
+    replay, found = cuda.driver.record(cuda.work, ["generator"])
+    assert found is cuda.results
     replay()
-    begin = ("begin", "pool", "side", "thread_local")
-    assert cuda.calls == [("register", "generator"), begin, "work", "end", "set here", "replay"]
-
-
-def test_a_driver_comes_back_to_its_stream_when_recording_fails(monkeypatch):
+    capture = ["pool side thread_local", "work", "end"]
+    assert cuda.calls == ["register generator", *capture, "set here", "replay"]
     cuda = FakeCuda(monkeypatch, RuntimeError("not permitted when stream is capturing"))
     with pytest.raises(RuntimeError, match="not permitted"):
-        cuda_graphs.Driver(torch.device("cuda", 0)).record(lambda: None, [])
+        cuda.driver.record(cuda.work, [])
     assert cuda.calls[-1] == "set here"
 
 
@@ -485,42 +408,35 @@ def test_a_driver_comes_back_to_its_stream_when_recording_fails(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("net", "shape"), [(mlp(dropout=0.5), (6,)), (lenet(), (1, 10, 10)), (deep(), (2, 6, 6))]
-)
-def test_training_on_a_gpu_is_the_same(net, shape, monkeypatch):
-    mod = module(net, shape, ctx=mx.gpu())
+@pytest.mark.parametrize("name", NETS)
+def test_training_on_a_gpu_is_the_same(name, monkeypatch):
+    net, shape = NETS[name]
+    mod = module(net, shape, mx.gpu())
     found = trained(mod, shape)
-    assert mod.group.execs[0].execution_mode(True) == "CUDA graph"
+    assert mode(mod) == "CUDA graph"
     monkeypatch.setattr(cuda_graph_mode, "driver_of", lambda device: None)
-    expected = trained(module(net, shape, ctx=mx.gpu()), shape)
-    for a, b in zip(expected[0], found[0], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    for name, value in expected[1].items():
-        np.testing.assert_allclose(found[1][name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert_equal(trained(module(net, shape, mx.gpu()), shape), found, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu
 def test_prediction_on_a_gpu_is_recorded():
-    mod = module(deep(), (2, 6, 6), ctx=mx.gpu())
-    outs = []
+    mod, outs = module(deep(), (2, 6, 6), mx.gpu()), []
     (batch,) = batches(1, (2, 6, 6))
     for _ in range(7):
         mod.evaluate(batch)
         outs.append(mod.get_outputs()[0].asnumpy())
-    assert mod.group.execs[0].execution_mode(False) == "CUDA graph"
+    assert mode(mod, False) == "CUDA graph"
     for out in outs[1:]:
-        np.testing.assert_allclose(out, outs[0], rtol=1e-5, atol=1e-6)
+        assert_equal([out], [outs[0]], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.gpu
 def test_a_monitor_ends_no_recording_on_a_gpu():
-    mod = module(mlp(), (6,), ctx=mx.gpu())
-    trained(mod, (6,))
-    names = []
+    mod, names = module(mlp(), ctx=mx.gpu()), []
+    trained(mod)
     mod.group.execs[0].set_monitor_callback(lambda name, value: names.append(name))
-    trained(mod, (6,), 1)
+    trained(mod, steps=1)
     mod.group.execs[0].set_monitor_callback(None)
-    trained(mod, (6,), 2)
+    trained(mod, steps=2)
     assert "tanh1_output" in names
-    assert mod.group.execs[0].execution_mode(True) == "CUDA graph"
+    assert mode(mod) == "CUDA graph"

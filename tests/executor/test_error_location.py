@@ -1,5 +1,7 @@
 """Errors inside a graph name the node, its inputs and the user's line."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,14 +9,15 @@ import torch
 import dpmodule as mx
 from dpmodule import ops
 from dpmodule._devices import generators
-from dpmodule.base import MXNetError, NodeError
+from dpmodule.base import NodeError
 from dpmodule.ops import registry
 from dpmodule.ops.spec import arg
 
 S = mx.sym
+FORWARD, BACKWARD = "_test_fails", "_test_fails_in_backward"
 
 
-class _Failing(torch.autograd.Function):
+class Failing(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         return x * 2
@@ -24,7 +27,7 @@ class _Failing(torch.autograd.Function):
         raise ValueError("no gradient today")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def failing_ops():
     """Declare one operator that fails in forward and one that fails in backward."""
 
@@ -34,12 +37,12 @@ def failing_ops():
 
     def backward(a, env, x):
         """Double, without a gradient."""
-        return _Failing.apply(x)
+        return Failing.apply(x)
 
-    registry.op("_test_fails", [arg("data")], infer=ops.get("relu").infer)(forward)
-    registry.op("_test_fails_in_backward", [arg("data")], infer=ops.get("relu").infer)(backward)
+    for name, function in ((FORWARD, forward), (BACKWARD, backward)):
+        registry.op(name, [arg("data")], infer=ops.get("relu").infer)(function)
     yield
-    del registry._OPS["_test_fails"], registry._OPS["_test_fails_in_backward"]
+    del registry._OPS[FORWARD], registry._OPS[BACKWARD]
 
 
 def net(op):
@@ -48,86 +51,74 @@ def net(op):
     return S.relu(y + 1, name="after")
 
 
+def other(op):
+    x = S.FullyConnected(S.Variable("x"), num_hidden=4, name="fc")
+    y = getattr(S._internal, op)(x, name="bad")  # another line
+    return S.relu(y + 1, name="after")
+
+
 def line_of(text):
     with open(__file__) as file:
         return next(i for i, line in enumerate(file, 1) if text in line)
 
 
-def check(caught, said):
-    text = str(caught.value)
-    assert f"'bad' made at {__file__}:{line_of('# the line that is named')}" in text
-    assert "fc_output (2, 4)" in text
-    assert said in text
-    assert isinstance(caught.value.__cause__, ValueError)
+def bind(symbol, **shapes):
+    return symbol.simple_bind(mx.cpu(), **(shapes or {"x": (2, 3)}))
 
 
-@pytest.mark.parametrize("is_train", [False, True])
-def test_forward(failing_ops, is_train):
-    executor = net("_test_fails").simple_bind(mx.cpu(), x=(2, 3))
-    with pytest.raises(NodeError) as caught:
-        executor.forward(is_train=is_train)
-    check(caught, "_test_fails 'bad'")
-    check(caught, "cannot go on")
-
-
-def test_forward_under_a_monitor(failing_ops):
-    executor = net("_test_fails").simple_bind(mx.cpu(), x=(2, 3))
-    seen = []
-    executor.set_monitor_callback(lambda name, array: seen.append(name))
-    with pytest.raises(NodeError) as caught:
-        executor.forward()
-    check(caught, "cannot go on")
-    assert seen == ["fc_output"]
-
-
-def test_backward(failing_ops):
-    executor = net("_test_fails_in_backward").simple_bind(mx.cpu(), x=(2, 3))
-    executor.forward(is_train=True)
-    with pytest.raises(NodeError) as caught:
-        executor.backward(mx.nd.ones((2, 4)))
-    check(caught, "(its gradient) failed on inputs fc_output (2, 4): no gradient today")
-    with pytest.raises(NodeError):
-        executor.backward(mx.nd.ones((2, 4)))
-
-
-def test_the_gradient_of_a_cut_loss(monkeypatch):
-    def fail(*args, **kwargs):
-        raise RuntimeError("no memory today")
-
-    executor = S.SoftmaxOutput(S.Variable("x"), name="softmax").simple_bind(mx.cpu(), x=(2, 3))
-    executor.forward(is_train=True)
-    monkeypatch.setattr("dpmodule.executor.backward._loss_gradient", fail)
-    with pytest.raises(
-        NodeError, match=r"softmax.*\(its gradient\) failed on inputs x \(2, 3\).*no memory today"
-    ):
-        executor.backward()
-
-
-def test_backward_below_a_cut_loss(failing_ops):
-    loss = S.SoftmaxOutput(net("_test_fails_in_backward"), name="softmax")
-    executor = loss.simple_bind(mx.cpu(), x=(2, 3))
-    executor.forward(is_train=True)
-    with pytest.raises(NodeError) as caught:
-        executor.backward()
-    check(caught, "no gradient today")
-
-
-def step(executor):
-    executor.forward(is_train=True)
+def step(executor, is_train=True):
+    executor.forward(is_train=is_train)
     executor.backward(mx.nd.ones((2, 4)))
 
 
-def test_the_line_is_that_of_the_graph_that_ran_not_of_one_that_shares_its_program(failing_ops):
-    def other(op):
-        x = S.FullyConnected(S.Variable("x"), num_hidden=4, name="fc")
-        y = getattr(S._internal, op)(x, name="bad")  # another line
-        return S.relu(y + 1, name="after")
+def watched(executor):
+    seen = []
+    executor.set_monitor_callback(lambda name, array: seen.append(name))
+    try:
+        executor.forward()
+    finally:
+        assert seen == ["fc_output"]
 
-    for op in ("_test_fails", "_test_fails_in_backward"):
+
+OF_GRADIENT = "(its gradient) failed on inputs fc_output (2, 4): no gradient today"
+
+
+@pytest.mark.parametrize(
+    ("make", "run", "said"),
+    [
+        (lambda: net(FORWARD), lambda executor: executor.forward(is_train=True), "cannot go on"),
+        (lambda: net(FORWARD), lambda executor: executor.forward(), f"{FORWARD} 'bad'"),
+        (lambda: net(FORWARD), watched, "cannot go on"),
+        (lambda: net(BACKWARD), step, OF_GRADIENT),
+        (lambda: S.SoftmaxOutput(net(BACKWARD), name="softmax"), step, "no gradient today"),
+    ],
+    ids=["forward", "predict", "watched", "backward", "below a loss"],
+)
+def test_the_node_is_named(make, run, said):
+    executor = bind(make())
+    for _ in range(2):
+        with pytest.raises(NodeError, match=re.escape(said)) as caught:
+            run(executor)
+        assert f"'bad' made at {__file__}:{line_of('# the line that is named')}" in str(caught.value)
+        assert "fc_output (2, 4)" in str(caught.value)
+        assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_the_gradient_of_a_cut_loss(monkeypatch):
+    executor = bind(S.SoftmaxOutput(S.Variable("x"), name="softmax"))
+    executor.forward(is_train=True)
+    monkeypatch.setattr("dpmodule.executor.backward._loss_gradient", lambda *args, **kwargs: 1 / 0)
+    said = r"softmax.*\(its gradient\) failed on inputs x \(2, 3\).*division by zero"
+    with pytest.raises(NodeError, match=said):
+        executor.backward()
+
+
+def test_the_line_is_that_of_the_graph_that_ran_not_of_one_that_shares_its_program():
+    for op in (FORWARD, BACKWARD):
         executors = []
         for make in (other, net):
             with mx.name.NameManager():
-                executors.append(make(op).simple_bind(mx.cpu(), x=(2, 3)))
+                executors.append(bind(make(op)))
         for executor, mark in zip(executors, ("# another line", "# the line that is named"), strict=True):
             with pytest.raises(NodeError, match=f"{line_of(mark)} "):
                 step(executor)
@@ -135,9 +126,8 @@ def test_the_line_is_that_of_the_graph_that_ran_not_of_one_that_shares_its_progr
         assert programs[0] is programs[1]
 
 
-def test_locating_leaves_the_generator_alone(failing_ops):
-    bad = S.Dropout(net("_test_fails_in_backward"), p=0.5)
-    executor = bad.simple_bind(mx.cpu(), x=(2, 3))
+def test_locating_leaves_the_generator_alone():
+    executor = bind(S.Dropout(net(BACKWARD), p=0.5))
     executor.forward(is_train=True)
     state = generators.get_state()["contexts"][mx.cpu()].clone()
     with pytest.raises(NodeError, match="bad"):
@@ -145,33 +135,15 @@ def test_locating_leaves_the_generator_alone(failing_ops):
     assert torch.equal(state, generators.get_state()["contexts"][mx.cpu()])
 
 
-def test_an_operators_own_complaint_is_located():
-    x = S.take(S.Variable("w"), S.Variable("i"), mode="raise", name="pick")
-    executor = x.bind(mx.cpu(), [mx.nd.ones((3, 2)), mx.nd.array([7])])
-    with pytest.raises(
-        MXNetError, match=r"take 'pick' made at .*test_error_location.py:\d+.*inputs w \(3, 2\), i \(1,\)"
-    ):
-        executor.forward()
-
-
-def test_what_a_monitor_raises_comes_through():
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_what_a_monitor_raises_comes_through_and_the_executor_stays_usable(error):
     def watch(name, array):
-        raise KeyError(name)
+        raise error(name)
 
-    executor = S.relu(S.Variable("x"), name="r").simple_bind(mx.cpu(), x=(2,))
-    executor.set_monitor_callback(watch)
-    with pytest.raises(KeyError, match="r_output"):
-        executor.forward()
-
-
-def test_an_interrupt_comes_through_and_the_executor_stays_usable():
-    def watch(name, array):
-        raise KeyboardInterrupt
-
-    executor = S.relu(S.Variable("x"), name="r").simple_bind(mx.cpu(), x=(2,))
+    executor = bind(S.relu(S.Variable("x"), name="r"), x=(2,))
     executor.set_monitor_callback(watch)
     before = torch.is_grad_enabled()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error, match="r_output"):
         executor.forward(is_train=True)
     assert torch.is_grad_enabled() is before
     executor.set_monitor_callback(None)

@@ -9,89 +9,72 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import ArgumentError
 
-DATA = mx.sym.Variable("data")
+S = mx.sym
+DATA = S.Variable("data")
 
 
 def dense(name="fc"):
-    return mx.sym.FullyConnected(DATA, num_hidden=3, name=name)
+    return S.FullyConnected(DATA, num_hidden=3, name=name)
 
 
-def softmax():
-    return mx.sym.SoftmaxOutput(dense(), name="softmax")
-
-
-def square_loss():
-    return mx.sym.MakeLoss(mx.sym.square(dense()), name="loss")
+SOFTMAX = S.SoftmaxOutput(dense(), name="softmax")
+SQUARE = S.MakeLoss(S.square(dense()), name="loss")
+RNG = np.random.RandomState(0)
+VALUES = {"data": RNG.rand(4, 5), "fc_weight": RNG.rand(3, 5), "fc_bias": RNG.rand(3)}
+VALUES["softmax_label"] = RNG.randint(0, 3, 4)
 
 
 def gradient(net, **bound):
+    """Return the gradient of the weight and of the bias."""
     executor = net.simple_bind(mx.cpu(), data=(4, 5), **bound)
-    rng = np.random.RandomState(0)
-    for name in sorted(executor.arg_dict):
-        array = executor.arg_dict[name]
-        if not name.startswith("other"):
-            array[:] = rng.randint(0, 3, array.shape) if name.endswith("label") else rng.rand(*array.shape)
-    executor.forward(is_train=True)
+    executor.forward(is_train=True, **{k: VALUES[k] for k in executor.arg_dict if k in VALUES})
     executor.backward()
-    return {k: g.asnumpy() for k, g in executor.grad_dict.items() if g is not None}
+    return [executor.grad_dict[name].asnumpy() for name in ("fc_weight", "fc_bias")]
 
 
-def expected_of_softmax():
-    rng = np.random.RandomState(0)
-    data, bias, weight = rng.rand(4, 5), rng.rand(3), rng.rand(3, 5)
-    label = rng.randint(0, 3, 4)
-    scores = np.exp(data @ weight.T + bias)
-    diff = scores / scores.sum(axis=1, keepdims=True) - np.eye(3)[label]
-    return {"fc_weight": diff.T @ data, "fc_bias": diff.sum(axis=0)}
+def expected(loss):
+    """Return the same by formula."""
+    values = VALUES["data"] @ VALUES["fc_weight"].T + VALUES["fc_bias"]
+    scores = np.exp(values)
+    diff = 2 * values
+    if loss is SOFTMAX:
+        diff = scores / scores.sum(axis=1, keepdims=True) - np.eye(3)[VALUES["softmax_label"]]
+    return [diff.T @ VALUES["data"], diff.sum(axis=0)]
+
+
+BESIDE = {"fc_weight": "write", "fc_bias": "write"}
 
 
 @pytest.mark.parametrize(
-    "wrap",
+    ("net", "loss", "options"),
     [
-        lambda s: mx.sym.Reshape(s, shape=(1, -1, 3)),
-        mx.sym.transpose,
-        lambda s: s * 2,
-        mx.sym.log,
-        lambda s: mx.sym.slice_axis(s, axis=0, begin=0, end=2),
-        lambda s: mx.sym.Concat(s, mx.sym.BlockGrad(dense("other"))),
+        (S.Reshape(SOFTMAX, shape=(1, -1, 3)), SOFTMAX, {}),
+        (S.transpose(SOFTMAX), SOFTMAX, {}),
+        (SOFTMAX * 2, SOFTMAX, {}),
+        (S.log(SOFTMAX), SOFTMAX, {}),
+        (S.slice_axis(SOFTMAX, axis=0, begin=0, end=2), SOFTMAX, {}),
+        (S.Concat(SOFTMAX, S.BlockGrad(dense("other"))), SOFTMAX, {}),
+        (SOFTMAX + dense("other"), SOFTMAX, {"grad_req": BESIDE}),
+        (S.Reshape(SQUARE, shape=(2, -1)), SQUARE, {}),
+        (S.sum(SQUARE), SQUARE, {}),
     ],
-    ids=["reshape", "transpose", "times", "log", "slice", "concat"],
+    ids=["reshape", "transpose", "times", "log", "slice", "concat", "null", "square", "sum of squares"],
 )
-def test_the_loss_below_gives_its_own_gradient(wrap):
-    found = gradient(wrap(softmax()))
-    for name, value in expected_of_softmax().items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
-
-
-def test_a_reshaped_makeloss():
-    rng = np.random.RandomState(0)
-    data, bias, weight = rng.rand(4, 5), rng.rand(3), rng.rand(3, 5)
-    diff = 2 * (data @ weight.T + bias)
-    found = gradient(mx.sym.Reshape(square_loss(), shape=(2, -1)))
-    np.testing.assert_allclose(found["fc_weight"], diff.T @ data, rtol=1e-5)
-    np.testing.assert_allclose(gradient(mx.sym.sum(square_loss()))["fc_bias"], diff.sum(axis=0), rtol=1e-5)
+def test_the_loss_below_gives_its_own_gradient(net, loss, options):
+    for found, value in zip(gradient(net, **options), expected(loss), strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     "net",
     [
         dense(),
-        mx.sym.sign(dense()),
-        softmax() + dense("other"),
-        mx.sym.Group([mx.sym.Reshape(softmax(), shape=(-1,)), dense("other")]),
+        S.sign(dense()),
+        SOFTMAX + dense("other"),
+        S.Group([S.Reshape(SOFTMAX, shape=(-1,)), dense("other")]),
     ],
     ids=["dense", "sign", "sum", "group"],
 )
 def test_a_way_around_the_loss_needs_a_gradient(net):
     with pytest.raises(ArgumentError, match="out_grads"):
         gradient(net)
-
-
-def test_a_way_to_arguments_without_gradient_needs_none():
-    net = softmax() + dense("other")
-    req = {
-        name: "null" if name.startswith("other") or name == "data" else "write"
-        for name in net.list_arguments()
-    }
-    found = gradient(net, grad_req=req)
-    np.testing.assert_allclose(found["fc_bias"], expected_of_softmax()["fc_bias"], rtol=1e-5, atol=1e-6)

@@ -2,46 +2,34 @@ import dpmodule as mx
 from dpmodule.executor.lowering import lower
 
 S = mx.sym
+X = S.Variable("x")
 
 
-def test_variables_come_first_arguments_before_states():
-    low = lower(S.BatchNorm(S.Variable("x"), name="bn").graph, True)
-    assert [low.names[i] for i in range(low.num_variables)] == [
-        "x",
-        "bn_gamma",
-        "bn_beta",
-        "bn_moving_mean",
-        "bn_moving_var",
-    ]
+def test_variables_come_first_and_new_states_are_written_back_gamma_at_once():
+    low = lower(S.BatchNorm(X, name="bn").graph, True)
+    names = ["bn_gamma", "bn_moving_mean", "bn_moving_var"]
+    variables = [low.names[i] for i in range(low.num_variables)]
+    assert variables == ["x", "bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var"]
     assert (low.num_arguments, low.num_variables) == (3, 5)
-
-
-def test_new_values_of_states_are_written_back_gamma_at_once():
-    low = lower(S.BatchNorm(S.Variable("x"), name="bn").graph, True)
     assert [(low.names[slot], low.names[new], now) for slot, new, now in low.mutated] == [
-        ("bn_gamma", "bn_gamma_new", True),
-        ("bn_moving_mean", "bn_moving_mean_new", False),
-        ("bn_moving_var", "bn_moving_var_new", False),
+        (name, f"{name}_new", name == "bn_gamma") for name in names
     ]
 
 
 def test_only_a_terminal_loss_is_cut_and_only_for_backward():
-    x = S.Variable("x")
-    loss = S.SoftmaxOutput(x * 2, name="softmax")
-    assert [(h.output, h.op.name) for h in lower(loss.graph, True).losses] == [(0, "SoftmaxOutput")]
-    assert lower(loss.graph, False).losses == []
-    assert lower((loss + 1).graph, True).losses == []
-    assert lower(S.Group([loss, loss]).graph, True).losses == []
-    step = lower(loss.graph, True).steps[-1]
-    assert step.detach_first
+    loss = S.SoftmaxOutput(X * 2, name="softmax")
+    low = lower(loss.graph, True)
+    assert [(h.output, h.op.name) for h in low.losses] == [(0, "SoftmaxOutput")]
+    assert low.steps[-1].detach_first
+    others = [
+        lower(loss.graph, False),
+        lower((loss + 1).graph, True),
+        lower(S.Group([loss, loss]).graph, True),
+    ]
+    assert [each.losses for each in others] == [[], [], []]
 
 
-def test_plain_torch_functions_are_called_directly():
-    low = lower(S.tanh(S.Variable("x")).graph, True)
-    assert not low.steps[0].takes_env
-    assert low.steps[0].function.__name__ == "tanh"
-
-
-def test_operators_that_need_their_shape_say_so():
-    low = lower((S.zeros((0, 3)) + S.Variable("x")).graph, True)
-    assert [s.needs_shapes for s in low.steps] == [True, False]
+def test_plain_torch_functions_are_called_directly_and_shapes_given_where_they_are_needed():
+    step = lower(S.tanh(X).graph, True).steps[0]
+    assert (step.takes_env, step.function.__name__) == (False, "tanh")
+    assert [s.needs_shapes for s in lower((S.zeros((0, 3)) + X).graph, True).steps] == [True, False]

@@ -12,50 +12,49 @@ CACHED = 7
 """Leftovers of one size in glibc's thread cache; until there are as many, a block may miss its old place."""
 only_glibc = pytest.mark.skipif(not GLIBC, reason="only glibc keeps and returns blocks on demand")
 
-CODE = """
-import resource
-import torch
+START = """
+import os, resource, torch
 {before}
 import dpmodule as mx
+from dpmodule.executor import malloc
 kept = {call}
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range({warm}):
-    block = torch.ones(12 * 2**20)
-    del block
-first = faults()
-for _ in range(5):
-    block = torch.ones(12 * 2**20)
-    del block
-mx.executor.trim_heap()
-block = torch.ones(12 * 2**20)
-print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.getpagesize() > 2**24)
+def made(count, size):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(count):
+        block = torch.ones(size * 2**20)
+        del block
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize()
 """
+KEPT = f"""
+made({CACHED + 3}, 12)
+read = made(5, 12)
+mx.executor.trim_heap()
+print(kept, malloc.keeps_blocks(), read + made(1, 12) > 2**24)
+"""
+SETTLED = "made(1, 1); print(made(20, 5) // 2**20)"
 
 
-def child(call, before=""):
-    """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again."""
-    code = CODE.format(call=call, before=before, warm=CACHED + 3)
-    done = run_program(code, seconds=100)
+def child(code, call="None", before=""):
+    """Return the words that a new process prints."""
+    done = run_program(START.format(call=call, before=before) + code, seconds=100)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
 @only_glibc
-def test_blocks_are_returned_unless_asked_for():
-    assert child("None") == ["None", "False", "True"]
-
-
-@only_glibc
-def test_kept_blocks_are_used_again_and_not_given_back():
-    assert child("mx.util.keep_large_blocks()") == ["True", "True", "False"]
-
-
-@only_glibc
-@pytest.mark.parametrize(("value", "kept"), [("keep", "True"), ("", "False")])
-def test_the_environment_asks_for_it(value, kept):
-    before = f"import os; os.environ['DPMODULE_MALLOC'] = {value!r}"
-    assert child("None", before)[1:] == [kept, "False" if kept == "True" else "True"]
+@pytest.mark.parametrize(
+    ("before", "call", "printed"),
+    [
+        ("", "None", ["None", "False", "True"]),
+        ("", "mx.util.keep_large_blocks()", ["True", "True", "False"]),
+        ("os.environ['DPMODULE_MALLOC'] = 'keep'", "None", ["None", "True", "False"]),
+        ("os.environ['DPMODULE_MALLOC'] = ''", "None", ["None", "False", "True"]),
+    ],
+    ids=["usually", "asked", "environment", "empty"],
+)
+def test_blocks_are_returned_unless_asked_for(before, call, printed):
+    """Printed: what the call returns, whether blocks are kept, and whether 48 MB come from the system again."""
+    assert child(KEPT, call, before) == printed
 
 
 @pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
@@ -67,8 +66,7 @@ def test_other_c_libraries_are_left_alone(monkeypatch, error):
     monkeypatch.setattr(ctypes, "CDLL", missing)
     malloc._function.cache_clear()
     try:
-        assert mx.util.keep_large_blocks() is False
-        assert malloc.keeps_blocks() is False
+        assert mx.util.keep_large_blocks() is malloc.keeps_blocks() is False
         mx.executor.trim_heap()
     finally:
         malloc._function.cache_clear()
@@ -78,42 +76,19 @@ def test_other_c_libraries_are_left_alone(monkeypatch, error):
 def test_giving_back_calls_the_library(monkeypatch):
     calls = []
     monkeypatch.setattr(malloc, "_function", lambda name: lambda pad: calls.append((name, pad)) or 1)
-    monkeypatch.setattr(malloc, "_keeps", False)  # another test may have asked for it
+    monkeypatch.setattr(malloc, "_keeps", False)
     mx.executor.trim_heap()
     assert calls == [("malloc_trim", 0)]
 
 
-SETTLED = """
-import resource
-import torch
-import dpmodule as mx
-from dpmodule.executor import malloc
-from helpers.programs import run_program
-malloc.raise_mmap_threshold({size})
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-torch.ones(2**20)
-first = faults()
-for _ in range(20):
-    block = torch.ones(5 * 2**20)
-    del block
-print((faults() - first) * resource.getpagesize() // 2**20)
-"""
-
-
 @only_glibc
-@pytest.mark.parametrize(("size", "most"), [(2**30, 20 * (CACHED + 1)), (0, 10**6)])
-def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, most):
-    code = SETTLED.format(size=size)
-    done = run_program(code)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) <= most
-    assert size or int(done.stdout) >= 20
+@pytest.mark.parametrize(("size", "least", "most"), [(2**30, 0, 20 * (CACHED + 1)), (0, 20, 10**6)])
+def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, least, most):
+    assert least <= int(child(SETTLED, f"malloc.raise_mmap_threshold({size})")[0]) <= most
 
 
 def test_a_small_network_settles_nothing(monkeypatch):
     monkeypatch.setattr(malloc, "_threshold_raised", False)
-    mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2, 3))
-    assert not malloc._threshold_raised
-    mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(1024, 1024))
-    assert malloc._threshold_raised == GLIBC
+    for shape, raised in ((2, 3), False), ((1024, 1024), GLIBC):
+        mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=shape)
+        assert malloc._threshold_raised == raised

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 
@@ -7,73 +6,85 @@ from dpmodule import executor
 from dpmodule.executor import passes
 from dpmodule.executor.passes.channels_last import restride
 from helpers.programs import run_program
+from helpers.switched import ALL_PASSES, fired, same_with_and_without
 
 S = mx.sym
+X = S.Variable("data")
 
 
-def convnet(channels=3, groups=1):
-    x = S.Variable("data")
-    x = S.Convolution(x, kernel=(3, 3), num_filter=4, pad=(1, 1), no_bias=True, name="c1")
-    x = S.BatchNorm(x, fix_gamma=False, name="bn1")
-    x = S.Activation(x, act_type="relu")
+def convolved(channels=3, groups=1):
+    x = S.Convolution(X, kernel=(3, 3), num_filter=4, pad=(1, 1), no_bias=True, name="c1")
+    x = S.Activation(S.BatchNorm(x, fix_gamma=False, name="bn1"), act_type="relu")
     y = S.Convolution(x, kernel=(3, 3), num_filter=4, pad=(1, 1), num_group=groups, name="c2")
     x = S.Pooling(x + y, kernel=(2, 2), stride=(2, 2), pool_type="max")
-    x = S.Pooling(x, global_pool=True, kernel=(2, 2), pool_type="avg")
+    x = S.Pooling(S.tanh(x), kernel=(2, 2), stride=(2, 2), pool_type="max")
     return S.SoftmaxOutput(S.FullyConnected(S.Flatten(x), num_hidden=3, name="fc"), name="softmax")
 
 
-def run(net, shape, is_train=True):
-    bound = net.simple_bind(mx.cpu(), data=shape)
-    rng = np.random.RandomState(0)
-    for name, array in {**bound.arg_dict, **bound.aux_dict}.items():
-        sign = 1 if "bn" in name else rng.choice([-1, 1], array.shape)
-        array[:] = mx.nd.array(rng.uniform(0.5, 1.5, array.shape) * sign)
-    bound.arg_dict["softmax_label"][:] = mx.nd.array(rng.randint(0, 3, shape[0]))
-    out = bound.forward(is_train=is_train)[0].asnumpy()
-    bound.backward()
-    grads = {k: v.asnumpy() for k, v in bound.grad_dict.items()}
-    return out, grads, {k: v.asnumpy() for k, v in bound.aux_dict.items()}, bound
+def wide():
+    return S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2048, name="fc"), name="softmax")
+
+
+def mirrored():
+    with mx.AttrScope(force_mirroring="True"):
+        return S.MakeLoss(S.tanh(S.sin(X)), name="loss")
+
+
+IMAGES = (4, 3, 8, 8)
+NETS = {
+    "common_subexpressions": (S.MakeLoss(S.tanh(S.sin(X)) * S.sin(X)), (3, 4)),
+    "rnn_chains": (
+        S.MakeLoss(mx.rnn.LSTMCell(4, prefix="l_").unroll(5, X, merge_outputs=True)[0]),
+        (2, 5, 3),
+    ),
+    **dict.fromkeys(
+        ("fused_convolutions", "pooling_first", "channels_last", "unfolded_convolutions", "fused_norms"),
+        (convolved(), IMAGES),
+    ),
+    "native_convolutions": (convolved(), IMAGES),
+    "score_blocks": (wide(), (700, 6)),
+    "mirror": (mirrored(), (3, 4)),
+}
+ROWS = {each.name: each for each in passes.PASSES if each.name in NETS}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_pass_fires_unless_it_is_switched_off_watched_or_over_several_contexts(name):
+    (net, shape), each = NETS[name], ROWS[name]
+    is_train = each.training
+    assert fired(net, {"data": shape}, is_train)[name] >= 1
+    with executor.disabled(name):
+        assert name not in fired(net, {"data": shape}, is_train)
+    one, seen = net.simple_bind(mx.cpu(), data=shape), set()
+    one.set_monitor_callback(lambda node, array: seen.add(node.partition("_output")[0]))
+    one.forward(is_train=is_train)
+    assert {node.name for node in net.graph.nodes if node.op is not None} <= seen
+    with mx.AttrScope(ctx_group="other"):
+        moved = S.Group([net, S.BlockGrad(S.Variable("more"))])
+    one = moved.simple_bind(mx.cpu(), group2ctx={"other": mx.cpu(1)}, data=shape, more=(2,))
+    assert (name in one.program(is_train).low.fired) == each.moved
 
 
 @pytest.mark.parametrize("is_train", [True, False])
 @pytest.mark.parametrize(("channels", "groups"), [(3, 1), (1, 1), (2, 2)])
 def test_channels_last_changes_no_result(channels, groups, is_train):
-    net, shape = convnet(channels, groups), (4, channels, 8, 8)
-    with executor.disabled("channels_last"):
-        out, grads, states, plain = run(net, shape, is_train)
-    got, found, after, fast = run(net, shape, is_train)
-    programs = [b._prepared[True, is_train, False].program.source for b in (plain, fast)]
-    assert ["channels_last" in source for source in programs] == [False, True]
-    np.testing.assert_allclose(got, out, rtol=1e-4, atol=1e-5)
-    for key in grads:
-        scale = np.abs(grads[key]).max() + 1e-6
-        np.testing.assert_allclose(found[key] / scale, grads[key] / scale, atol=2e-4, err_msg=key)
-    for key in states:
-        np.testing.assert_allclose(after[key], states[key], rtol=1e-5)
+    net, shapes = convolved(channels, groups), {"data": (4, channels, 8, 8)}
+    same_with_and_without(net, shapes, "channels_last", rtol=2e-4, is_train=is_train)
+    bound = net.simple_bind(mx.cpu(), **shapes)
+    assert "channels_last" in bound.program(True).source
 
 
-def test_one_and_three_dimensional_convolutions_are_left_alone():
+def test_channels_last_is_for_two_axes_and_restrides_a_weight_once():
     for kernel, shape in (((3,), (2, 3, 8)), ((2, 2, 2), (2, 3, 4, 4, 4))):
-        net = S.Convolution(S.Variable("x"), kernel=kernel, num_filter=2)
-        bound = net.simple_bind(mx.cpu(), x=shape)
-        bound.forward()
-        assert "channels_last" not in bound.debug_str()
-
-
-def test_a_weight_shared_by_two_convolutions_is_restrided_once():
-    w, x = S.Variable("w"), S.Variable("x")
-    y = S.Convolution(x, w, kernel=(1, 1), num_filter=3, no_bias=True)
-    net = S.Convolution(y, w, kernel=(1, 1), num_filter=3, no_bias=True)
-    bound = net.simple_bind(mx.cpu(), x=(2, 3, 4, 4))
-    assert bound.debug_str().split("is_train=True")[1].count("channels_last(w)") == 1
-
-
-def test_restride_says_channels_last_for_one_channel():
+        assert "channels_last" not in fired(S.Convolution(X, kernel=kernel, num_filter=2), {"data": shape})
+    options = {"weight": S.Variable("w"), "kernel": (1, 1), "num_filter": 3, "no_bias": True}
+    net = S.Convolution(S.Convolution(X, **options), **options)
+    source = net.simple_bind(mx.cpu(), data=(2, 3, 4, 4)).program(True).source
+    assert source.count("channels_last(w)") == 1
     x = torch.arange(8.0).view(2, 1, 2, 2)
     y = restride(x)
-    assert y.stride() == (4, 1, 2, 1)
+    assert (y.stride(), y.data_ptr()) == ((4, 1, 2, 1), x.data_ptr())
     assert torch.equal(x, y)
-    assert y.data_ptr() == x.data_ptr()
 
 
 def test_switching_off_ends_with_the_block_even_on_an_error():
@@ -85,6 +96,7 @@ def test_switching_off_ends_with_the_block_even_on_an_error():
     with pytest.raises(KeyError), executor.disabled("channels_last"):
         raise KeyError
     assert passes.settings() == frozenset()
+    assert set(NETS) == set(ALL_PASSES) - {"dead_steps", "pooled_lookups"}
 
 
 LATE = """

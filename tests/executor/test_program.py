@@ -1,7 +1,8 @@
 import gc
 import linecache
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dpmodule.executor.lowering import lower
 from dpmodule.executor.program import Program, program_of
 
 S = mx.sym
+X = S.Variable("x")
 
 
 def net(scalar=2.0):
@@ -20,62 +22,45 @@ def net(scalar=2.0):
         return S.SoftmaxOutput(S.relu(x * scalar, name="act"), name="softmax")
 
 
-def test_source_reads_like_code():
-    source = program_of(net().graph, False).source
-    assert source.splitlines() == [
-        "def forward(values, env, shaped):",
-        "    [data, fc_weight, fc_bias, softmax_label] = values",
-        *source.splitlines()[2:],
-    ]
-    assert "    del fc" in source
-    assert source.rstrip().endswith("return (softmax,), (), (), ()")
-
-
-def test_lines_lead_to_nodes():
+def test_source_reads_like_code_and_lines_lead_to_nodes():
     graph = net().graph
     made = program_of(graph, False)
     lines = made.source.splitlines()
+    head = ["def forward(values, env, shaped):", "    [data, fc_weight, fc_bias, softmax_label] = values"]
+    assert lines[:2] == head
+    assert "    del fc" in made.source
+    assert lines[-1] == "    return (softmax,), (), (), ()"
     named = {graph.nodes[n].name for i in range(1, len(lines) + 1) for n in made.nodes_at(i)}
     assert named == {"fc", "_mulscalar0", "act", "softmax"}
     assert made.nodes_at(1) == []
     assert linecache.getlines(made.filename) == [line + "\n" for line in lines]
 
 
-def test_the_source_leaves_linecache_with_the_program():
-    made = Program(lower(net().graph, False))
-    name = made.filename
-    assert name in linecache.cache
-    linecache.checkcache()
-    assert name in linecache.cache
-    del made
+def in_threads(count, work):
+    """Call in several threads that start at once and are interrupted often."""
+    start, before = Barrier(count), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            return [
+                each.result() for each in [pool.submit(lambda: (start.wait(), work())) for _ in range(count)]
+            ]
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_the_source_is_written_once_when_somebody_asks_and_leaves_linecache_with_the_program():
+    def written():
+        made, known = Program(lower(net().graph, False)), set(linecache.cache)
+        found = in_threads(8, lambda: (made.forward, made.filename))
+        linecache.checkcache()
+        assert {answer for _, answer in found} == {(made.forward, made.filename)}
+        assert {each for each in linecache.cache if "dpmodule program" in each} - known == {made.filename}
+        return made.filename
+
+    name = written()
     gc.collect()
     assert name not in linecache.cache
-
-
-@pytest.fixture
-def hasty_threads():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-def test_the_source_is_written_once_and_only_when_somebody_asks(hasty_threads):
-    made, known = Program(lower(net().graph, False)), set(linecache.cache)
-    found, start = [], threading.Barrier(8)
-
-    def ask():
-        start.wait()
-        found.append((made.forward, made.filename))
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert made.filename not in known
-    assert set(found) == {(made.forward, made.filename)}
-    assert {name for name in linecache.cache if "dpmodule program" in name} - known == {made.filename}
 
 
 def test_equal_graphs_share_a_program():
@@ -86,97 +71,51 @@ def test_equal_graphs_share_a_program():
     assert program_of(one, True) is not program_of(net(3.0).graph, True)
 
 
-def test_the_cache_is_bounded(monkeypatch):
+def test_the_cache_is_bounded_and_serves_threads(monkeypatch):
     monkeypatch.setattr(program, "_CACHE_SIZE", 3)
     monkeypatch.setattr(program, "_cache", type(program._cache)())
-    first = program_of(net(0.5).graph, False)
-    for i in range(10):
-        program_of(net(float(i)).graph, False)
-    assert len(program._cache) == 3
-    assert program_of(net(0.5).graph, False) is not first
+    graphs = [net(float(i)).graph for i in range(5)]
+    first = program_of(graphs[0], False)
+    in_threads(4, lambda: [program_of(graph, False) for graph in graphs * 30])
+    assert len(program._cache) <= 3
+    assert program_of(net(0.0).graph, False) is not first
 
 
-def test_threads_get_one_program(monkeypatch):
-    monkeypatch.setattr(program, "_CACHE_SIZE", 2)
-    monkeypatch.setattr(program, "_cache", type(program._cache)())
-    graphs = [net(float(i)).graph for i in range(4)]
-    failed = []
+NAMES = ["for", "None", "__debug__", "env", "values", "shaped", "forward", "2x", "a b", "a-b", "", "ﬁ", "²"]
 
-    def work():
-        try:
-            for _ in range(30):
-                for graph in graphs:
-                    program_of(graph, False)
-        except Exception as error:
-            failed.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert len(program._cache) <= 2
+@pytest.mark.parametrize("name", [*NAMES, "é", "新", "print"])
+def test_any_name_makes_a_program(name):
+    x = S.Variable(name or " ")
+    out = S.relu(x, name=name + "_r") + S.tanh(x, name=name)
+    assert out.bind(mx.cpu(), [mx.nd.array([1.0])]).forward()[0].asscalar() == pytest.approx(1 + np.tanh(1))
+
+
+PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("net", "values", "expected"),
     [
-        "for",
-        "None",
-        "__debug__",
-        "env",
-        "values",
-        "shaped",
-        "forward",
-        "2x",
-        "a b",
-        "a-b",
-        "",
-        "ﬁ",
-        "²",
-        "é",
-        "新",
-        "print",
+        (S.Variable("ﬁ") - S.Variable("fi"), {"ﬁ": [3], "fi": [1]}, [[2]]),  # one name for Python
+        (S.Group([X / 0.0, X / -0.0]), {"x": [1]}, [[np.inf], [-np.inf]]),
+        (S.Group([S.SliceChannel(X, num_outputs=1, axis=0), S.split_v2(X, 1)]), {"x": [1, 2]}, [[1, 2]] * 2),
+        (
+            S.Group([PARTS[1], PARTS[1] * 2]),
+            {"x": [1, 2, 3]},
+            [[2], [4]],
+        ),  # unused outputs, and a head that is read
+        (S.zeros((2,)), {}, [[0, 0]]),
     ],
+    ids=["names", "0 and -0", "single pieces", "pieces", "no variables"],
 )
-def test_any_name_makes_a_program(name):
-    x = S.Variable(name or "x") if name else S.Variable(" ")
-    out = S.relu(x, name=name + "_r") + S.tanh(x, name=name)
-    executor = out.bind(mx.cpu(), [mx.nd.array([1.0])])
-    assert executor.forward()[0].asscalar() == pytest.approx(1 + np.tanh(1))
+def test_special_graphs(net, values, expected):
+    executor = net.bind(mx.cpu(), {name: mx.nd.array(value) for name, value in values.items()})
+    assert [out.asnumpy().tolist() for out in executor.forward()] == expected
 
 
-def test_names_that_python_holds_for_one_stay_two():
-    a, b = S.Variable("ﬁ"), S.Variable("fi")
-    out = (a - b).bind(mx.cpu(), {"ﬁ": mx.nd.array([3]), "fi": mx.nd.array([1])})
-    assert out.forward()[0].asscalar() == 2
-
-
-def test_attributes_that_are_equal_numbers_but_differ_stay_two():
-    x = S.Variable("x")
-    both = S.Group([S._internal._div_scalar(x, scalar=0.0), S._internal._div_scalar(x, scalar=-0.0)])
-    found = both.bind(mx.cpu(), [mx.nd.array([1.0])]).forward()
-    assert [f.asscalar() for f in found] == [np.inf, -np.inf]
-
-
-def test_single_pieces_of_operators_with_many_outputs():
-    x = S.Variable("x")
-    net = S.Group([S.SliceChannel(x, num_outputs=1, axis=0), S.split_v2(x, 1)])
-    for out in net.bind(mx.cpu(), [mx.nd.array([1, 2])]).forward():
-        assert out.asnumpy().tolist() == [1, 2]
-
-
-def test_a_head_that_others_read_and_unused_outputs():
-    x = S.Variable("x")
-    parts = S.SliceChannel(x, num_outputs=3, axis=0)
-    net = S.Group([parts[1], parts[1] * 2])
-    executor = net.simple_bind(mx.cpu(), x=(3,))
-    out = executor.forward(is_train=True, x=np.array([1.0, 2.0, 3.0]))
-    assert [o.asscalar() for o in out] == [2, 4]
+def test_gradients_of_pieces():
+    executor = S.Group([PARTS[1], PARTS[1] * 2]).simple_bind(mx.cpu(), x=(3,))
+    executor.forward(is_train=True)
     executor.backward([mx.nd.ones((1,)), mx.nd.ones((1,))])
     assert executor.grad_dict["x"].asnumpy().tolist() == [0, 3, 0]
-
-
-def test_a_graph_without_variables():
-    assert S.zeros((2,)).bind(mx.cpu(), []).forward()[0].asnumpy().tolist() == [0, 0]

@@ -9,16 +9,16 @@ from dpmodule._core import torch_private
 from helpers.graphs import random_graph
 
 
-def bound(symbol, graph, req, dtype="float64"):
+def as_double(value):
+    return mx.nd.array(value, dtype="float64")
+
+
+def bound(symbol, graph, req):
     given = {k: v for k, v in graph.arrays().items() if k in symbol.list_arguments()}
-    args = {k: mx.nd.array(v, dtype=dtype) for k, v in given.items()}
-    grads = {k: mx.nd.ones(v.shape, dtype=dtype) * 3 for k, v in given.items()}
-    return symbol.bind(mx.cpu(), args, grads, req), given
-
-
-def meant(heads, given):
-    tensors = {k: torch.tensor(v, requires_grad=True) for k, v in given.items()}
-    return tensors, [head[1](tensors) for head in heads]
+    args = {k: as_double(v) for k, v in given.items()}
+    return symbol.bind(
+        mx.cpu(), args, {k: as_double(np.full(v.shape, 3)) for k, v in given.items()}, req
+    ), given
 
 
 def check(seed):
@@ -27,23 +27,24 @@ def check(seed):
     shapes = symbol.infer_shape(**{k: s for k, s in graph.shapes.items() if k in names})
     assert shapes[1] == [tuple(h[2]) for h in heads]
     executor, given = bound(symbol, graph, "write")
-    tensors, want = meant(heads, given)
-    for out, tensor in zip(executor.forward(), want, strict=True):
-        assert out.shape == tuple(tensor.shape)
-        np.testing.assert_allclose(out.asnumpy(), tensor.detach().numpy(), rtol=1e-9, atol=1e-9)
-    again = mx.sym.load_json(symbol.tojson())
-    other, _ = bound(again, graph, "add")
-    rng = np.random.RandomState(seed)
+    other, _ = bound(mx.sym.load_json(symbol.tojson()), graph, "add")
+    tensors, rng = (
+        {k: torch.tensor(v, requires_grad=True) for k, v in given.items()},
+        np.random.RandomState(seed),
+    )
+    want = [head[1](tensors) for head in heads]
     seeds = [rng.uniform(-1, 1, t.shape) for t in want]
     torch.autograd.backward(want, [torch.tensor(s) for s in seeds])
     for one, base, rounds in ((executor, 0, 1), (other, 3, 2)):
-        for out, tensor in zip(one.forward(is_train=True), want, strict=True):
-            np.testing.assert_allclose(out.asnumpy(), tensor.detach().numpy(), rtol=1e-9, atol=1e-9)
+        for is_train in (False, True):
+            for out, tensor in zip(one.forward(is_train=is_train), want, strict=True):
+                assert out.shape == tuple(tensor.shape)
+                np.testing.assert_allclose(out.asnumpy(), tensor.detach().numpy(), rtol=1e-9, atol=1e-9)
         for _ in range(rounds):
-            one.backward([mx.nd.array(s, dtype="float64") for s in seeds])
+            one.backward([as_double(s) for s in seeds])
         for key, tensor in tensors.items():
-            found = one.grad_dict[key].asnumpy()
             exact = 0 if tensor.grad is None else tensor.grad.numpy()
+            found = one.grad_dict[key].asnumpy()
             np.testing.assert_allclose(found, base + rounds * exact, rtol=1e-7, atol=1e-9)
 
 
@@ -69,26 +70,22 @@ def test_public_torch_calls_give_the_same():
 def test_gradients_equal_finite_differences(seed):
     symbol, heads, graph = random_graph(1000 + seed)
     executor, given = bound(symbol, graph, "write")
-    executor.forward(is_train=True)
     weights = [np.random.RandomState(seed).uniform(0.5, 1, h[2]) for h in heads]
-    executor.backward([mx.nd.array(w, dtype="float64") for w in weights])
+    executor.forward(is_train=True)
+    executor.backward([as_double(w) for w in weights])
 
-    def total():
+    def total(array, values, place, change):
+        moved = values.copy()
+        moved[place] += change
+        array[:] = as_double(moved)
         return sum((o.asnumpy() * w).sum() for o, w in zip(executor.forward(), weights, strict=True))
 
     for name, values in given.items():
-        numeric, step = np.zeros_like(values), 1e-6
-        array = executor.arg_dict[name]
+        array, grad = executor.arg_dict[name], executor.grad_dict[name].asnumpy()
         for place in np.ndindex(*values.shape):
-            sides = []
-            for sign in (1, -1):
-                moved = values.copy()
-                moved[place] += sign * step
-                array[:] = mx.nd.array(moved, dtype="float64")
-                sides.append(total())
-            numeric[place] = (sides[0] - sides[1]) / (2 * step)
-            array[:] = mx.nd.array(values, dtype="float64")
-        np.testing.assert_allclose(executor.grad_dict[name].asnumpy(), numeric, rtol=1e-4, atol=1e-6)
+            ends = [total(array, values, place, step) for step in (1e-6, -1e-6)]
+            assert grad[place] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4, abs=1e-6)
+        array[:] = as_double(values)
 
 
 @pytest.mark.slow

@@ -236,52 +236,33 @@ class _Module:
     stream, graph = staticmethod(stream), staticmethod(graph)
     capturing, debug_mode = None, "default"
 
-    def is_available(self):
-        return True
+    @classmethod
+    def set_sync_debug_mode(cls, mode):
+        cls.debug_mode = mode
 
-    is_initialized = is_available
 
-    def device_count(self):
-        return 1  # torch has no more for a device that has only Python behind it
+def _constant(value):
+    return staticmethod(lambda *args, **kwargs: value)
 
-    def current_device(self):
-        return 0
 
-    def _is_in_bad_fork(self):
-        return False
-
-    def manual_seed_all(self, seed):
-        pass
-
-    def synchronize(self, device=None):
-        current_stream(device).synchronize()
-
-    def device(self, device):
-        return contextlib.nullcontext()
-
-    def graph_pool_handle(self):
-        return 0
-
-    def get_sync_debug_mode(self):
-        return _Module.debug_mode
-
-    def set_sync_debug_mode(self, mode):
-        _Module.debug_mode = mode
-
-    def empty_cache(self):
-        pass
-
-    def mem_get_info(self, device=None):
-        return 1 << 30, 1 << 31
-
-    def get_device_name(self, device=None):
-        return "a simulated GPU"
-
-    def get_rng_state_all(self):
-        return []
-
-    def set_rng_state_all(self, states):
-        pass
+for _name, _value in {
+    "is_available": True,
+    "is_initialized": True,
+    "device_count": 1,  # torch has no more for a device that has only Python behind it
+    "current_device": 0,
+    "_is_in_bad_fork": False,
+    "manual_seed_all": None,
+    "device": contextlib.nullcontext(),
+    "graph_pool_handle": 0,
+    "empty_cache": None,
+    "mem_get_info": (1 << 30, 1 << 31),
+    "get_device_name": "a simulated GPU",
+    "get_rng_state_all": [],
+    "set_rng_state_all": None,
+}.items():
+    setattr(_Module, _name, _constant(_value))
+_Module.synchronize = staticmethod(lambda device=None: current_stream(device).synchronize())
+_Module.get_sync_debug_mode = staticmethod(lambda: _Module.debug_mode)
 
 
 _made = {}  # by storage: whose it is, on which stream it was written last, and when

@@ -7,6 +7,10 @@ def _clip(value, limit):
     return value if limit is None else np.clip(value, -limit, limit)
 
 
+def _scaled(g, decay=0.0, rescale_grad=1.0, clip_gradient=None, **_):
+    return _clip(rescale_grad * g + decay, clip_gradient)
+
+
 def sgd(w, g, s, t, *, lr, wd=0.0, momentum=0.0, rescale_grad=1.0, clip_gradient=None, **_):
     step = lr * (_clip(rescale_grad * g, clip_gradient) + wd * w)
     if not momentum:
@@ -24,10 +28,8 @@ def nag(w, g, s, t, *, lr, wd=0.0, momentum=0.0, rescale_grad=1.0, clip_gradient
     return new, {"m": momentum * m - lr * (g + wd * new)}
 
 
-def adam(
-    w, g, s, t, *, lr, wd=0.0, beta1=0.9, beta2=0.999, epsilon=1e-8, rescale_grad=1.0, clip_gradient=None, **_
-):
-    g = _clip(rescale_grad * g + wd * w, clip_gradient)
+def adam(w, g, s, t, *, lr, wd=0.0, beta1=0.9, beta2=0.999, epsilon=1e-8, **o):
+    g = _scaled(g, wd * w, **o)
     m = beta1 * s.get("m", 0.0) + (1 - beta1) * g
     v = beta2 * s.get("v", 0.0) + (1 - beta2) * g * g
     rate = lr * np.sqrt(1 - beta2**t) / (1 - beta1**t)
@@ -40,24 +42,8 @@ def adagrad(w, g, s, t, *, lr, wd=0.0, eps=1e-7, rescale_grad=1.0, clip_gradient
     return w - lr * (g / np.sqrt(h + eps) + wd * w), {"h": h}
 
 
-def rmsprop(
-    w,
-    g,
-    s,
-    t,
-    *,
-    lr,
-    wd=0.0,
-    gamma1=0.9,
-    gamma2=0.9,
-    epsilon=1e-8,
-    centered=False,
-    clip_weights=None,
-    rescale_grad=1.0,
-    clip_gradient=None,
-    **_,
-):
-    g = _clip(rescale_grad * g + wd * w, clip_gradient)
+def rmsprop(w, g, s, t, *, lr, wd=0.0, gamma1=0.9, gamma2=0.9, centered=False, clip_weights=None, **o):
+    g, epsilon = _scaled(g, wd * w, **o), 1e-8
     n = gamma1 * s.get("n", 0.0) + (1 - gamma1) * g * g
     if not centered:
         return _clip(w - lr * g / np.sqrt(n + epsilon), clip_weights), {"n": n}
@@ -81,23 +67,8 @@ def adamax(w, g, s, t, *, lr, wd=0.0, beta1=0.9, beta2=0.999, rescale_grad=1.0, 
     return w - lr / (1 - beta1**t) * m / (u + 1e-8), {"m": m, "u": u}
 
 
-def nadam(
-    w,
-    g,
-    s,
-    t,
-    *,
-    lr,
-    wd=0.0,
-    beta1=0.9,
-    beta2=0.999,
-    epsilon=1e-8,
-    schedule_decay=0.004,
-    rescale_grad=1.0,
-    clip_gradient=None,
-    **_,
-):
-    g = _clip(rescale_grad * g + wd * w, clip_gradient)
+def nadam(w, g, s, t, *, lr, wd=0.0, beta1=0.9, beta2=0.999, epsilon=1e-8, schedule_decay=0.004, **o):
+    g = _scaled(g, wd * w, **o)
     here, ahead = (beta1 * (1 - 0.5 * 0.96 ** (n * schedule_decay)) for n in (t, t + 1))
     product = s.get("product", 1.0) * here
     m = beta1 * s.get("m", 0.0) + (1 - beta1) * g
@@ -118,12 +89,10 @@ def ftrl(w, g, s, t, *, lr, wd=0.0, lamda1=0.01, beta=1.0, rescale_grad=1.0, cli
     return w, {"z": z, "n": n}
 
 
-def ftml(
-    w, g, s, t, *, lr, wd=0.0, beta1=0.6, beta2=0.999, epsilon=1e-8, rescale_grad=1.0, clip_gradient=None, **_
-):
+def ftml(w, g, s, t, *, lr, wd=0.0, beta1=0.6, beta2=0.999, epsilon=1e-8, **o):
     if lr == 0:
         return w, s
-    g = _clip(rescale_grad * g + wd * w, clip_gradient)
+    g = _scaled(g, wd * w, **o)
     v = beta2 * s.get("v", 0.0) + (1 - beta2) * g * g
     d = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
     z = beta1 * s.get("z", 0.0) + (1 - beta1) * g - (d - beta1 * s.get("d", 0.0)) * w
@@ -145,90 +114,41 @@ def dcasgd(w, g, s, t, *, lr, wd=0.0, momentum=0.0, lamda=0.04, rescale_grad=1.0
 
 
 def lars(
-    w,
-    g,
-    s,
-    t,
-    *,
-    lr,
-    wd=0.0,
-    momentum=0.0,
-    eta=0.001,
-    eps=0.0,
-    momentum_correction=True,
-    rescale_grad=1.0,
-    clip_gradient=None,
-    skip=False,
-    **_,
+    w, g, s, t, *, lr, wd=0.0, momentum=0.0, eta=0.001, eps=0.0, momentum_correction=True, skip=False, **o
 ):
     size, slope = np.linalg.norm(w), np.linalg.norm(g)
-    g, bottom = rescale_grad * g, abs(rescale_grad) * slope + wd * size + eps
+    bottom = abs(o.get("rescale_grad", 1.0)) * slope + wd * size + eps
     trust = eta * size / bottom if size > 0 and slope > 0 and bottom > 0 and not skip else 1.0
     before = s.get("lr", 0.0)
     keep = momentum * (lr / before if momentum_correction and before else 1.0)
-    m = keep * s.get("m", 0.0) - lr * trust * (_clip(g, clip_gradient) + wd * w)
+    m = keep * s.get("m", 0.0) - lr * trust * (_scaled(g, **o) + wd * w)
     return w + m, {"m": m, "lr": lr}
 
 
-def lamb(
-    w,
-    g,
-    s,
-    t,
-    *,
-    lr,
-    wd=0.0,
-    beta1=0.9,
-    beta2=0.999,
-    epsilon=1e-6,
-    lower_bound=None,
-    upper_bound=None,
-    bias_correction=True,
-    rescale_grad=1.0,
-    clip_gradient=None,
-    **_,
-):
-    g = _clip(rescale_grad * g, clip_gradient)
+def lamb(w, g, s, t, *, lr, wd=0.0, beta1=0.9, beta2=0.999, epsilon=1e-6, bias_correction=True, **o):
+    g = _scaled(g, **o)
     m = beta1 * s.get("m", 0.0) + (1 - beta1) * g
     v = beta2 * s.get("v", 0.0) + (1 - beta2) * g * g
     mean, square = (m / (1 - beta1**t), v / (1 - beta2**t)) if bias_correction else (m, v)
     step = mean / (np.sqrt(square) + epsilon) + wd * w
     size, slope = np.linalg.norm(w), np.linalg.norm(step)
-    size = size if lower_bound is None else max(size, lower_bound)
-    size = size if upper_bound is None else min(size, upper_bound)
+    size = np.clip(size, o.get("lower_bound", 0), o.get("upper_bound", np.inf))
     trust = 1.0 if size == 0 or slope == 0 else size / slope
     return w - lr * trust * step, {"m": m, "v": v}
 
 
-def lbsgd(
-    w,
-    g,
-    s,
-    t,
-    *,
-    lr,
-    wd=0.0,
-    momentum=0.0,
-    warmup_strategy="linear",
-    warmup_epochs=5,
-    batch_scale=1,
-    updates_per_epoch=32,
-    begin_epoch=0,
-    rescale_grad=1.0,
-    clip_gradient=None,
-    **_,
-):
+def lbsgd(w, g, s, t, *, lr, wd=0.0, momentum=0.0, warmup_strategy="linear", batch_scale=1, **o):
     total = s.get("total", 0.0) + g
     if t % batch_scale:
         return w, {**s, "total": total}
-    g, done = total / batch_scale, (t + begin_epoch * updates_per_epoch) / (warmup_epochs * updates_per_epoch)
+    g, done = total / batch_scale, t / (o.get("warmup_epochs", 5) * o.get("updates_per_epoch", 32))
     if warmup_strategy == "lars":
         size = np.sum(w * w)
         lr = lr * np.clip(np.sqrt(size / (np.sum(g * g) + wd * size + 1e-18)), 0.01, 100)
     else:
         power = {"linear": 1, "power2": 2, "sqrt": 0.5}[warmup_strategy]
         lr = lr * (1 + (batch_scale - 1) * min(done, 1.0) ** power)
-    m = momentum * s.get("m", 0.0) - lr * (_clip(rescale_grad * g, clip_gradient) + wd * w)
+    m = momentum * s.get("m", 0.0) - lr * (_scaled(g, **o) + wd * w)
     return w + m, {"m": m}
 
 
@@ -239,26 +159,9 @@ def groupadagrad(w, g, s, t, *, lr, eps=1e-5, rescale_grad=1.0, clip_gradient=No
 
 
 RULES = {
-    rule.__name__: rule
-    for rule in (
-        sgd,
-        nag,
-        adam,
-        adagrad,
-        rmsprop,
-        adadelta,
-        adamax,
-        nadam,
-        ftrl,
-        ftml,
-        signum,
-        dcasgd,
-        lars,
-        lamb,
-        lbsgd,
-        groupadagrad,
-    )
+    rule.__name__: rule for rule in (sgd, nag, adam, adagrad, rmsprop, adadelta, adamax, nadam, ftrl, ftml)
 }
+RULES |= {rule.__name__: rule for rule in (signum, dcasgd, lars, lamb, lbsgd, groupadagrad)}
 
 
 VARIANTS = [

@@ -1,8 +1,10 @@
 """The random numbers that every test starts from."""
 
 import contextlib
+import random
 
 import numpy as np
+import torch
 
 from dpmodule._devices import generators
 from dpmodule.context import cpu
@@ -11,7 +13,9 @@ __all__ = ["fixed_random_numbers", "start_random_numbers"]
 
 
 def start_random_numbers():
-    """Seed NumPy's generator and those of four contexts."""
+    """Seed the generators of Python, NumPy and torch, and those of four contexts."""
+    random.seed(0)
+    torch.manual_seed(0)
     np.random.seed(0)
     for device_id in range(4):
         generators.seed(device_id, cpu(device_id))

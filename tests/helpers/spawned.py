@@ -4,9 +4,7 @@ import os
 
 import numpy as np
 
-from dpmodule import _files as files
-
-__all__ = ["arrays_of", "attend", "fill", "killed_while_writing", "values"]
+__all__ = ["arrays_of", "attend", "fill", "values"]
 
 
 def arrays_of(store):
@@ -36,14 +34,3 @@ def attend(store, pipe):
     pipe.recv()
     pipe.send(values(store))
     fill(store, 200)
-
-
-def killed_while_writing(path):
-    """Die in the middle of an atomic write."""
-
-    def writer(file):
-        file.write(b"half")
-        file.flush()
-        os._exit(9)
-
-    files.write_atomically(path, writer)

@@ -1,8 +1,5 @@
 """The same graph run with passes on and off: outputs, gradients, states and random numbers must not differ."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 import numpy as np
 
 import dpmodule as mx
@@ -14,47 +11,32 @@ __all__ = ["ALL_PASSES", "assert_same", "fired", "results", "same_with_and_witho
 ALL_PASSES = tuple(each.name for each in PASSES)
 
 
-def _first_value(rng: np.random.RandomState, name: str, shape: tuple[int, ...], coarse: bool) -> np.ndarray:
-    """Draw an array: class numbers for labels, positive numbers for what is a scale, else numbers around zero."""
+def _first_value(rng, name, shape, coarse):
+    """Draw class numbers for labels, positive numbers for scales, else numbers around zero."""
     if name.endswith("label"):
         return rng.randint(0, 3, shape)
     if name.endswith(("gamma", "var")):
         return rng.uniform(0.5, 1.5, shape)
-    if coarse:  # many equal numbers, and zeros
-        return rng.randint(-2, 3, shape) / 2
-    return rng.uniform(-1, 1, shape)
-
-
-def bound(
-    net: Any, shapes: Mapping[str, Any], grad_req: Any, seed: int, dtype: str, coarse: bool, ctx: Any
-) -> Any:
-    """Bind a graph and fill its arrays; the same numbers for the same seed."""
-    types = dict.fromkeys(shapes, dtype)
-    found = net.simple_bind(ctx or mx.cpu(), grad_req=grad_req, type_dict=types, **shapes)
-    rng = np.random.RandomState(seed)
-    for name, array in sorted({**found.arg_dict, **found.aux_dict}.items()):
-        array[:] = mx.nd.array(_first_value(rng, name, array.shape, coarse), dtype=dtype)
-    return found
+    return rng.randint(-2, 3, shape) / 2 if coarse else rng.uniform(-1, 1, shape)
 
 
 def results(
-    net: Any,
-    shapes: Mapping[str, Any],
-    off: Iterable[str] = (),
+    net,
+    shapes,
+    off=(),
     *,
-    grad_req: Any = "write",
-    seed: int = 0,
-    is_train: bool = True,
-    dtype: str = "float32",
-    coarse: bool = False,
-    seeds: bool = False,
-    ctx: Any = None,
-) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    grad_req="write",
+    seed=0,
+    is_train=True,
+    dtype="float32",
+    coarse=False,
+    seeds=False,
+    ctx=None,
+    values=None,
+):
     """Run a graph forward, backward twice, and once for prediction.
 
     Args:
-        net: the graph.
-        shapes: of its data.
         off: passes that do not run.
         grad_req: of all arguments, or by name.
         seed: of the values and of what the graph draws.
@@ -63,16 +45,21 @@ def results(
         coarse: draw numbers of which many are equal.
         seeds: give every output a gradient; else all must be losses.
         ctx: where.
+        values: of some arguments, by name.
 
     Returns:
-        Everything it leaves, by name, and how many places each pass has rewritten in the recorded program.
+        Everything it leaves, by name, and how many places each pass has rewritten in the program.
     """
     with executor.disabled(*off):
-        one = bound(net, shapes, grad_req, seed, dtype, coarse, ctx)
+        types = dict.fromkeys(shapes, dtype)
+        one = net.simple_bind(ctx or mx.cpu(), grad_req=grad_req, type_dict=types, **shapes)
+        rng = np.random.RandomState(seed)
+        for name, array in sorted({**one.arg_dict, **one.aux_dict}.items()):
+            value = _first_value(rng, name, array.shape, coarse)
+            array[:] = mx.nd.array((values or {}).get(name, value), dtype=dtype)
         mx.random.seed(seed)
-        found = {}
         outputs = one.forward(is_train=is_train)
-        found.update({f"output {i}": out.asnumpy() for i, out in enumerate(outputs)})
+        found = {f"output {i}": out.asnumpy() for i, out in enumerate(outputs)}
         rng = np.random.RandomState(seed + 1)
         heads = [mx.nd.array(rng.uniform(-1, 1, out.shape), dtype=out.dtype) for out in outputs]
         for turn in ("first", "second"):
@@ -87,17 +74,15 @@ def results(
         return found, dict(one.program(True).low.fired)
 
 
-def _largest(values: np.ndarray) -> float:
+def _largest(values):
     return float(np.abs(np.where(np.isfinite(values), values, 0)).max(initial=0.0))
 
 
-def assert_same(
-    got: Mapping[str, np.ndarray], want: Mapping[str, np.ndarray], rtol: float, what: str = ""
-) -> None:
+def assert_same(got, want, rtol, what=""):
     """Compare two results.
 
-    Differences count beside the greatest number of an array; in a gradient that is small beside others, as that of a
-    bias before BatchNorm, which is nothing but rounding, beside some of theirs.
+    Differences count relative to the largest number of an array; in a gradient that is small beside others, as that of
+    a bias before BatchNorm, which is only rounding, relative to theirs.
     """
     assert got.keys() == want.keys()
     gradients = max([_largest(values) for name, values in want.items() if "gradient" in name], default=0.0)
@@ -106,24 +91,14 @@ def assert_same(
         scale = max(_largest(values), 1e-3, 0.02 * gradients if "gradient" in name else 0.0)
         with np.errstate(invalid="ignore"):
             if np.abs(got[name] - values).max(initial=0) <= rtol * scale:
-                continue  # the same, at an eighth of what it takes to say where they differ
+                continue  # an eighth of the time of assert_allclose
         np.testing.assert_allclose(
             got[name] / scale, values / scale, rtol=0, atol=rtol, err_msg=f"{name} {what}", equal_nan=True
         )
 
 
-def same_with_and_without(
-    net: Any, shapes: Mapping[str, Any], *names: str, rtol: float = 1e-6, **options: Any
-) -> dict[str, int]:
-    """Run a graph with passes on and off, and return what has fired where they were on.
-
-    Args:
-        net: the graph.
-        shapes: of its data.
-        names: the passes.
-        rtol: greatest difference, beside the greatest number of an array.
-        options: of `results`.
-    """
+def same_with_and_without(net, shapes, *names, rtol=1e-6, **options):
+    """Compare runs of a graph with passes on and off, and return how often each has fired where they were on."""
     got, counts = results(net, shapes, **options)
     want, without = results(net, shapes, names, **options)
     assert not set(names) & set(without)
@@ -131,7 +106,6 @@ def same_with_and_without(
     return counts
 
 
-def fired(net: Any, shapes: Mapping[str, Any], off: Iterable[str] = ()) -> dict[str, int]:
-    """Return how many places each pass rewrites in the program for training."""
-    with executor.disabled(*off):
-        return dict(net.simple_bind(mx.cpu(), **shapes).program(True).low.fired)
+def fired(net, shapes, is_train=True, ctx=None):
+    """Return how many places each pass rewrites."""
+    return dict(net.simple_bind(ctx or mx.cpu(), **shapes).program(is_train).low.fired)

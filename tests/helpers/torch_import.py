@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import dpmodule as mx
 
-__all__ = ["Functions", "array", "bind_like", "compare", "equal"]
+__all__ = ["Functions", "array", "bind_like", "compare", "equal", "evaluated", "expressions"]
 
 Inputs = Callable[[int], tuple[Any, ...]]
 
@@ -116,3 +119,18 @@ def _check_step(module: nn.Module, executor: Any, given: tuple[Any, ...], tolera
             equal(
                 executor.arg_dict[name] - 0.1 * made, value - 0.1 * value.grad, f"step of {name}", tolerance
             )
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in re.split(r";|\n", text) if part.strip()]
+
+
+def evaluated(text: str) -> list[Any]:
+    """Return the values of expressions such as ``nn.Linear(2, 3)``, separated by semicolons or ends of lines."""
+    return [eval(part, {"nn": nn, "torch": torch}) for part in _parts(text)]
+
+
+def expressions(text: str, names: str = "x") -> Functions:
+    """Return a module of functions whose bodies are expressions, separated by semicolons or ends of lines."""
+    known = {"F": F, "math": math, "nn": nn, "torch": torch}
+    return Functions({f"f{i}": eval(f"lambda {names}: {p}", known) for i, p in enumerate(_parts(text))})

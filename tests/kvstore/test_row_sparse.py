@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, BoundsError, MXNetError, ShapeError
+from dpmodule.base import ArgumentError
 
 nd, sparse = mx.nd, mx.nd.sparse
 SHAPE = (4, 2)
@@ -105,49 +105,6 @@ def test_rows_of_lists():
     nested = [[empty(), empty()], [empty()]]
     store.row_sparse_pull(["a", "b"], nested, row_ids=[[nd.array([0]), nd.array([1])], [nd.array([3, 2])]])
     assert [o.indices.asnumpy().tolist() for group in nested for o in group] == [[0], [1], [2, 3]]
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda s: s.row_sparse_pull("r", empty()), AssertionError, "out or row_ids is missing"),
-        (
-            lambda s: s.row_sparse_pull("r", row_ids=nd.array([0])),
-            AssertionError,
-            "out or row_ids is missing",
-        ),
-        (
-            lambda s: s.row_sparse_pull("r", nd.ones(SHAPE).tostype("csr"), row_ids=nd.array([0])),
-            ArgumentError,
-            "out of key 'r'",
-        ),
-        (
-            lambda s: s.row_sparse_pull("d", empty(), row_ids=nd.array([0])),
-            ArgumentError,
-            "stored as default",
-        ),
-        (lambda s: s.row_sparse_pull("r", empty(), row_ids=nd.array([4])), BoundsError, "row 4"),
-        (lambda s: s.row_sparse_pull("r", empty(), row_ids=nd.array([-1])), BoundsError, "row -1"),
-        (lambda s: s.row_sparse_pull("x", empty(), row_ids=nd.array([0])), ArgumentError, "unknown key"),
-        (lambda s: s.row_sparse_pull(3, empty(), row_ids=nd.array([0])), ArgumentError, "others are like"),
-        (
-            lambda s: s.row_sparse_pull("r", [empty()] * 3, row_ids=[nd.array([0])] * 2),
-            AssertionError,
-            "3 arrays, but 2 row_ids",
-        ),
-        (
-            lambda s: s.row_sparse_pull("r", sparse.zeros("row_sparse", (5, 2)), row_ids=nd.array([0])),
-            ShapeError,
-            "expected",
-        ),
-    ],
-)
-def test_misuse(call, error, message):
-    store = mx.kv.create()
-    store.init(["r", "d"], [nd.ones(SHAPE).tostype("row_sparse"), nd.ones(SHAPE)])
-    with pytest.raises(MXNetError, match=message) as caught:
-        call(store)
-    assert isinstance(caught.value, error)
 
 
 @pytest.mark.parametrize("stype", ["default", "row_sparse"])

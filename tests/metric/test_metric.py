@@ -4,7 +4,6 @@ import copy
 import itertools
 import json
 import math
-import pickle
 from collections import OrderedDict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,10 +16,9 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import metric
-from dpmodule.base import ArgumentError, ShapeError, StateError
+from dpmodule.base import StateError
 from dpmodule.metric import classification
 from dpmodule.metric.base import registry
-from dpmodule.metric.pending_results import PendingResults
 from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "goldens" / "misc"
@@ -30,34 +28,6 @@ FUNCTIONS = {
     "worst": lambda label, pred: float(np.abs(label - pred).max()),
     "sum_and_size": lambda label, pred: (float(np.abs(label - pred).sum()), label.size),
 }
-NAMES = [
-    "acc",
-    "accuracy",
-    "auc",
-    "caffe",
-    "ce",
-    "composite",
-    "compositeevalmetric",
-    "crossentropy",
-    "custommetric",
-    "f1",
-    "logloss",
-    "loss",
-    "mae",
-    "mcc",
-    "mse",
-    "negativeloglikelihood",
-    "nll_loss",
-    "pcc",
-    "pearsoncorrelation",
-    "pearsonr",
-    "perplexity",
-    "rmse",
-    "top_k_acc",
-    "top_k_accuracy",
-    "topkaccuracy",
-    "torch",
-]
 
 
 def make(case):
@@ -76,47 +46,24 @@ def same(found, recorded):
 
 @walks(itertools.product(CASES, ["ndarray", "numpy", "torch"]))
 def test_values_are_mxnets(name, kind):
+    """Results wait as tensors: whether they are read after every batch or at the end, or copied half way."""
     case = CASES[name]
     convert = {"ndarray": mx.nd.array, "numpy": np.asarray, "torch": torch.tensor}[kind]
-    one = make(case)
+    one, late = make(case), make(case)
     for i in range(3):
         label, pred = (convert(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
-        one.update([label], [pred])
+        for each in (one, late):
+            each.update([label], [pred])
         same(one.get(), case["local"][i])
         if not (case["metric"] == "pearsonr" and case["kwargs"]):  # there MXNet's global value is always 0
             same(one.get_global(), case["global"][i])
+        late = copy.deepcopy(late)
         if i in case["resets"]:
             one.reset_local()
             assert all(math.isnan(value) for _, value in one.get_name_value())
+    np.testing.assert_allclose(late.get_global()[1], one.get_global()[1], rtol=1e-12)
     one.reset()
     assert all(math.isnan(value) for _, value in one.get_name_value() + one.get_global_name_value())
-
-
-@walks(CASES)
-def test_values_do_not_depend_on_when_they_are_read(name):
-    """Results wait as tensors; reading after every batch or at the end, or copying half way, gives the same."""
-    case = CASES[name]
-    often, late = make(case), make(case)
-    for i in range(3):
-        label, pred = (mx.nd.array(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
-        often.update([label], [pred])
-        often.get()
-        late.update([label], [pred])
-        if i == 1:
-            late = copy.deepcopy(late)
-    np.testing.assert_allclose(often.get()[1], late.get()[1], rtol=1e-12)
-
-
-def test_notebooks_show_names_and_values():
-    metric = mx.metric.create(
-        ["acc", mx.metric.CustomMetric(lambda label, pred: 0.25, name="<mine & yours>")]
-    )
-    metric.update([mx.nd.array([1, 0])], [mx.nd.array([[0.1, 0.9], [0.2, 0.8]])])
-    rows = ElementTree.fromstring(metric._repr_html_()).iter("tr")
-    shown = [["".join(cell.itertext()) for cell in row] for row in rows]
-    assert shown[0] == ["metric", "value"]
-    assert shown[1] == ["accuracy", "0.5"]
-    assert shown[2][0].endswith("<mine & yours>")
 
 
 def test_micro_correlation_is_numpys_over_all_examples():
@@ -243,17 +190,9 @@ def test_correlation_of_many_classes_grows():
     assert one.num_inst == 3
 
 
-# --- what is around the formulas
-
-
-def test_registry_has_mxnets_names():
-    assert sorted(registry.names()) == NAMES
-
-
 def test_create():
-    assert metric.create("ACC").get_config() == {
-        "metric": "Accuracy", "name": "accuracy", "output_names": None, "label_names": None, "axis": 1,
-    }  # fmt: skip
+    config = {"metric": "Accuracy", "name": "accuracy", "output_names": None, "label_names": None, "axis": 1}
+    assert metric.create("ACC").get_config() == config
     assert type(metric.create(metric.Accuracy)) is metric.Accuracy
     one = metric.Accuracy()
     assert metric.create(one) is one
@@ -261,10 +200,8 @@ def test_create():
     both = metric.create(["acc", lambda a, b: 1.0, metric.MAE()])
     assert both.get() == (["accuracy", "custom(<lambda>)", "mae"], pytest.approx([math.nan] * 3, nan_ok=True))
     assert metric.create(("acc", "ce")).get()[0] == ["accuracy", "cross-entropy"]
-    with pytest.raises(ArgumentError, match="unknown metric 'foo'.*perplexity"):
-        metric.create("foo")
-    with pytest.raises(ArgumentError, match="metric is 3"):
-        metric.create(3)
+    shown = ElementTree.fromstring(both._repr_html_())
+    assert "".join(shown.itertext()).startswith("metricvalueaccuracy")
 
 
 def test_registering():
@@ -273,13 +210,10 @@ def test_registering():
         def __init__(self):
             super().__init__("mine")
 
-    @metric.alias("shorter")
-    class Longer(Mine):
-        pass
-
+    longer = metric.alias("shorter")(type("Longer", (Mine,), {}))
     assert metric.register(Mine, "ours") is Mine
-    assert type(metric.create("mine")) is type(metric.create("ours")) is Mine
-    assert type(metric.create("shorter")) is type(metric.create("longer")) is Longer
+    made = [type(metric.create(name)) for name in ("mine", "ours", "shorter", "longer")]
+    assert made == [Mine, Mine, longer, longer]
     for name in ("mine", "ours", "longer", "shorter"):
         registry._classes.pop(name)
 
@@ -295,37 +229,14 @@ def test_configurations_make_the_metric_again(made):
         assert again.get_config() == one.get_config()
 
 
-@pytest.mark.parametrize("text", ["[1", '["acc"]', '["acc", 3]', "{"])
-def test_broken_configurations(text):
-    with pytest.raises(ArgumentError, match=r"metric is .*, expected JSON of the form"):
-        metric.create(text)
-
-
-def test_configuration_without_a_name():
-    with pytest.raises(
-        ArgumentError, match="metric is None, expected an instance of EvalMetric, or a name: acc"
-    ):
-        metric.create({"axis": 1})
-
-
-def test_names_of_functions():
+def test_names_and_extra_outputs_of_functions():
     def foo(label, pred):
         return 1.0
 
     assert metric.np(foo).name == metric.CustomMetric(foo).name == "foo"
-    assert metric.np(lambda label, pred: 1.0).name == "custom(<lambda>)"
-    with pytest.raises(StateError, match="foo"):
-        metric.np(foo).get_config()
-    with pytest.raises(NotImplementedError):
-        metric.np(foo).get_config()
-
-
-def test_extra_outputs():
-    def foo(label, pred):
-        return 1.0
-
-    with pytest.raises(ShapeError, match="1 does not match.* 2"):
-        metric.np(foo).update([mx.nd.ones(1)], [mx.nd.ones(1), mx.nd.ones(1)])
+    for kind in (StateError, NotImplementedError):
+        with pytest.raises(kind, match="foo"):
+            metric.np(foo).get_config()
     one = metric.np(foo, allow_extra_outputs=True)
     one.update([mx.nd.ones(1)], [mx.nd.ones(1), mx.nd.ones(1)])
     assert one.num_inst == 1
@@ -346,31 +257,24 @@ def test_single_arrays_and_lists():
 def test_update_dict_picks_names():
     labels = OrderedDict(a=mx.nd.array([0, 1]), b=mx.nd.array([1, 1]))
     preds = OrderedDict(x=mx.nd.array([[1, 0], [1, 0]]), y=mx.nd.array([[0, 1], [0, 1]]))
-
-    def value(one):
-        one.update_dict(labels, preds)
-        return one.get()[1]
-
-    assert value(metric.Accuracy()) == 0.75
     chosen = {"output_names": ["y"], "label_names": ["b"]}
-    assert value(metric.Accuracy(**chosen)) == 1.0
-    with pytest.raises(KeyError, match="z"):
-        value(metric.Accuracy(output_names=["z"], label_names=["b"]))
     both = [metric.Accuracy(name="p", **chosen), metric.Accuracy(name="q")]
-    assert value(metric.CompositeEvalMetric(both)) == [1.0, 0.75]
-    assert value(metric.CompositeEvalMetric([metric.Accuracy()], output_names=["y"], label_names=["b"])) == [
-        1.0
-    ]
+    for one, want in (
+        (metric.Accuracy(), 0.75),
+        (metric.Accuracy(**chosen), 1.0),
+        (metric.CompositeEvalMetric(both), [1.0, 0.75]),
+        (metric.CompositeEvalMetric([metric.Accuracy()], **chosen), [1.0]),
+    ):
+        one.update_dict(labels, preds)
+        assert one.get()[1] == want
     with pytest.raises(KeyError, match="b"):
-        value(metric.CompositeEvalMetric([metric.Accuracy(**chosen)], label_names=["a"]))
+        metric.CompositeEvalMetric([metric.Accuracy(**chosen)], label_names=["a"]).update_dict(labels, preds)
 
 
 def test_composite():
     both = metric.CompositeEvalMetric(["acc"])
     both.add("ce")
     assert type(both.get_metric(1)) is metric.CrossEntropy
-    with pytest.raises(ArgumentError, match="index is 2"):
-        both.get_metric(2)
     assert [part["metric"] for part in both.get_config()["metrics"]] == ["Accuracy", "CrossEntropy"]
     assert str(both) == "EvalMetric: {'accuracy': nan, 'cross-entropy': nan}"
     both.update([mx.nd.array([0])], [mx.nd.array([[0.5, 0.5]])])
@@ -389,34 +293,22 @@ def test_own_metric_adds_to_the_sums():
                 self.sum_metric += label.asnumpy().sum()
                 self.num_inst += label.size
 
-    one = Mine("mine")
-    one.update([mx.nd.array([1, 2, 3])], None)
-    assert one.get() == one.get_global() == ("mine", 2.0)
-    assert type(one.get()[1]) is float
-    one.reset()
-    assert (one.sum_metric, one.num_inst) == (0.0, 0)
-    with pytest.raises(NotImplementedError, match="EvalMetric"):
-        metric.EvalMetric("x").update(None, None)
+    class Old(Mine):
+        """Metrics written before there were global sums reset only what they know."""
 
-
-def test_own_metric_with_an_old_reset():
-    """Metrics written before there were global sums reset only what they know."""
-
-    class Old(metric.EvalMetric):
         def reset(self):
             self.num_inst = 0
             self.sum_metric = 0.0
 
-        def update(self, labels, preds):
-            self.sum_metric += 4
-            self.num_inst += 2
+    for one in (Mine("mine"), Old("mine")):
+        one.update([mx.nd.array([1, 2, 3])], None)
+        assert one.get() == ("mine", 2.0)
+        assert type(one.get()[1]) is float
+        assert one.get_global() == one.get()
+        assert one.global_sum_metric == 0.0  # as in MXNet, `get_global` then has the local sums
+        one.reset()
+        assert (one.sum_metric, one.num_inst) == (0.0, 0)
 
-    one = Old("old")
-    one.update(None, None)
-    assert (one.get(), one.global_sum_metric) == (("old", 2.0), 0.0)
-
-
-def test_own_metric_on_top_of_ours():
     class Double(metric.Accuracy):
         def update(self, labels, preds):
             super().update(labels, preds)
@@ -436,12 +328,6 @@ def test_sums_can_be_assigned():
     one.global_num_inst = 10
     one.global_sum_metric = 5
     assert (one.get()[1], one.get_global()[1]) == (0.25, 0.5)
-
-
-def test_pickle_keeps_the_sums():
-    one = metric.Accuracy()
-    one.update([mx.nd.array([0, 1])], [mx.nd.array([[1.0, 0.0], [1.0, 0.0]])])
-    assert pickle.loads(pickle.dumps(one)).get() == ("accuracy", 0.5)
 
 
 SCORES = {
@@ -480,15 +366,6 @@ def test_hits_are_counted_by_numpy_as_by_torch(dtype, scores, labels, axis, monk
     assert found[0][1] == 9
 
 
-def test_hits_of_scores_that_lie_apart():
-    scores, labels = np.random.RandomState(0).uniform(size=(2, 5, 7)), np.arange(7) % 5
-    expected = float((scores.argmax(1) == labels).mean())
-    for axis, pred in ((1, scores), (-1, scores.transpose(0, 2, 1)), (2, scores.transpose(0, 2, 1))):
-        one = metric.Accuracy(axis=axis)
-        one.update([torch.from_numpy(np.stack([labels] * 2))], [torch.from_numpy(pred)])
-        assert one.get()[1] == pytest.approx(expected)
-
-
 def test_updates_do_not_read_values(monkeypatch):
     """On a GPU each value read stops Python until the device is idle; so an update reads none."""
     names = ["item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "asnumpy", "asscalar"]
@@ -514,31 +391,22 @@ def test_updates_do_not_read_values(monkeypatch):
     assert all(not math.isnan(one.get()[1]) for one in made + square)
 
 
-def test_tally_keeps_rows_apart():
-    tally = PendingResults()
-    assert tally.drain() is None
-    for i in range(600):
-        tally.add(torch.tensor([i, i * i]))
-    tally.add(torch.tensor([1.5, 2.5]))
-    rows = tally.drain()
-    np.testing.assert_array_equal(rows[:600], [[i, i * i] for i in range(600)])
-    np.testing.assert_array_equal(rows[600:], [[1.5, 2.5]])
-    assert tally.drain() is None
+def test_many_results_wait():
+    one, rng = metric.Loss(), np.random.RandomState(0)
+    values = rng.rand(600, 3)
+    for row in values:
+        one.update(None, [torch.from_numpy(row)])
+    assert one.get()[1] == pytest.approx(values.mean(), rel=1e-12)
 
 
 def test_results_are_not_the_users_memory():
-    """A metric must not see what is written into an output after the update."""
-    pred = mx.nd.array([2.0])
-    one = metric.Loss()
+    """Nor do gradients of predictions matter."""
+    pred, one = mx.nd.array([2.0]), metric.Loss()
     one.update(None, [pred])
     pred[:] = 100.0
     assert one.get()[1] == 2.0
-
-
-def test_tensors_with_gradients():
-    pred = torch.tensor([[0.25, 0.75]], requires_grad=True)
     one = metric.CrossEntropy()
-    one.update([torch.tensor([1])], [pred])
+    one.update([torch.tensor([1])], [torch.tensor([[0.25, 0.75]], requires_grad=True)])
     assert one.get()[1] == pytest.approx(-math.log(0.75))
 
 
@@ -565,62 +433,10 @@ def test_limits_of_the_formulas():
     assert metric.PCC().get()[1] is math.nan
 
 
-@pytest.mark.parametrize(
-    ("one", "label", "pred", "error", "text"),
-    [
-        (metric.Accuracy(), (3,), (2, 4), ShapeError, r"accuracy: label of shape \(3,\).*\(2,\)"),
-        (metric.TopKAccuracy(top_k=2), (3,), (2, 4), ShapeError, r"top_k_accuracy_2: label of shape \(3,\)"),
-        (metric.TopKAccuracy(top_k=2), (2,), (2, 4, 1), ShapeError, r"\(2, 4, 1\), expected at most 2"),
-        (metric.F1(), (3,), (2, 2), ShapeError, r"f1: label of shape \(3,\)"),
-        (metric.F1(), (3,), (3,), ShapeError, r"f1: predictions have shape \(3,\)"),
-        (metric.PCC(), (3,), (2, 2), ShapeError, r"pcc: label of shape \(3,\)"),
-        (metric.CrossEntropy(), (3,), (2, 2), ShapeError, r"cross-entropy: label of shape \(3,\).*\(2, 2\)"),
-        (metric.NegativeLogLikelihood(), (2,), (2, 2, 1), ShapeError, r"nll-loss.*\(2, 2, 1\)"),
-        (metric.Perplexity(None), (3,), (2, 2), ShapeError, r"perplexity: label of shape \(3,\).*\(2, 2\)"),
-        (metric.MAE(), (3,), (4, 1), ShapeError, r"mae: label of shape \(3,\).*\(4, 1\)"),
-        (metric.PearsonCorrelation(), (4,), (2, 2), ShapeError, r"pearsonr: label of shape \(4,\).*\(2, 2\)"),
-    ],
-    ids=lambda value: value.name if isinstance(value, metric.EvalMetric) else None,
-)
-def test_shapes_that_do_not_fit_are_named(one, label, pred, error, text):
-    with pytest.raises(error, match=text):
-        one.update([mx.nd.zeros(label)], [mx.nd.zeros(pred)])
-    with pytest.raises(ShapeError, match="1 labels for 2 predictions"):
-        one.update([mx.nd.zeros(label)], [mx.nd.zeros(pred), mx.nd.zeros(pred)])
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: metric.TopKAccuracy(), "top_k is 1"),
-        (lambda: metric.F1(average="x"), "F1: average is 'x'"),
-        (lambda: metric.MCC(average="x"), "MCC: average is 'x'"),
-        (lambda: metric.PearsonCorrelation(average="x"), "PearsonCorrelation: average is 'x'"),
-        (
-            lambda: metric.F1().update([mx.nd.array([0, 1, 2])], [mx.nd.ones((3, 3))]),
-            "binary classification only",
-        ),
-        (
-            lambda: metric.CrossEntropy().update([mx.nd.array([5])], [mx.nd.ones((1, 3))]),
-            "outside the 3 classes",
-        ),
-        (lambda: metric.PCC().update([mx.nd.array([-1])], [mx.nd.ones((1, 3))]), "class number -1"),
-    ],
-)
-def test_wrong_values_are_named(make, text):
-    with pytest.raises(ArgumentError, match=text) as caught:
-        make()
-    assert isinstance(caught.value, IndexError) == ("outside the" in text)  # as MXNet's
-
-
 def test_check_label_shapes():
     labels, preds = metric.check_label_shapes(mx.nd.ones(2), mx.nd.ones(2), wrap=True)
     assert isinstance(labels, list)
     assert isinstance(preds, list)
-    with pytest.raises(ShapeError, match=r"\(1,\) does not match shape of predictions \(2,\)"):
-        metric.check_label_shapes(mx.nd.ones(1), mx.nd.ones(2), shape=True)
-    with pytest.raises(ValueError, match="1 does not match shape of predictions 2"):
-        metric.check_label_shapes([1], [1, 2])
 
 
 @pytest.mark.gpu
@@ -645,14 +461,3 @@ def test_macro_scores_count_calls_not_arrays(name, score):
         each.update(labels, preds)
         assert each.get()[1] == pytest.approx(score)
     assert (macro.num_inst, micro.num_inst) == (1, 4)
-
-
-def test_sums_grow_in_the_order_of_updates():
-    local, whole = metric.create("mae"), metric.create("mae")
-    rng = np.random.RandomState(5)
-    for _ in range(20):
-        label, pred = (mx.nd.array(rng.rand(7, 3)) for _ in range(2))
-        local.update([label], [pred])
-        local.reset_local()
-        whole.update([label], [pred])
-    assert local.get_global() == whole.get()

@@ -1,10 +1,8 @@
 """CachedOp: a Symbol as a function of arrays."""
 
 import numpy as np
-import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DTypeError
 
 
 def test_outputs_follow_the_inputs_order():
@@ -43,16 +41,3 @@ def test_moving_averages_change_in_training_only():
         out = op(x, *state)
     out.backward()
     assert mean.asscalar() == 1.5
-
-
-def test_errors():
-    op = mx.nd.CachedOp(mx.sym.var("a") + mx.sym.var("b"))
-    with pytest.raises(ArgumentError, match="1 arrays for 2 inputs: a, b"):
-        op(mx.nd.ones(1))
-    with pytest.raises(ArgumentError, match="out has 2 arrays"):
-        op(mx.nd.ones(1), mx.nd.ones(1), out=[mx.nd.ones(1), mx.nd.ones(1)])
-    with pytest.raises(DTypeError, match="takes a Symbol"):
-        mx.nd.CachedOp(mx.nd.ones(1))
-    loop, _ = mx.sym.contrib.foreach(lambda x, s: (x + s, x + s), mx.sym.var("data"), mx.sym.var("start"))
-    with pytest.raises(ArgumentError, match=r"use Symbol\.bind"):
-        mx.nd.CachedOp(loop)

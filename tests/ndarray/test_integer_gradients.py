@@ -61,16 +61,6 @@ def test_values_written_between_two_passes_count():
     assert x.grad.asscalar() == 16
 
 
-def test_grad_returns_the_variables_type():
-    x = mx.nd.array([3], dtype="int64")
-    x.attach_grad()
-    with mx.autograd.record():
-        y = x * 4
-    (found,) = mx.autograd.grad([y], [x])
-    assert found.dtype == np.int64
-    assert found.asscalar() == 4
-
-
 def test_operators_without_a_real_counterpart_are_computed():
     x = mx.nd.array([1, 0], dtype="int32")
     x.attach_grad()

@@ -4,22 +4,14 @@ import copy
 import ctypes
 import pickle
 import struct
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.base import (
-    ArgumentError,
-    DeviceError,
-    DTypeError,
-    FileFormatError,
-    MXNetError,
-    NDArrayHandle,
-    ShapeError,
-)
+from dpmodule.base import NDArrayHandle
 from helpers.programs import run_program
 
 nd = mx.nd
@@ -29,9 +21,6 @@ TYPES += ["uint16", "uint32", "uint64"]
 
 def counted(*shape, dtype=None):
     return nd.array(np.arange(int(np.prod(shape))).reshape(shape), dtype=dtype)
-
-
-# --- sharing
 
 
 def test_torch_shares_memory_both_ways():
@@ -57,20 +46,6 @@ def test_from_torch_leaves_the_gradient_history_behind():
     np.testing.assert_array_equal(parameter.detach().numpy(), [2, 2])
 
 
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [
-        ([1, 2], DTypeError),
-        (torch.zeros(2, dtype=torch.complex64), DTypeError),
-        (torch.zeros(2).to_sparse(), ArgumentError),
-        (torch.zeros(2, device="meta"), ArgumentError),
-    ],
-)
-def test_from_torch_refuses(value, error):
-    with pytest.raises(error):
-        nd.from_torch(value)
-
-
 def test_from_torch_counts_to_the_context_asked_for():
     assert nd.from_torch(torch.zeros(1)).context == mx.cpu(0)
     assert nd.from_torch(torch.zeros(1), mx.cpu(2)).context == mx.cpu(2)
@@ -88,19 +63,12 @@ def test_numpy_shares_memory_through_the_array_protocol():
     assert np.asarray(array, dtype="float64").dtype == np.float64
 
 
-@pytest.mark.skipif(np.__version__ < "2", reason="NumPy 1 copies where it has to")
-def test_numpy_is_told_where_it_cannot_do_without_a_copy():
-    array = nd.zeros((2, 2))
-    assert np.shares_memory(np.asarray(array, copy=False), np.asarray(array))
-    with pytest.raises(ValueError, match="without a copy"):
-        np.asarray(array, dtype="int32", copy=False)
-
-
 def test_numpy_functions_take_arrays():
     array = nd.array([1, 4, 9])
     np.testing.assert_allclose(np.sqrt(array), [1, 2, 3])
     assert np.all(nd.array([1.0, 1.0]) == np.array([1.0, 1.0]))
-    assert np.allclose(array, [1, 4, 9])
+    if np.__version__ >= "2":
+        assert np.shares_memory(np.asarray(array, copy=False), np.asarray(array))
 
 
 def test_asnumpy_is_a_copy():
@@ -132,71 +100,47 @@ def test_from_numpy():
     host = np.arange(4)
     shared = nd.from_numpy(host)
     shared[0] = 5
-    assert host[0] == 5
-    assert shared.dtype == np.int64
-    apart = nd.from_numpy(host, zero_copy=False)
-    apart[0] = 6
+    assert (host[0], shared.dtype) == (5, np.int64)
+    nd.from_numpy(host, zero_copy=False)[0] = 6
     assert host[0] == 5
     assert nd.from_numpy(np.arange(6).reshape(2, 3).T, zero_copy=False).shape == (3, 2)
-    with pytest.raises(ValueError, match="zero_copy=False"):
-        nd.from_numpy(np.arange(6).reshape(2, 3).T)
     with pytest.raises(ValueError, match="read-only"):
         host[0] = 7
     nd.from_numpy(host)[1] = 8
     assert host[1] == 8
-    with pytest.raises(ArgumentError, match="memory is read-only"):
-        nd.from_numpy(np.frombuffer(b"12345678", "int32"))
-    with pytest.raises(DTypeError):
-        nd.from_numpy([1, 2])
-    with pytest.raises(DTypeError):
-        nd.from_numpy(np.zeros(2, "complex64"))
 
 
 def test_views_pin_both_sides():
     for view in (
-        lambda a: a[0],
-        lambda a: a[0:1],
-        lambda a: a.reshape((4,)),
-        lambda a: a.detach(),
-        lambda a: a.head_view((3,)),
-        lambda a: a.expand_dims(0, inplace=True),
-        lambda a: a.flatten(inplace=True),
-        lambda a: a.squeeze(inplace=True),
+        *(lambda a: a[0], lambda a: a[0:1], lambda a: a.reshape((4,)), lambda a: a.detach()),
+        *(lambda a: a.head_view((3,)), lambda a: a.expand_dims(0, inplace=True)),
+        *(lambda a: a.flatten(inplace=True), lambda a: a.squeeze(inplace=True)),
     ):
         array = counted(2, 2)
         part = view(array)
-        assert array.pinned
-        assert part.pinned
+        assert (array.pinned, part.pinned) == (True, True)
         part[:] = 9
         assert array[0, 0].asscalar() == 9
 
 
-def test_other_results_are_copies():
-    for make in (
-        lambda a: a.T,
-        lambda a: a[:, 0],
-        lambda a: a[::-1],
-        lambda a: a.copy(),
-        lambda a: a.flatten(),
-        lambda a: a.squeeze(),
-        lambda a: a.expand_dims(0),
-        lambda a: a.broadcast_to((2, 2)),
-        lambda a: a.swapaxes(0, 0),
-        lambda a: a.astype("float32"),
-        lambda a: nd.reshape(a, shape=(4,)),
-        lambda a: nd.slice_axis(a, axis=0, begin=0, end=2),
-        lambda a: nd.identity(a),
-        lambda a: a.split_v2(1),
-    ):
-        array = counted(2, 2)
-        result = make(array)
-        result[:] = 9
-        np.testing.assert_array_equal(array.asnumpy(), [[0, 1], [2, 3]])
-        assert not array.pinned
-        assert result.tensor.is_contiguous()
+COPIES = """
+a.T; a[:, 0]; a[::-1]; a.copy(); a.flatten(); a.squeeze(); a.expand_dims(0); a.broadcast_to((2, 2)); a.swapaxes(0, 0)
+a.astype("float32"); nd.reshape(a, shape=(4,)); nd.slice_axis(a, axis=0, begin=0, end=2); nd.identity(a); a.split_v2(1)
+nd.Flatten(a); nd.BlockGrad(a); nd.transpose(a); nd.slice(a, begin=(0, 0), end=(1, 2)); nd.expand_dims(a, axis=0)
+nd.Dropout(a, p=0.5); nd.cast(a, dtype="float32"); nd.split(a, num_outputs=2, axis=1)[1]
+"""
 
 
-# --- places
+@pytest.mark.parametrize(
+    "text", [text.strip() for text in COPIES.replace("\n", ";").split(";") if text.strip()]
+)
+def test_other_results_are_copies(text):
+    array = counted(2, 2)
+    result = eval(text, {"a": array, "nd": nd})
+    result[:] = 9
+    np.testing.assert_array_equal(array.asnumpy(), [[0, 1], [2, 3]])
+    assert not array.pinned
+    assert result.tensor.is_contiguous()
 
 
 def test_two_cpu_contexts_are_two_places():
@@ -207,8 +151,6 @@ def test_two_cpu_contexts_are_two_places():
     other[:] = 9
     np.testing.assert_array_equal(array.asnumpy(), [0, 1])
     assert array.as_in_ctx("cpu(1)").context == mx.cpu(1)
-    with pytest.raises(DeviceError):
-        array.as_in_context(mx.gpu(77))
 
 
 def test_results_live_where_the_first_input_does():
@@ -229,10 +171,6 @@ def test_copyto():
     assert array.copyto(mx.cpu(1)).context == mx.cpu(1)
     with pytest.warns(RuntimeWarning, match="are the same array"):
         assert array.copyto(array) is False
-    with pytest.raises(ShapeError):
-        array.copyto(nd.zeros((2,)))
-    with pytest.raises(TypeError):
-        array.copyto(np.zeros(3))
 
 
 @pytest.mark.gpu
@@ -242,9 +180,6 @@ def test_gpu_round_trip():
     np.testing.assert_array_equal((array + 1).asnumpy(), [[1, 2, 3], [4, 5, 6]])
     array.wait_to_read()
     assert array.as_in_context(mx.cpu()).context == mx.cpu()
-
-
-# --- types
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -261,14 +196,6 @@ def test_bfloat16_is_shown_as_float32():
     assert array.dtype == "bfloat16"
     assert array.asnumpy().dtype == np.float32
     np.testing.assert_array_equal(array.asnumpy(), [1.5, 2])
-
-
-def test_unknown_type():
-    with pytest.raises(DTypeError):
-        nd.zeros((1,)).astype("nonsense")
-
-
-# --- shape
 
 
 @pytest.mark.parametrize(
@@ -298,35 +225,10 @@ def test_reshape(shape, codes, reverse, want):
 
 def test_reshape_forms():
     array = counted(2, 3)
-    forms = [
-        array.reshape(3, 2),
-        array.reshape((3, 2)),
-        array.reshape([3, 2]),
-        array.reshape(shape=(3, 2)),
-        array.reshape(np.array([3, 2])),
-        array.reshape(np.int64(3), -1),
-    ]
+    forms = [array.reshape(3, 2), array.reshape((3, 2)), array.reshape([3, 2]), array.reshape(shape=(3, 2))]
+    forms += [array.reshape(np.array([3, 2])), array.reshape(np.int64(3), -1)]
     assert {f.shape for f in forms} == {(3, 2)}
     assert array.reshape(6).shape == array.reshape(np.int32(-1)).shape == (6,)
-
-
-@pytest.mark.parametrize(
-    "codes", [(4,), (7,), (2, 1), (), (-1, -1), (0, 0, 0), (2, -5), "ab", (1.5, 4), None]
-)
-def test_reshape_refuses(codes):
-    with pytest.raises(ShapeError) as caught:
-        counted(2, 3).reshape(codes)
-    assert isinstance(caught.value, ValueError)
-
-
-def test_reshape_without_shape_or_with_unknown_keywords():
-    with pytest.raises(ShapeError):
-        nd.zeros((2,)).reshape()
-    with pytest.raises(TypeError, match="got order"):
-        nd.zeros((2,)).reshape((2,), order="C")
-
-
-def test_reshape_of_a_strided_tensor_is_a_copy():
     tensor = torch.arange(6.0).reshape(2, 3).t()
     np.testing.assert_array_equal(nd.from_torch(tensor).reshape(-1).asnumpy(), [0, 3, 1, 4, 2, 5])
 
@@ -337,28 +239,16 @@ def test_head_view():
     np.testing.assert_array_equal(head.asnumpy(), [[0, 1], [2, 3]])
     assert head.tensor.data_ptr() == pool.tensor.data_ptr()
     assert pool.head_view(()).shape == ()
-    with pytest.raises(ShapeError):
-        pool.head_view((13,))
 
 
 def test_other_shapes():
     array = counted(2, 1, 3)
     assert array.T.shape == (3, 1, 2)
-    assert array.squeeze().shape == array.squeeze(axis=1).shape == (2, 3)
+    assert array.squeeze().shape == array.squeeze(axis=1).shape == array.flatten().shape == (2, 3)
     assert nd.zeros((1, 1)).squeeze().shape == (1,)
     assert array.expand_dims(-1).shape == (2, 1, 3, 1)
-    assert array.flatten().shape == (2, 3)
     assert array.broadcast_to((4, 2, 5, 3)).shape == (4, 2, 5, 3)
     assert array.broadcast_like(nd.zeros((2, 2, 3))).shape == (2, 2, 3)
-    for wrong in (
-        lambda: array.squeeze(axis=0),
-        lambda: array.squeeze(axis=5),
-        lambda: array.expand_dims(5),
-        lambda: array.broadcast_to((3, 1, 3)),
-        lambda: array.broadcast_to((3,)),
-    ):
-        with pytest.raises(ShapeError):
-            wrong()
 
 
 def test_split_v2():
@@ -369,12 +259,6 @@ def test_split_v2():
             np.testing.assert_array_equal(mine.asnumpy(), numpys)
     assert [p.shape for p in array.split_v2(2, squeeze_axis=True)] == [(6,), (6,)]
     assert array.split_v2(1).shape == (2, 6)
-    for wrong in (5, 0, [1], 2.0):
-        with pytest.raises(ArgumentError if isinstance(wrong, (list, float)) else ShapeError):
-            array.split_v2(wrong, axis=1)
-
-
-# --- values for Python
 
 
 def test_scalars():
@@ -383,18 +267,10 @@ def test_scalars():
     assert type(one.asscalar()) is np.float32
     assert (one.item(), float(one), int(one)) == (3.5, 3.5, 3)
     assert nd.array([[1, 2]]).tolist() == [[1, 2]]
-    with pytest.raises(ValueError, match="not a scalar"):
-        nd.zeros((2,)).asscalar()
-    with pytest.raises(ValueError, match="not a scalar"):
-        float(nd.empty((0,)))
-
-
-def test_truth():
-    assert nd.array([2])
-    assert not nd.zeros((1,))
-    assert not nd.empty((0,))
-    with pytest.raises(ValueError, match="ambiguous"):
-        bool(nd.zeros((2,)))
+    assert (bool(nd.array([2])), bool(nd.zeros((1,))), bool(nd.empty((0,)))) == (True, False, False)
+    scalar = nd.array(np.float32(3))
+    scalar[:] = np.ones(())
+    assert (scalar.shape, scalar.asscalar()) == ((), 1)
 
 
 def test_repr():
@@ -411,10 +287,6 @@ def test_properties():
     assert hash(array) != hash(array.copy())
     assert {array: 1}[array] == 1
     assert array.tostype("default") is array.as_nd_ndarray() is array
-    with pytest.raises(MXNetError, match="expected one of 'default', 'row_sparse', 'csr'"):
-        array.tostype("coo")
-    with pytest.raises(AttributeError):
-        array.nonsense = 1
     array.wait_to_read()
     nd.waitall()
 
@@ -438,56 +310,20 @@ def test_copy_module():
 
 
 def test_threads_keep_their_current_context():
-    found = []
-    with mx.cpu(2):
-        thread = threading.Thread(target=lambda: found.append(nd.zeros((1,)).context))
-        thread.start()
-        thread.join()
-    assert found == [mx.cpu(0)]
-
-
-def test_an_array_without_axes_is_filled():
-    scalar = nd.array(np.float32(3))
-    scalar[:] = np.ones(())
-    assert scalar.shape == ()
-    assert scalar.asscalar() == 1
-
-
-def test_what_mxnet_pickled_is_read_before_any_file():
-    record = struct.pack("<IiiqiiifI", 0xF993FAC9, 0, 1, 1, 2, 0, 0, 2.5, 0)[:-4]
-    code = f"import dpmodule as mx; x = mx.nd.zeros(1); x.__setstate__({{'handle': {record!r}}}); print(x.asscalar())"
-    done = run_program(code)
-    assert done.stdout.strip() == "2.5", done.stderr
+    with mx.cpu(2), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(nd.zeros, (1,)).result().context == mx.cpu(0)
 
 
 def test_what_mxnet_pickled_is_taken_over():
     record = struct.pack("<IiiqiiifI", 0xF993FAC9, 0, 1, 1, 2, 0, 0, 2.5, 0)[:-4]
     array = nd.arange(3)
     array.__setstate__({"handle": bytearray(record)})  # on gpu(0) when it was pickled
-    assert (array.shape, array.context) == ((1,), mx.cpu(0))
-    assert array.asscalar() == 2.5
+    assert (array.shape, array.context, array.asscalar()) == ((1,), mx.cpu(0), 2.5)
     array.__setstate__({"handle": None})
     assert array.size == 0
-    with pytest.raises(FileFormatError, match="bytes follow the end"):
-        array.__setstate__({"handle": record + b"!"})
-
-
-@pytest.mark.parametrize(
-    ("key", "together"),
-    [
-        ((slice(None),), True),
-        ((slice(1, 2), slice(None)), True),
-        ((1, slice(1, 3)), True),
-        ((slice(None), slice(1)), False),
-        ((slice(None, None, -1),), False),
-        ((slice(None, None, 20),), True),
-    ],
-)
-def test_keys_that_select_one_run_of_memory(key, together):
-    assert nd.NDArray._basic_indexing_slice_is_contiguous(key, (3, 4)) is together
-    array = nd.zeros((3, 4))
-    array[key][:] = 1
-    assert bool(array.sum().asscalar()) is together
+    code = f"import dpmodule as mx; x = mx.nd.zeros(1); x.__setstate__({{'handle': {record!r}}}); print(x.asscalar())"
+    done = run_program(code)  # before any file is read
+    assert done.stdout.strip() == "2.5", done.stderr
 
 
 def test_mxnets_paths_of_functions():
@@ -504,8 +340,5 @@ def test_mxnets_paths_of_functions():
 
 def test_a_cast_handle_makes_an_array_of_the_same_memory():
     array = counted(2, 3)
-    other = mx.nd.NDArray(ctypes.cast(array, NDArrayHandle), writable=False)
-    other[0] = 9
+    mx.nd.NDArray(ctypes.cast(array, NDArrayHandle), writable=False)[0] = 9
     assert array.asnumpy()[0].tolist() == [9, 9, 9]
-    with pytest.raises(ValueError, match="takes a tensor and a context"):
-        mx.nd.NDArray(NDArrayHandle(1))

@@ -16,23 +16,17 @@ def shown(array):
     return "".join(root[0].itertext()), cells, plots, " ".join(root.itertext())
 
 
-def test_a_small_matrix_is_a_table():
-    head, cells, plots, _ = shown(mx.nd.array([[1, 2.5], [-3, 1e-8]]))
-    assert head == "NDArray 2x2 float32 @cpu(0)"
-    assert cells == [["1", "2.5"], ["-3", "1e-08"]]
-    assert plots == 0
-
-
-def test_a_row_is_a_table_and_a_long_one_a_curve():
+def test_tables_and_curves():
+    small = shown(mx.nd.array([[1, 2.5], [-3, 1e-8]]))
+    assert small[:3] == ("NDArray 2x2 float32 @cpu(0)", [["1", "2.5"], ["-3", "1e-08"]], 0)
     assert shown(mx.nd.array([1, 2, 3], dtype="int32"))[:3] == (
         "NDArray 3 int32 @cpu(0)",
         [["1", "2", "3"]],
         0,
     )
     head, cells, plots, words = shown(mx.nd.arange(1000))
-    assert head == "NDArray 1000 float32 @cpu(0)"
+    assert (head, plots) == ("NDArray 1000 float32 @cpu(0)", 1)
     assert cells == [["0", "1", "2", "3", "\u2026", "996", "997", "998", "999"]]
-    assert plots == 1
     assert "from 0 to 999, mean 499.5" in words
 
 
@@ -42,13 +36,6 @@ def test_a_large_matrix_shows_its_corners_and_how_often_values_occur():
     assert (cells[0][0], cells[-1][-1], set(cells[4])) == ("0", "1999", {"\u2026"})
     assert plots == 1
     assert "from 0 to 1999, mean 999.5" in words
-
-
-def test_more_axes_are_a_histogram():
-    values = np.random.RandomState(0).randn(5, 4, 3).astype("float32")
-    head, cells, plots, words = shown(mx.nd.array(values))
-    assert (head, cells, plots) == ("NDArray 5x4x3 float32 @cpu(0)", [], 1)
-    assert f"from {values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g}" in words
 
 
 @pytest.mark.parametrize(

@@ -14,20 +14,12 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import util
-from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, MXNetError
+from dpmodule.base import FileFormatError
 
 nd = mx.nd
 FILES = Path(__file__).parents[1] / "data" / "formats"
-RECORDED = [
-    "v0_handmade.params",
-    "v1_handmade.params",
-    "v2_dense.params",
-    "v2_list.nd",
-    "v2_single.nd",
-    "v2_sparse.params",
-    "v3_npshape.params",
-    "legacy_ndarray.v0",
-]
+AGAIN = ["v2_dense.params", "v2_list.nd", "v2_single.nd", "v2_sparse.params"]
+RECORDED = [*AGAIN, "v0_handmade.params", "v1_handmade.params", "v3_npshape.params", "legacy_ndarray.v0"]
 
 
 def expected(name):
@@ -49,42 +41,26 @@ def v2(shape, code=0, data=b"", storage=0, magic=0xF993FAC9):
     return head + struct.pack("<iii", 1, 0, code) + data
 
 
-# --- recorded files
-
-
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_files_load(name):
-    got, want = by_name(nd.load(str(FILES / name))), expected(name)
-    assert sorted(got) == sorted(want)
-    for key, values in want.items():
-        array = got[key].asnumpy()
-        assert (array.dtype, array.shape) == (values.dtype, values.shape), key
-        np.testing.assert_array_equal(array, values, err_msg=key)
-        assert got[key].context == mx.cpu(0)
+    want = expected(name)
+    for loaded in (nd.load(str(FILES / name)), nd.load_frombuffer((FILES / name).read_bytes())):
+        got = by_name(loaded)
+        assert sorted(got) == sorted(want)
+        for key, values in want.items():
+            array = got[key].asnumpy()
+            assert (array.dtype, array.shape, got[key].context) == (values.dtype, values.shape, mx.cpu(0)), (
+                key
+            )
+            np.testing.assert_array_equal(array, values, err_msg=key)
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_buffer_loads_like_a_file(name):
-    got = by_name(nd.load_frombuffer((FILES / name).read_bytes()))
-    for key, values in expected(name).items():
-        np.testing.assert_array_equal(got[key].asnumpy(), values, err_msg=key)
-
-
-@pytest.mark.parametrize(
-    "name", ["v2_dense.params", "v2_list.nd", "v2_single.nd", "v2_sparse.params", "empty.nd"]
-)
+@pytest.mark.parametrize("name", [*AGAIN, "empty.nd", "v3_npshape.params"])
 def test_saving_again_gives_the_same_bytes(name, tmp_path):
-    target = tmp_path / "again"
-    loaded = nd.load(FILES / name)
-    nd.save(target, loaded[0] if name == "v2_single.nd" else loaded)
+    target, loaded = tmp_path / "again", nd.load(FILES / name)
+    with util.np_shape(name.startswith("v3")):
+        nd.save(target, loaded[0] if name == "v2_single.nd" else loaded)
     assert target.read_bytes() == (FILES / name).read_bytes()
-
-
-def test_numpy_shape_mode_gives_the_same_bytes(tmp_path):
-    target = tmp_path / "again"
-    with util.np_shape():
-        nd.save(str(target), nd.load(FILES / "v3_npshape.params"))
-    assert target.read_bytes() == (FILES / "v3_npshape.params").read_bytes()
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -96,9 +72,6 @@ def test_an_array_without_axes_is_saved_in_the_newer_record(inside, tmp_path):
         scalar, plain = nd.load(target)
     assert (scalar.shape, scalar.asscalar(), plain.shape) == ((), 3, (2,))
     assert (tmp_path / "scalar").read_bytes()[24:28] == struct.pack("<I", 0xF993FACA)
-
-
-# --- round trips
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -134,13 +107,6 @@ def test_views_and_strided_arrays_are_saved_in_order(tmp_path):
     np.testing.assert_array_equal(half.asnumpy(), [6, 7, 8, 9, 10, 11])
 
 
-def test_an_array_of_another_context_is_written_for_any_machine(tmp_path):
-    here, there = tmp_path / "here", tmp_path / "there"
-    nd.save(here, nd.ones((2,)))
-    nd.save(there, nd.ones((2,), ctx=mx.cpu(1)))
-    assert here.read_bytes() == there.read_bytes()
-
-
 def test_bytes_of_a_bool_array_become_true_or_false():
     array = nd.load_frombuffer(one_array(v2((3,), 7, b"\x00\x07\x01")))[0]
     np.testing.assert_array_equal(array.asnumpy(), [False, True, True])
@@ -156,41 +122,7 @@ def test_an_array_without_shape_is_empty(record):
     assert nd.load_frombuffer(one_array(record))[0].shape == (0,)
 
 
-# --- bad arguments
-
-
-@pytest.mark.parametrize(
-    ("data", "error"),
-    [
-        (3, ArgumentError),
-        ("text", ArgumentError),
-        ([1], DTypeError),
-        ({1: None}, DTypeError),
-        ({"a": 1}, DTypeError),
-    ],
-)
-def test_save_takes_arrays_only(data, error, tmp_path):
-    with pytest.raises(error):
-        nd.save(tmp_path / "x", data)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_files_that_cannot_be_opened(tmp_path):
-    with pytest.raises(FileError, match="nowhere") as caught:
-        nd.load(tmp_path / "nowhere")
-    assert isinstance(caught.value, OSError)
-    assert isinstance(caught.value, MXNetError)
-    with pytest.raises(FileError):
-        nd.load(str(tmp_path))
-    with pytest.raises(FileError, match="x"):
-        nd.save(tmp_path / "no folder" / "x", nd.ones((1,)))
-    with pytest.raises(DTypeError):
-        nd.load(3)
-    with pytest.raises(DTypeError):
-        nd.load_frombuffer("text")
-
-
-# --- damaged files
+ONE = v2((1,), 0, bytes(4))
 
 
 @pytest.mark.parametrize(
@@ -208,36 +140,25 @@ def test_files_that_cannot_be_opened(tmp_path):
         (struct.pack("<QQ", 0x112, 0), "number of arrays needs 8 bytes"),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
         (one_array(v2((2**40, 2**10))), "data of shape"),
-        (one_array(v2((2**62, 2**62))), "impossible"),
-        (one_array(v2((-4,))), "impossible"),
-        (one_array(v2((0, 2**62, 2**62))), "impossible"),
+        *((one_array(v2(shape)), "impossible") for shape in ((2**62, 2**62), (-4,), (0, 2**62, 2**62))),
         (one_array(struct.pack("<4I3i", 3, 0, 2**31, 2**31, 1, 0, 0)), "impossible"),
         (one_array(v2((2,), 99, bytes(8))), "unknown type number 99"),
         (one_array(v2((2,), 0, bytes(7))), "number of names needs"),
         (one_array(v2((2,), 0, bytes(8), storage=5)), "no storage type 5"),
         (one_array(struct.pack("<Iii", 0xF993FAC9, 0, 1000)), "1000 axes"),
         (one_array(struct.pack("<I", 77)), "does not start an array"),
-        (one_array(v2((1,), 0, bytes(4)), 2), "2 names for 1 arrays"),
-        (one_array(v2((1,), 0, bytes(4)), 1) + struct.pack("<Q", 2**63), "a name needs"),
-        (one_array(v2((1,), 0, bytes(4)), 1) + struct.pack("<Q", 2) + b"\xff\xff", "not UTF-8"),
-        (one_array(v2((1,), 0, bytes(4))) + b"more", "4 bytes follow"),
+        (one_array(ONE, 2), "2 names for 1 arrays"),
+        (one_array(ONE, 1) + struct.pack("<Q", 2**63), "a name needs"),
+        (one_array(ONE, 1) + struct.pack("<Q", 2) + b"\xff\xff", "not UTF-8"),
+        (one_array(ONE) + b"more", "4 bytes follow"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "content",
 )
 def test_damage_is_reported_with_its_place(content, words, tmp_path):
     target = tmp_path / "bad.params"
     target.write_bytes(content)
-    with pytest.raises(FileFormatError, match=words) as caught:
+    with pytest.raises(FileFormatError, match=rf"(?s)bad\.params: byte .*{words}"):
         nd.load(target)
-    assert "bad.params: byte " in str(caught.value)
-
-
-def test_one_name_for_two_arrays():
-    record = v2((1,), 0, bytes(4))
-    name = struct.pack("<Q", 1) + b"a"
-    content = struct.pack("<QQQ", 0x112, 0, 2) + record * 2 + struct.pack("<Q", 2) + name * 2
-    with pytest.raises(FileFormatError, match="two arrays have the name 'a'"):
-        nd.load_frombuffer(content)
 
 
 def test_every_truncation_is_refused():
@@ -251,20 +172,19 @@ def mutated(content, rng):
     """Change, drop, repeat or insert a few bytes, with a liking for extreme numbers."""
     data = bytearray(content)
     for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(data))
-        kind = rng.randrange(5)
-        if kind == 0:
-            data[at] = rng.randrange(256)
-        elif kind == 1:
-            data[at : at + 8] = struct.pack("<q", rng.choice([-1, 0, 1, 2**31, 2**62, 2**63 - 1, -(2**63)]))
-        elif kind == 2:
-            del data[at : at + rng.randint(1, 16)]
-        elif kind == 3:
-            data[at:at] = data[at : at + rng.randint(1, 16)]
-        else:
-            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 8)))
-        if not data:
-            data = bytearray(b"\0")
+        at, most = rng.randrange(len(data)), [-1, 0, 1, 2**31, 2**62, 2**63 - 1, -(2**63)]
+        length, some = rng.randint(1, 16), bytes(rng.randrange(256) for _ in range(rng.randint(1, 8)))
+        end, new = rng.choice(
+            [
+                (at + 1, some[:1]),
+                (at + 8, struct.pack("<q", rng.choice(most))),
+                (at + length, b""),
+                (at, data[at : at + length]),
+                (at, some),
+            ]
+        )
+        data[at:end] = new
+        data = data or bytearray(b"\0")
     return bytes(data)
 
 
@@ -285,14 +205,10 @@ def fuzz(count, seed):
     assert 0 < refused < count
 
 
-def test_mutated_files_load_or_are_refused():
-    fuzz(2000, 1)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_ten_thousand_mutated_files_load_or_are_refused():
-    fuzz(10_000, 2)
+@pytest.mark.parametrize(("count", "seed"), [(2000, 1), pytest.param(10_000, 2, marks=pytest.mark.slow)])
+def test_mutated_files_load_or_are_refused(count, seed):
+    fuzz(count, seed)
 
 
 def test_a_hostile_size_costs_no_memory():
@@ -312,3 +228,10 @@ def test_saving_replaces_a_file_in_one_step(tmp_path):
     assert target.stat().st_ino != old
     assert list(nd.load(target)) == ["b"]
     assert os.listdir(tmp_path) == ["net.params"]
+
+
+def test_an_array_of_another_context_is_written_for_any_machine(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    nd.save(here, nd.ones((2,)))
+    nd.save(there, nd.ones((2,), ctx=mx.cpu(1)))
+    assert here.read_bytes() == there.read_bytes()

@@ -5,7 +5,6 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import optimizer
-from dpmodule.base import ArgumentError, ShapeError
 
 
 def test_nadams_schedule_goes_on_with_every_parameter():
@@ -31,23 +30,19 @@ def test_a_rate_of_zero_moves_nothing(name):
     assert (weight.asnumpy() < 1.0).all()
 
 
-def test_adamax_with_zero_gradients_moves_nothing():
-    weight = mx.nd.ones((2,))
-    optimizer.get_updater(optimizer.create("adamax"))(0, mx.nd.zeros((2,)), weight)
-    np.testing.assert_array_equal(weight.asnumpy(), 1.0)
-
-
 @pytest.mark.parametrize(
     "name", ["adam", "adamax", "nadam", "ftml", "rmsprop", "adagrad", "adadelta", "lamb", "ftrl"]
 )
 def test_16_bit_parameters_without_gradient_stay_finite(name):
     """1e-8 is 0 in float16, so that 0 / (0 + epsilon) must not be taken literally."""
     made = optimizer.create(name, learning_rate=0.1)
-    weight = mx.nd.ones((3,), dtype="float16")
-    state = made.create_state(0, weight)
-    for _ in range(3):
-        made.update(0, weight, mx.nd.array([0.0, 1.0, -1e-4], dtype="float16"), state)
-    assert np.isfinite(weight.asnumpy()).all()
+    for dtype, grad in (("float16", [0.0, 1.0, -1e-4]), ("float32", [0.0] * 3)):
+        weight = mx.nd.ones((3,), dtype=dtype)
+        state = made.create_state(0, weight)
+        for _ in range(3):
+            made.update(0, weight, mx.nd.array(grad, dtype=dtype), state)
+        assert np.isfinite(weight.asnumpy()).all()
+    assert name == "ftrl" or (weight.asnumpy() == 1).all()
 
 
 def test_ftrl_makes_small_parameters_zero():
@@ -68,10 +63,3 @@ def test_rows_share_a_rate():
     scale = np.sqrt(np.array([[12.5], [0.5]]) + 1e-5)
     np.testing.assert_allclose(weights[0].asnumpy(), 1 - 0.5 * grads[0].asnumpy() / scale, rtol=1e-6)
     np.testing.assert_array_equal(weights[1].asnumpy(), 1.0)
-
-
-def test_what_group_adagrad_cannot_do():
-    with pytest.raises(ArgumentError, match=r"wd is 0.1, expected 0"):
-        optimizer.create("groupadagrad", wd=0.1)
-    with pytest.raises(ShapeError, match=r"\(3,\), expected 2 axes"):
-        optimizer.create("groupadagrad").create_state(0, mx.nd.ones((3,)))

@@ -1,9 +1,7 @@
 """Rows updated in place, natively and without: the rules, what is left alone, and two processes at once."""
 
-import json
 from contextlib import contextmanager
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +10,9 @@ import torch
 import dpmodule as mx
 from dpmodule import native, optimizer
 from dpmodule.optimizer.group import slots_of
-from helpers.programs import run_program
+from helpers.programs import TESTS, run_file, run_program
 from helpers.rules import RULES, VARIANTS
 from helpers.walk import walks
-
-DATA = Path(__file__).parents[1] / "data" / "goldens" / "optim"
-CASES = {case["name"]: case for case in json.loads((DATA / "optimizers.json").read_text())}
-INPUTS, EXPECTED = dict(np.load(DATA / "inputs.npz")), dict(np.load(DATA / "optimizers.npz"))
-NAMES = {0: "fc_weight", 1: "fc_bias", 2: "bn_gamma"}
 
 BACKENDS = ["native", "python"] if native.core is not None else ["python"]
 IN_PLACE = ("sgd", "adam", "adagrad", "rmsprop", "ftrl")
@@ -47,19 +40,13 @@ def by_rows(values, rows, shape, dtype="float32"):
     return mx.nd.sparse.row_sparse_array((np.asarray(values, dtype), rows), shape=shape, dtype=dtype)
 
 
-def is_lazy(name, common):
-    """Say whether MXNet leaves rows without a gradient alone."""
-    return name != "rmsprop" and common.get("lazy_update", True)
-
-
 def follow_rows(name, weight, steps, **options):
     """Return a table after every gradient of some rows, in float64, and last its states by name."""
     table, kept = np.asarray(weight, np.float64), {}
     for count, (rows, values, lr) in enumerate(steps, 1):
         grad, at = np.asarray(values, np.float64), rows
-        if not is_lazy(name, options):
-            at = np.arange(len(table))
-            grad = np.zeros(table.shape)
+        if name == "rmsprop" or not options.get("lazy_update", True):  # which in MXNet are not lazy
+            at, grad = np.arange(len(table)), np.zeros(table.shape)
             grad[rows] = values
         state = {key: held[at] for key, held in kept.items()}
         table[at], state = RULES[name](table[at], grad, state, count, lr=lr, **options)
@@ -100,16 +87,14 @@ def check_close(found, wanted, rtol):
 ROWS = [(name, extra, common) for (name, extra), common in product(VARIANTS, COMMON) if name in IN_PLACE]
 
 
-@walks(product(ROWS, BACKENDS), family=lambda row, backend: backend)
+@walks(product(ROWS, [*BACKENDS, "float64"]), family=lambda row, backend: backend)
 def test_rows_follow_the_float64_rule(row, backend):
     """Touched rows and their states; the others only where MXNet is not lazy."""
+    if backend == "float64":
+        check_rows(*row, (5, 3), "float64", 1e-9)
+        return
     with on(backend):
         check_rows(*row, (5, 19))
-
-
-@walks(product(ROWS, ["float64"]))
-def test_other_types_follow_it_too(row, dtype):
-    check_rows(*row, (5, 3), dtype, 1e-9)
 
 
 def check_shapes():
@@ -125,35 +110,6 @@ def test_instruction_sets(isa):
     code = "from optimizer import test_rows_in_place as t; t.check_shapes()"
     done = run_program(code, DPMODULE_ISA=isa)
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-GOLDENS = [
-    name for name, case in CASES.items() if case["optimizer"] in IN_PLACE and case["dtype"] == "float32"
-]
-
-
-@walks(product(GOLDENS, BACKENDS), family=lambda name, backend: backend)
-def test_gradients_of_all_rows_give_mxnets_parameters(name, backend):
-    """What MXNet recorded of dense gradients holds for row-sparse ones that store every row."""
-    case = CASES[name]
-    kwargs = dict(case["kwargs"])
-    if "schedule" in case:
-        kwargs["lr_scheduler"] = mx.lr_scheduler.FactorScheduler(**case["schedule"])
-    made = optimizer.create(case["optimizer"], param_idx2name=NAMES, **kwargs)
-    if "lr_mult" in case:
-        made.set_lr_mult(case["lr_mult"])
-        made.set_wd_mult(case["wd_mult"])
-    update = optimizer.get_updater(made)
-    weights = [mx.nd.array(INPUTS[f"w{i}"]) for i in NAMES]
-    with on(backend):
-        for t in range(case["steps"]):
-            for i, weight in enumerate(weights):
-                values = INPUTS[f"g{i}_t{t % 5}"]
-                update(i, by_rows(values, np.arange(len(values)), values.shape), weight)
-                # 1 - beta2 is rounded in MXNet, see test_rules.py
-                np.testing.assert_allclose(
-                    weight.asnumpy(), EXPECTED[f"{name}/w{i}"][t], rtol=1e-5, atol=2e-6
-                )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -176,60 +132,55 @@ def test_other_rows_are_not_even_read(name, backend):
     np.testing.assert_array_equal(grad.asnumpy(), [[0, 0], [0, 0], [1, 2]])
 
 
-COUNTING = """
-import multiprocessing, sys
-import numpy as np, torch
-import dpmodule as mx
-
-torch.set_num_threads(1)
-table, context = torch.zeros(4, 24).share_memory_(), multiprocessing.get_context("fork")
-together = context.Barrier(2)
-
-def work():
-    weight = mx.nd.NDArray(table, mx.cpu())
-    grad = mx.nd.sparse.row_sparse_array((-np.ones((1, 24), np.float32), [2]), shape=(4, 24))
-    update = mx.optimizer.get_updater(mx.optimizer.create("sgd", learning_rate=1.0))
-    together.wait(60)
-    for _ in range(10_000):
-        update(0, grad, weight)
-
-workers = [context.Process(target=work) for _ in range(2)]
-for worker in workers:
-    worker.start()
-for worker in workers:
-    worker.join()
-assert not table[[0, 1, 3]].any()
-print(int(table[2].min()), int(table[2].max()))
-"""
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_two_processes_lose_nothing(backend):
     """Of 20,000 steps; as many as 9,000 were lost when rows were copied out and back."""
-    done = run_program(COUNTING, DPMODULE_NATIVE="1" if backend == "native" else "0")
+    program = TESTS / "programs" / "rows_of_two_processes.py"
+    done = run_file(program, DPMODULE_NATIVE="1" if backend == "native" else "0")
     assert done.returncode == 0, done.stderr[-2000:]
     least, most = map(int, done.stdout.split())
     assert 19_400 <= least <= most <= 20_000
 
 
-class Meanwhile(optimizer.SGD):
-    """Somebody else adds 10 to every row while this one computes."""
-
-    table = None
-
-    def step(self, group, grads, lr, wd, count):
-        type(self).table.add_(10.0)
-        super().step(group, grads, lr, wd, count)
-
-
 def test_what_others_have_written_stays():
     """And a rule of a user's own is run, not the native one of its base."""
     weight = mx.nd.ones((3, 2))
-    Meanwhile.table = weight.raw
-    made = Meanwhile(learning_rate=0.5, momentum=0.9)
-    update = optimizer.get_updater(made)
+
+    class Meanwhile(optimizer.SGD):
+        """Another process adds 10 to every row while this one computes."""
+
+        def step(self, group, grads, lr, wd, count):
+            weight.raw.add_(10.0)
+            super().step(group, grads, lr, wd, count)
+
+    update = optimizer.get_updater(Meanwhile(learning_rate=0.5, momentum=0.9))
     update(0, by_rows([[1, 2]], [1], (3, 2)), weight)
     np.testing.assert_array_equal(weight.asnumpy(), [[11, 11], [10.5, 10], [11, 11]])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("grad", "error", "text"),
+    [
+        (
+            by_rows([[1, 2]], [999], (1000, 2)),
+            mx.base.ShapeError,
+            r"shape \(1000, 2\), its parameter \(3, 2\)",
+        ),
+        (
+            by_rows(np.ones((1, 5)), [1], (3, 5)),
+            mx.base.ShapeError,
+            r"shape \(3, 5\), its parameter \(3, 2\)",
+        ),
+        (by_rows([[1, 2]], [1], (3, 2), "float64"), mx.base.DTypeError, "float64"),
+        (by_rows([[1, 2]], [3], (3, 2)), mx.base.BoundsError, "3 rows"),
+    ],
+)
+def test_gradients_that_do_not_fit_write_nothing(grad, error, text, backend):
+    weight = mx.nd.ones((3, 2))
+    with on(backend), pytest.raises(error, match=text):
+        optimizer.get_updater(optimizer.create("sgd", learning_rate=0.5))(0, grad, weight)
+    np.testing.assert_array_equal(weight.asnumpy(), 1.0)
 
 
 def test_a_subclass_that_changes_no_rule_stays_native():
@@ -246,25 +197,6 @@ def test_a_subclass_that_changes_no_rule_stays_native():
     assert Named.is_native
     assert not Clipped.is_native
     assert not optimizer.NAG.is_native
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_gradients_that_do_not_fit(backend):
-    """Nothing is written outside of the parameter."""
-    update = optimizer.get_updater(optimizer.create("sgd", learning_rate=0.5))
-    weight = mx.nd.ones((3, 2))
-    with on(backend):
-        with pytest.raises(
-            mx.base.ShapeError, match=r"gradient has shape \(1000, 2\), its parameter \(3, 2\)"
-        ):
-            update(0, by_rows([[1, 2]], [999], (1000, 2)), weight)
-        with pytest.raises(mx.base.ShapeError, match=r"gradient has shape \(3, 5\), its parameter \(3, 2\)"):
-            update(0, by_rows(np.ones((1, 5)), [1], (3, 5)), weight)
-        with pytest.raises(mx.base.DTypeError, match="float64"):
-            update(0, by_rows([[1, 2]], [1], (3, 2), "float64"), weight)
-        with pytest.raises(mx.base.BoundsError, match="3 rows"):
-            update(0, by_rows([[1, 2]], [3], (3, 2)), weight)
-    np.testing.assert_array_equal(weight.asnumpy(), 1.0)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -40,22 +40,21 @@ def test_the_state_of_a_large_table_takes_no_memory_before_its_rows_are_updated(
     assert state.shape == table.shape
 
 
-HALVES = {
-    **dict.fromkeys(("adam", "adagrad", "sgd", "ftrl", "signum", "nag", "lbsgd"), {}),
-    **dict.fromkeys(("adadelta", "adamax", "nadam", "ftml", "lamb", "dcasgd"), {}),
-    "rmsprop": {"centered": True},
-    "groupadagrad": {},
-    "lars": {"eta": 0.5},
-}
+EXTRA = {"rmsprop": {"centered": True}, "lars": {"eta": 0.5}}
+HALVES = (
+    "adam adagrad sgd ftrl signum nag lbsgd adadelta adamax nadam ftml lamb dcasgd rmsprop groupadagrad lars"
+)
 
 
-@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("name", HALVES.split())
 @pytest.mark.parametrize("stored", ["default", "row_sparse"])
 def test_masters_of_halves_take_gradients_of_some_rows(name, stored):
     """States are tuples of tuples there; a gradient of all rows gives the parameters of a dense one."""
     kind = mx.optimizer.Optimizer.opt_registry[name]
     options = {"lazy_update": False} if "lazy_update" in inspect.signature(kind).parameters else {}
-    rule = mx.optimizer.create(name, multi_precision=True, learning_rate=0.1, **HALVES[name], **options)
+    rule = mx.optimizer.create(
+        name, multi_precision=True, learning_rate=0.1, **EXTRA.get(name, {}), **options
+    )
     rng = np.random.default_rng(3)
     start, slopes = rng.normal(size=(5, 3)), rng.normal(size=(3, 5, 3))
     updates = [mx.optimizer.get_updater(copy.deepcopy(rule)) for _ in range(2)]

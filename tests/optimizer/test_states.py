@@ -4,7 +4,6 @@ import io
 import os
 import pickle
 import pickletools
-import struct
 from collections import OrderedDict
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer
-from dpmodule.base import ArgumentError, FileFormatError, StateError
+from dpmodule.base import FileFormatError
 from dpmodule.optimizer.base import registry
 from helpers.rules import VARIANTS
 from helpers.walk import walks
@@ -144,51 +143,15 @@ def test_a_waiting_gradient_is_dumped():
     assert other.optimizer.cumgrads == {0: {"cum_grad": 0, "num_cums": 2}}
 
 
-@pytest.mark.parametrize(
-    ("saved", "loading", "text"),
-    [
-        (("adam", {}), ("sgd", {}), "SGD expects nothing"),
-        (("sgd", {"momentum": 0.9}), ("adam", {}), r"an array \(3, 2\), but Adam expects \(an array"),
-        (("ftml", {}), ("lamb", {}), "LAMB expects"),
-        (("sgd", {"momentum": 0.9}), (torch.optim.SGD, {}), "TorchOptimizer expects a dict"),
-        ((torch.optim.Adam, {}), ("adam", {}), "is a dict, but Adam expects"),
-    ],
-)
-def test_states_of_another_optimizer_are_refused_at_the_first_update(saved, loading, text):
-    update, weights = trained(saved[0], **saved[1])
-    other = optimizer.get_updater(optimizer.create(loading[0], **loading[1]))
-    other.set_states(update.get_states())
-    with pytest.raises(StateError, match=text):
-        step(other, weights)
-    with pytest.raises(StateError, match=text):
-        other(0, mx.nd.ones((3, 2)), weights[0])
-
-
-def test_states_of_another_network_are_refused():
-    update, _ = trained("adam")
-    other = optimizer.get_updater(optimizer.create("adam"))
-    other.set_states(update.get_states())
-    with pytest.raises(StateError, match=r"parameter 0 .*\(3, 2\).*\(2, 3\)"):
-        other(0, mx.nd.ones((2, 3)), mx.nd.ones((2, 3)))
-
-
-def test_code_among_the_attributes_is_not_stored():
-    made = optimizer.create("sgd")
-    made.hook = print
-    with pytest.raises(ArgumentError, match="built-in function print.*save without the optimizer"):
-        optimizer.get_updater(made).get_states(dump_optimizer=True)
-
-
 def test_names_in_the_bytes_are_mxnets():
     """MXNet 1.9.1 reads these bytes (checked with it by hand): the classes they name are its own."""
     update, _ = trained("sgd", momentum=0.9, lr_scheduler=lr_scheduler.FactorScheduler(3, base_lr=0.1))
     names = {arg for op, arg, _ in pickletools.genops(update.get_states(True)) if op.name == "GLOBAL"}
-    assert names == {
-        "mxnet.ndarray.ndarray NDArray",
-        "builtins bytearray",
-        "mxnet.optimizer.optimizer SGD",
-        "mxnet.lr_scheduler FactorScheduler",
+    theirs = {
+        f"mxnet.{n}"
+        for n in ("ndarray.ndarray NDArray", "optimizer.optimizer SGD", "lr_scheduler FactorScheduler")
     }
+    assert names == theirs | {"builtins bytearray"}
 
 
 def test_own_optimizers_come_back_if_they_are_registered():
@@ -241,9 +204,6 @@ def test_numpy_states_of_every_protocol():
         assert update.states[1] == 3
 
 
-# --- harm
-
-
 class Reduce:
     def __init__(self, *parts):
         self.parts = parts
@@ -252,133 +212,58 @@ class Reduce:
         return self.parts
 
 
+CALLS = """
+posix.system nt.system os.popen os.execv os.remove subprocess.Popen subprocess.getoutput builtins.compile builtins.open
+builtins.__import__ importlib.import_module runpy.run_path pty.spawn webbrowser.open ctypes.CDLL codecs.decode
+operator.attrgetter functools.partial types.FunctionType code.interact pickle.loads marshal.loads shutil.rmtree
+timeit.timeit cProfile.run pdb.run logging.config.listen numpy.testing._private.utils.runstring torch.load
+torch.serialization.load dpmodule.ndarray.save dpmodule.checkpoint.load_checkpoint mxnet.base.check_call
+copyreg.__newobj__ copyreg.add_extension multiprocessing.util.Finalize
+"""
+
+
 def hostile(mark):
     """Pickles that would write the file `mark`, or reach something that can, when loaded by pickle itself."""
     command = f"touch {mark}"
-    shell = f"cposix\nsystem\n(V{command}\ntR.".encode()
-    yield "reduce", pickle.dumps(Reduce(os.system, (command,)))
-    yield "in a state", pickle.dumps({0: Reduce(os.system, (command,))})
-    yield "beside an optimizer", pickle.dumps(({}, Reduce(os.system, (command,))))
-    yield "protocol 0", shell
-    yield "eval", pickle.dumps({0: Reduce(eval, (f"open({str(mark)!r}, 'w')",))}, 2)
-    yield "exec", b"cbuiltins\nexec\n(V" + f"open({str(mark)!r}, 'w')".encode() + b"\ntR."
-    yield "instance", f"(iposix\nsystem\n{command}\n.".encode().replace(command.encode() + b"\n", b"")
-    yield "object", b"(cposix\nsystem\nV" + command.encode() + b"\no."
-    yield "stack global", b"\x80\x04\x8c\x05posix\x8c\x06system\x93V" + command.encode() + b"\n\x85R."
-    yield "getattr", b"cbuiltins\ngetattr\n(cos\npath\nVos\ntR."
-    yield "through numpy", b"cnumpy.core.multiarray\n_reconstruct\n(cposix\nsystem\n(K\x00tC\x01btR."
-    yield "numpy.load", b"cnumpy\nload\n(V/etc/passwd\ntR."
-    yield "torch.load", b"ctorch\nload\n(V/etc/passwd\ntR."
-    yield "dotted name", b"\x80\x04\x8c\x19mxnet.optimizer.optimizer\x8c\x0cSGD.__init__\x93)R."
-    yield "class attribute", b"cmxnet.lr_scheduler\nFactorScheduler\n(N}V__call__\nK\x01stb."
-    yield "build on an array class", b"cmxnet.ndarray.ndarray\nNDArray\n(N}Vshape\nK\x01stb."
-    yield "extension", b"\x80\x02\x82\x01."
-    yield "persistent id", b"Pmodule\n."
-    yield "object array", pickle.dumps({0: np.array([Reduce(os.system, (command,))], dtype=object)})
+    system, text = Reduce(os.system, (command,)), f"V{mark}\n".encode()
+    yield from map(pickle.dumps, (system, {0: system}, ({}, system), {0: np.array([system], dtype=object)}))
+    yield f"cposix\nsystem\n(V{command}\ntR.".encode()  # protocol 0
+    yield pickle.dumps({0: Reduce(eval, (f"open({str(mark)!r}, 'w')",))}, 2)
+    yield b"cbuiltins\nexec\n(V" + f"open({str(mark)!r}, 'w')".encode() + b"\ntR."
+    yield b"(cposix\nsystem\nV" + command.encode() + b"\no."
+    yield b"\x80\x04\x8c\x05posix\x8c\x06system\x93V" + command.encode() + b"\n\x85R."
+    yield from (b"cbuiltins\ngetattr\n(cos\npath\nVos\ntR.", b"cnumpy\nload\n(V/etc/passwd\ntR.")
+    yield b"cnumpy.core.multiarray\n_reconstruct\n(cposix\nsystem\n(K\x00tC\x01btR."
+    yield b"\x80\x04\x8c\x19mxnet.optimizer.optimizer\x8c\x0cSGD.__init__\x93)R."  # a dotted name
+    yield b"cmxnet.lr_scheduler\nFactorScheduler\n(N}V__call__\nK\x01stb."  # an attribute of a class
+    yield b"cmxnet.ndarray.ndarray\nNDArray\n(N}Vshape\nK\x01stb."
+    yield from (b"\x80\x02\x82\x01.", b"Pmodule\n.")  # an extension, a persistent id
+    for name in CALLS.split():
+        where = "\n".join([*name.rsplit(".", 1), ""]).encode()
+        yield b"c" + where + b"(" + text + b"tR."
+        yield b"(" + text + b"i" + where + b"."
+        yield b"\x80\x02c" + where + text + b"\x85\x81."
 
 
-def calls():
-    """Names of functions that run code, read, write or delete files, or lead to others that do."""
-    yield from (("posix", "system"), ("nt", "system"), ("os", "popen"), ("os", "execv"), ("os", "remove"))
-    yield from (("subprocess", "Popen"), ("subprocess", "getoutput"), ("builtins", "compile"))
-    yield from (("builtins", "open"), ("builtins", "__import__"), ("importlib", "import_module"))
-    yield from (("runpy", "run_path"), ("pty", "spawn"), ("webbrowser", "open"), ("ctypes", "CDLL"))
-    yield from (
-        ("codecs", "decode"),
-        ("operator", "attrgetter"),
-        ("functools", "partial"),
-        ("types", "FunctionType"),
-    )
-    yield from (("code", "interact"), ("pickle", "loads"), ("marshal", "loads"), ("shutil", "rmtree"))
-    yield from (("timeit", "timeit"), ("cProfile", "run"), ("pdb", "run"), ("logging.config", "listen"))
-    yield from (
-        ("numpy.testing._private.utils", "runstring"),
-        ("torch", "load"),
-        ("torch.serialization", "load"),
-    )
-    yield from (
-        ("dpmodule.ndarray", "save"),
-        ("dpmodule.checkpoint", "load_checkpoint"),
-        ("mxnet.base", "check_call"),
-    )
-    yield from (("copyreg", "__newobj__"), ("copyreg", "add_extension"), ("multiprocessing.util", "Finalize"))
-
-
-def hostile_calls(mark):
-    """The same call of each function by several opcodes."""
-    argument = f"V{mark}\n".encode()
-    for module, name in calls():
-        where = f"{module}\n{name}\n".encode()
-        yield f"{module}.{name} reduce", b"c" + where + b"(" + argument + b"tR."
-        yield f"{module}.{name} instance", b"(" + argument + b"i" + where + b"."
-        yield f"{module}.{name} new object", b"\x80\x02c" + where + argument + b"\x85\x81."
-
-
-@walks(dict(hostile_calls("mark")))
-def test_no_function_is_called(name, tmp_path):
-    folder = tmp_path / name
-    folder.mkdir()
-    with pytest.raises(FileFormatError):
-        optimizer.get_updater(optimizer.create("sgd")).set_states(dict(hostile_calls(folder / "mark"))[name])
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("position", range(19))
-def test_hostile_pickles_run_nothing(position, tmp_path):
-    mark = tmp_path / "mark"
-    name, data = list(hostile(mark))[position]
-    update = optimizer.get_updater(optimizer.create("sgd"))
-    before = update.states
-    with pytest.raises(FileFormatError):
-        update.set_states(data)
-    assert not mark.exists(), name
-    assert update.states is before
+def test_hostile_pickles_run_nothing(tmp_path):
+    mark, update = tmp_path / "mark", optimizer.get_updater(optimizer.create("sgd"))
+    before, found = update.states, list(hostile(tmp_path / "mark"))
+    for data in found:
+        with pytest.raises(FileFormatError):
+            update.set_states(data)
+        assert list(tmp_path.iterdir()) == [], data
+        assert update.states is before
     assert lr_scheduler.FactorScheduler(3, base_lr=0.5)(1) == 0.5
     assert mx.nd.ones((2,)).shape == (2,)
-
-
-def test_the_list_of_hostile_pickles_is_complete_and_hostile(tmp_path):
-    mark = tmp_path / "mark"
-    found = dict(hostile(mark))
-    assert len(found) == 19
-    pickle.loads(found["protocol 0"])  # this is what must not happen
+    pickle.loads(found[4])  # this is what must not happen
     assert mark.exists()
 
 
-def test_arrays_of_wrong_bytes_are_refused():
-    def array(payload):
-        return b"cmxnet.ndarray.ndarray\nNDArray\n(NtR}Vhandle\n" + payload + b"sb"
-
-    def file(*parts):
-        return b"\x80\x03}(K\x00" + b"".join(parts) + b"u."
-
-    update = optimizer.get_updater(optimizer.create("sgd"))
-    good = bytes(8)
-    for payload in (b"N", b"K\x07", b"}", b"C\x08" + good, b"C\x04\xc9\xfa\x93\xf9"):
-        with pytest.raises(FileFormatError):
-            update.set_states(file(array(payload)))
-    huge = struct.pack("<Iii2qiii", 0xF993FAC9, 0, 2, 2**20, 2**20, 1, 0, 0)
-    with pytest.raises(FileFormatError, match="float32 data"):
-        update.set_states(file(array(b"C" + bytes([len(huge)]) + huge)))
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"garbage", b"\x80\x04.", b"\x80\x04K\x05.", b"\x80\x04(K\x01K\x02t.", b"\x80\x09N."]
-)
-def test_other_bytes_are_refused(data):
-    with pytest.raises(FileFormatError, match="optimizer states|no optimizer"):
-        optimizer.get_updater(optimizer.create("sgd")).set_states(data)
-
-
-def test_self_containing_and_shared_states():
-    update = optimizer.get_updater(optimizer.create("sgd"))
-    loop = {}
-    loop[0] = [loop]
-    with pytest.raises(FileFormatError, match="contain themselves"):
-        update.set_states(pickle.dumps(loop))
+def test_shared_states():
     tower = 1.0
     for _ in range(60):  # 2**60 leaves if what is shared were built anew each time
         tower = (tower, tower)
+    update = optimizer.get_updater(optimizer.create("sgd"))
     update.set_states(pickle.dumps({0: tower}))
     assert update.states[0][0] is update.states[0][1]
 

@@ -1,16 +1,12 @@
 """The Updater: one by one and all at once, whatever the memory of the gradients."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import lr_scheduler, optimizer
+from dpmodule import optimizer
 from dpmodule._core import torch_private
-from dpmodule.base import ArgumentError, DTypeError, ShapeError
 from helpers import rules
 from helpers.walk import walks
 
@@ -126,20 +122,6 @@ def test_dense_gradients_beside_row_sparse_ones_equal_one_by_one(name, extra, sp
         np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)
 
 
-@walks(VARIANTS)
-def test_strided_weights_and_states(name, extra):
-    """A parameter over a transposed tensor of the user's cannot go into a fused call; the result is the same."""
-    (update, other), grads = updaters(name, extra, torch.float32), draw(5)
-    straight = [nd(t.clone()) for t in draw(0)]
-    turned = [nd(strided(t.clone(), "transposed")) for t in draw(0)]
-    assert not turned[0].tensor.is_contiguous()
-    for _ in range(3):
-        update.update_all(list(NAMES), [nd(g) for g in grads], straight)
-        other.update_all(list(NAMES), [nd(g) for g in grads], turned)
-    for a, b in zip(straight, turned):
-        torch.testing.assert_close(a.tensor, b.tensor, rtol=1e-6, atol=1e-7)
-
-
 def test_plan_follows_every_change():
     """Rates, multipliers, exchanged tensors and states, and counts that part, each between two batches."""
     made = optimizer.create("adam", learning_rate=0.1, param_idx2name=NAMES)
@@ -180,16 +162,6 @@ def test_plan_follows_every_change():
         for a, b in zip(ours, theirs):
             torch.testing.assert_close(a.tensor, b.tensor, rtol=1e-6, atol=1e-7)
     assert made._index_update_count == twin_rule._index_update_count
-
-
-def test_scheduler_is_asked_once_per_batch():
-    rate = lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.4)
-    update = optimizer.get_updater(optimizer.create("sgd", lr_scheduler=rate))
-    w = [mx.nd.zeros((2,)), mx.nd.zeros((3,))]
-    for expected in (-0.4, -0.6, -0.7):
-        update.update_all([0, 1], [mx.nd.ones((2,)), mx.nd.ones((3,))], w)
-        for one in w:
-            np.testing.assert_allclose(one.asnumpy(), expected, rtol=1e-6)
 
 
 def test_devices_count_apart():
@@ -286,74 +258,12 @@ def test_a_subclass_may_add_state():
     assert update.optimizer.noted == 7
 
 
-@pytest.mark.parametrize(
-    ("grad", "error", "text"),
-    [
-        (torch.ones(3), ShapeError, r"\(3,\).*\(2,\)"),
-        (torch.ones(2, 1), ShapeError, r"\(2, 1\)"),
-        (torch.ones(2, dtype=torch.float64), DTypeError, "float64.*float32"),
-    ],
-)
-@pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_unfitting_gradients_are_named(name, grad, error, text):
-    update = optimizer.get_updater(optimizer.create(name))
-    w = mx.nd.ones((2,))
-    with pytest.raises(error, match=text):
-        update(0, nd(grad), w)
-    with pytest.raises(error, match=text):
-        update.update_all([0], [nd(grad)], [w])
-    np.testing.assert_array_equal(w.asnumpy(), 1.0)
-
-
-def test_lists_of_different_lengths():
-    w, g = [mx.nd.ones((2,))], [mx.nd.ones((2,))]
-    update = optimizer.get_updater(optimizer.create("sgd"))
-    with pytest.raises(ArgumentError, match="2 indices, but 1 weights"):
-        update.update_all([0, 1], g, w)
-    with pytest.raises(ArgumentError, match="2 gradients for 1"):
-        update.update_all([0], g + g, w)
-    with pytest.raises(ArgumentError, match="1 indices, 1 weights and 0 states"):
-        update.optimizer.update([0], w, g, [])
-
-
-def test_states_are_pinned():
-    """The plan keeps the tensors of states, so nothing may rebind them."""
-    update = optimizer.get_updater(optimizer.create("adam", multi_precision=True))
-    w = mx.nd.ones((2,), dtype="float16")
-    update.update_all([0], [w], [w])
-    master, (mean, square) = update.states[0]
-    assert master.pinned
-    assert mean.pinned
-    assert square.pinned
-
-
 def test_empty_parameters():
     update = optimizer.get_updater(optimizer.create("rmsprop", centered=True))
     w = [mx.nd.NDArray(torch.ones(0, 3), mx.cpu()), mx.nd.ones((2,))]
     update.update_all([0, 1], [nd(torch.ones(0, 3)), mx.nd.ones((2,))], w)
     assert w[0].shape == (0, 3)
     assert (w[1].asnumpy() < 1.0).all()
-
-
-def test_many_key_lists_do_not_pile_up():
-    update = optimizer.get_updater(optimizer.create("sgd", learning_rate=1.0))
-    w = mx.nd.zeros((1,))
-    for i in range(200):
-        update.update_all([i], [mx.nd.ones((1,))], [w])
-    assert w.asscalar() == -200.0
-    assert len(update._plans) <= 64
-
-
-def test_pickle_and_copy():
-    update = optimizer.get_updater(optimizer.create("sgd", momentum=0.9, learning_rate=0.1))
-    w = mx.nd.ones((2,))
-    update.update_all([0], [mx.nd.ones((2,))], [w])
-    for other in (copy.deepcopy(update), pickle.loads(pickle.dumps(update))):
-        theirs, ours = w.copy(), w.copy()
-        twin = copy.deepcopy(update)
-        other.update_all([0], [mx.nd.ones((2,))], [theirs])
-        twin(0, mx.nd.ones((2,)), ours)
-        np.testing.assert_array_equal(theirs.asnumpy(), ours.asnumpy())
 
 
 @pytest.mark.gpu

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DTypeError, MXNetError, ShapeError
 
 S = mx.sym
 
@@ -65,67 +64,23 @@ def test_arrays_of_one_cpu_context_may_be_bound_on_another():
 
 
 def test_bind_with_states():
-    net = S.BatchNorm(S.Variable("x"), name="bn")
-    args = [mx.nd.ones((2, 3)), mx.nd.ones((3,)), mx.nd.ones((3,))]
-    states = [mx.nd.zeros((3,)), mx.nd.ones((3,))]
-    executor = net.bind(mx.cpu(), args, aux_states=states)
+    args, states = (
+        [mx.nd.ones((2, 3)), mx.nd.ones((3,)), mx.nd.ones((3,))],
+        [mx.nd.zeros((3,)), mx.nd.ones((3,))],
+    )
+    executor = S.BatchNorm(S.Variable("x"), name="bn").bind(mx.cpu(), args, aux_states=states)
     assert all(a is b for a, b in zip(executor.aux_arrays, states, strict=True))
-    with pytest.raises(ArgumentError, match="aux_states: missing bn_moving_mean, bn_moving_var"):
-        net.bind(mx.cpu(), args)
-
-
-A, W, B = arrays()
-
-
-@pytest.mark.parametrize(
-    ("args", "options", "error", "said"),
-    [
-        ([A, W], {}, ArgumentError, "args: got 2 arrays, expected 3: data, fc_weight, fc_bias"),
-        ({"data": A}, {}, ArgumentError, "args: missing fc_weight, fc_bias"),
-        (None, {}, ArgumentError, "args: missing data"),
-        (3, {}, ArgumentError, "args is int"),
-        ([A, W, None], {}, ArgumentError, "missing fc_bias"),
-        ([np.ones((2, 5)), W, B], {}, ArgumentError, "args: data is ndarray, expected an NDArray"),
-        ([A, A, B], {}, ShapeError, "FullyConnected 'fc' made at .*test_bind.py"),
-        ([A, W, mx.nd.ones((3,), dtype="int32")], {}, DTypeError, "FullyConnected 'fc'"),
-        ([A, W, B], {"args_grad": [A]}, ArgumentError, "args_grad: got 1"),
-        ([A, W, B], {"args_grad": {"fc_weight": B}}, ShapeError, "args_grad: fc_weight has shape"),
-        ([A, W, B], {"grad_req": "sometimes"}, ArgumentError, "grad_req of data is 'sometimes'"),
-        ([A, W, B], {"grad_req": ["write"]}, ArgumentError, "1 entries for 3 arguments"),
-        ([A, W, B], {"group2ctx": "dev"}, ArgumentError, "group2ctx"),
-    ],
-)
-def test_bind_refuses(args, options, error, said):
-    with pytest.raises(error, match=said):
-        fc().bind(mx.cpu(), args, **options)
-
-
-@pytest.mark.parametrize("ctx", ["cpu", None, 0, mx.cpu])
-def test_the_context_must_be_one(ctx):
-    with pytest.raises(ArgumentError, match="expected a Context such as"):
-        fc().bind(ctx, [A, W, B])
-    with pytest.raises(ArgumentError, match="expected a Context such as"):
-        fc().simple_bind(ctx, data=(2, 5))
-
-
-def test_a_missing_device_is_named():
-    with pytest.raises(MXNetError, match=r"gpu\(99\) does not exist"):
-        fc().simple_bind(mx.gpu(99), data=(2, 5))
 
 
 def test_simple_bind_allocates_zeros_of_inferred_shape_and_type():
     executor = fc().simple_bind(mx.cpu(1), data=(2, 5), type_dict={"data": "float16"})
-    assert {k: (v.shape, v.dtype) for k, v in executor.arg_dict.items()} == {
-        "data": ((2, 5), np.float16),
-        "fc_weight": ((3, 5), np.float16),
-        "fc_bias": ((3,), np.float16),
-    }
-    assert all(
-        g.dtype == np.float16 and g.shape == a.shape
-        for g, a in zip(executor.grad_arrays, executor.arg_arrays)
-    )
+    shapes = {"data": (2, 5), "fc_weight": (3, 5), "fc_bias": (3,)}
+    for made in (executor.arg_dict, executor.grad_dict):
+        assert {k: (v.shape, v.dtype) for k, v in made.items()} == {
+            k: (v, np.float16) for k, v in shapes.items()
+        }
+        assert not any(v.asnumpy().any() for v in made.values())
     assert all(a.context == mx.cpu(1) for a in executor.arg_arrays + executor.outputs)
-    assert not any(a.asnumpy().any() for a in executor.arg_arrays + executor.grad_arrays)
 
 
 @pytest.mark.parametrize(
@@ -141,13 +96,6 @@ def test_simple_bind_keeps_the_gradients_asked_for(grad_req, kept):
     assert [k for k, v in executor.grad_dict.items() if v is not None] == kept
 
 
-def test_simple_bind_of_unknown_shapes_names_them():
-    with pytest.raises(ShapeError, match="cannot infer the shape of data, fc_weight;"):
-        fc().simple_bind(mx.cpu())
-    with pytest.raises(RuntimeError, match="cannot infer"):
-        fc().simple_bind(mx.cpu(), data=(0, 5))
-
-
 def test_simple_bind_ignores_names_that_are_not_there_with_a_warning():
     with pytest.warns(UserWarning, match="the shape of softmax_label ignored") as caught:
         executor = fc().simple_bind(mx.cpu(), data=(2, 5), softmax_label=(2,))
@@ -157,45 +105,16 @@ def test_simple_bind_ignores_names_that_are_not_there_with_a_warning():
         fc().simple_bind(mx.cpu(), data=(2, 5), type_dict={"zz": "float16"})
 
 
-def test_simple_bind_refuses():
-    with pytest.raises(ArgumentError, match="two variables are named 'x'"):
-        (S.Variable("x") + S.Variable("x")).simple_bind(mx.cpu(), x=(2,))
-    with pytest.raises(ArgumentError, match="stype_dict: data is 'coo'"):
-        fc().simple_bind(mx.cpu(), data=(2, 5), stype_dict={"data": "coo"})
-    with pytest.raises(ArgumentError, match="group2ctx"):
-        fc().simple_bind(mx.cpu(), data=(2, 5), group2ctx="dev1")
-    with pytest.raises(DTypeError, match="float7"):
-        fc().simple_bind(mx.cpu(), data=(2, 5), type_dict={"data": "float7"})
-    with pytest.raises(DTypeError, match="shape of data"):
-        fc().simple_bind(mx.cpu(), data="wide")
-
-
-def shared(**options):
+def test_parameters_gradients_and_states_are_borrowed():
     net = S.BatchNorm(fc(), name="bn")
     first = net.simple_bind(mx.cpu(), data=(4, 5))
     names = ["fc_weight", "fc_bias", "bn_gamma", "bn_beta"]
-    options = {"shared_arg_names": names, "shared_exec": first, "data": (2, 5), **options}
-    return first, net.simple_bind(mx.cpu(), **options)
-
-
-def test_parameters_gradients_and_states_are_borrowed():
-    first, second = shared()
+    second = net.simple_bind(mx.cpu(), shared_arg_names=names, shared_exec=first, data=(2, 5))
     assert second.arg_dict["fc_weight"] is first.arg_dict["fc_weight"]
     assert second.grad_dict["fc_weight"] is first.grad_dict["fc_weight"]
     assert second.aux_dict["bn_moving_mean"] is first.aux_dict["bn_moving_mean"]
     assert second.arg_dict["data"].shape == (2, 5)
     assert second.grad_dict["data"] is not first.grad_dict["data"]
-
-
-def test_borrowing_what_does_not_fit_is_refused():
-    with pytest.raises(ShapeError, match=r"shared_exec has fc_weight of shape \(3, 5\)"):
-        shared(data=(2, 6))
-    with pytest.raises(DTypeError, match="shared_exec has fc_weight of type float32"):
-        shared(type_dict={"data": "float16"})
-    other = S.FullyConnected(S.Variable("data"), num_hidden=3, name="other")
-    first = shared()[0]
-    with pytest.raises(ArgumentError, match="shared_exec has no 'other_weight'"):
-        other.simple_bind(mx.cpu(), data=(2, 5), shared_arg_names=["other_weight"], shared_exec=first)
 
 
 def test_a_pool_lends_memory_to_executors_of_other_sizes():
@@ -209,24 +128,15 @@ def test_a_pool_lends_memory_to_executors_of_other_sizes():
 
 
 def test_eval():
-    out = (S.Variable("a") + 1).eval(a=A)
-    assert out[0].asnumpy().tolist() == (A.asnumpy() + 1).tolist()
-    net = S.BatchNorm(S.Variable("x"), name="bn")
+    x, net = mx.nd.ones((2, 5)), S.BatchNorm(S.Variable("x"), name="bn")
+    assert ((S.Variable("a") + 1).eval(a=x)[0].asnumpy() == 2).all()
     ones = {k: mx.nd.ones((5,)) for k in net.list_inputs() if k != "x"}
-    assert net.eval(ctx=mx.cpu(1), x=A, **ones)[0].context == mx.cpu(1)
-    with pytest.raises(ArgumentError, match="eval: zz is not an argument; arguments: a"):
-        (S.Variable("a") + 1).eval(a=A, zz=A)
-    with pytest.raises(ArgumentError, match="args: missing a"):
-        (S.Variable("a") + 1).eval()
+    assert net.eval(ctx=mx.cpu(1), x=x, **ones)[0].context == mx.cpu(1)
 
 
-def test_binding_refuses_gradients_through_what_has_none():
+def test_operators_without_gradient_are_bound_where_none_is_needed():
     picked = S.batch_take(S.Variable("x"), S.Variable("i"))
     given = {"x": (4, 3), "i": (4,), "type_dict": {"i": "int32"}}
-    with pytest.raises(MXNetError, match="batch_take .* is not differentiable.*grad_req='null'"):
-        picked.simple_bind(mx.cpu(), **given)
-    with pytest.raises(MXNetError, match="is not differentiable"):
-        picked.bind(mx.cpu(), [mx.nd.ones((4, 3)), mx.nd.zeros(4, dtype="int32")], {"x": mx.nd.zeros((4, 3))})
     picked.simple_bind(mx.cpu(), grad_req="null", **given).forward()
     blocked = S.BlockGrad(picked).simple_bind(mx.cpu(), **given)
     blocked.forward(is_train=True)

@@ -1,9 +1,6 @@
 from pathlib import Path
 
-import pytest
-
 import dpmodule as mx
-from dpmodule.base import OpError
 
 S = mx.sym
 
@@ -29,35 +26,7 @@ def test_operators_of_many_inputs_take_lists_and_symbols_of_many_outputs():
 
 
 def test_missing_inputs_of_many_become_variables():
-    net = S.Concat(S.Variable("a"), num_args=3, name="c")
-    assert net.list_arguments() == ["a", "c_arg1", "c_arg2"]
-    with pytest.raises(OpError, match="num_args is 1, but 2 inputs"):
-        S.Concat(S.Variable("a"), S.Variable("b"), num_args=1)
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda x: S.FullyConnected(x), "num_hidden is required"),
-        (lambda x: S.FullyConnected(x, num_hidden="few"), "num_hidden is 'few', expected an integer"),
-        (
-            lambda x: S.FullyConnected(x, num_hidden=2, wide=True),
-            "unknown argument 'wide'.*data, weight, bias",
-        ),
-        (lambda x: S.FullyConnected(x, num_hidden=2, attr={"wide": "yes"}), "unknown argument 'wide'"),
-        (lambda x: S.FullyConnected(3, num_hidden=2), "input data is int 3, expected a Symbol"),
-        (lambda x: S.FullyConnected(x, bias=x, num_hidden=2, no_bias=True), "input bias does not exist"),
-        (lambda x: S.FullyConnected(x, x, x, x, num_hidden=2), "num_hidden is given twice"),
-        (lambda x: S.relu(x, data=x), "data is given twice"),
-        (lambda x: S.relu(S.split(x, num_outputs=2)), "has 2 outputs; select one"),
-        (lambda x: S.relu(mx.nd.ones((2,))), "expected a Symbol"),
-        (lambda x: S.Concat(x, 3), "arg1 is int 3"),
-        (lambda x: S.elemwise_add(x, x, x), "takes at most 2|3 inputs"),
-    ],
-)
-def test_calls_that_do_not_fit_say_why(make, said):
-    with pytest.raises(OpError, match=said):
-        make(S.Variable("x"))
+    assert S.Concat(S.Variable("a"), num_args=3, name="c").list_arguments() == ["a", "c_arg1", "c_arg2"]
 
 
 def test_automatic_names_count_per_operator_and_manager():
@@ -88,22 +57,11 @@ def test_operators_without_parameters_keep_any_keyword():
     assert mx.sym.load_json(net.tojson()).attr_dict() == net.attr_dict()
     with mx.AttrScope(scope="a"):
         assert S.BlockGrad(x, attr={"own": "b"}).list_attr() == {"scope": "a", "own": "b"}
-        with pytest.raises(OpError, match="unknown argument 'scope'"):
-            S.clip(x, 0, 1)
     assert x.relu(foreign=1).attr("foreign") == "1"
     out = S.LinearRegressionOutput(x, y, foreign=1, grad_scale=2)
     assert out.list_attr() == {"foreign": "1", "grad_scale": "2"}
-    bound = out.bind(
-        mx.cpu(), {"x": mx.nd.ones((2,)), "y": mx.nd.zeros((2,))}, args_grad={"x": mx.nd.zeros((2,))}
-    )
+    grad = mx.nd.zeros((2,))
+    bound = out.bind(mx.cpu(), {"x": mx.nd.ones((2,)), "y": mx.nd.zeros((2,))}, args_grad={"x": grad})
     bound.forward(is_train=True)
     bound.backward()
-    assert bound.grad_dict["x"].asnumpy().tolist() == [2, 2]
-    for call in (
-        lambda: S.relu(x, foreign=y),  # as in MXNet, an input that does not exist
-        lambda: S.relu(x, data_lr_mult=2),  # once gave it to the input
-        lambda: S.relu(x)._set_attr(data_lr_mult="2"),
-        lambda: S.clip(x, 0, 1)._set_attr(foreign="2"),
-    ):
-        with pytest.raises(OpError, match="foreign|data_lr_mult"):
-            call()
+    assert grad.asnumpy().tolist() == [2, 2]

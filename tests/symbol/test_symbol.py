@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, BoundsError, DTypeError, FileFormatError, MXNetError
 
 S = mx.sym
 
@@ -47,29 +46,12 @@ def test_choosing_outputs():
     assert parts.name == parts[0].name == "s"
 
 
-def test_choosing_what_is_not_there():
-    group = S.Group([S.Variable("a"), S.Variable("b"), S.Variable("a")])
-    with pytest.raises(ArgumentError, match="'zz' is not an output of this symbol; outputs: a, b, a"):
-        group["zz"]
-    with pytest.raises(ValueError, match="names several outputs"):
-        group["a"]
-    with pytest.raises(BoundsError, match="output 3 of a symbol with 3 outputs"):
-        group[3]
-    with pytest.raises(IndexError):
-        group[-4]
-    with pytest.raises(DTypeError, match="1.0"):
-        group[1.0]
-
-
 def test_group():
     a, b = S.Variable("a"), S.Variable("b")
     group = S.Group([S.Group([a, b]), S.relu(a, name="r")])
     assert group.list_outputs() == ["a", "b", "r_output"]
     assert group.name is None
     assert repr(group) == "<Symbol group [a, b, r]>"
-    for bad in ([], [a, 3], [None]):
-        with pytest.raises(ArgumentError, match="Group"):
-            S.Group(bad)
 
 
 def test_composing_by_name_and_by_position():
@@ -90,17 +72,13 @@ def test_composing_of_an_output_of_several():
 
 
 def test_composing_a_symbol_with_itself():
-    x = S.Variable("x")
-    twice = x * 2
-    four = twice(x=twice)
-    out = four.eval(x=mx.nd.ones((1,)))[0]
-    assert out.asscalar() == 4
+    twice = S.Variable("x") * 2
+    assert twice(x=twice).eval(x=mx.nd.ones((1,)))[0].asscalar() == 4
 
 
 def test_composing_keeps_tied_weights_tied():
     w = S.Variable("w")
-    one = S.FullyConnected(S.Variable("x"), w, num_hidden=2, no_bias=True)
-    two = S.FullyConnected(S.Variable("y"), w, num_hidden=2, no_bias=True)
+    one, two = (S.FullyConnected(S.Variable(n), w, num_hidden=2, no_bias=True) for n in "xy")
     both = two(y=one)
     assert both.list_arguments() == ["x", "w"]
     both.simple_bind(mx.cpu(), x=(1, 2))
@@ -109,29 +87,6 @@ def test_composing_keeps_tied_weights_tied():
 def test_composing_replaces_states_too():
     net = S.BatchNorm(S.Variable("x"), name="bn")(bn_moving_mean=S.Variable("mean"))
     assert net.list_auxiliary_states() == ["mean", "bn_moving_var"]
-
-
-@pytest.mark.parametrize(
-    ("args", "kwargs", "said"),
-    [
-        ((), {"zz": "b"}, "'zz' is not an argument"),
-        (("b",), {"a": "b"}, "not both"),
-        (("b", "b"), {}, "2 symbols for 1 arguments"),
-        ((), {"a": 3}, "a is 3"),
-        ((), {"a": "split"}, "one output"),
-    ],
-)
-def test_composing_wrongly(args, kwargs, said):
-    made = {"b": S.Variable("b"), "split": S.split(S.Variable("b"), num_outputs=2)}
-    net = S.Variable("a") * 2
-    with pytest.raises(ArgumentError, match=said):
-        net(*[made[x] for x in args], **{k: made.get(v, v) for k, v in kwargs.items()})
-
-
-def test_a_group_is_not_renamed():
-    group = S.Group([S.Variable("a") * 2, S.Variable("b")])
-    with pytest.raises(ArgumentError, match="name='top'"):
-        group(a=S.Variable("c"), name="top")
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
@@ -144,80 +99,34 @@ def test_copies_are_equal_and_independent(duplicate):
 
 
 def test_saving_and_loading(tmp_path):
-    net = mlp()
-    path = str(tmp_path / "net-symbol.json")
+    net, path = mlp(), str(tmp_path / "net-symbol.json")
     net.save(path)
     assert S.load(path).tojson() == net.tojson() == S.load_json(net.tojson()).tojson()
-    with pytest.raises(ArgumentError, match="load_json: got int"):
-        S.load_json(3)
-    with pytest.raises(FileFormatError):
-        S.load_json("nonsense")
 
 
-def test_odd_names_survive_the_file():
-    for name in ("a b", "été", '"quoted"', "新", "x/y:0", "\ud800"):
-        net = S.FullyConnected(S.Variable(name), num_hidden=1, name=name + "_fc")
-        again = S.load_json(net.tojson())
-        assert again.list_arguments()[0] == name
-        assert again.list_outputs() == [name + "_fc_output"]
+@pytest.mark.parametrize("name", ["a b", "été", '"quoted"', "新", "x/y:0", "\ud800"], ids=ascii)
+def test_odd_names_survive_the_file(name):
+    again = S.load_json(S.FullyConnected(S.Variable(name), num_hidden=1, name=name + "_fc").tojson())
+    assert (again.list_arguments()[0], again.list_outputs()) == (name, [name + "_fc_output"])
 
 
 def test_variable_stores_its_arguments():
-    x = S.Variable(
-        "x",
-        attr={"lr_mult": "9", "note": "n"},
-        shape=[np.int64(0), 3],
-        lr_mult=np.float32(0.5),
-        wd_mult=2,
-        dtype=np.float16,
-        init=mx.init.Constant(3),
-        stype="row_sparse",
-        __extra__=7,
-    )
+    options = {"lr_mult": np.float32(0.5), "wd_mult": 2, "dtype": np.float16, "init": mx.init.Constant(3)}
+    given = {"lr_mult": "9", "note": "n"}
+    x = S.Variable("x", attr=given, shape=[np.int64(0), 3], stype="row_sparse", __extra__=7, **options)
     assert x.list_attr() == {
-        "__lr_mult__": "0.5",
-        "lr_mult": "0.5",
-        "__wd_mult__": "2",
-        "wd_mult": "2",
-        "note": "n",
-        "__shape__": "(0, 3)",
-        "__dtype__": "2",
-        "__init__": '["constant", {"value": 3}]',
-        "__storage_type__": "1",
-        "__extra__": "7",
+        **{"__lr_mult__": "0.5", "lr_mult": "0.5", "__wd_mult__": "2", "wd_mult": "2", "note": "n"},
+        **{"__shape__": "(0, 3)", "__dtype__": "2", "__init__": '["constant", {"value": 3}]'},
+        **{"__storage_type__": "1", "__extra__": "7"},
     }
     assert S.Variable("y", init="zeros").attr("__init__") == "zeros"
     assert S.var is S.Variable
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"name": 3}, "name is 3"),
-        ({"name": ""}, "name is ''"),
-        ({"name": "x", "foo": "1"}, "'foo' is not of the form __x__"),
-        ({"name": "x", "attr": {"a": 1}}, "attribute a is 1"),
-        ({"name": "x", "shape": "wide"}, "shape is 'wide', expected a tuple of integers"),
-        ({"name": "x", "shape": (2.5,)}, "shape is"),
-        ({"name": "x", "lr_mult": "fast"}, "lr_mult is 'fast', expected a number"),
-        ({"name": "x", "wd_mult": []}, "wd_mult"),
-        ({"name": "x", "dtype": "float7"}, "dtype is 'float7'"),
-        ({"name": "x", "init": 3}, "init is 3, expected an initializer"),
-        ({"name": "x", "stype": "odd"}, "stype is 'odd', expected one of default"),
-    ],
-)
-def test_variable_refuses(given, said):
-    with pytest.raises(ArgumentError, match=said):
-        S.Variable(**given)
-
-
 def test_amp_casts_are_left_out_of_files():
-    if not hasattr(S, "amp_cast"):
-        assert json.loads(mlp().tojson(remove_amp_cast=False)) == json.loads(mlp().tojson())
-        return
-    x = S.amp_cast(S.Variable("x"), dtype="float16")
-    assert [n["op"] for n in json.loads(S.relu(x).tojson())["nodes"]] == ["null", "relu"]
-    assert len(json.loads(S.relu(x).tojson(remove_amp_cast=False))["nodes"]) == 3
+    net = S.relu(S.amp_cast(S.Variable("x"), dtype="float16"))
+    assert [n["op"] for n in json.loads(net.tojson())["nodes"]] == ["null", "relu"]
+    assert len(json.loads(net.tojson(remove_amp_cast=False))["nodes"]) == 3
 
 
 def test_deep_chains_need_no_recursion():
@@ -235,23 +144,11 @@ def test_deep_chains_need_no_recursion():
     assert executor.grad_dict["x"].asnumpy().tolist() == [1, 1]
 
 
-def test_errors_are_of_one_family():
-    for wrong in (lambda: S.Group([]), lambda: S.load_json("x"), lambda: S.Variable(3), lambda: mlp()["zz"]):
-        with pytest.raises(MXNetError):
-            wrong()
-
-
-def test_what_mxnet_has_for_backends_and_gradients():
+def test_optimize_for_copies():
     net = mx.sym.exp(mx.sym.Variable("x"), name="e")
-    copy = net.optimize_for("nothing", None, None, mx.cpu(), flag=1)
-    assert copy is not net
-    assert copy.tojson() == net.tojson()
-    with pytest.raises(MXNetError, match="there is no backend 'nothing'"):
-        net.get_backend_symbol("nothing")
-    with pytest.raises(MXNetError, match="gradient is not implemented"):
-        net.gradient(["x"])
-    with pytest.raises(MXNetError, match="no mx.np"):
-        net.as_np_ndarray()
+    made = net.optimize_for("nothing", None, None, mx.cpu(), flag=1)
+    assert made is not net
+    assert made.tojson() == net.tojson()
 
 
 def test_the_operator_alone():

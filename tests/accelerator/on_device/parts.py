@@ -8,10 +8,9 @@ import pytest
 
 from helpers import accelerator
 from helpers.autobatch_programs import BUILDERS, TRAINERS, network, training
-from helpers.nets import blobs, lenet
 from helpers.op_tables import TESTS
 from helpers.random_nets import random_net
-from helpers.switched import ALL_PASSES, assert_same, results
+from helpers.switched import assert_same, fired, results
 from helpers.walk import walks
 
 mx = accelerator.install()
@@ -21,112 +20,52 @@ GPU, CPU = mx.gpu(0), mx.cpu(0)
 # metrics that need each batch on the host: users' functions, and one whose table grows with the classes it meets
 COPIES = {"custom": 2, "pcc": 1}
 RULES = runpy.run_path(str(TESTS / "optimizer" / "test_rules.py"))
+NETS = runpy.run_path(str(TESTS / "executor" / "test_passes.py"))["NETS"]
 METRICS = runpy.run_path(str(TESTS / "metric" / "test_merge.py"))["KINDS"]
 
 
-def on_both(net, shapes, seed=0, **options):
+def on_both(net, shapes, **options):
     """Compare a graph's results with those of the CPU, and return which passes rewrote it on the device."""
-    want, _ = results(net, shapes, seed=seed, ctx=CPU, **options)
-    got, fired = results(net, shapes, seed=seed, ctx=GPU, **options)
-    assert_same(got, want, 2e-4, f"of net {seed}")
-    return set(fired)
+    want, _ = results(net, shapes, ctx=CPU, **options)
+    got, counts = results(net, shapes, ctx=GPU, **options)
+    assert_same(got, want, 2e-4, str(options))
+    return set(counts)
 
 
-def check_random_nets(seeds):
-    fired = set()
-    for seed in seeds:
-        fired |= on_both(*random_net(seed, is_random=False), seed=seed)
-    return fired
-
-
-def test_passes():
-    fired = check_random_nets(range(4))
-    assert fired >= {"channels_last", "unfolded_convolutions"}
+@pytest.mark.parametrize("name", NETS)
+def test_passes(name):
+    (net, shape), is_train = NETS[name], name != "fused_convolutions"
+    on_both(net, {"data": shape}, is_train=is_train)
+    assert name in fired(net, {"data": shape}, is_train, GPU)
 
 
 @pytest.mark.slow
 def test_passes_of_many_networks():
-    assert check_random_nets(range(4, 60)) >= {
-        "common_subexpressions",
-        "dead_steps",
-        "pooling_first",
-        "rnn_chains",
-    }
-
-
-def predicted(ctx):
-    x = S.Convolution(S.Variable("data"), kernel=(3, 3), num_filter=4, pad=(1, 1), no_bias=True, name="c")
-    net = S.Activation(S.BatchNorm(x, fix_gamma=False, name="n"), act_type="relu")
-    bound = net.simple_bind(ctx, grad_req="null", data=(2, 3, 6, 6))
-    source = np.random.RandomState(0)
-    for _, array in sorted({**bound.arg_dict, **bound.aux_dict}.items()):
-        array[:] = mx.nd.array(source.uniform(0.5, 1.5, array.shape))
-    return bound.forward()[0].asnumpy(), set(bound.program(False).low.fired)
-
-
-def test_passes_of_prediction():
-    (found, fired), (wanted, _) = predicted(GPU), predicted(CPU)
-    np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
-    assert "fused_convolutions" in fired
+    found = [on_both(*random_net(seed, is_random=False), seed=seed) for seed in range(60)]
+    assert set.union(*found) >= {"common_subexpressions", "dead_steps", "pooling_first", "rnn_chains"}
 
 
 def pooled(ctx):
     """Sums over rows of a table, which a pass looks up and adds at once."""
-    net = S.sequence_pool(
-        S.Embedding(S.Variable("x"), input_dim=9, output_dim=3, name="table"), pool_type="sum"
-    )
+    table = S.Embedding(S.Variable("x"), input_dim=9, output_dim=3, name="table")
+    net = S.sequence_pool(table, pool_type="sum")
     x = mx.nd.ragged_array(np.arange(8) % 9, np.array([0, 3, 3, 8]), dtype="int64").as_in_context(ctx)
-    weight = mx.nd.array(np.random.RandomState(0).randn(9, 3), ctx=ctx)
-    grad = mx.nd.zeros((9, 3), ctx=ctx)
-    bound = net.bind(
-        ctx, {"x": x, "table_weight": weight}, {"table_weight": grad}, {"x": "null", "table_weight": "write"}
-    )
+    args = {"x": x, "table_weight": mx.nd.array(np.random.RandomState(0).randn(9, 3), ctx=ctx)}
+    grad = {"table_weight": mx.nd.zeros((9, 3), ctx=ctx)}
+    bound = net.bind(ctx, args, grad, {"x": "null", "table_weight": "write"})
     out = bound.forward(is_train=True)[0].asnumpy()
     bound.backward(mx.nd.ones(out.shape, ctx=ctx))
-    return out, grad.asnumpy(), set(bound.program(True).low.fired)
+    assert "pooled_lookups" in bound.program(True).low.fired
+    return out, grad["table_weight"].asnumpy()
 
 
 def test_passes_of_ragged_values():
-    found, wanted = pooled(GPU), pooled(CPU)
-    np.testing.assert_allclose(found[0], wanted[0], 1e-6)
-    np.testing.assert_allclose(found[1], wanted[1], 1e-6)
-    assert "pooled_lookups" in found[2]
-
-
-def test_passes_of_wide_losses():
-    net = S.FullyConnected(S.Variable("data"), num_hidden=2048, name="fc")
-    assert "score_blocks" in on_both(S.SoftmaxOutput(net, name="softmax"), {"data": (600, 6)})
-
-
-def mirrored(ctx):
-    module = mx.mod.Module(lenet(), context=ctx, mirror=True)
-    data, label = blobs(8, (1, 10, 10))
-    module.bind([("data", data.shape)], [("softmax_label", label.shape)])
-    mx.random.seed(3)
-    module.init_params(mx.init.Xavier())
-    module.forward_backward(mx.io.DataBatch([mx.nd.array(data)], [mx.nd.array(label)]))
-    grads = [grads[0].asnumpy() for grads in module.group.grad_arrays]
-    return grads, set(module.group.execs[0].program(True).low.fired)
-
-
-def test_passes_that_compute_again():
-    (found, fired), (wanted, _) = mirrored(GPU), mirrored(CPU)
-    assert "mirror" in fired
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, 1e-4, 1e-6)
-
-
-def test_every_pass_is_here():
-    here = {
-        "channels_last", "common_subexpressions", "dead_steps", "fused_convolutions", "fused_norms",
-        "mirror", "native_convolutions", "pooled_lookups", "pooling_first",
-        "rnn_chains", "score_blocks", "unfolded_convolutions",
-    }  # fmt: skip
-    assert set(ALL_PASSES) == here
+    for found, wanted in zip(pooled(GPU), pooled(CPU), strict=True):
+        np.testing.assert_allclose(found, wanted, 1e-6)
 
 
 def updated(name, at_once, ctx):
-    """Return weights after a case's first steps, and what the steps after the first waited for."""
+    """Return weights after a case's first steps, and what the steps waited for."""
     case, given = RULES["CASES"][name], RULES["INPUTS"]
     update = mx.optimizer.get_updater(RULES["make"](case))
     keys, dtype = list(RULES["NAMES"]), case["dtype"]
@@ -135,13 +74,9 @@ def updated(name, at_once, ctx):
     waits = []
     for step in range(3):
         grads = [mx.nd.array(given[f"g{i}_t{step}"], dtype=dtype, ctx=ctx) for i in keys]
-        before = len(WAITS.found)
-        if at_once:
-            update.update_all(keys, grads, weights)
-        else:
-            for i in keys:
-                update(i, grads[i], weights[i])
-        waits += WAITS.found[before:]
+        each = lambda grads=grads: [update(i, grads[i], weights[i]) for i in keys]  # noqa: E731
+        all_at_once = lambda grads=grads: update.update_all(keys, grads, weights)  # noqa: E731
+        waits += WAITS.during(all_at_once if at_once else each)
     return [weight.asnumpy() for weight in weights], waits
 
 
@@ -178,9 +113,7 @@ def test_every_metric(kind):
     for _ in range(3):
         label, pred = draw(source, 6)
         arrays = [mx.nd.array(label, ctx=GPU)], [mx.nd.array(pred, ctx=GPU)]
-        before = len(WAITS.found)
-        here.update(*arrays)
-        waits += WAITS.found[before:]
+        waits += WAITS.during(lambda arrays=arrays: here.update(*arrays))
         there.update([mx.nd.array(label)], [mx.nd.array(pred)])
     assert len(waits) == 3 * COPIES.get(kind, 0), waits
     for (name, value), (_, other) in zip(here.get_name_value(), there.get_name_value(), strict=True):

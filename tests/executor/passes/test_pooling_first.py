@@ -4,172 +4,130 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import executor
-from helpers.switched import assert_same, fired, results, same_with_and_without
+from helpers.switched import fired, same_with_and_without
 from helpers.walk import walks
 
 S = mx.sym
 NAME = "pooling_first"
 IMAGE = {"x": (2, 3, 8, 7)}
+X = S.Variable("x")
+PAIR = {"kernel": (2, 2), "stride": (2, 2)}
+THREE = {"kernel": (3, 3), "stride": (2, 2)}
+
+
+def activation(kind):
+    return lambda v: S.Activation(v, act_type=kind)
+
+
+def leaky(kind, slope=0.25):
+    return lambda v: S.LeakyReLU(v, act_type=kind, slope=slope)
+
 
 RISING = {
-    "relu": lambda v: S.Activation(v, act_type="relu"),
-    "tanh": lambda v: S.Activation(v, act_type="tanh"),
-    "sigmoid": lambda v: S.Activation(v, act_type="sigmoid"),
-    "softrelu": lambda v: S.Activation(v, act_type="softrelu"),
-    "relu op": S.relu,
-    "tanh op": S.tanh,
-    "sigmoid op": S.sigmoid,
-    "leaky": lambda v: S.LeakyReLU(v, act_type="leaky", slope=0.1),
-    "elu": lambda v: S.LeakyReLU(v, act_type="elu", slope=0.7),
+    **{kind: activation(kind) for kind in ("relu", "tanh", "sigmoid", "softrelu")},
+    **{f"{each.__name__} op": each for each in (S.relu, S.tanh, S.sigmoid)},
+    "leaky": leaky("leaky", 0.1),
+    "elu": leaky("elu", 0.7),
 }
 OTHERS = {
-    "softsign": lambda v: S.Activation(v, act_type="softsign"),
-    "gelu": lambda v: S.LeakyReLU(v, act_type="gelu"),
-    "selu": lambda v: S.LeakyReLU(v, act_type="selu"),
-    "falling": lambda v: S.LeakyReLU(v, act_type="leaky", slope=-0.1),
-    "flat": lambda v: S.LeakyReLU(v, act_type="leaky", slope=0.0),
+    "softsign": activation("softsign"),
+    "gelu": leaky("gelu"),
+    "selu": leaky("selu"),
+    "falling": leaky("leaky", -0.1),
+    "flat": leaky("leaky", 0.0),
     "clip": lambda v: S.clip(v, a_min=0, a_max=1),
     "abs": S.abs,
 }
 POOLS = {
-    "2x2": {"kernel": (2, 2), "stride": (2, 2)},
-    "overlapping": {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)},
+    "2x2": PAIR,
+    "overlapping": {**THREE, "pad": (1, 1)},
     "uneven": {"kernel": (3, 2), "stride": (1, 2), "pad": (1, 0)},
-    "full": {"kernel": (3, 3), "stride": (2, 2), "pooling_convention": "full"},
-    "full padded": {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1), "pooling_convention": "full"},
+    "full": {**THREE, "pooling_convention": "full"},
+    "full padded": {**THREE, "pad": (1, 1), "pooling_convention": "full"},
     "gaps": {"kernel": (2, 2), "stride": (3, 3)},
     "global": {"global_pool": True, "kernel": (1, 1)},
 }
 NO_POOLS = {
-    "average": {"kernel": (2, 2), "stride": (2, 2), "pool_type": "avg"},
+    "average": {**PAIR, "pool_type": "avg"},
     "every place": {"kernel": (3, 3), "stride": (1, 1), "pad": (1, 1)},
     "no stride": {"kernel": (3, 3)},
-    "windows in padding": {"kernel": (2, 2), "stride": (2, 2), "pad": (2, 2)},
+    "windows in padding": {**PAIR, "pad": (2, 2)},
     "windows beyond": {"kernel": (2, 2), "stride": (3, 3), "pooling_convention": "full"},
 }
 
 
-def pooled(activate, **attrs):
-    net = S.Pooling(activate(S.Variable("x")), **{"pool_type": "max", **attrs})
-    return S.MakeLoss(S.square(net))
+def pooled(value, **attrs):
+    return S.Pooling(value, **{"pool_type": "max", **attrs})
+
+
+def loss(activate, **attrs):
+    return S.MakeLoss(S.square(pooled(activate(X), **attrs)))
 
 
 @walks(product(RISING, POOLS, [False, True]), family=lambda kind, *_: kind)
 def test_rising_activations_give_the_same_later(kind, pool, coarse):
-    net = pooled(RISING[kind], **POOLS[pool])
-    assert same_with_and_without(net, IMAGE, NAME, coarse=coarse)[NAME] == 1
+    assert same_with_and_without(loss(RISING[kind], **POOLS[pool]), IMAGE, NAME, coarse=coarse)[NAME] == 1
+
+
+SPECIAL = np.array([[1, np.nan, np.inf, 2, *[-np.inf] * 3, 3], [0, 1, 5, 4, -np.inf, -np.inf, 1, np.inf]])
+ACTIVE, SQUARED = S.tanh(X), S.square(X)
+CONVOLVED = S.Convolution(X, kernel=(3, 3), num_filter=4, name="conv")
+TWICE = S.MakeLoss(pooled(S.relu(pooled(S.tanh(CONVOLVED), **PAIR)), **PAIR))
+LARGE = {"x": (2, 3, 10, 10)}
+SOME = {"x": "null", "conv_weight": "write", "conv_bias": "add"}
+
+
+def row(net, count, shapes=IMAGE, **options):
+    return net, count, shapes, {"seeds": True, **options}
+
+
+CASES = {
+    **{kind: row(loss(each, **PAIR), 0) for kind, each in OTHERS.items()},
+    **{kind: row(loss(S.relu, **each), 0) for kind, each in NO_POOLS.items()},
+    "output": row(S.Group([pooled(ACTIVE, **PAIR), ACTIVE]), 0),
+    "read": row(S.Group([pooled(ACTIVE, **PAIR), S.sum(ACTIVE)]), 0),
+    "input read": row(S.Group([pooled(S.relu(SQUARED - 0.3), **PAIR), SQUARED]), 1),
+    "convolved": row(TWICE, 2, LARGE, rtol=1e-5),
+    "convolved, added": row(TWICE, 2, LARGE, rtol=1e-5, grad_req="add"),
+    "convolved, some": row(TWICE, 2, LARGE, rtol=1e-5, grad_req=SOME),
+    "convolved, predicting": row(TWICE, 2, LARGE, rtol=1e-5, is_train=False),
+}
+for kind in ("relu", "tanh", "sigmoid", "softrelu", "elu", "leaky"):
+    net = pooled(RISING[kind](X), **PAIR)
+    CASES[f"{kind} of NaN"] = row(net, 1, {"x": (1, 1, 2, 8)}, values={"x": [[SPECIAL]]})
+    if kind in ("relu", "tanh", "sigmoid"):
+        CASES[f"{kind} in halves"] = row(net, 1, dtype="float16", rtol=0)
+    for axes in (1, 3):
+        net = loss(RISING[kind], kernel=(2,) * axes, stride=(2,) * axes)
+        CASES[f"{kind} over {axes}"] = row(net, 1, {"x": (2, 3, *[4] * axes)})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_where_it_fires(case):
+    net, count, shapes, options = CASES[case]
+    assert same_with_and_without(net, shapes, NAME, **options).get(NAME, 0) == count
+    assert fired(net, shapes, False).get(NAME, 0) == count
+
+
+def gradient(net, values):
+    one = net.simple_bind(mx.cpu(), x=np.shape(values))
+    out = one.forward(is_train=True, x=np.array(values, "f4"))[0]
+    one.backward(mx.nd.arange(1, 1 + out.size).reshape(out.shape))
+    assert one.program(True).low.fired[NAME] == 1
+    return out.asnumpy().ravel(), one.grad_dict["x"].asnumpy()[0, 0]
 
 
 def test_the_maximum_of_tanh_by_hand():
-    net = S.Pooling(S.tanh(S.Variable("x")), kernel=(2, 2), stride=(2, 2), pool_type="max")
-    one = net.simple_bind(mx.cpu(), x=(1, 1, 2, 4))
-    one.arg_dict["x"][:] = mx.nd.array([[[[-1, -2, 0.5, 0.25], [-3, -0.5, 0.5, 0]]]])
-    out = one.forward(is_train=True)[0].asnumpy()
-    np.testing.assert_allclose(out[0, 0, 0], np.tanh([-0.5, 0.5]), rtol=1e-6)
-    one.backward(mx.nd.array([[[[1, 10]]]]))
+    out, grad = gradient(pooled(S.tanh(X), **PAIR), [[[[-1, -2, 0.5, 0.25], [-3, -0.5, 0.5, 0]]]])
+    np.testing.assert_allclose(out, np.tanh([-0.5, 0.5]), rtol=1e-6)
     want = np.zeros((2, 4))
-    want[1, 1], want[0, 2] = 1 - np.tanh(0.5) ** 2, 10 * (1 - np.tanh(0.5) ** 2)  # the first of equals
-    np.testing.assert_allclose(one.grad_dict["x"].asnumpy()[0, 0], want, rtol=1e-5)
-    assert one.program(True).low.fired[NAME] == 1
+    want[1, 1], want[0, 2] = 1 - np.tanh(0.5) ** 2, 2 * (1 - np.tanh(0.5) ** 2)  # the first of equals
+    np.testing.assert_allclose(grad, want, rtol=1e-5)
 
 
 def test_the_greater_of_neighbours_that_tanh_makes_equal_has_the_gradient():
     lower = np.float32(2)
     upper = np.nextafter(lower, np.float32(3))
     assert np.tanh(lower) == np.tanh(upper)
-    net = S.Pooling(S.tanh(S.Variable("x")), kernel=(1, 2), stride=(1, 2), pool_type="max")
-    one = net.simple_bind(mx.cpu(), x=(1, 1, 1, 2))
-    one.arg_dict["x"][:] = mx.nd.array([[[[lower, upper]]]])
-    one.forward(is_train=True)
-    one.backward(mx.nd.ones((1, 1, 1, 1)))
-    first, second = one.grad_dict["x"].asnumpy().ravel()
-    assert first == 0
-    assert second == pytest.approx(1 - np.tanh(2) ** 2, rel=1e-4)
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_other_activations_stay_where_they_are(kind):
-    assert NAME not in fired(pooled(OTHERS[kind], **POOLS["2x2"]), IMAGE)
-
-
-@pytest.mark.parametrize("pool", NO_POOLS)
-def test_before_other_poolings_they_stay(pool):
-    assert NAME not in fired(pooled(RISING["relu"], **NO_POOLS[pool]), IMAGE)
-
-
-@pytest.mark.parametrize(
-    ("shape", "kernel"), [((2, 3, 8), (2,)), ((2, 3, 4, 4, 4), (2, 2, 2))], ids=["one axis", "three axes"]
-)
-@pytest.mark.parametrize("kind", ["relu", "tanh"])
-def test_other_numbers_of_axes(kind, shape, kernel):
-    net = pooled(RISING[kind], kernel=kernel, stride=kernel)
-    assert same_with_and_without(net, {"x": shape}, NAME)[NAME] == 1
-
-
-@pytest.mark.parametrize("kind", ["relu", "tanh", "sigmoid", "softrelu", "elu", "leaky"])
-def test_not_a_number_and_infinite_ones_come_through_alike(kind):
-    net = S.Pooling(RISING[kind](S.Variable("x")), kernel=(2, 2), stride=(2, 2), pool_type="max")
-    found = []
-    for off in ((), (NAME,)):
-        with executor.disabled(*off):
-            one = net.simple_bind(mx.cpu(), x=(1, 1, 2, 8))
-            values = [
-                [1, np.nan, np.inf, 2, -np.inf, -np.inf, -np.inf, 3],
-                [0, 1, 5, 4, -np.inf, -np.inf, 1, np.inf],
-            ]
-            one.arg_dict["x"][:] = mx.nd.array([[values]])
-            out = one.forward(is_train=True)[0].asnumpy()
-            one.backward(mx.nd.ones(out.shape))
-            found.append((out, one.grad_dict["x"].asnumpy()))
-    for got, want in zip(*found, strict=True):
-        np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.parametrize("kind", ["relu", "tanh", "sigmoid"])
-def test_half_precision_gives_the_same_bits(kind):
-    net = S.Pooling(RISING[kind](S.Variable("x")), kernel=(2, 2), stride=(2, 2), pool_type="max")
-    found = [results(net, IMAGE, off, dtype="float16", seeds=True) for off in ((), (NAME,))]
-    assert_same(found[0][0], found[1][0], 0)
-    assert found[0][1][NAME] == 1
-
-
-def test_an_activation_that_others_read_stays():
-    active = S.tanh(S.Variable("x"), name="active")
-    largest = S.Pooling(active, kernel=(2, 2), stride=(2, 2), pool_type="max")
-    for net in (S.Group([largest, active]), S.Group([largest, S.sum(active)])):
-        assert NAME not in same_with_and_without(net, IMAGE, NAME, seeds=True)
-
-
-def test_what_goes_into_the_activation_may_have_other_readers():
-    v = S.square(S.Variable("x"))
-    net = S.Pooling(S.relu(v - 0.3), kernel=(2, 2), stride=(2, 2), pool_type="max")
-    assert same_with_and_without(S.Group([net, v]), IMAGE, NAME, seeds=True)[NAME] == 1
-
-
-@pytest.mark.parametrize(
-    "grad_req", ["write", "add", {"data": "null", "conv_weight": "write", "conv_bias": "add"}]
-)
-@pytest.mark.parametrize("is_train", [True, False])
-def test_behind_a_convolution(grad_req, is_train):
-    net = S.Variable("data")
-    net = S.Convolution(net, kernel=(3, 3), num_filter=4, name="conv")
-    net = S.Pooling(S.tanh(net), kernel=(2, 2), stride=(2, 2), pool_type="max")
-    net = S.MakeLoss(S.Pooling(S.relu(net), kernel=(2, 2), stride=(2, 2), pool_type="max"))
-    if isinstance(grad_req, dict):
-        grad_req = {k: grad_req[k] for k in net.list_arguments()}
-    counts = same_with_and_without(
-        net, {"data": (2, 3, 10, 10)}, NAME, rtol=1e-5, grad_req=grad_req, is_train=is_train
-    )
-    assert counts[NAME] == 2
-
-
-def test_a_monitor_sees_the_activation():
-    net = S.Pooling(S.tanh(S.Variable("x"), name="active"), kernel=(2, 2), stride=(2, 2), pool_type="max")
-    one = net.simple_bind(mx.cpu(), x=IMAGE["x"])
-    one.arg_dict["x"][:] = 0.5
-    seen = {}
-    one.set_monitor_callback(lambda name, array: seen.update({name: array.asnumpy()}))
-    one.forward()
-    assert seen["active_output"].shape == IMAGE["x"]
-    np.testing.assert_allclose(seen["active_output"], np.tanh(0.5), rtol=1e-6)
+    _, grad = gradient(pooled(S.tanh(X), kernel=(1, 2), stride=(1, 2)), [[[[lower, upper]]]])
+    np.testing.assert_allclose(grad, [[0, 1 - np.tanh(2) ** 2]], rtol=1e-4)

@@ -11,16 +11,25 @@ from helpers.unrolled import FEATURES, ROWS, UNITS, Run, close, lstm_step, slice
 from helpers.walk import walks
 
 S = mx.sym
+BASIC = {
+    "lstm": mx.rnn.LSTMCell,
+    "gru": mx.rnn.GRUCell,
+    "tanh": mx.rnn.RNNCell,
+    "relu": lambda units, prefix: mx.rnn.RNNCell(units, activation="relu", prefix=prefix),
+}
+JOINS = (
+    lambda o: S.Concat(*o, dim=0),
+    lambda o: S.Reshape(S.Concat(*o, dim=1), shape=(-1, 1)),
+    lambda o: S.stack(*o, axis=1),
+)
 
 
 class Maker:
     """Draws a network; the same seed draws the same one again."""
 
     def __init__(self, seed, dtype):
-        self.rng = np.random.RandomState(seed)
-        self.dtype = dtype
-        self.shapes = {}
-        self.count = 0
+        self.rng, self.dtype = np.random.RandomState(seed), dtype
+        self.shapes, self.count = {}, 0
 
     def pick(self, *choices):
         return choices[self.rng.randint(len(choices))]
@@ -30,13 +39,7 @@ class Maker:
 
     def basic(self):
         self.count += 1
-        prefix = f"c{self.count}_"
-        kind = self.pick("lstm", "gru", "tanh", "relu")
-        if kind == "lstm":
-            return mx.rnn.LSTMCell(UNITS, prefix=prefix)
-        if kind == "gru":
-            return mx.rnn.GRUCell(UNITS, prefix=prefix)
-        return mx.rnn.RNNCell(UNITS, activation=kind, prefix=prefix)
+        return BASIC[self.pick("lstm", "gru", "tanh", "relu")](UNITS, prefix=f"c{self.count}_")
 
     def cell(self, width):
         """Return a cell and how wide its outputs are."""
@@ -68,26 +71,24 @@ class Maker:
         return states
 
     def cells(self, steps):
-        cell, layout = self.stack(), self.pick("NTC", "TNC")
+        cell, layout, data = self.stack(), self.pick("NTC", "TNC"), S.Variable("data")
         self.shapes["data"] = (ROWS, steps, FEATURES) if layout == "NTC" else (steps, ROWS, FEATURES)
         options = {"layout": layout, "merge_outputs": self.pick(True, False, None)}
         if self.chance(0.3):
             options["valid_length"] = S.Variable("lengths")
             self.shapes["lengths"] = (ROWS,)
-        data = S.Variable("data")
         if self.chance(0.3):
             data = slices(data, steps, layout.index("T"))
         outputs, states = cell.unroll(steps, data, self.begin(cell), **options)
         return (list(outputs) if isinstance(outputs, list) else [outputs]), flat(states)
 
     def by_hand(self, steps):
-        self.shapes["data"] = (ROWS, steps, UNITS)
-        layers = self.rng.randint(1, 4)
+        layers, seen, outputs = self.rng.randint(1, 4), [], []
         weights = [weights_of(f"l{i}") for i in range(layers)]
         states = [(S.Variable(f"h{i}"), S.Variable(f"c{i}")) for i in range(layers)]
+        self.shapes["data"] = (ROWS, steps, UNITS)
         self.shapes.update({f"{k}{i}": (ROWS, UNITS) for k in "hc" for i in range(layers)})
         gates, drops = self.pick("ifgo", "igfo"), [self.pick(0, 0, 0.5) for _ in range(layers + 1)]
-        seen, outputs = [], []
         for x in slices(S.Variable("data"), steps):
             for i in range(layers):
                 x = S.Dropout(x, p=drops[i]) if drops[i] else x
@@ -104,15 +105,9 @@ class Maker:
         outputs, states = (self.by_hand if self.chance(0.4) else self.cells)(steps)
         form = self.rng.randint(5)
         if len(outputs) > 1 and form < 3:
-            ways = (
-                lambda o: S.Concat(*o, dim=0),
-                lambda o: S.Reshape(S.Concat(*o, dim=1), shape=(-1, 1)),
-                lambda o: S.stack(*o, axis=1),
-            )
-            outputs = [ways[form](outputs)]
+            outputs = [JOINS[form](outputs)]
         states = [s for s in states if self.chance(0.3)]
-        heads = [S.sigmoid(head) if self.chance(0.3) else head for head in outputs + states]
-        return S.Group(heads)
+        return S.Group([S.sigmoid(head) if self.chance(0.3) else head for head in outputs + states])
 
 
 def flat(states):
@@ -132,8 +127,7 @@ def test_random_networks(seed):
         wanted = Run(net, maker.shapes, dtype, **options)
     others = [each.name for each in PASSES if each.name != "rnn_chains" and maker.chance(0.3)]
     with executor.disabled(*others):
-        got = Run(net, maker.shapes, dtype, **options)
-    close(got, wanted, tolerance)
+        close(Run(net, maker.shapes, dtype, **options), wanted, tolerance)
 
 
 def test_most_of_them_have_chains():

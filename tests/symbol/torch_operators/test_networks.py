@@ -1,5 +1,6 @@
 """Recurrent networks that come from torch."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -34,41 +35,35 @@ def test_recurrent_networks_and_cells():
     assert symbol.list_outputs()[3] == "output3_out_output"
 
 
-def test_dropout_between_layers_follows_the_mode():
-    net = nn.LSTM(3, 4, 2, dropout=0.4)
-
-    class Outer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = net
-
-        def forward(self, x):
-            return self.net(x.transpose(0, 1))[0].transpose(0, 1)
-
-    for training in (True, False):
-        symbol, _, _ = mx.sym.from_torch(Outer().train(training), torch.zeros(2, 3, 3))
-        (node,) = [n for n in symbol.graph.nodes if n.op is not None and n.op.name == "RNN"]
-        assert node.a.p == 0.4
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_between_layers_follows_the_mode(training):
+    net = nn.LSTM(3, 4, 2, dropout=0.4, batch_first=True).train(training)
+    symbol, _, _ = mx.sym.from_torch(net, torch.zeros(2, 3, 3))
+    assert [n.a.p for n in symbol.graph.nodes if n.op is not None and n.op.name == "RNN"] == [0.4]
 
 
 def test_scaled_dot_product_attention():
-    keep = torch.rand(4, 6) > 0.3
+    keep, bias = torch.rand(4, 6) > 0.3, torch.randn(2, 4, 6)
     keep[:, 0] = True
-    bias = torch.randn(2, 4, 6)
 
-    def heads(x):
-        return x.view(x.shape[0], -1, 2, 4).transpose(1, 2)
+    def attention(query="x", key="y", **options):
+        def call(x, y):
+            q, k = (
+                (x if each == "x" else y).view(x.shape[0], -1, 2, 4).transpose(1, 2) for each in (query, key)
+            )
+            k = k[:, :1] if "enable_gqa" in options else k
+            return F.scaled_dot_product_attention(q, k, k, **options)
+
+        return call
 
     functions = {
-        "plain": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y)),
-        "scale": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), scale=0.1),
-        "causal": lambda x, y: F.scaled_dot_product_attention(heads(y), heads(y), heads(y), is_causal=True),
-        "apart": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), is_causal=True),
-        "mask": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), attn_mask=keep),
-        "bias": lambda x, y: F.scaled_dot_product_attention(heads(x), heads(y), heads(y), attn_mask=bias),
+        "plain": attention(),
+        "scale": attention(scale=0.1),
+        "causal": attention("y", is_causal=True),
+        "apart": attention(is_causal=True),
+        "mask": attention(attn_mask=keep),
+        "bias": attention(attn_mask=bias),
         "flat": lambda x, y: F.scaled_dot_product_attention(x, y, y),
-        "shared": lambda x, y: F.scaled_dot_product_attention(
-            heads(x), heads(y)[:, :1], heads(y)[:, :1], enable_gqa=True
-        ),
+        "shared": attention(enable_gqa=True),
     }
     compare(Functions(functions), lambda n: (torch.randn(n, 4, 8), torch.randn(n, 6, 8)))

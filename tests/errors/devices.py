@@ -1,0 +1,12 @@
+"""Wrong settings of devices."""
+
+from dpmodule._devices.precision import tf32_from_environment
+from dpmodule.base import ArgumentError
+
+ROWS = [
+    (
+        lambda: tf32_from_environment({"DPMODULE_TF32": "yes"}),
+        ArgumentError,
+        "DPMODULE_TF32 is 'yes', expected 0",
+    ),
+]
