@@ -58,31 +58,6 @@ def test_initializers():
     np.testing.assert_array_equal(table.batch([8]).npvalue(), np.arange(40, 45))
 
 
-def test_minibatches_of_rows():
-    table = dy.ParameterCollection().add_lookup_parameters((2, 3))
-    values = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
-    table.init_from_array(values)
-    x = dy.lookup_batch(table, [0, 1])
-    np.testing.assert_array_equal(x.npvalue(), values.T)
-    np.testing.assert_array_equal(dy.pick_batch_elem(x, 1).npvalue(), values[1])
-    np.testing.assert_array_equal(dy.pick_batch_elems(x, [0]).npvalue(), values[0])
-    parts = [dy.pick_batch_elem(x, 0), dy.pick_batch_elem(x, 1)]
-    np.testing.assert_array_equal(dy.concatenate_to_batch(parts).npvalue(), values.T)
-
-
-def test_slices():
-    data = np.random.RandomState(0).uniform(size=(10, 10, 10)).astype(np.float32)
-    for key in (np.s_[:1, :2, :3], np.s_[:, :, :3], np.s_[3:, :, :], np.s_[:, :, ::3], np.s_[3:5, 1:3, 1:]):
-        np.testing.assert_array_equal(dy.inputTensor(data)[key].npvalue(), data[key])
-    np.testing.assert_array_equal(dy.inputTensor(data, batched=True)[:1, :2, :3].npvalue(), data[:1, :2, :3])
-
-
-def test_layer_norm():
-    v = np.arange(10)
-    y = dy.layer_norm(dy.inputTensor(v), dy.inputTensor(v), dy.inputTensor(v))
-    np.testing.assert_allclose(y.npvalue(), v / v.std() * (v - v.mean()) + v, rtol=1e-5)
-
-
 BUILDERS = ["SimpleRNNBuilder", "GRUBuilder", "VanillaLSTMBuilder", "CoupledLSTMBuilder", "FastLSTMBuilder"]
 
 
@@ -135,25 +110,6 @@ def test_softmax_layers(tmp_path):
         losses = layer.neg_log_softmax_batch(dy.concatenate_to_batch([x, x * 2.0]), [4, 7]).npvalue()
         wanted = [-logs[4], layer.neg_log_softmax(x * 2.0, 7).scalar_value()]
         np.testing.assert_allclose(losses.ravel(), wanted, rtol=1e-4)
-
-
-def test_seed_programs_learn():
-    m = dy.Model()
-    trainer, embeds = dy.AdamTrainer(m, alpha=0.01), m.add_lookup_parameters((100, 10))
-    builder, weights = dy.VanillaLSTMBuilder(1, 10, 10, m), m.add_parameters((3, 10))
-    examples, losses = [((1, 4, 5, 1), 1), ((42, 1), 2), ((56, 2, 17), 1)], []
-
-    def scores(sequence):
-        return weights.expr() * builder.initial_state().transduce([embeds[i] for i in sequence])[-1]
-
-    for _ in range(40):
-        dy.renew_cg()
-        loss = dy.esum([dy.pickneglogsoftmax(scores(s), label) for s, label in examples]) / 3
-        losses.append(loss.npvalue()[0])
-        loss.backward()
-        trainer.update()
-    assert losses[-1] < 0.7 * losses[0]
-    assert [int(np.argmax(scores(s).npvalue())) for s, _ in examples] == [1, 2, 1]
 
 
 def test_arguments_by_name():

@@ -181,6 +181,32 @@ def test_indices_of_any_kind(index):
     assert dy.pickneglogsoftmax(x, index).value() == dy.pickneglogsoftmax(x, 2).value()
 
 
+def test_elements_of_minibatches():
+    """Some that lie side by side, and some that do not; others see what they are, too."""
+    array = np.arange(12.0).reshape(3, 4)
+    xs = [dy.inputTensor(array * k, batched=True) for k in (1, 2, 3)]
+    places = [[2], [1, 2, 3], [3, 0, 0]]
+    found = [[dy.pick_batch_elems(dy.square(x), some) for some in places] for x in xs]
+    for k, parts in enumerate(found, 1):
+        for some, part in zip(places, parts):
+            assert part.dim() == ((3,), len(some))
+            np.testing.assert_array_equal(part.npvalue(), ((array * k)[:, some] ** 2).squeeze())
+    dy.esum([dy.sum_batches(dy.sum_elems(part)) for parts in found for part in parts]).backward(full=True)
+    for k, x in enumerate(xs, 1):
+        np.testing.assert_array_equal(x.gradient(), 2 * k * array * [2, 1, 2, 2])
+
+
+def test_labels_outlive_nodes_that_are_taken_back():
+    """Those of nodes before a checkpoint, and those of nodes that come where others were."""
+    x = dy.inputTensor(np.log([[1.0, 2.0], [3.0, 6.0]]), batched=True)
+    before = [dy.pick(x, labels) for labels in ([0, 1], [1, 0])]
+    dy.cg_checkpoint()
+    np.testing.assert_allclose(np.exp(dy.pick(x, [0, 0]).npvalue()), [[1, 2]], rtol=1e-6)
+    dy.cg_revert()
+    found = [np.exp(each.npvalue())[0] for each in (*before, dy.pick(x, [1, 1]), dy.pick(x, [1, 0]))]
+    np.testing.assert_allclose(found, [[1, 6], [3, 2], [3, 6], [3, 2]], rtol=1e-6)
+
+
 def test_generators_in_place_of_lists():
     xs = [vector(1, 2, 3) * float(number) for number in range(6)]
     dy.forward(x for x in xs)

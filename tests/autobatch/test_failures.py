@@ -110,17 +110,6 @@ def test_two_that_fail_each_with_its_own_error():
     assert dy.sin(x).npvalue().shape == (2,)
 
 
-def test_functions_with_two_results():
-    fragile = Fragile(results=2)
-    pairs = [fragile.wrapped(dy.inputVector([number])) for number in (9.0, 1.0)]
-    fails(dy.esum([each for pair in pairs for each in pair]))
-    assert dy.values(pairs[1]) == [2.0, 3.0]
-    for each in pairs[0]:
-        fails(each)
-    fragile.is_broken = False
-    assert [each.value() for each in reversed(pairs[0])] == [27.0, 18.0]
-
-
 def test_parts_of_a_graph_that_are_taken_back():
     fragile, x = Fragile(), dy.inputVector([9.0])
     bad, good = fragile.wrapped(x), dy.sin(x)

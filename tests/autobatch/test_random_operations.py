@@ -124,13 +124,6 @@ def test_rows_of_tables():
     np.testing.assert_array_equal(table.grad_as_array(), np.broadcast_to(counts, (4, 2, 3)))
 
 
-def test_to_device_is_the_identity():
-    x = dy.inputTensor([1.0, 2.0])
-    y = dy.to_device(x, "CPU")
-    dy.squared_norm(y).backward(full=True)
-    assert (y.vec_value(), x.gradient().tolist()) == ([1.0, 2.0], [2.0, 4.0])
-
-
 def drawn(count):
     """Return the values of some nodes that draw, of one seed."""
     W, nodes = dy.ParameterCollection().parameters_from_numpy(np.ones((4, 4))), []

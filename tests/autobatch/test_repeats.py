@@ -69,47 +69,6 @@ def test_every_expression_has_a_gradient_of_its_own(setting):
             np.testing.assert_allclose(slope, slopes[WORDS.index(word)], rtol=1e-5)
 
 
-def test_operations_of_torch_take_equal_operands():
-    def program():
-        m, draw = dy.ParameterCollection(), np.random.RandomState(1)
-        table, lstm = (
-            m.lookup_parameters_from_numpy(draw.uniform(-1, 1, (4, 3))),
-            dy.VanillaLSTMBuilder(1, 3, 3, m),
-        )
-        for p in m.parameters_list():
-            p.set_value(draw.uniform(-1, 1, p.shape()))
-        state = lstm.initial_state().add_input(table[1])
-        words = dy.lookup_batch(table, [1, 1, 1])  # beside a state of one element: no kernel takes both
-        outputs = [state.add_input(words).output() * factor for factor in (1.0, 2.0, 3.0)]
-        dy.esum([dy.sum_batches(dy.sum_elems(each)) for each in outputs]).backward()
-        return [*dy.npvalues(outputs), *gradients(m)]
-
-    on_both(program)
-
-
-def test_random_numbers_are_drawn_for_each(setting):
-    table = dy.ParameterCollection().add_lookup_parameters((2, 64))
-    dropped = [dy.tanh(dy.dropout(table[1], 0.5)) for _ in range(3)]
-    assert len({tuple(each == 0) for each in dy.npvalues(dropped)}) == 3
-
-
-def test_values_survive_an_update_and_are_forgotten_by_revert(setting):
-    m = dy.ParameterCollection()
-    table, weights = m.add_lookup_parameters((4, 3)), m.add_parameters((3, 3))
-    held = [dy.tanh(weights * table[1]) for _ in range(4)]
-    before = dy.npvalues(held)
-    np.testing.assert_array_equal(before, [before[0]] * 4)
-    dy.esum([dy.sum_elems(each) for each in held]).backward()
-    dy.SimpleSGDTrainer(m, 0.5).update()
-    np.testing.assert_array_equal(dy.npvalues(held), before)
-    for _ in range(2):
-        dy.cg_checkpoint()
-        new = dy.npvalues([dy.tanh(weights * table[1]) for _ in range(2)])
-        np.testing.assert_array_equal(new[0], new[1])
-        np.testing.assert_allclose(new[0], np.tanh(weights.as_array() @ table.row_as_array(1)), rtol=1e-5)
-        dy.cg_revert()
-
-
 @pytest.mark.skipif(native.core is None, reason="no native extension")
 def test_explain_tells_what_was_left_out(batched):
     m = dy.ParameterCollection()

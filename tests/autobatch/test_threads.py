@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 
-import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
@@ -86,20 +85,6 @@ def test_whoever_renews_the_graph_owns_it():
         assert in_thread("first", lambda: (dy.inputVector([1.0, 2.0]) * 2.0).vec_value()) == [2.0, 4.0]
         with pytest.raises(dy.StateError, match="started in thread 'first'"):
             dy.scalarInput(1.0)
-
-
-def test_training_in_one_thread_after_the_other():
-    m = dy.ParameterCollection()
-    w, trainer = m.parameters_from_numpy(np.ones(2)), dy.SimpleSGDTrainer(m, 0.25)
-
-    def step():
-        dy.renew_cg()
-        loss = dy.squared_norm(w)
-        loss.backward()
-        trainer.update()
-        return loss.value()
-
-    assert [in_thread(f"worker {k}", step) for k in range(3)] == [2.0, 0.5, 0.125]
 
 
 def test_a_new_graph_while_another_thread_computes():

@@ -36,23 +36,6 @@ def test_a_graph_is_run_again_for_every_example():
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
-def test_inputs_that_are_set_late_and_around_a_checkpoint():
-    x, y = dy.scalarInput(1), dy.scalarInput(2)
-    assert (x * 3).value() == 3.0
-    z = y * x
-    y.set(5)
-    assert z.value() == 5.0
-    x.set(2)
-    assert z.value() == 10.0
-    dy.cg_checkpoint()
-    assert (z + x).value() == 12.0
-    x.set(4)
-    assert (z * x).value() == 80.0
-    dy.cg_revert()
-    assert z.value() == 20.0
-    assert (z + dy.scalarInput(1)).value() == 21.0
-
-
 def test_rows_of_numbers_fill_the_first_dimension_first():
     """As DyNet reads a list for a row that is a matrix; an array of the row's shape is taken as it is."""
     table = dy.ParameterCollection().add_lookup_parameters((3, 2, 2))
@@ -102,26 +85,6 @@ def test_parameters_may_be_added_after_an_update():
             before = p.as_array()
             trainer.update()
             assert p.as_array() < before
-
-
-def test_several_continuations_of_one_state():
-    """As in a search that tries words: products of one vector stand many times in a batch."""
-    m, draw = dy.ParameterCollection(), np.random.RandomState(3)
-    a, b = (m.parameters_from_numpy(draw.uniform(-1, 1, (3, 3))) for _ in "ab")
-    words, found = m.lookup_parameters_from_numpy(draw.uniform(-1, 1, (2, 3))), []
-    for autobatch in (True, False):
-        dy.renew_cg(autobatching=autobatch)
-        state, tried = dy.inputVector([1.0, -0.5, 0.2]), []
-        for step in range(6):
-            tries = [dy.cmult(dy.tanh(a * state + words[word]), b * state) for word in (0, 1)]
-            state = tries[step % 2]
-            tried += tries
-        loss = dy.esum([dy.squared_norm(each) for each in tried])
-        loss.backward()
-        found.append([loss.npvalue(), *(p.grad_as_array() for p in (a, b, words))])
-        m.reset_gradient()
-    for batched, single in zip(*found):
-        np.testing.assert_allclose(batched, single, rtol=1e-5, atol=1e-6)
 
 
 BY_DYNET = {

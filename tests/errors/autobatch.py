@@ -487,7 +487,7 @@ SHAPES = [
     *each(dy.ShapeError, [0, -1, 5, 2**40], (r"\{3,4\}", lambda v: dy.kmax_pooling(M(), v))),
     *each(
         dy.ShapeError,
-        [1 << 31, 0, -1, (2, 0), 1 << 70],
+        [1 << 31, 0, -1, 1 << 70, (2, 0)],
         ("dim", lambda v: dy.zeros(v)),
         ("dim", lambda v: model().add_parameters(v)),
         ("dim", lambda v: dy.sparse_inputTensor([[1]], [1.0], v)),
