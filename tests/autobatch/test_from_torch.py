@@ -70,32 +70,6 @@ def test_gradients_add_up_and_optimizers_step(setting):
     assert net.weight.grad is None or not net.weight.grad.any()
 
 
-def test_beside_other_operations(setting):
-    net, m = torch.nn.GRUCell(3, 4), dy.ParameterCollection()
-    words, step = m.add_lookup_parameters((9, 3)), dy.wrap(net, rows=True)
-    sentences, ends = [(1, 4, 5), (2,), (8, 3)], []
-    for sentence in sentences:
-        h = dy.zeros(4)
-        for word in sentence:
-            h = step(words[word], h)
-        ends.append(dy.squared_norm(h))
-    found = dy.esum(ends)
-    found.backward()
-    table, total = words.tensor.clone().requires_grad_(), torch.zeros(())
-    grads = [each.grad.clone() for each in net.parameters()]
-    net.zero_grad()
-    for sentence in sentences:
-        h = torch.zeros(1, 4)
-        for word in sentence:
-            h = net(table[word][None], h)
-        total = total + (h**2).sum()
-    total.backward()
-    assert found.scalar_value() == pytest.approx(total.item(), rel=1e-5)
-    close(words.grad_as_array(), table.grad, atol=1e-6)
-    for each, got in zip(net.parameters(), grads):
-        close(got, each.grad, atol=1e-6)
-
-
 def test_functions_with_parameters_around_them(setting):
     w = torch.tensor([2.0, 3.0], requires_grad=True)
     function = dy.wrap(lambda x, y: ((x * w).sum(), x - y), params=[w])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.ops.spec import names
 from helpers.described import add_right_calls
-from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls
+from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls, wrong_types
 from helpers.programs import run_program
 
 PROGRAM = """
 import json
+import re
 import dpmodule.autobatch as dy
 from helpers.misuse import Runner
 runner = Runner(dy)
@@ -69,6 +71,15 @@ def test_every_operation_has_a_right_call():
     assert set(RIGHT) == set(names()) - INTERNAL
     for manner in MANNERS:
         assert [each for each in outcomes(right_calls(), *manner) if each[0]] == []
+
+
+def test_arguments_of_wrong_types_are_refused_with_the_line(engine):
+    taken = ("dy.log_softmax(X(4), None)", "dy.inputTensor(np.ones(3), batched=True)")
+    calls = [call for call in wrong_types() if call not in taken]
+    assert len(calls) > 800
+    found = zip(calls, outcomes(calls, engine, True))
+    told = re.compile(r"ForeignValueError: .*\(at <call>:1\)", re.DOTALL)
+    assert [(call, text) for call, (text, *_) in found if not told.match(text)] == []
 
 
 def test_both_engines_refuse_alike():

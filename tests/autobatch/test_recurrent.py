@@ -264,38 +264,3 @@ def test_explain_tells_of_the_operations_of_a_step(kind):
     assert native.nodes == python.nodes
     assert native.batches < python.batches or native.engine == "python"
     assert "tanh" in str(native)
-
-
-@walks(product([False, True], [0, 1]))
-def test_the_gradient_of_a_memory_counts_the_output_of_its_own_step(full, left_out, setting):
-    """As of a memory spelled in single operations."""
-    builder, _, _ = network("VanillaLSTM", layers=1)
-    Wx, Wh, b = builder.parameters[0]
-
-    def spelled(x, h, c):
-        gates = dy.affine_transform([b, Wx, x] if h is None else [b, Wx, x, Wh, h])
-        i, f, o, u = (dy.pick_range(gates, at * HIDDEN, (at + 1) * HIDDEN) for at in range(4))
-        new = dy.cmult(dy.logistic(i), dy.tanh(u))
-        if c is not None:
-            new = new + dy.cmult(dy.logistic(f + 1.0), c)
-        return dy.cmult(dy.logistic(o), dy.tanh(new)), new
-
-    def built(x, h, c):
-        state = builder.initial_state(None if h is None else [c, h]).add_input(x)
-        return state.output(), state.s()[0]
-
-    def gradients(step):
-        dy.renew_cg()
-        cs, hs = [], []
-        for count in (1, 3, 2):
-            h = c = None
-            for x in vectors(count):
-                h, c = step(x, h, c)
-                cs.append(c)
-                hs.append(h)
-        dy.esum([dy.squared_norm(h) for h in hs[left_out:]]).backward(full=full)
-        return [c.gradient() for c in cs[left_out:]]
-
-    for found, expected in zip(gradients(built), gradients(spelled), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
-        assert np.abs(expected).max() > 1e-3

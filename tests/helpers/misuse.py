@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 
-__all__ = ["INTERNAL", "RIGHT", "Runner", "are_alike", "right_calls", "wrong_calls"]
+__all__ = ["INTERNAL", "RIGHT", "Runner", "are_alike", "right_calls", "wrong_calls", "wrong_types"]
 
 INTERNAL = {"extra", "products"}
 """Operations that no function adds: further results of others, and what the schedule puts together."""
@@ -279,6 +279,33 @@ def _places(tree):
         elif isinstance(parent, ast.Tuple):
             found += [(parent, "elts", i) for i in range(len(parent.elts))]
     return found or [(tree, "body", None)]
+
+
+_NEVER = {
+    float: _of("None|'a'|{}|[None]"),
+    int: _of("None|'a'|0.5|object()"),
+    bool: _of("'no'|[]|0.5"),
+    str: [],
+}
+"""What an argument of a type never is; operands and lists come below."""
+
+
+def wrong_types():
+    """Return right calls of functions, each with one argument of a type that none takes."""
+    found = []
+    for call in right_calls():
+        for index, (parent, field, at) in enumerate(_places(ast.parse(call, mode="eval"))):
+            if not _is_function(parent) or field != "args":
+                continue
+            old = parent.args[at]
+            values = (
+                _of("None|object()") if isinstance(old, (ast.List, ast.Tuple)) else _of("None|'x'|np.ones(3)")
+            )
+            for value in _NEVER[type(old.value)] if isinstance(old, ast.Constant) else values:
+                tree = ast.parse(call, mode="eval")
+                _places(tree)[index][0].args[at] = _parsed(value)
+                found.append(ast.unparse(tree))
+    return found
 
 
 def right_calls():

@@ -122,31 +122,7 @@ def test_rnn_unroll_is_deprecated_but_works():
     assert {n for n in outputs[1].list_arguments() if n.startswith("in_")} == {"in_t0_data", "in_t1_data"}
 
 
-class Own(mx.rnn.BaseRNNCell):
-    """A cell of a user that calls what MXNet's base class has."""
-
-    def __init__(self, units, prefix):
-        super().__init__(prefix=prefix)
-        self.units = units
-        self.weight, self.bias = self.params.get("h2h_weight"), self.params.get("h2h_bias")
-
-    @property
-    def state_info(self):
-        return [{"shape": (0, self.units), "__layout__": "NC"}]
-
-    def __call__(self, inputs, states):
-        self._counter += 1
-        name = f"{self._prefix}t{self._counter}_"
-        options = {"num_hidden": self.units, "name": f"{name}h2h"}
-        mapped = mx.sym.FullyConnected(states[0], self.weight, self.bias, **options)
-        output = self._get_activation(inputs + mapped, "tanh", name=f"{name}out")
-        return output, [output]
-
-
-def test_cells_of_users():
-    group = mx.sym.Group(Own(4, "own_").unroll(2, [mx.sym.Variable("a"), mx.sym.Variable("b")])[0])
-    assert group.list_outputs() == ["own_t0_out_output", "own_t1_out_output"]
-    assert group.infer_shape(a=(3, 4), b=(3, 4))[1] == [(3, 4), (3, 4)]
+def test_cells_derived_from_the_lstm_find_its_weights():
     cell, stack = mx.rnn.LSTMCell(5, prefix="l_"), mx.rnn.SequentialRNNCell()
     stack.add(cell)
     names = [

@@ -99,7 +99,8 @@ class Own(mx.rnn.BaseRNNCell):
         name, width = f"{self._prefix}t{self._counter}_", 2 * self._num_hidden
         i2h = mx.sym.FullyConnected(inputs, *self.weights[:2], num_hidden=width, name=f"{name}i2h")
         h2h = mx.sym.FullyConnected(states[0], *self.weights[2:], num_hidden=width, name=f"{name}h2h")
-        output = mx.sym.elemwise_mul(*mx.sym.SliceChannel(i2h + h2h, num_outputs=2), name=f"{name}out")
+        one, other = mx.sym.SliceChannel(i2h + h2h, num_outputs=2)
+        output = mx.sym.elemwise_mul(self._get_activation(one, "tanh"), other, name=f"{name}out")
         return output, [output]
 
     def unroll(self, steps, inputs, layout="NTC", merge_outputs=None, begin_state=None):
@@ -130,6 +131,7 @@ def test_cells_of_users_inside_others(make, width):
     group = mx.sym.Group(outputs)
     assert group.infer_shape(data=(2, 3, 4))[1] == [(2, width)] * 3
     assert "own_start" in group.debug_str()  # its own begin state, not a new one
+    assert "own_t2_out" in group.debug_str()
     assert len(states) == len(cell.state_info)
 
 

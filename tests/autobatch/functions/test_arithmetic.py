@@ -247,16 +247,6 @@ def test_operands_of_different_shapes(seed):
     dy.configure(engine="auto", autobatch=False, dtype="float32")
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [((3, 4, 1), (4, 1)), ((3, 1), (2, 1)), ((3, 2), (3, 5)), ((2, 3, 1), (2, 4, 1))]
-)
-def test_shapes_that_do_not_fit(engine, first, second):
-    x, y = (dy.inputTensor(np.ones(shape), batched=True) for shape in (first, second))
-    for operation in OPERATIONS:
-        with pytest.raises(dy.ShapeError):
-            operation(x, y)
-
-
 def test_gradients_of_what_is_repeated_are_exact(setting):
     many, tenth = 300_000, float(np.float32(0.1))
     number, pair = dy.scalarInput(0.5), dy.inputTensor([[0.5, 0.25]])
