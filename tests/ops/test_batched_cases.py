@@ -69,3 +69,24 @@ def test_recorded_calls(group, case, node):
     data = arrays_of(group)
     arrays = [data[f"{case['name']}/in/{name}"] for name in case["arguments"]]
     check(node.op, node.op.parse(node.params), arrays)
+
+
+VMAPPED = "cbrt rcbrt hard_sigmoid max min norm sum broadcast_maximum _mod dot transpose Reshape slice take"
+VMAPPED = {*VMAPPED.split(), "SliceChannel", "pick", "one_hot", "topk", "repeat"}
+
+
+@walks([(group, case, node) for group, case, node in of_recordings() if node.op.name in VMAPPED])
+def test_recorded_calls_under_vmap(group, case, node):
+    data, function = arrays_of(group), function_of(node.op, node.op.parse(node.params))
+    arrays = [torch.tensor(data[f"{case['name']}/in/{name}"]) for name in case["arguments"]]
+    both = [torch.stack([x, x.flip(0)]) for x in arrays]
+    leaves = [x.requires_grad_() if x.is_floating_point() else x for x in both]
+    together = torch.vmap(lambda *row: function(*row)[0])(*leaves)
+    loop = torch.stack([function(*row)[0] for row in zip(*leaves, strict=True)])
+    torch.testing.assert_close(together, loop, rtol=1e-4, atol=1e-5, equal_nan=True)
+    if loop.requires_grad:
+        wanted = [x for x in leaves if x.requires_grad]
+        for one, other in zip(
+            *(torch.autograd.grad(x.sum(), wanted, allow_unused=True) for x in (together, loop))
+        ):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
