@@ -130,7 +130,7 @@ VALID = {"normalization": "valid", "use_ignore": True, "ignore_label": 1}
         # smoothing spreads over the other classes
         (S.SoftmaxOutput(X, LABEL, smooth_alpha=0.3), {"x": np.zeros((1, 4)), "l": [2]}, [[0.15, 0.15, -0.45, 0.15]]),
         # divided by outputs, not by the batch
-        (S.LinearRegressionOutput(X, LABEL, grad_scale=3), {"x": np.ones((2, 4)), "l": [[0] * 4] * 2}, [[0.75] * 4] * 2),
+        (S.LinearRegressionOutput(X, LABEL, grad_scale=3), {"x": np.ones((2, 4)), "l": np.zeros((2, 4))}, 0.75),
         (S.MakeLoss(X, grad_scale=3, normalization="batch"), {"x": np.ones((2, 2))}, np.full((2, 2), 1.5)),
     ],
 )  # fmt: skip
