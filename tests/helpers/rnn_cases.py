@@ -24,106 +24,72 @@ def sequential(mx, *cells):
 
 def stacks(mx):
     """Return functions that make cells, by case name."""
-    rnn = mx.rnn
+    rnn, fused = mx.rnn, mx.rnn.FusedRNNCell
+
+    def cell(kind, prefix):
+        return cell_of(mx, kind, prefix)
+
+    def stack(*cells):
+        return sequential(mx, *cells)
+
+    def both(kind="gru", number="", **options):
+        halves = cell(kind, f"l{number}_"), cell("gru", f"r{number}_")
+        return rnn.BidirectionalCell(
+            *halves, **({"output_prefix": f"b{number}_"} if number != "" else {}), **options
+        )
+
+    def shared():
+        params = rnn.RNNParams("tied_")
+        return stack(rnn.GRUCell(UNITS, prefix="a_", params=params), rnn.RNNCell(UNITS, prefix="b_"))
+
     found = {
-        kind: lambda kind=kind: cell_of(mx, kind, kind + "_")
-        for kind in ("rnn_tanh", "rnn_relu", "lstm", "gru")
-    }
-    found["default_prefixes"] = lambda: sequential(
-        mx, rnn.RNNCell(UNITS), rnn.LSTMCell(UNITS), rnn.GRUCell(UNITS)
-    )
-    found["forget_bias"] = lambda: rnn.LSTMCell(UNITS, prefix="l_", forget_bias=2.5)
-    found["shared_params"] = lambda: _shared(mx)
-    found["stack"] = lambda: sequential(mx, cell_of(mx, "lstm", "a_"), cell_of(mx, "gru", "b_"))
-    found["nested"] = lambda: sequential(
-        mx, cell_of(mx, "gru", "a_"), sequential(mx, cell_of(mx, "lstm", "b_"), cell_of(mx, "rnn_tanh", "c_"))
-    )
-    found["stack_dropout"] = lambda: sequential(
-        mx, cell_of(mx, "lstm", "a_"), rnn.DropoutCell(0.5, prefix="d_"), cell_of(mx, "gru", "b_")
-    )
-    found["dropout_default"] = lambda: sequential(mx, cell_of(mx, "lstm", "a_"), rnn.DropoutCell(0.5))
-    found["no_dropout"] = lambda: sequential(mx, cell_of(mx, "lstm", "a_"), rnn.DropoutCell(0.0))
-    found["bidirectional"] = lambda: rnn.BidirectionalCell(
-        cell_of(mx, "lstm", "l_"), cell_of(mx, "gru", "r_")
-    )
-    found["bidirectional_prefix"] = lambda: rnn.BidirectionalCell(
-        cell_of(mx, "gru", "l_"), cell_of(mx, "gru", "r_"), output_prefix="both_"
-    )
-    found["bidirectional_stack"] = lambda: sequential(
-        mx,
-        rnn.BidirectionalCell(cell_of(mx, "gru", "l0_"), cell_of(mx, "gru", "r0_"), output_prefix="b0_"),
-        rnn.BidirectionalCell(cell_of(mx, "gru", "l1_"), cell_of(mx, "gru", "r1_"), output_prefix="b1_"),
-    )
-    found["zoneout"] = lambda: rnn.ZoneoutCell(cell_of(mx, "lstm", "z_"), 0.3, 0.2)
-    found["zoneout_outputs"] = lambda: rnn.ZoneoutCell(cell_of(mx, "rnn_tanh", "z_"), zoneout_outputs=0.3)
-    found["zoneout_states"] = lambda: rnn.ZoneoutCell(cell_of(mx, "gru", "z_"), zoneout_states=0.2)
-    found["residual_stack"] = lambda: sequential(
-        mx, cell_of(mx, "gru", "a_"), rnn.ResidualCell(cell_of(mx, "gru", "b_"))
-    )
-    found["residual_bidirectional"] = lambda: sequential(
-        mx,
-        rnn.BidirectionalCell(cell_of(mx, "gru", "l0_"), cell_of(mx, "gru", "r0_"), output_prefix="b0_"),
-        rnn.ResidualCell(
-            rnn.BidirectionalCell(cell_of(mx, "gru", "l1_"), cell_of(mx, "gru", "r1_"), output_prefix="b1_")
+        **{
+            kind: lambda kind=kind: cell(kind, kind + "_") for kind in ("rnn_tanh", "rnn_relu", "lstm", "gru")
+        },
+        "default_prefixes": lambda: stack(rnn.RNNCell(UNITS), rnn.LSTMCell(UNITS), rnn.GRUCell(UNITS)),
+        "forget_bias": lambda: rnn.LSTMCell(UNITS, prefix="l_", forget_bias=2.5),
+        "shared_params": shared,
+        "stack": lambda: stack(cell("lstm", "a_"), cell("gru", "b_")),
+        "nested": lambda: stack(cell("gru", "a_"), stack(cell("lstm", "b_"), cell("rnn_tanh", "c_"))),
+        "stack_dropout": lambda: stack(
+            cell("lstm", "a_"), rnn.DropoutCell(0.5, prefix="d_"), cell("gru", "b_")
         ),
-    )
-    found["residual_only"] = lambda: rnn.ResidualCell(
-        rnn.BidirectionalCell(cell_of(mx, "gru", "l_"), cell_of(mx, "gru", "r_"))
-    )
+        "dropout_default": lambda: stack(cell("lstm", "a_"), rnn.DropoutCell(0.5)),
+        "no_dropout": lambda: stack(cell("lstm", "a_"), rnn.DropoutCell(0.0)),
+        "bidirectional": lambda: both("lstm"),
+        "bidirectional_prefix": lambda: both(output_prefix="both_"),
+        "bidirectional_stack": lambda: stack(both(number=0), both(number=1)),
+        "zoneout": lambda: rnn.ZoneoutCell(cell("lstm", "z_"), 0.3, 0.2),
+        "zoneout_outputs": lambda: rnn.ZoneoutCell(cell("rnn_tanh", "z_"), zoneout_outputs=0.3),
+        "zoneout_states": lambda: rnn.ZoneoutCell(cell("gru", "z_"), zoneout_states=0.2),
+        "residual_stack": lambda: stack(cell("gru", "a_"), rnn.ResidualCell(cell("gru", "b_"))),
+        "residual_bidirectional": lambda: stack(both(number=0), rnn.ResidualCell(both(number=1))),
+        "residual_only": lambda: rnn.ResidualCell(both()),
+        "fused_states": lambda: fused(UNITS, 2, "lstm", True, 0.5, get_next_state=True, prefix="f_"),
+        "fused_gru_states": lambda: fused(UNITS, 2, "gru", get_next_state=True, forget_bias=3.0),
+        "fused_stack": lambda: stack(
+            fused(UNITS, mode="gru", prefix="g_"), fused(UNITS, mode="lstm", prefix="m_")
+        ),
+        "unfused_plain": lambda: fused(UNITS, 2, "gru", prefix="f_").unfuse(),
+    }
+    options = {"bidirectional": True, "dropout": 0.4, "prefix": "f_"}
     for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru"):
-        found["fused_" + mode] = lambda mode=mode: rnn.FusedRNNCell(UNITS, mode=mode)
-        found["unfused_" + mode] = lambda mode=mode: rnn.FusedRNNCell(
-            UNITS, 2, mode, bidirectional=True, dropout=0.4, prefix="f_"
-        ).unfuse()
-    found["fused_states"] = lambda: rnn.FusedRNNCell(
-        UNITS, 2, "lstm", True, 0.5, get_next_state=True, prefix="f_"
-    )
-    found["fused_gru_states"] = lambda: rnn.FusedRNNCell(
-        UNITS, 2, "gru", get_next_state=True, forget_bias=3.0
-    )
-    found["fused_stack"] = lambda: sequential(
-        mx,
-        rnn.FusedRNNCell(UNITS, mode="gru", prefix="g_"),
-        rnn.FusedRNNCell(UNITS, mode="lstm", prefix="m_"),
-    )
-    found["unfused_plain"] = lambda: rnn.FusedRNNCell(UNITS, 2, "gru", prefix="f_").unfuse()
+        found["fused_" + mode] = lambda mode=mode: fused(UNITS, mode=mode)
+        found["unfused_" + mode] = lambda mode=mode: fused(UNITS, 2, mode, **options).unfuse()
     return found
-
-
-def _shared(mx):
-    params = mx.rnn.RNNParams("tied_")
-    return sequential(
-        mx, mx.rnn.GRUCell(UNITS, prefix="a_", params=params), mx.rnn.RNNCell(UNITS, prefix="b_")
-    )
 
 
 def convolutional(mx):
     """Return functions that make convolutional cells, by case name."""
-    rnn = mx.rnn
-    shape = (1, 3, 6, 5)
+    rnn, common = mx.rnn, {"input_shape": (1, 3, 6, 5), "num_hidden": 2}
+    wide = {"h2h_kernel": (3, 5), "h2h_dilate": (1, 2), "i2h_kernel": (3, 1), "i2h_pad": (1, 0)}
+    ones = {"i2h_weight_initializer": "one", "h2h_bias_initializer": "one", "i2h_pad": (0, 0)}
     return {
-        "conv_rnn": lambda: rnn.ConvRNNCell(input_shape=shape, num_hidden=2),
-        "conv_lstm": lambda: rnn.ConvLSTMCell(
-            input_shape=shape, num_hidden=2, prefix="c_", activation="tanh"
-        ),
-        "conv_gru": lambda: rnn.ConvGRUCell(
-            input_shape=shape,
-            num_hidden=2,
-            h2h_kernel=(3, 5),
-            h2h_dilate=(1, 2),
-            i2h_kernel=(3, 1),
-            i2h_pad=(1, 0),
-        ),
-        "conv_init": lambda: rnn.ConvLSTMCell(
-            input_shape=shape,
-            num_hidden=2,
-            i2h_weight_initializer="one",
-            h2h_bias_initializer="one",
-            i2h_pad=(0, 0),
-        ),
-        "conv_stride": lambda: rnn.ConvLSTMCell(
-            input_shape=shape, num_hidden=2, i2h_stride=(2, 2), i2h_dilate=(2, 1)
-        ),
+        "conv_rnn": lambda: rnn.ConvRNNCell(**common),
+        "conv_lstm": lambda: rnn.ConvLSTMCell(**common, prefix="c_", activation="tanh"),
+        "conv_gru": lambda: rnn.ConvGRUCell(**common, **wide),
+        "conv_init": lambda: rnn.ConvLSTMCell(**common, **ones),
+        "conv_stride": lambda: rnn.ConvLSTMCell(**common, i2h_stride=(2, 2), i2h_dilate=(2, 1)),
     }
 
 
@@ -133,26 +99,22 @@ def ways(mx, make):
     def steps():
         return [mx.sym.Variable(f"t{i}_data") for i in range(STEPS)]
 
+    def data():
+        return mx.sym.Variable("data")
+
     calls = {
         "steps": lambda c: c.unroll(STEPS, steps()),
         "steps_merged": lambda c: c.unroll(STEPS, steps(), merge_outputs=True),
         "steps_tnc": lambda c: c.unroll(STEPS, steps(), layout="TNC", merge_outputs=True),
-        "ntc": lambda c: c.unroll(STEPS, mx.sym.Variable("data")),
-        "ntc_merged": lambda c: c.unroll(STEPS, mx.sym.Variable("data"), merge_outputs=True),
-        "ntc_split": lambda c: c.unroll(STEPS, mx.sym.Variable("data"), merge_outputs=False),
-        "tnc_merged": lambda c: c.unroll(STEPS, mx.sym.Variable("data"), layout="TNC", merge_outputs=True),
+        "ntc": lambda c: c.unroll(STEPS, data()),
+        "ntc_merged": lambda c: c.unroll(STEPS, data(), merge_outputs=True),
+        "ntc_split": lambda c: c.unroll(STEPS, data(), merge_outputs=False),
+        "tnc_merged": lambda c: c.unroll(STEPS, data(), layout="TNC", merge_outputs=True),
         "given_states": lambda c: c.unroll(
-            STEPS,
-            mx.sym.Variable("data"),
-            begin_state=c.begin_state(func=mx.sym.Variable),
-            merge_outputs=True,
+            STEPS, data(), begin_state=c.begin_state(func=mx.sym.Variable), merge_outputs=True
         ),
-        "call": lambda c: c(mx.sym.Variable("data"), c.begin_state()),
-        "again": lambda c: (
-            c.unroll(2, mx.sym.Variable("data")),
-            c.reset(),
-            c.unroll(2, mx.sym.Variable("data")),
-        )[2],
+        "call": lambda c: c(data(), c.begin_state()),
+        "again": lambda c: (c.unroll(2, data()), c.reset(), c.unroll(2, data()))[2],
     }
     found = {}
     for name, call in calls.items():

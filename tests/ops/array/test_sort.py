@@ -64,10 +64,7 @@ test_gradients_by_hand = gradients_test(
     ]
 )
 test_shapes = rules_test(
-    [
-        ("topk", [(0, 4)], {"k": 2}, None, [(0, 2)]),
-        ("sort", [(0, 4)], {"axis": None}, None, [None]),
-    ]
+    [("topk", [(0, 4)], {"k": 2}, None, [(0, 2)]), ("sort", [(0, 4)], {"axis": None}, None, [None])]
 )
 
 

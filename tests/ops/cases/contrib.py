@@ -8,10 +8,7 @@ from helpers.op_case import OpCase
 RANDOM = np.random.RandomState(21)
 X, OFFSETS = RANDOM.uniform(-2, 2, (2, 6)), 1.5 * RANDOM.standard_normal((2, 16, 2, 2))
 HASHES, SIGNS = f8([[0, 3, 1, 3, 2, 0]]), f8([[1, -1, 1, 1, -1, -1]])
-GRAPH, FEW = (
-    f8([[0, 5], [7, 0]]),
-    f8([0.3, 0.5]),
-)
+GRAPH, FEW = (f8([[0, 5], [7, 0]]), f8([0.3, 0.5]))
 COUNTS = "positions and counts have none"
 KERNEL = {"kernel": (2, 2), "num_filter": 2}
 GRID = {"stride": (2, 2), "pad": (1, 1), "dilate": (2, 2), "num_group": 2, "num_deformable_group": 2}
