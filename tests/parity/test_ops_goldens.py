@@ -1,5 +1,6 @@
-"""Every operator against real MXNet 1.9.1: names, outputs, gradients and states of recorded cases."""
+"""Every operator against real MXNet 1.9.1, in a graph and recorded: names, outputs, gradients, states."""
 
+import json
 from itertools import product
 
 import numpy as np
@@ -14,10 +15,13 @@ def as_tuples(value):
     return tuple(map(as_tuples, value)) if isinstance(value, list) else value
 
 
+def call(face, case, inputs, **options):
+    function = getattr(face, case["op"], None) or getattr(face._internal, case["op"])
+    return function(*inputs, **{key: as_tuples(value) for key, value in case["attrs"].items()}, **options)
+
+
 def make_symbol(case):
-    function = getattr(mx.sym, case["op"], None) or getattr(mx.sym._internal, case["op"])
-    attrs = {key: as_tuples(value) for key, value in case["attrs"].items()}
-    return function(*[mx.sym.Variable(name) for name in case["inputs"]], name="op", **attrs)
+    return call(mx.sym, case, [mx.sym.Variable(name) for name in case["inputs"]], name="op")
 
 
 def from_json(case):
@@ -78,6 +82,36 @@ def test_operator_gives_what_mxnet_gives(recorded, make):
     assert symbol.list_auxiliary_states() == case["aux"]
     assert symbol.list_outputs() == case["outputs"]
     run_and_compare(group, case, symbol, mx.cpu())
+
+
+def array(value):
+    return mx.nd.array(value, dtype=value.dtype)
+
+
+@walks(recorded_calls(), family=lambda group, case: group)
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+def test_recorded_operator_gives_what_mxnet_gives(group, case):
+    name, data = case["name"], arrays_of(group)
+    args = {key: array(data[f"{name}/in/{key}"]) for key in case["arguments"]}
+    aux = {key: array(data[f"{name}/aux_in/{key}"]) for key in case["aux"]}
+    for key in case["grads"]:
+        args[key].attach_grad()
+    graph = json.loads(case["symbol_json"])  # states stand among the inputs, in the operator's order
+    inputs = [graph["nodes"][entry[0]]["name"] for entry in graph["nodes"][graph["heads"][0][0]]["inputs"]]
+    with mx.autograd.record(train_mode=case["is_train"]):
+        outputs = call(mx.nd, case, [{**args, **aux}[key] for key in inputs])
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    for i, output in enumerate(outputs):
+        if f"{name}/out/{i}" in data:
+            check(output, data[f"{name}/out/{i}"], f"output {i}")
+    if not case["backward"] or not case["grads"]:
+        return
+    heads = [data.get(f"{name}/head/{i}") for i in range(len(outputs))]
+    mx.autograd.backward(outputs, [None if h is None else array(h) for h in heads])
+    for key in case["grads"]:
+        check(args[key].grad, data[f"{name}/grad/{key}"], f"gradient of {key}")
+    for key, state in aux.items():
+        check(state, data[f"{name}/aux_out/{key}"], f"state {key}")
 
 
 @pytest.mark.gpu

@@ -1,0 +1,51 @@
+"""Wrong arguments of the native extension's kernels."""
+
+from dpmodule import native
+from dpmodule.ops.nn.linear import multiply, multiply_few_rows
+from helpers.arrays import numbers
+
+COUNTS = {"multiply": 12, "multiply_few_rows": 10, "lstm": 16, "lstm_forward": 15, "lstm_backward": 14}
+COUNTS |= {"conv3x3": 17, "conv3x3_gradients": 15}
+CONVOLVE = [
+    ((b"",), TypeError, "expected rows, threads and addresses, got 1 argument"),
+    ((1, 1, 2), TypeError, "expected bytes"),
+    ((b"", "1", 2), TypeError, "int"),
+    ((bytes(175), 1, 0), ValueError, "rows has 175 bytes, expected 176 for each"),
+    ((bytes(176), 1), IndexError, "a place is 0, expected one among 0 addresses"),
+    ((bytes(176), 1, "0"), TypeError, "int"),
+]
+MISFITS = [
+    ((numbers(8, 300), numbers(300, 299)), "shapes cannot be multiplied"),
+    ((numbers(8, 300), numbers(300, 300), numbers(7)), "size"),
+    ((numbers(8, 300), numbers(300, 300), numbers(300).double()), "dtype"),
+]
+
+
+def called(name, *given):
+    return lambda: getattr(native.core, name)(*given)
+
+
+def with_text(name, count, place):
+    return (called(name, *[0] * place, "1", *[0] * (count - place - 1)), TypeError, "")
+
+
+ROWS = [
+    row
+    for name, count in COUNTS.items()
+    if hasattr(native.core, name)
+    for row in [
+        (called(name, 1, 2), TypeError, f"expected {count} arguments, got 2"),
+        *[with_text(name, count, place) for place in (0, 1, count - 1)],
+    ]
+]
+if hasattr(native.core, "dense"):
+    ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 10, 89)]
+    ROWS += [with_text("dense", 9, 8)]
+    ROWS += [(lambda given=given: multiply(*given), RuntimeError, text) for given, text in MISFITS]
+    ROWS += [
+        (lambda given=given: multiply_few_rows(given[0][:2], *given[1:]), RuntimeError, text)
+        for given, text in MISFITS
+    ]
+if hasattr(native.core, "convolve"):
+    ROWS += [(called("convolve", *given), error, text) for given, error, text in CONVOLVE]
+    ROWS += [(called("convolution_block", "many"), TypeError, "")]
