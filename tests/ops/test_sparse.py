@@ -111,6 +111,7 @@ def test_two_arrays_stored_alike(name, stype):
 def test_storage_is_kept_only_where_zeros_stay_zero(stype):
     x, quadratic = nd.array(A).tostype(stype), nd.contrib.quadratic
     kept = [x + 0, x * 2, x > 0, x != 0, nd.clip(x, -1, 1)]
+    kept.append(nd.zeros_like(x))
     others = [x + 1, x >= 0, nd.clip(x, 1, 2), nd.cos(x), quadratic(x, a=1, b=2, c=1)]
     (kept if stype == "csr" else others).append(quadratic(x, a=1, b=2, c=0))
     assert {found.stype for found in kept} == {stype}

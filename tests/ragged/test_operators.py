@@ -85,6 +85,8 @@ def test_pooling_makes_a_dense_row_of_each_and_zeros_of_an_empty_one(kind, trail
     assert out.stype == "default"
     np.testing.assert_allclose(out.asnumpy(), wanted)
     np.testing.assert_allclose(mx.nd.sequence_pool(x, pool_type=kind).asnumpy(), wanted)
+    empty = mx.nd.sequence_pool(ragged([0, 0], *trailing), pool_type=kind)
+    np.testing.assert_array_equal(empty.asnumpy(), np.zeros((2, *trailing)))
 
 
 def test_max_of_equal_negative_infinite_and_nan_elements():

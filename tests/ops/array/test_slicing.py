@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
 from helpers.arrays import count, i8, randn
-from helpers.op_case import OpCase, check_value, gradients, run, shapes, values_test
+from helpers.op_case import OpCase, check_value, gradients, rules_test, run, shapes, values_test
 
 
 @st.composite
@@ -87,6 +87,17 @@ test_values = values_test(
         ("_ravel_multi_index", (i8([[1, 25], [1, 0]]),), {"shape": (-1, 4)}, i8([5, 100])),
     ]
 )  # fmt: skip
+
+test_shapes = rules_test(
+    [
+        ("slice_axis", [(0, 5, 0)], {"axis": 1, "begin": 0, "end": 2}, [(6, 5, 8)], None, [(6, 2, 8)]),
+        ("slice_axis", [(0, 4, 8)], {"axis": 1, "begin": 0, "end": 2}, None, [(0, 2, 8)]),
+        ("slice", [(0, 4, 8)], {"begin": (0, 1), "end": (2, 3)}, None, [(0, 2, 8)]),
+        ("_slice_assign", [(3, 3), None], {"begin": (0, 1), "end": (2, 3)}, [(3, 3), (2, 2)], [(3, 3)]),
+        ("_ravel_multi_index", [None], {"shape": (3, 2)}, [(2, 7)], None, [(7,)]),
+        ("_unravel_index", [None], {"shape": (3, 2)}, [(7,)], None, [(2, 7)]),
+    ]
+)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

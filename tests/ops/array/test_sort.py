@@ -89,6 +89,8 @@ def test_histogram_of_arrays():
     found = mx.nd.histogram(data, bins=edges)
     assert found[0].dtype == np.int64
     assert [x.asnumpy().tolist() for x in found] == [[1, 1, 3], [0, 2, 3, 5]]
+    found = mx.nd.histogram(mx.nd.array([1, 2, 3, 4], dtype="int32"), bins=3, range=(0, 3.5))
+    assert [x.asnumpy().tolist() for x in found] == [[0, 1, 2], [0, 1, 2, 3]]
     found = mx.nd.histogram(data[:4], bins=3)  # from the least to the greatest
     assert [x.asnumpy().tolist() for x in found] == [[1, 1, 2], [1, 2, 3, 4]]
 
