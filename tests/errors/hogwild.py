@@ -246,8 +246,8 @@ def executor(call, *given, **more):
         list(getattr(made, call)(*given, **more))
 
 
-def infer(folder):
-    executor("infer_from_files", dense_module(), DENSE, write_dense(folder)[0], 1, "p")
+def infer(folder, **more):
+    executor("infer_from_files", dense_module(), DENSE, write_dense(folder)[0], 1, "p", **more)
 
 
 def closed():
@@ -306,6 +306,7 @@ RUNS = [
             ({"fetch": ["fc2"]}, ShapeError, r"'fc2' has shape \(8, 2\)"),
             ({"fetch": ["x"]}, ShapeError, r"'x' has shape \(8, 4\)"),
             ({"fetch": ["lable"]}, ArgumentError, "did you mean label"),
+            ({"fetch": mx.sym.Group([X, X])}, ArgumentError, "has 2 outputs; give one output"),
             ({"fetch": [3]}, ArgumentError, "of type int"),
             ({"fetch": mx.sym.Variable("other")}, ArgumentError, "depends on other"),
             ({"mode": "fast"}, ArgumentError, "mode is 'fast'"),
@@ -353,6 +354,7 @@ RUNS = [
     ),
     (partial(executor, "train_from_dataset", bag_net(), ["a"], 1), ArgumentError, "QueueDataset"),
     (infer, StateError, "no parameters yet"),
+    (partial(infer, mode="native"), ArgumentError, "mode is 'native', which supports only training"),
     (partial(executor, "module", bag_net()), StateError, "has not been run"),
     (partial(executor, "snapshot", "a"), StateError, "there was no run"),
     (partial(executor, "explain", bag_net()), StateError, "has not been run"),
