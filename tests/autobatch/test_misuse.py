@@ -87,7 +87,9 @@ OURS = "ForeignValue|Shape|Bounds|NegativeIndex|EmptySequence|Argument|StaleExpr
 
 def test_errors_of_functions_are_of_the_package_and_name_the_line(engine):
     calls = [call for call in wrong_calls(1500, seed=6) if re.match(r"dy\.[a-z]\w*\((?!.*float)", call)]
-    told = re.compile(rf"TypeError|SyntaxError|OverflowError: int|({OURS})Error: .*\(at <call>:1\)", re.DOTALL)
+    told = re.compile(
+        rf"TypeError|SyntaxError|OverflowError: int|({OURS})Error: .*\(at <call>:1\)", re.DOTALL
+    )
     found = [(call, text) for call, (text, *_) in zip(calls, outcomes(calls, engine, True)) if text]
     assert len(found) > 500
     assert [each for each in found if not told.match(each[1])] == []
