@@ -12,13 +12,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.executor import cuda_graph_mode, cuda_graphs
-from dpmodule.executor.cuda_graphs import (
-    Driver,
-    RecordedOutputs,
-    Recorder,
-    unsupported_reason,
-    without_aliases,
-)
+from dpmodule.executor.cuda_graphs import Driver, RecordedOutputs, unsupported_reason, without_aliases
 from dpmodule.executor.program import program_of
 from helpers.nets import blobs, lenet, mlp
 from helpers.recording import FakeDriver
@@ -293,25 +287,6 @@ def test_what_shares_memory_is_copied():
         assert got is wanted is None or (torch.equal(got, wanted) and got.is_contiguous())
 
 
-def test_a_recorder_counts_anew_when_it_forgets():
-    results, memory = RecordedOutputs([], []), [torch.ones(1)]
-    driver = SimpleNamespace(warm_up=lambda work: (results, ""), record=lambda *_: (lambda: None, results))
-    recorder = Recorder(driver, lambda: results, lambda: list(memory))
-    for plain in (3, 6):
-        counted = 0
-        while not recorder.is_recorded:
-            if recorder.is_due():
-                recorder.run()
-            else:
-                counted += 1
-        assert counted == plain
-        if plain == 3:
-            recorder.forget()
-    memory[0] = torch.ones(1)
-    assert not recorder.is_due()
-    assert not recorder.is_recorded
-
-
 # the driver of a GPU
 
 
@@ -320,15 +295,11 @@ class FakeCuda:
 
     def __init__(self, monkeypatch, failure=None):
         self.calls, self.failure, self.mode, note = [], failure, 0, self.note
-        self.here, self.side = (
-            SimpleNamespace(
-                name=name, wait_stream=lambda other, name=name: note(name, "waits for", other.name)
-            )
-            for name in ("here", "side")
-        )
-        graph = SimpleNamespace(
-            register_generator_state=lambda g: note("register", g), replay=lambda: note("replay")
-        )
+        self.here, self.side = (SimpleNamespace(name=name) for name in ("here", "side"))
+        for each in (self.here, self.side):
+            each.wait_stream = lambda other, name=each.name: note(name, "waits for", other.name)
+        graph = SimpleNamespace(replay=lambda: note("replay"))
+        graph.register_generator_state = lambda generator: note("register", generator)
         names = {
             "Stream": lambda device: self.side,
             "graph_pool_handle": lambda: "pool",
@@ -337,9 +308,7 @@ class FakeCuda:
             "stream": lambda stream: self.block("on", stream.name),
             "device": lambda device: contextlib.nullcontext(),
             "CUDAGraph": lambda: graph,
-            "graph": lambda _, pool, stream, capture_error_mode: self.block(
-                pool, stream.name, capture_error_mode
-            ),
+            "graph": lambda _, pool, stream, **mode: self.block(pool, stream.name, *mode.values()),
             "get_sync_debug_mode": lambda: self.mode,
             "set_sync_debug_mode": self.set_mode,
         }
