@@ -70,7 +70,8 @@ def unlabelled(batchsize):
 
 
 def hogwild(name, value, agent=None):
-    opt = {"task": "questions", "numthreads": 2, "episodes": [1, 2], "hogwild_mode": "thread", name: value}
+    mode = "fork" if name == "seed" else "thread"
+    opt = {"task": "questions", "numthreads": 2, "episodes": [1, 2], "hogwild_mode": mode, name: value}
     plain = agents.DialogPartnerWorld(opt, [Questions(opt), agent or Noting(opt)])
     with agents.HogwildWorld(opt, plain) as made:
         agents.HogwildWorld(opt, made) if value == "twice" else getattr(made, value)()
@@ -88,7 +89,6 @@ WORLDS = [
     (lambda: agents.create_task_agent_from_taskname({}), "task is not set"),
     (lambda: agents.BatchWorld({"batchsize": 2.0}, world()), "batchsize is 2.0, expected an integer from 1"),
     (lambda: world(max_batch_tokens=30, numthreads=2), "max_batch_tokens is set with numthreads 2"),
-    (lambda: world(batch_size=3), "there is no option 'batch_size'; did you mean 'batchsize'"),
     (lambda: world(**{"num-threads": 3}), "there is no option 'num-threads'; did you mean 'numthreads'"),
     (lambda: hogwild("note", "report", NoShare()), r"agent 'alone' \(NoShare\) has no share\(\)"),
     (lambda: EpisodePositions(3, [[0, 0]] * 2), "positions belong to 2 copies of the teacher, expected 3"),
@@ -102,14 +102,11 @@ ROWS_OF_WORLDS = [
         named,
         ("revers", "did you mean 'reverse'"),
         ("helpers.talks:Nothing", "has no 'Nothing'"),
-        ("no.such:Teacher", "there is no module"),
         ("", "task is not set"),
-        (None, "task is not set"),
         (" , ", "task is not set"),
         ("reverse:size=many", "size=many"),
         ("reverse:size=-1", "size=-1"),
         ("nocandidate:letters=3", "letters=3"),
-        ("docs:walid", "walid"),
         ("reverse:shortest=5:length=4", "shortest is 5"),
         ("reverse:letters=27", "letters 27"),
         ("nocandidate:length=0", "length is 0"),
@@ -150,8 +147,6 @@ ROWS_OF_WORLDS = [
         (ROWS, lambda batch: [{}, {}, None], "returned None from its act in row 2"),
         (ROWS, None, r"observe of agent 'noting' \(Wrong\) returned None in row 0; agents should return"),
         (TOKENS, lambda batch: batch[1:], r"\(Wrong\) returned \d+ messages for \d+ rows"),
-        (TOKENS, lambda batch: None, "returned something of type NoneType for"),
-        (TOKENS, lambda batch: ["text"] * len(batch), r"something of type str .* in row \d+"),
         (TOKENS, lambda batch: [{"text": ["a"]}] * len(batch), "a message whose text is of type list"),
         (TOKENS, None, "observe of agent 'noting'.* returned None in row 0"),
     ),
@@ -162,6 +157,7 @@ ROWS_OF_WORLDS = [
         ("hogwild_mode", "threads", "hogwild_mode is 'threads'"),
         ("hogwild_timeout_s", 0, "hogwild_timeout_s is 0"),
         ("hogwild_ahead", 0, "hogwild_ahead is 0"),
+        ("seed", 0.5, "seed is 0.5, expected an integer"),
         ("note", "twice", "world is a HogwildWorld, expected"),
     ),
     *rows(
@@ -208,7 +204,6 @@ ROWS_OF_AGENTS = [
         (None, "model is not set"),
         ("repeat_lable", "did you mean 'repeat_label'"),
         ("no.such:Agent", "there is no module 'no.such'"),
-        ("helpers.talks:Nothing", "the module 'helpers.talks' has no 'Nothing'"),
         ("helpers.talks:epoch", "expected a class"),
         (7, "model is 7, expected a name"),
         ("helpers.talks", "expected one of"),
@@ -219,24 +214,15 @@ ROWS_OF_AGENTS = [
         ("--batchsise", "3", "there is no flag --batchsise; did you mean --batchsize"),
         ("-lr", "0.5", "there is no flag -lr.*--model or --task"),
         ("-bs", "0", "batchsize.*'0', expected an integer from 1"),
-        ("-nt", "-1", "numthreads.*'-1', expected an integer from 1"),
-        ("-bs", "many", "expected an integer from 1"),
         ("-bsrt", "maybe", "'maybe', expected true or false"),
         ("-dt", "trian", "datatype is 'trian', expected train, valid or test"),
         ("-nt", "expected one argument"),
         ("stray", "stray"),
-        ("-t", "revers", "task is 'revers'.*did you mean 'reverse'"),
         ("-t", "dpmodule.agents", "the module 'dpmodule.agents' has no 'DefaultTeacher'"),
-        ("-m", "repeat_labl", "did you mean 'repeat_label'"),
-        ("-m", "no.such.module:Agent", "there is no module"),
         ("--on-bad-line", "cry", "invalid choice"),
     ),
-    (lambda: create_agent({"model": "repeat_label", "modelfile": ""}), ArgumentError, "mean 'model_file'"),
     (lambda: agents.str2class("dpmodule.agents"), ArgumentError, "does not name a class"),
-    (lambda: agents.str2class("dpmodule.agents:No"), ArgumentError, "has no 'No'"),
     (lambda: agents.validate(None), ArgumentError, "an agent returned None from its act, expected a dict"),
-    (partial(saved, '{"model": "helpers.talks:Noting"}'), ArgumentError, "modules that only a file names"),
-    (partial(saved, '{"model": "dpmodule.agents_of_others:A"}'), ArgumentError, "are not imported"),
     *[
         (partial(saved, text), FileFormatError, r"m\.opt")
         for text in ("", "{", "[1]", "7", "[" * 100_000, b"\xff\xfe", "NaN")
@@ -252,7 +238,6 @@ ROWS_OF_AGENTS = [
         lambda name, value: agents.DictionaryAgent({name: value}),
         ("dict_tokenizer", "spacy", "dict_tokenizer is 'spacy'"),
         ("dict_minfreq", "2", "dict_minfreq is '2'"),
-        ("dict_maxtokens", 1.5, "dict_maxtokens is 1.5"),
         ("dict_minfreq", True, "dict_minfreq is True"),
     ),
     *[
@@ -402,15 +387,11 @@ ROWS_OF_DATA = [
         (Talk, "", {"label_turns": "all"}, "label_turns is 'all'"),
         (Fb, "1 nothing\n", {}, "teacher 't': the example 'nothing' has neither labels"),
         (Fb, "", {"datafile": None}, "datafile"),
-        (ParlAI, "", {"datafile": None}, "datafile"),
-        (Talk, "", {"datafile": None}, "datafile"),
     ),
     *rows(
         FileError,
         talk,
         (Fb, "", {"datafile": "none.txt"}, r"none\.txt"),
-        (ParlAI, "", {"datafile": "none.txt"}, r"none\.txt"),
-        (Talk, "", {"datafile": "none.txt"}, r"none\.txt"),
         (Fb, "", {"datafile": "/"}, "cannot read dialogues"),
     ),
     *[
@@ -485,7 +466,6 @@ ROWS_OF_NETWORKS = [
         ),
         ("sym_gen", lambda self, opt, dict: "net", "sym_gen returned something of type str"),
         ("sym_gen", lambda self, opt, dict: lambda key: None, "without bucket_key"),
-        ("own", None, [{"text": "w01", "labels": ["w99"]}], "row 0 has the label 'w99'"),
     ),
     *rows(
         ArgumentError,
@@ -497,14 +477,12 @@ ROWS_OF_NETWORKS = [
         ({"dropout": 1.0}, "from 0 and below 1"),
         ({"beam_size": 0}, "beam_size is 0"),
         ({"dict_nulltoken": ""}, "null, start or end"),
-        ({"optimizer": "adma"}, "adma"),
         ({"rank_candidates": True}, {"text": "a b"}, "'Seq2seq' ranks candidates, but .*'a b' has no"),
     ),
     *rows(
         ArgumentError,
         partial(learner, StarspaceAgent),
         ({"similarity": "cosinus"}, "similarity is .*, expected"),
-        ({"pool": "max"}, "pool is .*, expected"),
         ({"negatives": 0}, "negatives is .*, expected"),
         ({"temperature": 0}, "temperature is .*, expected"),
         ({"embeddingsize": "x"}, "embeddingsize is .*, expected"),

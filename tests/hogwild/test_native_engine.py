@@ -3,6 +3,7 @@
 import copy
 import gzip
 import random
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -345,6 +346,55 @@ def test_parameters_are_read_by_layers_only(where, tmp_path):
     assert trained(net, FEED, files, "serial", fetch=fetch)[1].examples
 
 
+def ragged_squares(pooled, words):
+    return mx.sym.sequence_pool(mx.sym.square(rows_of(4, name="other", slot=words)), pool_type="max")
+
+
+def ragged_dense(pooled, words):
+    data = rows_of(4, name="other", slot=words)
+    data = mx.sym.FullyConnected(data, num_hidden=3, flatten=False, name="dense")
+    return mx.sym.sequence_pool(data, pool_type="sum")
+
+
+@pytest.mark.parametrize(
+    ("layer", "loss", "told"),
+    [
+        (lambda p, words: p**3, {}, "the power 3.0; only squares are supported"),
+        (lambda p, words: mx.sym.Dropout(p, p=0.5, axes=(0,)), {}, r"axes=\(0,\)"),
+        (lambda p, words: mx.sym.broadcast_mul(p, mx.sym.sum(p, axis=0, keepdims=True)), {}, r"axis=\(0,\)"),
+        (
+            lambda p, words: mx.sym.broadcast_mul(p, mx.sym.sum(p, axis=0, exclude=True, keepdims=True)),
+            {},
+            "exclude",
+        ),
+        (lambda p, words: mx.sym.softmax(p, temperature=2.0), {}, "only the last axis, without temperature"),
+        (
+            lambda p, words: mx.sym.Reshape(mx.sym.Reshape(p, shape=(-1,)), shape=(-1, 4)),
+            {},
+            "not begin with the batch",
+        ),
+        (
+            lambda p, words: mx.sym.slice_axis(mx.sym.Concat(p, p, dim=0), axis=0, begin=0, end=8),
+            {},
+            "dim=0 of 2 axes",
+        ),
+        (lambda p, words: p, {"normalization": "valid"}, "normalization='valid'"),
+        (lambda p, words: p, {"multi_output": True}, "multi_output=True"),
+        (ragged_squares, {}, "max pooling of squares"),
+        (ragged_dense, {}, "its input is ragged; use an Embedding and sequence_pool first"),
+    ],
+)
+def test_operators_that_it_lacks(layer, loss, told):
+    words = mx.sym.Variable("words", stype="ragged")
+    pooled = mx.sym.sequence_pool(rows_of(4, slot=words), pool_type="sum")
+    data = mx.sym.FullyConnected(layer(pooled, words), num_hidden=2, name="fc")
+    net = mx.sym.SoftmaxOutput(data, mx.sym.Variable("label", shape=(0,)), name="p", **loss)
+    with mx.AsyncExecutor() as run:
+        choice = run.explain(net, FEED)
+    assert choice.mode != "native"
+    assert re.search(f"not supported by the native engine: .*{told}", choice.why)
+
+
 def test_names_operators_and_rules_that_it_lacks(tmp_path):
     odd = mx.sym.sequence_pool(mx.sym.sequence_softmax(rows_of(4)), pool_type="sum")
     net = mx.sym.SoftmaxOutput(odd, mx.sym.Variable("label", shape=(0,)), name="p")
@@ -388,6 +438,22 @@ def test_values_that_are_not_finite_are_an_error_with_their_place(tmp_path):
         trained(NET, FEED, files, "native", arg_params=values)
     assert caught.value.file == files[0]
     assert caught.value.batch >= 0
+
+
+def test_snapshots_are_taken_between_batches(tmp_path):
+    files, prefix, net, seen = write_bags(tmp_path, 2, 2000), str(tmp_path / "model"), bag_net(), []
+    with mx.AsyncExecutor() as run:
+
+        def look(progress):
+            run.snapshot(prefix)
+            seen.append(progress.examples)
+
+        while not seen:  # a run may be over before its first report
+            files *= 4
+            run.run_from_files(
+                net, described(1, **BAGS), files, 2, mode="native", callback=look, callback_s=0.02
+            )
+    assert set(mx.nd.load(f"{prefix}-0000.params")) == {"arg:fc_bias", "arg:fc_weight", "arg:table_weight"}
 
 
 def test_ctrl_c_ends_the_run_after_a_batch(tmp_path):
