@@ -152,7 +152,7 @@ class AnyOrder(RuleBasedStateMachine):
         if how == "release":
             self.leased = self.writer.release()
             return
-        x, y = self.leased["x"], self.leased["y"]
+        x = self.leased["x"]
         values = {
             "parts": {"x": x[::2, 1:], "y": [torch.full((3,), 7), None]},
             "other": {"other": x, "big": torch.ones(9000)},
