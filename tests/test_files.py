@@ -1,13 +1,11 @@
 """Files: what one is, and writing one or several so that a kill or an error leaves the old or the new ones."""
 
-import errno
 import json
 import os
 import shutil
 import stat
 import tempfile
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -20,6 +18,7 @@ import dpmodule as mx
 from dpmodule import _files as files
 from dpmodule._files import likely_kind
 from dpmodule.base import FileError, FileFormatError
+from helpers.interrupted import interrupted
 
 PAGE = b"<!DOCTYPE html><html><body>404 Not Found</body></html>"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 12345\n"
@@ -72,52 +71,6 @@ def test_kinds():
     assert "NumPy" in likely_kind(b"\x93NUMPY\x01\x00")
     assert "gzip" in likely_kind(b"\x1f\x8b\x08")
     assert likely_kind(b"\x12\x01\0\0\0\0\0\0") == likely_kind(b"v") == ""
-
-
-STEPS = ("open", "replace", "unlink", "chmod")
-
-
-class Written:
-    """A file whose writes are steps; one that is interrupted leaves half of the data."""
-
-    def __init__(self, file, step):
-        self.file, self.step = file, step
-
-    def write(self, data):
-        self.step("write", lambda: (self.file.write(data[: len(data) // 2]), self.file.flush()))
-        return self.file.write(data)
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-
-@contextmanager
-def interrupted(how, last):
-    """Kill the process, or fail, at the given step; `how` is "kill", "once" or "for good" (a full disk)."""
-    passed = []
-
-    def step(name, before=lambda: None):
-        fails = name in ("open", "write", "fsync") or how != "for good"
-        passed.extend([name] * fails)
-        if fails and (len(passed) == last or (how == "for good" and len(passed) > last)):
-            before()
-            if how == "kill":
-                os._exit(9)
-            code = errno.EIO if how == "once" else errno.ENOSPC
-            raise OSError(code, os.strerror(code))
-
-    def counted(name, real):
-        def call(*args, **options):
-            step(name)
-            return real(*args, **options)
-
-        return call
-
-    patched = {name: counted(name, getattr(os, name)) for name in STEPS}
-    real = os.fdopen
-    patched |= {"fsync": lambda number: step("fsync"), "fdopen": lambda *args: Written(real(*args), step)}
-    with mock.patch.multiple(os, **patched):
-        yield
 
 
 class Saves(RuleBasedStateMachine):

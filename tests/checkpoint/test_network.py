@@ -19,7 +19,6 @@ from dpmodule.base import ArgumentError, FileError, FileFormatError
 from helpers.programs import run_file
 
 TESTS = Path(__file__).parents[1]
-HELPER = TESTS / "helpers" / "kill_saves.py"
 
 
 @pytest.fixture
@@ -156,44 +155,11 @@ def test_foreign_keys_and_empty_files_warn(prefix, caplog):
     assert "is empty" in caplog.text
 
 
-def run_helper(*args):
-    done = run_file(HELPER, *args, seconds=80)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.timeout(120)
-def test_killed_at_every_step(tmp_path):
-    result = run_helper("steps", tmp_path / "set")
-    versions = result["versions"]
-    assert set(versions) == {1, 2}, versions
-    assert versions == sorted(versions), "a later kill must not bring the old set back"
-    assert len(versions) > 20
-    assert result["most_leftovers"] <= 4  # one temporary per file and the journal
-
-
-@pytest.mark.timeout(120)
-def test_error_at_every_step_keeps_the_old_set(tmp_path):
-    outcomes = run_helper("errors", tmp_path / "set")["outcomes"]
-    assert len(outcomes) > 30
-    for outcome in outcomes:
-        if outcome["raised"] is None:
-            assert outcome["version"] == 2, outcome
-        else:
-            kind, code, path = outcome["raised"]
-            assert outcome["version"] == 1, outcome
-            assert (kind, code) == ("FileError", outcome["code"]), outcome
-            assert "net" in path or path.endswith("set"), outcome
-    assert {o["step"] for o in outcomes if o["raised"]} >= {"open", "write", "fsync", "replace"}
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("count", "seed"), [(30, 1), pytest.param(1000, 2, marks=pytest.mark.slow)])
-def test_killed_at_random_moments(count, seed, tmp_path):
-    result = run_helper("kill", tmp_path / "set", count, seed)
-    assert (result["torn"], result["left"]) == ([], [])
-    assert result["last"] > 3
-    assert result["most"] <= 4
+def test_interrupted_saves_leave_a_whole_set(count, seed, tmp_path):
+    done = run_file(TESTS / "programs" / "interrupted_saves.py", tmp_path / "set", count, seed, seconds=800)
+    assert done.returncode == 0, done.stderr
 
 
 def test_file_size_limit_keeps_the_old_set(prefix):
