@@ -23,11 +23,18 @@ ROWS = json.loads((ROOT / "tests" / "data" / "differences.json").read_text(encod
 
 @cache
 def defined_in(file):
-    """Return the names of the functions of a file and of its classes; none of a file that is not there."""
+    """Return what a file and its classes define, made tests among it; nothing of a file that is not there."""
     path = ROOT / file
     body = ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else []
     every = [*body, *(node for each in body if isinstance(each, ast.ClassDef) for node in each.body)]
-    return {node.name for node in every if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    made = {
+        name.id
+        for node in body
+        if isinstance(node, ast.Assign)
+        for name in node.targets
+        if hasattr(name, "id")
+    }
+    return made | {node.name for node in every if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def test_every_statement_has_a_row_in_the_order_of_the_pages():

@@ -1,4 +1,4 @@
-"""FeedForward: trained as by real MXNet 1.9.1, arrays and iterators, saving, bad input."""
+"""FeedForward: trained as by real MXNet 1.9.1, arrays and iterators, saving."""
 
 import importlib.util
 import json
@@ -9,136 +9,71 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, ShapeError
 from dpmodule.model import FeedForward
 
 FOLDER = Path(__file__).parent / "data" / "goldens" / "trainers"
-GOLDEN = json.loads((FOLDER / "trainers.json").read_text())
-
-
-def recipe():
-    spec = importlib.util.spec_from_file_location("make_trainers", FOLDER / "make_trainers.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = recipe()
+GOLDEN = json.loads((FOLDER / "trainers.json").read_text())["feed_forward"]
+SPEC = importlib.util.spec_from_file_location("make_trainers", FOLDER / "make_trainers.py")
+CASES = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(CASES)
+X, Y = CASES.data()
 
 
 def network():
     return CASES.network(mx)[0]
 
 
-def trained(**kwargs):
-    model = FeedForward(network(), num_epoch=2, learning_rate=0.1, **kwargs)
-    model.fit(*CASES.data())
-    return model
-
-
 def test_training_ends_where_mxnet_ends():
     found, _ = CASES.feed_forward(mx)
-    assert set(found) == set(GOLDEN["feed_forward"])
+    assert set(found) == set(GOLDEN)
     for name, value in found.items():
-        np.testing.assert_allclose(value, GOLDEN["feed_forward"][name], 2e-4, 2e-5, err_msg=name)
+        np.testing.assert_allclose(value, GOLDEN[name], 2e-4, 2e-5, err_msg=name)
 
 
-def test_predict_cuts_padding_and_returns_what_was_read():
+def test_predict_cuts_padding_and_returns_what_was_read(caplog, tmp_path):
     _, model = CASES.feed_forward(mx)
-    x, y = CASES.data()
-    scores, inputs, labels = model.predict(mx.io.NDArrayIter(x, y, 13), return_data=True)
+    scores, inputs, labels = model.predict(mx.io.NDArrayIter(X, Y, 13), return_data=True)
     assert scores.shape == (60, 3)
-    np.testing.assert_array_equal(inputs, x)
-    np.testing.assert_array_equal(labels, y)
-    np.testing.assert_allclose(model.predict(x), scores, rtol=1e-5)
-    assert model.predict(mx.io.NDArrayIter(x, y, 16), num_batch=2).shape == (32, 3)
-    assert model.score(mx.io.NDArrayIter(x, y, 20)) == np.mean(scores.argmax(1) == y)
-
-
-def test_rows_that_are_nan_are_told_of(caplog):
-    _, model = CASES.feed_forward(mx)
-    x, y = CASES.data()
-    x = x.copy()
-    x[[7, 30]] = np.nan
-    model.predict(x)
-    model.score(mx.io.NDArrayIter(x, y, 20))
+    np.testing.assert_array_equal(inputs, X)
+    np.testing.assert_array_equal(labels, Y)
+    np.testing.assert_allclose(model.predict(X), scores, rtol=1e-5)
+    assert model.predict(mx.io.NDArrayIter(X, Y, 16), num_batch=2).shape == (32, 3)
+    seen = []
+    found = model.score(mx.io.NDArrayIter(X, Y, 20), batch_end_callback=lambda p: seen.append(p.nbatch))
+    assert (found, seen) == (np.mean(scores.argmax(1) == Y), [0, 1, 2])
+    spoilt = np.where(np.isin(np.arange(60), [7, 30])[:, None], np.nan, X)
+    model.predict(spoilt)
+    model.score(mx.io.NDArrayIter(spoilt, Y, 20))
     text = "rows of the outputs are NaN, the first at index 7"
     assert caplog.messages == [f"predict: 2 {text}", f"score: 2 {text}"]
+    model.save(str(tmp_path / "net"))
+    again = FeedForward.load(str(tmp_path / "net"), model.num_epoch)
+    assert again.begin_epoch == model.num_epoch
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), model.predict(X))
 
 
 def test_arrays_are_enough():
-    x, y = CASES.data()
     seen = []
-    model = FeedForward.create(
-        network(),
-        x,
-        y,
-        num_epoch=30,
-        learning_rate=0.5,
-        eval_data=(x, y),
-        epoch_end_callback=lambda *args: seen.append(args[0]),
-    )
+    options = {"eval_data": (X, Y), "epoch_end_callback": lambda *args: seen.append(args[0])}
+    model = FeedForward.create(network(), X, Y, num_epoch=30, learning_rate=0.5, **options)
     assert seen == list(range(30))
-    assert model.score(mx.io.NDArrayIter(x, y, 20)) > 0.9
-
-
-def test_saved_loaded_and_pickled_alike(tmp_path):
-    model, x = trained(), CASES.data()[0]
-    model.save(str(tmp_path / "net"))
-    again = FeedForward.load(str(tmp_path / "net"), 2)
-    assert again.begin_epoch == 2
-    np.testing.assert_array_equal(again.predict(x), model.predict(x))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(x), model.predict(x))
+    assert model.score(mx.io.NDArrayIter(X, Y, 20)) > 0.9
 
 
 def test_buckets_from_a_function():
-    batches = mx.io.NDArrayIter(*CASES.data(), 15)
-    batches.default_bucket_key = 1
+    class Batches(mx.io.NDArrayIter):
+        default_bucket_key = 1
+
+        def next(self):
+            batch = super().next()
+            batch.bucket_key = 1
+            return batch
+
     model = FeedForward(lambda key: network(), num_epoch=1, learning_rate=0.1)
-    original = batches.next
-
-    def next_with_key():
-        batch = original()
-        batch.bucket_key = 1
-        return batch
-
-    batches.next = next_with_key
-    model.fit(batches)
-    assert set(model.arg_params) == set(GOLDEN["feed_forward"]) - {"bn_moving_mean", "bn_moving_var"}
-    assert model.predict(CASES.data()[0]).shape == (60, 3)
-
-
-def test_score_calls_back():
-    seen = []
-    model = trained()
-    model.score(mx.io.NDArrayIter(*CASES.data(), 20), batch_end_callback=lambda p: seen.append(p.nbatch))
-    assert seen == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "text"),
-    [
-        (lambda: FeedForward(3), ArgumentError, "symbol is int"),
-        (
-            lambda: FeedForward(network(), arg_params={"x": mx.nd.ones(1)}),
-            ArgumentError,
-            "arg_params holds x",
-        ),
-        (lambda: FeedForward(network()).fit(*CASES.data()), ArgumentError, "num_epoch is None"),
-        (lambda: FeedForward(network()).predict(CASES.data()[0]), ArgumentError, "no parameters yet"),
-        (lambda: FeedForward(network(), num_epoch=1).fit(CASES.data()[0]), ArgumentError, "y is None"),
-        (
-            lambda: FeedForward(network(), num_epoch=1).fit(np.ones((4, 8)), np.ones(3)),
-            ShapeError,
-            r"y has shape \(3,\), expected \(4,\)",
-        ),
-        (lambda: FeedForward(network()).save("x"), ArgumentError, "epoch is None"),
-        (lambda: trained().fit(*CASES.data(), eval_data=(1,)), ArgumentError, "eval_data has 1"),
-    ],
-)
-def test_bad_input(make, error, text):
-    with pytest.raises(error, match=text):
-        make()
+    model.fit(Batches(X, Y, 15))
+    assert set(model.arg_params) == set(GOLDEN) - {"bn_moving_mean", "bn_moving_var"}
+    assert model.predict(X).shape == (60, 3)
 
 
 def test_extra_parameters_on_request():
@@ -148,19 +83,15 @@ def test_extra_parameters_on_request():
 
 @pytest.mark.parametrize("by_create", [True, False])
 def test_each_figure_of_the_validation_is_logged_once(by_create, caplog):
-    inputs, labels = CASES.data()
     caplog.set_level("INFO")
-    seen = []
-    callbacks = [mx.callback.LogValidationMetricsCallback(), seen.append]
-    options = {"eval_data": (inputs, labels), "eval_metric": ["acc", "ce"]}
+    seen, options = [], {"eval_data": (X, Y), "eval_metric": ["acc", "ce"]}
     if by_create:
-        FeedForward.create(network(), inputs, labels, num_epoch=2, eval_end_callback=seen.append, **options)
+        FeedForward.create(network(), X, Y, num_epoch=2, eval_end_callback=seen.append, **options)
     else:
-        model = FeedForward(network(), num_epoch=2)
-        model.fit(inputs, labels, eval_end_callback=callbacks, **options)
+        callbacks = [mx.callback.LogValidationMetricsCallback(), seen.append]
+        FeedForward(network(), num_epoch=2).fit(X, Y, eval_end_callback=callbacks, **options)
     lines = [record.getMessage().partition("=")[0] for record in caplog.records]
-    names = ("accuracy", "cross-entropy")
     assert [line for line in lines if "Validation" in line] == [
-        f"Epoch[{epoch}] Validation-{name}" for epoch in range(2) for name in names
+        f"Epoch[{epoch}] Validation-{name}" for epoch in range(2) for name in ("accuracy", "cross-entropy")
     ]
     assert [param.epoch for param in seen] == [0, 1]

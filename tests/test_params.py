@@ -1,7 +1,10 @@
-"""The store of parameters: what it keeps, and sharing it with other processes."""
+"""The store of parameters: what it keeps, and sharing it with other processes; see also `module/test_store.py`."""
 
+import contextlib
 import copy
+import os
 import pickle
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +15,14 @@ from torch import multiprocessing
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
 from dpmodule.params import ParamStore
-from helpers.programs import run_program
+from helpers.small_fits import TWO
 from helpers.spawned import arrays_of, attend, fill, values
 
-TWO = [mx.cpu(0), mx.cpu(1)]
 SHARED = Path("/dev/shm")
 
 
-def make(contexts=TWO):
-    store = ParamStore(contexts)
+def make():
+    store = ParamStore(TWO)
     store.declare("weight", (3, 2), "float32", needs_grad=True)
     store.declare("table", (5,), "float64", needs_grad=False)
     store.declare("half", (3,), "float16", needs_grad=True)
@@ -35,9 +37,6 @@ def shared(found):
     return {key: value for key, value in found.items() if not key.endswith("grad")}
 
 
-# --- in one process
-
-
 def test_declaring_twice():
     store = make()
     before = store.array("weight", 1)
@@ -48,8 +47,7 @@ def test_declaring_twice():
     with pytest.raises(DTypeError, match="mean is float32, this graph needs float64"):
         store.declare_aux("mean", (2,), "float64")
     assert store.grad("table", 0) is None
-    assert store.names() == ["weight", "table", "half", "none"]
-    assert store.aux_names() == ["mean", "seen"]
+    assert (store.names(), store.aux_names()) == (["weight", "table", "half", "none"], ["mean", "seen"])
 
 
 def test_loading_and_averaging():
@@ -66,26 +64,11 @@ def test_loading_and_averaging():
         store.load({"weight": mx.nd.ones((1,))}, {})
 
 
-def test_copies_of_a_store_that_is_not_shared_have_values_of_their_own():
-    store = make()
-    fill(store, 1)
-    for other in (pickle.loads(pickle.dumps(store)), copy.deepcopy(store)):
-        assert values(other) == values(store)
-        assert not other.is_shared
-        other.array("weight", 0)[:] = 9
-        assert store.array("weight", 0).asnumpy()[0, 0] == 1
-
-
-# --- shared memory
-
-
 def test_sharing_keeps_values_places_and_handles():
     store = make()
     fill(store, 1)
     before, handles = values(store), arrays_of(store)
-    assert not store.is_shared
     store.share_memory()
-    assert store.is_shared
     assert values(store) == before
     for key, array in arrays_of(store).items():
         assert array is handles[key]
@@ -103,9 +86,7 @@ def test_what_is_declared_later_is_shared_too():
     store = make()
     store.share_memory()
     store.declare("late", (4,), "float32", needs_grad=True)
-    for array in (store.array("late", 0), store.array("late", 1)):
-        assert array.tensor.is_shared()
-        assert array.pinned
+    assert all(store.array("late", i).tensor.is_shared() and store.array("late", i).pinned for i in range(2))
     assert not store.grad("late", 1).tensor.is_shared()
     with pytest.raises(StateError, match="before share_memory"):
         store.place("late", torch.zeros(4), keep=True)
@@ -132,58 +113,19 @@ def test_memory_that_was_handed_out_does_not_move(export, named):
     del kept
 
 
-def test_plain_pickles_of_a_shared_store_are_copies():
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_plain_copies_of_a_store_have_values_of_their_own(is_shared):
     store = make()
     fill(store, 1)
-    store.share_memory()
-    other = pickle.loads(pickle.dumps(store))
-    assert shared(values(other)) == shared(values(store))
-    other.array("weight", 0)[:] = 9
-    assert store.array("weight", 0).asnumpy()[0, 0] == 1
-    assert not other.is_shared
-    other.declare("more", (2,), "float32", needs_grad=False)
-    assert not other.array("more", 0).tensor.is_shared()
-
-
-def step(module, seed):
-    rng = np.random.RandomState(seed)
-    data, label = mx.nd.array(rng.rand(4, 3)), mx.nd.array(rng.randint(0, 2, 4))
-    module.forward_backward(mx.io.DataBatch([data], [label]))
-    module.update()
-
-
-def make_module(contexts):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="one")
-    net = mx.sym.BatchNorm(net, name="norm")
-    net = mx.sym.FullyConnected(mx.sym.Activation(net, act_type="relu"), num_hidden=2, name="two")
-    mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=contexts)
-    mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
-    mx.random.seed(3)
-    mod.init_params(mx.init.Xavier())
-    mod.init_optimizer(None, "sgd", {"learning_rate": 0.1, "momentum": 0.9})
-    return mod
-
-
-@pytest.mark.parametrize("contexts", [TWO[:1], TWO])
-@pytest.mark.parametrize("when", [0, 1, 2])
-def test_a_module_trains_on_after_its_store_was_shared(contexts, when):
-    one, other = make_module(contexts), make_module(contexts)
-    for seed in range(4):
-        if seed == when:
-            one.store.share_memory()
-        step(one, seed)
-        step(other, seed)
-    for mine, its in zip(one.get_params(), other.get_params()):
-        assert {k: v.asnumpy().tolist() for k, v in mine.items()} == {
-            k: v.asnumpy().tolist() for k, v in its.items()
-        }
-    assert all(a.tensor.is_shared() for key, a in arrays_of(one.store).items() if not key.endswith("grad"))
-    step(one, 9)
-    one.forward(mx.io.DataBatch([mx.nd.ones((7, 3))], []), is_train=False)  # another size binds again
-    assert one.get_outputs()[0].shape == (7, 2)
-
-
-# --- two processes
+    if is_shared:
+        store.share_memory()
+    for other in (pickle.loads(pickle.dumps(store)), copy.deepcopy(store)):
+        assert shared(values(other)) == shared(values(store))
+        assert not other.is_shared
+        other.array("weight", 0)[:] = 9
+        assert store.array("weight", 0).asnumpy()[0, 0] == 1
+        other.declare("more", (2,), "float32", needs_grad=False)
+        assert not other.array("more", 0).tensor.is_shared()
 
 
 @pytest.mark.timeout(120)
@@ -202,9 +144,7 @@ def test_another_process_maps_the_store_and_both_see_every_write():
     try:
         pid, is_shared, found = pipe.recv()
         assert (pid, is_shared, shared(found)) == (process.pid, True, shared(first))
-        assert {key: np.any(v) for key, v in found.items() if key.endswith("grad")} == dict.fromkeys(
-            (key for key in first if key.endswith("grad")), False
-        )
+        assert not any(np.any(value) for key, value in found.items() if key.endswith("grad"))
         fill(store, 100)
         second = values(store)
         pipe.send("go on")
@@ -214,7 +154,7 @@ def test_another_process_maps_the_store_and_both_see_every_write():
         process.kill()
         process.join(10)
     assert process.exitcode == 0
-    fill(expected := make(), 0)
+    expected = make()
     expected.declare("late", (4,), "float32", needs_grad=True)
     fill(expected, 200)
     gradients = {key: value for key, value in second.items() if key.endswith("grad")}
@@ -222,45 +162,32 @@ def test_another_process_maps_the_store_and_both_see_every_write():
     assert (sorted(SHARED.iterdir()) if SHARED.is_dir() else []) == before
 
 
-KILLED = """
-import os, signal, sys
-import dpmodule as mx
-from dpmodule.params import ParamStore
-store = ParamStore([mx.cpu()])
-store.declare("weight", (1 << 20,), "float32", needs_grad=True)
-store.share_memory()
-assert store.array("weight", 0).tensor.is_shared()
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="shared memory is not a folder here")
-def test_a_process_that_is_killed_leaves_no_segment_behind():
-    before = sorted(SHARED.iterdir())
-    done = run_program(KILLED)
-    assert done.returncode == -9
-    assert sorted(SHARED.iterdir()) == before
-
-
-def test_row_sparse_gradients_stay_out_of_shared_memory():
+def test_row_sparse_gradients_stay_out_of_shared_memory_and_are_each_thread_s_own():
     store = ParamStore([mx.cpu()])
     store.declare("table", (1000, 4), "float32", needs_grad=True, grad_stype="row_sparse")
     store.grad("table", 0)[:] = mx.nd.ones((1000, 4))
+    with pytest.raises(StateError, match="share_memory"):
+        store.with_own_gradients()
     store.share_memory()
-    for again in (store, pickle.loads(pickle.dumps(store))):
+    other = store.with_own_gradients()
+    other.array("table", 0)[:] = 5
+    assert (store.array("table", 0).asnumpy() == 5).all()
+    for again in (store, pickle.loads(pickle.dumps(store)), other):
         assert again.grad("table", 0).stype == "row_sparse"
         assert again.grad("table", 0).asnumpy().min() == (again is store)
         again.grad("table", 0)[:] = mx.nd.zeros((1000, 4))
 
 
-def test_a_store_for_another_thread_has_gradients_of_its_own():
-    store = ParamStore([mx.cpu(0)])
-    store.declare("w", (2, 3), "float32", needs_grad=True, grad_stype="row_sparse")
-    with pytest.raises(StateError, match="share_memory"):
-        store.with_own_gradients()
-    store.share_memory()
-    other = store.with_own_gradients()
-    other.array("w", 0)[:] = 5
-    assert (store.array("w", 0).asnumpy() == 5).all()
-    assert other.grad("w", 0) is not store.grad("w", 0)
-    assert other.grad("w", 0).stype == "row_sparse"
+@pytest.mark.skipif(not SHARED.is_dir(), reason="shared memory is not a folder here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_process_that_is_killed_leaves_no_segment_behind():
+    before = sorted(SHARED.iterdir())
+    pid = os.fork()
+    if not pid:
+        with contextlib.suppress(BaseException):
+            store = make()
+            store.share_memory()
+            os.kill(os.getpid(), signal.SIGKILL if store.is_shared else signal.SIGTERM)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert sorted(SHARED.iterdir()) == before

@@ -96,7 +96,7 @@ CPP_TESTS = {
     "autobatch": (["tests/native/autobatch"], ["tests/autobatch"]),
     "hogwild": (["tests/hogwild/test_native_engine.py"], ["tests/hogwild"]),
     "io": (["tests/recordio", "tests/io/test_parsing.py"], ["tests/io"]),
-    "kernels": (["tests/ops/nn"], ["tests/executor"]),
+    "kernels": (["tests/native/test_kernels.py", "tests/ops/nn"], ["tests/executor"]),
     "pipe": (["tests/streams/pipe"], ["tests/streams"]),
     "": (["tests/native"], ["tests/streams"]),
 }

@@ -1,32 +1,40 @@
-"""Outside training every example is seen exactly once, however it is asked for."""
+"""Outside training every example is seen exactly once, however it is asked for, and reports are the same."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers.talks import Noting, NotingBatch, Texts, epoch, spec
+from dpmodule.agents import BatchWorld, DialogPartnerWorld, MultiTaskTeacher
+from helpers.talks import Noting, NotingBatch, Texts, epoch, finish, spec
 
-EPISODES = st.lists(st.integers(1, 9), max_size=40).map(
+EPISODES = st.lists(st.integers(0, 9), max_size=40).map(
     lambda lengths: [length for place, length in enumerate(lengths) if sum(lengths[: place + 1]) <= 100]
 )
-
 CASES = st.fixed_dictionaries(
     {
         "batchsize": st.integers(1, 33),
         "datatype": st.sampled_from(["valid", "test", "valid:stream", "train:evalmode"]),
         "batch_sort": st.booleans(),
         "context_length": st.sampled_from([-1, 1, 3]),
-        "max_batch_tokens": st.sampled_from([None, None, 5, 60]),
+        "max_batch_tokens": st.sampled_from([None, None, 1, 5, 60]),
+        "batch_buffer": st.sampled_from([3, 100]),
     }
 )
 
 
-def task_of(name, lengths):
-    return spec(Texts, "-".join([name, *map(str, lengths)]))
+class Half(Noting):
+    """Right about every second example."""
+
+    def answer(self, observation):
+        (label,) = observation.get("eval_labels") or (None,)
+        if label is None:
+            return {"id": self.id}
+        is_right = int(label[-1]) % 2
+        return {"id": self.id, "text": label if is_right else "no idea", "metrics": {"loss": float(label)}}
 
 
-def examples_of(name, lengths):
-    return [(name, f"{episode}.{entry}") for episode, length in enumerate(lengths) for entry in range(length)]
+class HalfBatch(Half, NotingBatch):
+    pass
 
 
 def seen_by(student):
@@ -34,28 +42,42 @@ def seen_by(student):
     return sorted((name, number) for name, number, *_ in lasts)
 
 
-def check(tasks, opt, batched):
-    given_opt = {**opt, "task": ",".join(task_of(name, lengths) for name, lengths in tasks.items())}
-    student = (NotingBatch if batched and (opt["batchsize"] > 1 or opt["max_batch_tokens"]) else Noting)(
-        given_opt
+def check(tasks, opt, batched, as_teacher=False):
+    names = [spec(Texts, "-".join([name, *map(str, lengths)])) for name, lengths in tasks.items()]
+    opt = {**opt, "task": ",".join(names), **({"max_batch_tokens": None} if as_teacher else {})}
+    student = (HalfBatch if batched and (opt["batchsize"] > 1 or opt["max_batch_tokens"]) else Half)(opt)
+    expected = sorted(
+        (name, f"{episode}.{entry}")
+        for name, lengths in tasks.items()
+        for episode, length in enumerate(lengths)
+        for entry in range(length)
     )
-    expected = sorted(each for name, lengths in tasks.items() for each in examples_of(name, lengths))
-    world, _, parleys = epoch(given_opt, student)
+    if as_teacher:
+        world = DialogPartnerWorld(opt, [MultiTaskTeacher(opt), student])
+        world = BatchWorld(opt, world) if opt["batchsize"] > 1 else world
+        parleys = finish(world)
+    else:
+        world, _, parleys = epoch(opt, student)
     assert seen_by(student) == expected
-    assert world.report()["total"] == len(expected)
-    if world.get_agents()[0].use_batch_act and len(tasks) == 1 and not opt["max_batch_tokens"]:
+    serial = {"task": opt["task"], "datatype": "valid"}
+    assert world.report() == epoch(serial, Half(serial))[0].report()
+    assert world.num_examples() == len(expected)
+    if opt["max_batch_tokens"] and not as_teacher:
+        assert (world.get_total_exs(), parleys <= len(expected)) == (len(expected), True)
+    elif not as_teacher and world.get_agents()[0].use_batch_act and len(tasks) == 1:
         assert parleys == -(-len(expected) // opt["batchsize"])
     student.seen.clear()
     world.reset()
-    while not world.epoch_done():
-        world.parley()
+    finish(world)
     assert seen_by(student) == expected, "after reset"
     world.shutdown()
 
 
 def prop(examples):
     def decorate(function):
-        given_function = given(EPISODES, EPISODES, st.booleans(), CASES, st.booleans())(function)
+        given_function = given(EPISODES, EPISODES, st.booleans(), CASES, st.booleans(), st.booleans())(
+            function
+        )
         return settings(
             max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
         )(given_function)
@@ -63,20 +85,20 @@ def prop(examples):
     return decorate
 
 
-def run(first, second, is_double, opt, batched):
-    check({"a": first, "b": second} if is_double else {"a": first}, opt, batched)
+def run(first, second, is_double, opt, batched, as_teacher):
+    check({"a": first, "b": second} if is_double else {"a": first}, opt, batched, is_double and as_teacher)
 
 
 @prop(250)
-def test_every_example_is_seen_exactly_once(first, second, is_double, opt, batched):
-    run(first, second, is_double, opt, batched)
+def test_every_example_is_seen_exactly_once(first, second, is_double, opt, batched, as_teacher):
+    run(first, second, is_double, opt, batched, as_teacher)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @prop(10_000)
-def test_every_example_is_seen_exactly_once_at_length(first, second, is_double, opt, batched):
-    run(first, second, is_double, opt, batched)
+def test_every_example_is_seen_exactly_once_at_length(first, second, is_double, opt, batched, as_teacher):
+    run(first, second, is_double, opt, batched, as_teacher)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 31, 32, 33, 34, 99, 100])

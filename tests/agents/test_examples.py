@@ -2,123 +2,81 @@ from random import Random
 
 import pytest
 
-from dpmodule.agents import RepeatLabelAgent, create_task
-from dpmodule.agents.examples import DialogHistory, EpisodePositions, flatten, make_batches, sort_data
-from dpmodule.agents.teachers import FixedDialogTeacher
-from dpmodule.base import ArgumentError
+from dpmodule.agents import FixedDialogTeacher, RepeatLabelAgent, create_task
+from dpmodule.agents.examples import DialogHistory, flatten, make_batches, sort_data
 from helpers.talks import NotingBatch, Talks, Texts, epoch, spec
 
-X1, X2, X3, X4 = [{"text": f"x{n}", "labels": [f"y{n}"]} for n in range(1, 5)]
-TALK = [X1, X2, X3, X4]
+TALK = [{"text": f"x{n}", "labels": [f"y{n}"]} for n in range(1, 5)]
 
 
 def rows_of(**opt):
     """Return the examples that a batch world shows of one conversation, in its order."""
-    given = {
-        "task": spec(Talks),
-        "talks": [TALK],
-        "datatype": "train",
-        "batchsize": 4,
-        "batch_sort": True,
-        **opt,
-    }
-    student = NotingBatch(given)
-    create_task(given, student).parley()
-    seen = [{name: each[name] for name in ("text", "labels", "episode_done")} for each in student.seen]
-    return sorted(seen, key=lambda each: each["labels"])
-
-
-def test_without_batching_the_examples_come_over_four_parleys():
-    opt = {"task": spec(Talks), "talks": [TALK], "datatype": "train:ordered"}
-    teacher = Talks(opt)
-    seen = [teacher.act() for _ in range(4)]
-    assert [(each["text"], each["labels"], each["episode_done"]) for each in seen] == [
-        ("x1", ["y1"], False), ("x2", ["y2"], False), ("x3", ["y3"], False), ("x4", ["y4"], True)
-    ]  # fmt: skip
-
-
-def test_first_table_of_the_description():
-    """context-length -1, include-labels False."""
-    assert rows_of(context_length=-1, include_labels=False) == [
-        {"text": "x1", "labels": ["y1"], "episode_done": True},
-        {"text": "x1\nx2", "labels": ["y2"], "episode_done": True},
-        {"text": "x1\nx2\nx3", "labels": ["y3"], "episode_done": True},
-        {"text": "x1\nx2\nx3\nx4", "labels": ["y4"], "episode_done": True},
-    ]
-
-
-def test_second_table_of_the_description():
-    """context-length 3, include-labels True."""
-    assert rows_of(context_length=3, include_labels=True) == [
-        {"text": "x1", "labels": ["y1"], "episode_done": True},
-        {"text": "x1\ny1\nx2", "labels": ["y2"], "episode_done": True},
-        {"text": "x2\ny2\nx3", "labels": ["y3"], "episode_done": True},
-        {"text": "x3\ny3\nx4", "labels": ["y4"], "episode_done": True},
-    ]
+    task = {"task": spec(Talks), "talks": [TALK], "datatype": "train", "batchsize": 4, "batch_sort": True}
+    student = NotingBatch({**task, **opt})
+    create_task({**task, **opt}, student).parley()
+    return sorted(student.seen, key=lambda each: each["labels"])
 
 
 @pytest.mark.parametrize(
-    ("length", "labels", "last"),
+    ("opt", "texts"),
     [
-        (0, True, "x4"),
-        (1, True, "x4"),
-        (2, True, "y3\nx4"),
-        (4, True, "y2\nx3\ny3\nx4"),
-        (2, False, "x3\nx4"),
+        ({"context_length": -1, "include_labels": False}, ["x1", "x1\nx2", "x1\nx2\nx3", "x1\nx2\nx3\nx4"]),
+        ({"context_length": 3, "include_labels": True}, ["x1", "x1\ny1\nx2", "x2\ny2\nx3", "x3\ny3\nx4"]),
+        ({"context_length": 0}, ["x4"]),
+        ({"context_length": 1}, ["x4"]),
+        ({"context_length": 2}, ["y3\nx4"]),
+        ({"context_length": 4}, ["y2\nx3\ny3\nx4"]),
+        ({"context_length": 2, "include_labels": False}, ["x3\nx4"]),
+        ({}, ["x1\ny1\nx2\ny2\nx3\ny3\nx4"]),
     ],
 )
-def test_context_length_counts_texts_and_labels(length, labels, last):
-    assert rows_of(context_length=length, include_labels=labels)[-1]["text"] == last
+def test_squashed_examples(opt, texts):
+    """The first two are the tables of ParlAI's description."""
+    rows = rows_of(**opt)
+    assert [each["text"] for each in rows][-len(texts) :] == texts
+    assert [(each["labels"], each["episode_done"]) for each in rows] == [
+        ([f"y{n}"], True) for n in range(1, 5)
+    ]
 
 
-def test_by_default_the_context_is_all_with_labels():
-    assert rows_of()[-1]["text"] == "x1\ny1\nx2\ny2\nx3\ny3\nx4"
+@pytest.mark.parametrize("length", [-1, 0, 1, 2, 3, 4])
+@pytest.mark.parametrize("labels", [True, False])
+def test_an_episode_reads_as_its_squashed_examples_do(length, labels):
+    history = DialogHistory({"context_length": length, "include_labels": labels})
+    found = []
+    for _ in range(2):  # nothing of an episode is left for the next
+        for place, each in enumerate(TALK):
+            found.append(history.extended({**each, "episode_done": place == len(TALK) - 1})["text"])
+    before = [dict(each) for each in TALK]
+    assert found == [each["text"] for each in flatten([TALK, TALK], length, labels)]
+    assert before == TALK
 
 
 def test_one_label_drawn_at_random_goes_into_the_context():
     talk = [{"text": "x", "labels": ["a", "b", "c"]}, {"text": "y", "labels": ["d"]}]
-    drawn = {next(iter(list(flatten([talk], rng=Random(seed)))[1:]))["text"] for seed in range(40)}
+    drawn = {list(flatten([talk], rng=Random(seed)))[1]["text"] for seed in range(40)}
     assert drawn == {"x\na\ny", "x\nb\ny", "x\nc\ny"}
 
 
-def test_squashing_counts_rows_as_examples_and_episodes():
-    opt = {
-        "task": spec(Talks),
-        "talks": [TALK, TALK[:2]],
-        "datatype": "valid",
-        "batchsize": 4,
-        "batch_sort": True,
-    }
-    world = create_task(opt, NotingBatch(opt))
-    assert (world.num_examples(), world.num_episodes()) == (6, 6)
-    plain = create_task({**opt, "batch_sort": False}, NotingBatch(opt))
-    assert (plain.num_examples(), plain.num_episodes()) == (6, 2)
+@pytest.mark.parametrize(("sort", "episodes"), [(True, 6), (False, 2)])
+def test_squashing_counts_rows_as_examples_and_episodes(sort, episodes):
+    task = {"task": spec(Talks), "talks": [TALK, TALK[:2]], "datatype": "valid"}
+    world = create_task({**task, "batchsize": 4, "batch_sort": sort}, NotingBatch(task))
+    assert (world.num_examples(), world.num_episodes()) == (6, episodes)
 
 
-def test_the_examples_themselves_are_not_changed():
-    before = [dict(each) for each in TALK]
-    list(flatten([TALK]))
-    assert before == TALK
-
-
-def test_sorting_by_number_of_spaces():
+def test_sorting_by_number_of_spaces_then_by_label_length_in_training_only():
     texts = ["a b c", "a", "a  b", "a b c d", "", "longword"]
     found = sort_data([{"text": text} for text in texts], False, Random(0))
     assert [each["text"].count(" ") for each in found] == [0, 0, 0, 2, 2, 3]
-
-
-def test_ties_by_label_length_in_training_only():
-    examples = [
-        {"text": "a b", "labels": ["x y z"]},
-        {"text": "c d", "labels": ["x"]},
-        {"text": "e f", "labels": ["x y"]},
-    ]
-    orders = set()
-    for seed in range(30):
-        found = sort_data(examples, True, Random(seed))
-        assert [each["text"] for each in found] == ["c d", "e f", "a b"]
-        orders.add(tuple(each["text"] for each in sort_data(examples, False, Random(seed))))
-    assert len(orders) == 6, "elsewhere ties are broken at random"
+    ties = [("a b", "x y z"), ("c d", "x"), ("e f", "x y")]
+    examples = [{"text": text, "labels": [label]} for text, label in ties]
+    orders = {True: set(), False: set()}
+    for training, found in orders.items():
+        for seed in range(30):
+            found.add(tuple(each["text"] for each in sort_data(examples, training, Random(seed))))
+    assert orders[True] == {("c d", "e f", "a b")}
+    assert len(orders[False]) == 6, "elsewhere ties are broken at random"
 
 
 def test_batches():
@@ -126,17 +84,9 @@ def test_batches():
     assert make_batches([], 3) == []
 
 
-LENGTHS = "-".join(str(1 + n % 4) for n in range(60))
-
-
 def batches_of(datatype, epochs=2, reset=False):
-    opt = {
-        "task": spec(Texts, f"a-{LENGTHS}"),
-        "datatype": datatype,
-        "batchsize": 8,
-        "batch_sort": True,
-        "context_length": 1,
-    }
+    task = spec(Texts, "a-" + "-".join(str(1 + n % 4) for n in range(60)))
+    opt = {"task": task, "datatype": datatype, "batchsize": 8, "batch_sort": True, "context_length": 1}
     student = NotingBatch(opt)
     world = create_task(opt, student)
     count = -(-world.num_examples() // 8)
@@ -149,28 +99,28 @@ def batches_of(datatype, epochs=2, reset=False):
     return texts[:count], texts[count:]
 
 
-def test_batches_are_of_similar_length_and_in_no_order_of_length():
+def test_batches_are_of_similar_length_and_in_a_fixed_order_but_not_of_length():
     first, _ = batches_of("valid", epochs=1)
     spaces = [[text.count(" ") for text in batch if text is not None] for batch in first]
     assert max(max(batch) - min(batch) for batch in spaces) <= 2
     assert spaces != sorted(spaces)
+    assert batches_of("valid", 1) == (first, [])
 
 
-def test_batches_are_shuffled_by_a_fixed_seed():
-    assert batches_of("valid", 1) == batches_of("valid", 1)
-
-
-@pytest.mark.parametrize(("datatype", "reset"), [("train:ordered", False), ("valid", True), ("test", True)])
-def test_elsewhere_every_epoch_has_the_same_order(datatype, reset):
+@pytest.mark.parametrize(
+    ("datatype", "reset", "same"),
+    [
+        ("train:ordered", False, True),
+        ("valid", True, True),
+        ("test", True, True),
+        ("train", False, False),
+        ("train", True, False),
+    ],
+)
+def test_training_alone_shuffles_the_batches_each_epoch(datatype, reset, same):
     first, second = batches_of(datatype, reset=reset)
-    assert first == second
-
-
-@pytest.mark.parametrize("reset", [False, True])
-def test_training_reshuffles_the_batches_each_epoch(reset):
-    first, second = batches_of("train", reset=reset)
     assert sorted(first, key=str) == sorted(second, key=str)
-    assert first != second
+    assert (first == second) is same
 
 
 def test_padding_is_a_fraction_of_that_without_sorting():
@@ -187,29 +137,12 @@ def test_padding_is_a_fraction_of_that_without_sorting():
     assert padding(True) * 8 <= padding(False)
 
 
-@pytest.mark.parametrize("length", [-1, 0, 1, 2, 3, 4])
-@pytest.mark.parametrize("labels", [True, False])
-def test_an_episode_reads_as_its_squashed_examples_do(length, labels):
-    history = DialogHistory({"context_length": length, "include_labels": labels})
-    found = []
-    for _ in range(2):  # nothing of an episode is left for the next
-        for place, each in enumerate(TALK):
-            found.append(history.extended({**each, "episode_done": place == len(TALK) - 1})["text"])
-    assert found == [each["text"] for each in flatten([TALK, TALK], length, labels)]
-
-
-def test_an_end_without_text_ends_an_episode():
-    history = DialogHistory({})
+def test_history_ends_with_its_episode_and_leaves_observations_as_they_are():
+    history, given = DialogHistory({}), {"text": "b", "episode_done": False}
     history.extended({"text": "a", "episode_done": False})
     assert history.extended({"episode_done": True}) == {"episode_done": True}
-    assert history.extended({"text": "b", "episode_done": True})["text"] == "b"
-
-
-def test_observations_are_left_as_they_are():
-    history = DialogHistory({})
-    history.extended({"text": "a", "episode_done": False})
-    given = {"text": "b", "episode_done": False}
-    assert history.extended(given)["text"] == "a\nb"
+    assert history.extended(given) is given
+    assert history.extended(given)["text"] == "b\nb"
     assert given["text"] == "b"
     history.clear()
     assert history.extended(given) is given
@@ -234,7 +167,7 @@ def asked(teacher, count):
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 7, 14])
-def test_another_teacher_goes_on_within_the_episode(before):
+def test_another_teacher_resumes_within_the_episode(before):
     opt = {"task": "threes", "datatype": "train:ordered"}
     expected = asked(Threes(opt), 15)
     first = Threes({**opt, "positions": {}})
@@ -247,23 +180,12 @@ def test_another_teacher_goes_on_within_the_episode(before):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rows_and_workers_have_places_of_their_own(workers):
-    opt = {
-        "task": "reverse",
-        "datatype": "train:ordered",
-        "batchsize": 2,
-        "numthreads": workers,
-        "positions": {},
-    }
-    opt |= {"hogwild_mode": "thread", "batch_sort": False}
+    opt = {"task": "reverse", "datatype": "train:ordered", "batchsize": 2, "numthreads": workers}
+    opt |= {"positions": {}, "hogwild_mode": "thread", "batch_sort": False}
     with create_task(opt, RepeatLabelAgent(opt)) as world:
         for _ in range(3):
             world.parley()
         world.report()
         place = world.get_agents()[0].positions_dict()
-    assert place["index"] == 6
-    assert len(place["rows"]) == 2 * workers
+    assert (place["index"], len(place["rows"])) == (6, 2 * workers)
     assert sorted(row[0] for row in place["rows"])[-2:] == [4, 5]
-    with pytest.raises(
-        ArgumentError, match=f"positions belong to {2 * workers} copies of the teacher, expected 3"
-    ):
-        EpisodePositions(3, place["rows"])

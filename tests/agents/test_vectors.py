@@ -3,38 +3,21 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.agents import DictionaryAgent, vectors
-from dpmodule.base import ArgumentError
 
 ROWS = [[5, 6], [], [7, 7, 7]]
 
 
-def test_rows_stay_as_they_are_when_ragged():
-    found = vectors.ragged(ROWS)
-    assert found.tolist() == ROWS
-    assert found.dtype == np.int64
+def test_rows_as_ragged_counts_or_padded():
+    assert (vectors.ragged(ROWS).tolist(), vectors.ragged(ROWS).dtype) == (ROWS, np.int64)
     assert vectors.ragged([]).shape == (0,)
-
-
-def test_bags_count():
     found = vectors.bags([[2, 2], [], [0]], 3)
     assert found.asnumpy().tolist() == [[0, 0, 2], [0, 0, 0], [1, 0, 0]]
-
-
-@pytest.mark.parametrize("rows", [[[3]], [[-1]]])
-def test_bags_refuse_ids_that_there_are_not(rows):
-    with pytest.raises(ArgumentError, match="expected 0 to 2"):
-        vectors.bags(rows, 3)
-
-
-def test_padding_fills_and_cuts():
     found = vectors.padded(ROWS, 2, fill=9, dtype="float32")
-    assert found.asnumpy().tolist() == [[5, 6], [9, 9], [7, 7]]
-    assert found.dtype == np.float32
-
-
-@pytest.mark.parametrize(("length", "bucket"), [(0, 4), (4, 4), (5, 8), (8, 8), (100, 8)])
-def test_a_length_goes_into_the_smallest_bucket_that_takes_it(length, bucket):
-    assert vectors.bucket_of(length, [4, 8]) == bucket
+    assert (found.asnumpy().tolist(), found.dtype) == ([[5, 6], [9, 9], [7, 7]], np.float32)
+    lengths = {length: vectors.bucket_of(length, [4, 8]) for length in (0, 4, 5, 8, 100)}
+    assert lengths == {0: 4, 4: 4, 5: 8, 8: 8, 100: 8}
+    rows = [{"labels": ["b", "a"]}, {"eval_labels": ("a",)}]
+    assert vectors.classes(rows, {"a": 0, "b": 1}).asnumpy().tolist() == [1, 0]
 
 
 def test_a_batch_describes_its_arrays():
@@ -42,36 +25,22 @@ def test_a_batch_describes_its_arrays():
     batch = vectors.batch_of(data, {"label": vectors.dense([0, 1, 2])}, bucket_key=7, whole=["all"])
     words, whole = batch.provide_data
     assert (words.name, words.shape, words.stype) == ("words", (3,), "ragged")
-    assert mx.io.DataDesc.get_batch_axis(words.layout) == 0
-    assert mx.io.DataDesc.get_batch_axis(whole.layout) == -1
-    assert batch.provide_label == [("label", (3,))]
-    assert batch.bucket_key == 7
+    assert [mx.io.DataDesc.get_batch_axis(each.layout) for each in (words, whole)] == [0, -1]
+    assert (batch.provide_label, batch.bucket_key) == ([("label", (3,))], 7)
     assert vectors.batch_of(data).provide_label is None
 
 
-def test_labels_become_numbers():
-    rows = [{"labels": ["b", "a"]}, {"eval_labels": ("a",)}]
-    assert vectors.classes(rows, {"a": 0, "b": 1}).asnumpy().tolist() == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("row", "what"), [({"labels": ["c"]}, "row 1 has the label 'c'"), ({}, "row 1 has no label")]
-)
-def test_a_label_in_no_vocabulary_is_refused(row, what):
-    with pytest.raises(ArgumentError, match=f"{what}, expected one of 2: 'a', 'b'$"):
-        vectors.classes([{"labels": ["a"]}, row], {"a": 0, "b": 1})
-
-
-@pytest.fixture
-def words():
-    return _of(["the", "cat", "saw", "the", "dog", "the", "dog", "saw", "a", "bird", "the", "end"])
+def _of(tokens):
+    words = DictionaryAgent({})
+    words.add_to_dict(tokens.split())
+    return words
 
 
 CHANGES = {
     "sort": lambda words: words.sort(),
     "sort of a copy": lambda words: DictionaryAgent({}, words.share()).sort(),
     "new token": lambda words: words.add_token("unheard"),
-    "copy_dict": lambda words: words.copy_dict(_of(["dog", "the"])),
+    "copy_dict": lambda words: words.copy_dict(_of("dog the")),
     "lower": lambda words: setattr(words, "lower", True),
     "n-grams": lambda words: (words.add_token("THE dog"), setattr(words, "max_ngram_size", 2)),
     "unknown token": lambda words: setattr(words, "unk_token", "cat"),
@@ -79,16 +48,10 @@ CHANGES = {
 }
 
 
-def _of(tokens):
-    words = DictionaryAgent({})
-    words.add_to_dict(tokens)
-    return words
-
-
 @pytest.mark.parametrize("change", CHANGES)
-def test_vectors_are_kept_until_the_dictionary_changes(words, monkeypatch, change):
-    asked = []
-    tokenize = DictionaryAgent.tokenize
+def test_vectors_are_kept_until_the_dictionary_changes(monkeypatch, change):
+    words = _of("the cat saw the dog the dog saw a bird the end")
+    asked, tokenize = [], DictionaryAgent.tokenize
     monkeypatch.setattr(
         DictionaryAgent, "tokenize", lambda *args: (asked.append(args[1]), tokenize(*args))[1]
     )
@@ -99,10 +62,10 @@ def test_vectors_are_kept_until_the_dictionary_changes(words, monkeypatch, chang
     CHANGES[change](words)
     second = known.of(words, texts)
     assert second == [words.txt2vec(text)[-3:] for text in texts] != first
-    assert known.of(_of(["a"]), ["a"]) == [[4]]
+    assert known.of(_of("a"), ["a"]) == [[4]]
 
 
-def test_vectors_of_many_texts_and_of_subclasses_are_not_kept(words, monkeypatch):
+def test_vectors_of_many_texts_and_of_subclasses_are_not_kept(monkeypatch):
     class Drawn(DictionaryAgent):
         def txt2vec(self, text, vec_type=list):
             return [next(draws)]
@@ -110,7 +73,7 @@ def test_vectors_of_many_texts_and_of_subclasses_are_not_kept(words, monkeypatch
     draws = iter(range(9))
     assert [vectors.TextVectors().of(Drawn({}), ["a", "a"]) for _ in range(2)] == [[[0], [1]], [[2], [3]]]
     monkeypatch.setattr(vectors, "_MAX_CHARS", 1000)
-    known, sizes = vectors.TextVectors(), []
+    words, known, sizes = _of("text"), vectors.TextVectors(), []
     for number in range(200):
         known.of(words, [f"text {number}"])
         sizes.append(len(known))

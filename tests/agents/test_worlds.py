@@ -1,24 +1,177 @@
+import collections
+import contextlib
+import gc
+import os
 import random
+import signal
+import threading
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from dpmodule.agents import (
     Agent,
     BatchWorld,
     DialogPartnerWorld,
+    DynamicBatchWorld,
     ExecutableWorld,
     HogwildWorld,
     MultiAgentDialogWorld,
     MultiWorld,
     RepeatLabelAgent,
-    World,
     create_task,
 )
-from dpmodule.base import ArgumentError
-from helpers.talks import Noting, Talks, Texts, epoch, spec, texts_of
+from dpmodule.base import DTypeError, StateError
+from dpmodule.streams import WorkerDied
+from helpers.hogwild_agents import Seen, pids
+from helpers.processes import await_gone, resources, until
+from helpers.talks import Noting, Talks, Texts, epoch, finish, spec
 
 TASK = spec(Texts, "a-3-1-2")
 VALID = {"task": TASK, "datatype": "valid"}
+QUESTIONS = "helpers.hogwild_agents:Questions"
+KINDS = [
+    {},
+    {"batchsize": 3, "batch_sort": False},
+    {"batchsize": 2, "batch_sort": True},
+    {"max_batch_tokens": 8},
+    {"task": f"{QUESTIONS},{QUESTIONS}:base"},
+    {"task": f"{QUESTIONS},{QUESTIONS}:base", "batchsize": 2},
+    {"numthreads": 2, "hogwild_mode": "thread"},
+    {"numthreads": 2, "hogwild_mode": "fork"},
+    {"numthreads": 3, "hogwild_mode": "fork", "batchsize": 2},
+]
+
+
+class Worlds(RuleBasedStateMachine):
+    """Any order of calls of any world: no parley and no example is lost or counted twice."""
+
+    @initialize(
+        kind=st.sampled_from(KINDS),
+        sizes=st.lists(st.integers(1, 4), max_size=8),
+        datatype=st.sampled_from(["valid", "valid", "train", "train:ordered"]),
+    )
+    def create(self, kind, sizes, datatype):
+        opt = {"task": QUESTIONS, "datatype": datatype, "episodes": sizes, "hogwild_timeout_s": 30, **kind}
+        self.agent = Seen(opt)
+        self.world = create_task(opt, self.agent)
+        self.is_hogwild, self.can_kill = "numthreads" in kind, kind.get("hogwild_mode") == "fork"
+        self.workers = pids(self.world) if self.can_kill else []
+        self.parleys = self.counted = 0
+        self.is_open, self.is_valid = True, datatype == "valid"
+        self.epoch_began = self.agent.seen.clone()
+
+    def examples(self):
+        """Return the number of examples seen since metrics were reset."""
+        return int(self.agent.seen.sum()) - self.counted
+
+    def metrics_are_reset(self):
+        assert self.world.report() == {"total": 0} or self.world.report()["total"] == 0
+        self.counted = int(self.agent.seen.sum())
+
+    @precondition(lambda self: self.is_open)
+    @rule(count=st.integers(1, 6))
+    def parley(self, count):
+        for _ in range(count):
+            self.world.parley()
+        self.parleys += count
+        assert self.world.total_parleys == self.parleys
+
+    @rule()
+    def report(self):
+        assert self.world.report()["total"] == self.examples()
+
+    @precondition(lambda self: self.is_open)
+    @rule()
+    def reset(self):
+        self.world.reset()
+        self.metrics_are_reset()
+        self.epoch_began = self.agent.seen.clone()
+
+    @precondition(lambda self: self.is_open)
+    @rule()
+    def reset_metrics(self):
+        self.world.reset_metrics()
+        self.metrics_are_reset()
+
+    @precondition(lambda self: self.is_open)
+    @rule()
+    def save(self):
+        self.world.save_agents()
+        assert self.agent.saved == self.agent.parleys.sum()
+
+    @precondition(lambda self: self.is_open and self.is_valid)
+    @rule()
+    def end_epoch(self):
+        self.parleys += finish(self.world)
+        self.world.report()  # waits for what runs
+        seen = self.agent.seen - self.epoch_began
+        assert int(seen.sum()) == self.world.num_examples()
+        assert seen.max() <= 1
+
+    @precondition(lambda self: self.is_open and self.can_kill)
+    @rule(who=st.integers(0, 1))
+    def kill(self, who):
+        os.kill(self.workers[who], signal.SIGKILL)
+        with pytest.raises(WorkerDied, match=rf"worker {who} 'hogwild-{who}'.*SIGKILL"):
+            collections.deque((self.world.parley() for _ in range(50_000)), maxlen=0)
+        with pytest.raises(StateError, match="ended because of WorkerDied"):
+            self.world.parley()
+        assert self.world.report()["total"] >= 0
+        self.world.shutdown()
+        self.is_open, self.parleys = False, None
+
+    @precondition(lambda self: self.is_open)
+    @rule()
+    def shutdown(self):
+        self.world.shutdown()
+        self.is_open = not self.is_hogwild
+        if self.is_hogwild:
+            with pytest.raises(StateError, match="shut down"):
+                self.world.parley()
+
+    def teardown(self):
+        if not hasattr(self, "world"):
+            return
+        self.world.shutdown()
+        self.world.shutdown()
+        await_gone(self.workers)
+        if self.is_hogwild and self.parleys is not None:
+            assert self.agent.parleys.sum() == self.parleys
+        del self.world
+
+
+def no_hogwild_threads():
+    return not any(thread.name.startswith("hogwild-") for thread in threading.enumerate())
+
+
+def run_worlds(examples, steps):
+    create_task({**VALID, "numthreads": 2}, Noting(VALID)).shutdown()
+    gc.collect()
+    before = resources()
+    options = settings(max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True)
+    run_state_machine_as_test(Worlds, settings=options)
+    gc.collect()
+    until(no_hogwild_threads)
+    assert resources() == before
+
+
+def test_any_order_of_calls():
+    run_worlds(60, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_any_order_of_calls_at_length():
+    run_worlds(5000, 20)
 
 
 class Says(Agent):
@@ -40,43 +193,24 @@ def three():
 
 def test_one_parley_is_one_example():
     world = create_task(VALID, Noting(VALID))
-    assert type(world) is DialogPartnerWorld
-    world.parley()
-    assert world.get_acts()[0]["text"] == "a 0.0"
-    assert world.get_acts()[1]["text"] == "0.0"
-    assert (world.total_parleys, world.get_total_exs()) == (1, 1)
-    assert world.report() == {"total": 1, "accuracy": 1.0, "f1": 1.0}
-
-
-def test_epochs_and_episodes():
-    world = create_task(VALID, Noting(VALID))
-    assert (world.num_examples(), world.num_episodes()) == (6, 3)
+    assert (world.num_examples(), world.num_episodes(), world.display()) == (6, 3, "")
     done = []
     while not world.epoch_done():
         world.parley()
-        done.append(world.episode_done())
-    assert done == [False, False, True, True, False, True]
-    assert world.get_total_epochs() == 1.0
-
-
-def test_reset_gives_another_full_epoch():
-    world, student, _ = epoch(VALID)
+        done.append(
+            (world.get_acts()[0]["text"].split()[1], world.get_acts()[1]["text"], world.episode_done())
+        )
+    asked = ["0.0", "0.1", "0.2", "1.0", "2.0", "2.1"]
+    assert done == list(zip(asked, asked, (False, False, True, True, False, True)))
+    assert (world.total_parleys, world.get_total_exs(), world.get_total_epochs()) == (6, 6, 1.0)
+    report = world.report(compute_time=True)
+    assert report["parleys_per_second"] == pytest.approx(6 / report["time"])
+    assert world.report() == {"total": 6, "accuracy": 1.0, "f1": 1.0}
     world.reset()
-    assert world.report() == {"total": 0}
-    first = texts_of(student.seen)
-    student.seen.clear()
-    while not world.epoch_done():
-        world.parley()
-    assert texts_of(student.seen) == first
-    assert world.report()["total"] == 6
-
-
-def test_reset_in_the_middle_of_an_episode():
-    world = create_task(VALID, Noting(VALID))
     world.parley()
     world.reset()
     world.parley()
-    assert world.get_acts()[0]["text"] == "a 0.0"
+    assert world.get_acts()[0]["text"] == "a 0.0", "also from the middle of an episode"
 
 
 def test_everyone_hears_all_others():
@@ -84,9 +218,11 @@ def test_everyone_hears_all_others():
     world = MultiAgentDialogWorld({}, agents)
     world.parley()
     world.parley()
-    assert agents[0].heard == ["b1", "c2", "b3", "c4"]
-    assert agents[1].heard == ["a0", "c2", "a2", "c4"]
-    assert agents[2].heard == ["a0", "b1", "a2", "b3"]
+    assert [agent.heard for agent in agents] == [
+        ["b1", "c2", "b3", "c4"],
+        ["a0", "c2", "a2", "c4"],
+        ["a0", "b1", "a2", "b3"],
+    ]
     assert type(create_task(VALID, [Noting(VALID), Noting(VALID)])) is MultiAgentDialogWorld
 
 
@@ -114,43 +250,25 @@ def test_agents_of_an_executable_world_do_not_hear_themselves(rows):
     assert world.report() == {"total": rows, "accuracy": 1.0, "f1": 1.0}, "not the teacher's own questions"
 
 
-def test_a_world_without_parley():
-    with pytest.raises(NotImplementedError, match="World must define parley"):
-        World({}).parley()
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_two_partners(count):
-    with pytest.raises(ArgumentError, match=f"agents has {count} items, expected two"):
-        DialogPartnerWorld({}, three()[:count])
-
-
 def test_display():
-    world = create_task(VALID, Noting(VALID))
-    assert world.display() == ""
-    world.parley()
-    assert world.display().splitlines() == [
-        f"[{TASK}]:", " a 0.0", " [eval_labels: 0.0]", "[noting]:", " 0.0"
-    ]  # fmt: skip
-    talks = [[{"text": "a", "reward": 0}, {"text": "b", "reward": 0.5}]]
+    talks = [[{"text": "a", "reward": 0}, {"text": "b", "reward": 0.5, "labels": ["c"]}]]
     world = create_task({"task": spec(Talks), "talks": talks, "datatype": "valid"}, Noting(VALID))
     world.parley()
     assert "reward" not in world.display(), "none was given"
     world.parley()
-    assert " [reward: 0.5]" in world.display()
-
-
-# create_task
+    shown = world.display().splitlines()
+    assert sorted(shown[1:4]) == [" [eval_labels: c]", " [reward: 0.5]", " b"]
+    assert (shown[0], shown[4:]) == (f"[{spec(Talks)}]:", ["[noting]:", " c"])
 
 
 @pytest.mark.parametrize(
     ("more", "kind"),
     [
-        ({}, DialogPartnerWorld),
         ({"batchsize": 1, "numthreads": 1}, DialogPartnerWorld),
         ({"batchsize": 2}, BatchWorld),
-        ({"task": f"{TASK},{TASK}"}, MultiWorld),
-        ({"task": f"{TASK},{TASK}", "batchsize": 2}, BatchWorld),
+        ({"max_batch_tokens": 20}, DynamicBatchWorld),
+        ({"task": f"{TASK}, {TASK}"}, MultiWorld),
+        ({"task": f"{TASK},{TASK}", "batchsize": 2, "batch_sort": True}, BatchWorld),
         ({"numthreads": 2, "hogwild_mode": "thread"}, HogwildWorld),
         ({"numthreads": 2, "batchsize": 2, "hogwild_mode": "thread"}, HogwildWorld),
     ],
@@ -159,98 +277,27 @@ def test_create_task_picks_the_world(more, kind):
     opt = {**VALID, **more}
     with create_task(opt, Noting(opt)) as world:
         assert type(world) is kind
+        if kind is BatchWorld and "task" in more:  # several tasks are not sorted
+            assert not any(each.get_agents()[0].use_batch_act for each in world.world.worlds)
 
 
-def test_a_comma_in_task_makes_a_multi_world_without_sorting():
-    opt = {**VALID, "task": f"{TASK}, {TASK}", "batchsize": 2, "batch_sort": True}
-    world = create_task(opt, Noting(opt))
-    assert type(world.world) is MultiWorld
-    assert not any(each.get_agents()[0].use_batch_act for each in world.world.worlds)
-
-
-@pytest.mark.parametrize("name", ["batchsize", "numthreads"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
-def test_numbers_below_1(name, value):
-    with pytest.raises(ArgumentError, match=f"{name} is .*, expected an integer from 1"):
-        create_task({**VALID, name: value}, Noting(VALID))
-
-
-@pytest.mark.parametrize(
-    ("task", "told"),
-    [
-        ("revers", "did you mean 'reverse'"),
-        ("helpers.talks:Nothing", "has no 'Nothing'"),
-        ("no.such:Teacher", "there is no module"),
-        ("", "task is not set"),
-        (None, "task is not set"),
-        (" , ", "task is not set"),
-    ],
-)
-def test_tasks_that_there_are_not(task, told):
-    with pytest.raises(ArgumentError, match=told):
-        create_task({**VALID, "task": task}, Noting(VALID))
-
-
-def test_max_batch_tokens_with_workers():
-    opt = {**VALID, "max_batch_tokens": 30, "numthreads": 2}
-    with pytest.raises(ArgumentError, match="max_batch_tokens is set with numthreads 2"):
-        create_task(opt, Noting(opt))
-
-
-# messages
-
-
-class Wrong(Noting):
-    def act(self):
-        return self.opt["reply"]
-
-
-@pytest.mark.parametrize("reply", [None, "text", 3, ["text"], (("text", "x"),)])
-def test_act_must_return_a_dict(reply):
-    opt = {**VALID, "reply": reply}
-    agent = Wrong(opt)
-    for world in (
-        create_task(opt, agent),
-        MultiAgentDialogWorld(opt, [agent, agent]),
-        ExecutableWorld(opt, [agent]),
-    ):
-        with pytest.raises(
-            RuntimeError, match=r"agent 'noting' \(Wrong\) returned .* from its act, expected a dict"
-        ):
-            world.parley()
-
-
-@pytest.mark.parametrize("text", [7, ["a"], b"a", 0.5])
-def test_the_text_of_an_answer_is_a_str(text):
-    opt = {**VALID, "reply": {"text": text}}
-    agent, teacher = Wrong(opt), create_task(opt, Noting(opt)).get_agents()[0]
-    told = rf"agent 'noting' \(Wrong\) returned a message whose text is of type {type(text).__name__} from its act"
-    worlds = [
-        kind(opt, [teacher, agent]) for kind in (DialogPartnerWorld, MultiAgentDialogWorld, ExecutableWorld)
-    ]
-    for world in (*worlds, create_task({**opt, "batchsize": 2}, agent)):
-        with pytest.raises(ArgumentError, match=told):
-            world.parley()
+def test_a_text_that_is_no_str_is_not_counted():
+    teacher = create_task(VALID, Noting(VALID)).get_agents()[0]
     teacher.act()
-    total = teacher.report()["total"]
-    with pytest.raises(
-        TypeError, match=f"reply of agent 'x' is of type {type(text).__name__}, expected a str"
-    ):
-        teacher.observe({"id": "x", "text": text})
-    assert teacher.report()["total"] == total
-    MultiAgentDialogWorld(opt, [agent, Noting(opt)]).parley()  # nobody counts
+    with pytest.raises(DTypeError, match="reply of agent 'x' is of type int, expected a str"):
+        teacher.observe({"id": "x", "text": 7})
+    assert teacher.report()["total"] == 0
+    silent = type("Wrong", (Noting,), {"act": lambda self: {"text": 7}})(VALID)
+    MultiAgentDialogWorld(VALID, [silent, Noting(VALID)]).parley()  # nobody counts
 
 
-def test_subclasses_of_dict_are_messages():
-    class Message(dict):
-        pass
-
-    opt = {**VALID, "reply": Message(text="0.0")}
-    for rows in (1, 2):
-        given = {**opt, "batchsize": rows}
-        world = create_task(given, Wrong(given))
-        world.parley()
-        assert world.report()["total"] == rows
+@pytest.mark.parametrize("rows", [1, 2])
+def test_subclasses_of_dict_are_messages(rows):
+    opt = {**VALID, "batchsize": rows}
+    message = type("Message", (dict,), {})(text="0.0")
+    world = create_task(opt, type("Own", (Noting,), {"act": lambda self: message})(opt))
+    world.parley()
+    assert world.report()["total"] == rows
 
 
 # several tasks
@@ -261,44 +308,35 @@ def two(**more):
 
 
 def test_several_tasks_follow_each_other_by_episodes():
-    _, student, parleys = epoch(two())
-    assert [each["text"][0] for each in student.seen] == list("aaababbbb")
+    world, student, parleys = epoch(two())
     assert parleys == 9
-    assert [each["text"].split()[1] for each in student.seen if each["text"][0] == "b"] == [
-        "0.0",
-        "1.0",
-        "1.1",
-        "2.0",
-        "2.1",
+    assert [each["text"].strip(" x") for each in student.seen] == [
+        f"{name} {place}"
+        for name, places in (("a", "0.0 0.1 0.2"), ("b", "0.0"), ("a", "1.0"), ("b", "1.0 1.1 2.0 2.1"))
+        for place in places.split()
     ]
-
-
-class Knows(RepeatLabelAgent):
-    """Knows the answers of task a only."""
-
-    def act(self):
-        is_a = self.observation.get("text", "").startswith("a")
-        return super().act() if is_a else {"id": self.id, "text": "no idea", "metrics": {"loss": 2.0}}
+    assert world.display().startswith("[world 1: ")
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_macro_and_micro_averages_over_tasks(rows):
+    class Knows(RepeatLabelAgent):
+        def act(self):
+            is_a = self.observation.get("text", "").startswith("a")
+            return super().act() if is_a else {"id": self.id, "text": "no idea", "metrics": {"loss": 2.0}}
+
     opt = two(batchsize=rows)
     world = epoch(opt, Knows(opt))[0]
     report = world.report()
-    assert report["total"] == 9
-    assert report["accuracy"] == 0.5
+    assert (report["total"], report["accuracy"], report["loss"]) == (9, 0.5, 2.0)
     assert report["micro"]["accuracy"] == round(4 / 9, 4)
-    assert report["loss"] == 2.0
     assert [each["total"] for each in report["tasks"].values()] == [4, 5]
     assert (world.num_examples(), world.num_episodes()) == (9, 5)
 
 
 def test_the_same_task_twice():
-    opt = {**VALID, "task": f"{TASK},{TASK}"}
-    report = epoch(opt)[0].report()
-    assert report["total"] == 12
-    assert list(report["tasks"]) == [TASK, f"{TASK}#2"]
+    report = epoch({**VALID, "task": f"{TASK},{TASK}"})[0].report()
+    assert (report["total"], list(report["tasks"])) == (12, [TASK, f"{TASK}#2"])
 
 
 def test_training_draws_the_task_whenever_an_episode_is_done():
@@ -308,52 +346,23 @@ def test_training_draws_the_task_whenever_an_episode_is_done():
     names = []
     for _ in range(200):
         world.parley()
-        names.append(world.get_acts()[0]["text"].split()[0])
-        if len(names) > 1 and names[-1] != names[-2]:
-            assert world.get_acts()[0]["text"].split()[1].endswith(".0")
+        name, place = world.get_acts()[0]["text"].split()[:2]
+        assert names[-1:] in ([], [name]) or place.endswith(".0")
+        names.append(name)
     assert 40 < names.count("a") < 160
     assert not world.epoch_done()
-
-
-def test_a_multi_world_shows_its_current_task():
-    opt = two()
-    with create_task(opt, Noting(opt)) as world:
-        world.parley()
-        assert world.display().startswith(f"[world 0: {spec(Texts, 'a-3-1')}]")
-        world.reset_metrics()
-        assert world.report()["total"] == 0
-        world.save_agents()
 
 
 # the end
 
 
-class Closing(Noting):
-    def shutdown(self):
-        self.seen.append("shut down")
-
-
-def test_shutdown_and_with():
-    opt = VALID
-    student = Closing(opt)
-    with create_task(opt, student) as world:
-        world.parley()
-    assert student.seen[-1] == "shut down"
-
-
 @pytest.mark.parametrize("rows", [1, 2])
 def test_with_ends_quietly_at_ctrl_c_and_at_nothing_else(rows):
     opt = {**VALID, "batchsize": rows}
-    student = Closing(opt)
-    with create_task(opt, student):
-        raise KeyboardInterrupt
-    assert student.seen.count("shut down") == (1 if rows == 1 else 1 + rows)
-    with pytest.raises(ZeroDivisionError), create_task(opt, student):
-        raise ZeroDivisionError
-
-
-def test_time_is_told_if_asked_for():
-    world = epoch(VALID)[0]
-    report = world.report(compute_time=True)
-    assert report["time"] > 0
-    assert report["parleys_per_second"] == pytest.approx(6 / report["time"])
+    student = type("Closing", (Noting,), {"shutdown": lambda self: self.seen.append("shut down")})(opt)
+    for error in (KeyboardInterrupt, ZeroDivisionError):
+        student.seen.clear()
+        expected = pytest.raises(error) if error is ZeroDivisionError else contextlib.nullcontext()
+        with expected, create_task(opt, student):
+            raise error
+        assert student.seen == ["shut down"] * (1 if rows == 1 else 1 + rows)

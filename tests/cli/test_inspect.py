@@ -1,4 +1,4 @@
-"""Looking at networks, and at the installation."""
+"""``dpmodule check``, ``explain``, ``summary`` and ``info``."""
 
 import json
 import re
@@ -7,221 +7,171 @@ from pathlib import Path
 import pytest
 
 import dpmodule as mx
-from dpmodule.cli.__main__ import main
 from dpmodule.cli.networks import NETWORKS
 
 DATA = Path(__file__).parents[1] / "data"
-DET2 = DATA / "checkpoints" / "mtcnn_det2"
+DET2 = DATA / "checkpoints" / "mtcnn_det2" / "mtcnn_det2"
+FC = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+PARAMS = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.array([1, float("nan"), 2])}
 
 
-def check(*words):
-    return main(["check", *map(str, words)])
+def shown(run, *words, code=0):
+    done = run(*words)
+    assert done.code == code, done
+    return done.out
 
 
-def test_a_published_network_with_its_parameters(capsys):
-    assert check(DET2 / "mtcnn_det2-symbol.json", DET2 / "mtcnn_det2-0001.params") == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_a_published_network_with_its_parameters(run):
+    text = shown(run, "check", f"{DET2}-symbol.json", f"{DET2}-0001.params")
+    lines = text.splitlines()
     assert lines[1] == (
         "operators: Convolution 3, FullyConnected 3, LeakyReLU 4, Pooling 2, SoftmaxOutput 1 (none missing)"
     )
-    assert "input: data (1, 3, 24, 24) (assumed)" in lines
-    assert "parameters: 100,178 numbers in 16 arrays" in lines
+    assert {"input: data (1, 3, 24, 24) (assumed)", "parameters: 100,178 numbers in 16 arrays"} <= {*lines}
     assert any(line.startswith("output: prob1_output (1, 2) float32 min ") for line in lines)
-    assert not any("not finite" in line for line in lines)
-
-
-def test_shapes_may_be_given(capsys):
-    assert check(DET2 / "mtcnn_det2-symbol.json", "--shape", "data=2,3,24,24") == 0
-    shown = capsys.readouterr().out
-    assert "input: data (2, 3, 24, 24)\n" in shown
-    assert "output: conv5_2_output (2, 4)" in shown
+    assert "not finite" not in text
+    text = shown(run, "check", f"{DET2}-symbol.json", "--shape", "data=2,3,24,24")
+    assert "input: data (2, 3, 24, 24)\n" in text
+    assert "output: conv5_2_output (2, 4)" in text
 
 
 @pytest.mark.parametrize("path", sorted((DATA / "symbols").glob("*resnet*-symbol.json")))
-def test_without_parameters_random_ones_serve(path, capsys):
-    assert check(path) == 0
-    assert "not finite" not in capsys.readouterr().out
+def test_without_parameters_random_ones_serve(path, run):
+    assert "not finite" not in shown(run, "check", path)
 
 
-def test_parameters_that_do_not_fit_are_listed(tmp_path, capsys):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
-    net.save(str(tmp_path / "net-symbol.json"))
-    mx.nd.save(str(tmp_path / "net.params"), {"arg:fc_weight": mx.nd.ones((3, 5)), "arg:old": mx.nd.ones(2)})
-    assert check(tmp_path / "net-symbol.json", tmp_path / "net.params", "--shape", "data=1,5") == 0
-    shown = capsys.readouterr().out
-    assert "parameters missing: fc_bias" not in shown  # without a value it counts as an input
-    assert "input: fc_bias (3,)" in shown
-    assert "parameters not used: old" in shown
+def test_parameters_that_do_not_fit_are_listed(run):
+    FC.save("net-symbol.json")
+    mx.nd.save("net.params", {"arg:fc_weight": mx.nd.ones((3, 5)), "arg:old": mx.nd.ones(2)})
+    text = shown(run, "check", "net-symbol.json", "net.params", "--shape", "data=1,5")
+    assert "input: fc_bias (3,)" in text  # without a value it counts as an input, and is not missing
+    assert "parameters missing: fc_bias" not in text
+    assert "parameters not used: old" in text
 
 
-def test_all_missing_operators_come_in_one_message(tmp_path, capsys):
+def test_all_missing_operators_and_shapes_come_in_one_message(run):
     names = ["MyLayer", "Other", "MyLayer"]
     nodes = [{"op": "null", "name": "x", "inputs": []}]
     nodes += [{"op": op, "name": f"n{i}", "inputs": [[i, 0, 0]]} for i, op in enumerate(names)]
-    path = tmp_path / "odd-symbol.json"
-    path.write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[3, 0, 0]]}))
-    assert check(path) == 2
-    assert "MyLayer (2 nodes, the first is 'n0'), Other ('n1')" in capsys.readouterr().err
-
-
-def test_shapes_that_cannot_be_guessed_are_asked_for(tmp_path, capsys):
-    path = tmp_path / "two-symbol.json"
-    (mx.sym.Variable("a") + mx.sym.Variable("b")).save(str(path))
-    mx.nd.save(str(tmp_path / "no.params"), {"arg:c": mx.nd.ones(1)})
-    assert check(path, tmp_path / "no.params") == 2
-    assert "--shape a=... --shape b=..." in capsys.readouterr().err
-
-
-def test_bad_words(capsys):
-    for words, match in [
-        (("--shape", "1x2"), "data=1,3,224,224"),
-        (("--shape", "3,24,24", "--shape", "x=1"), "--shape names x"),
-    ]:
-        assert check(DET2 / "mtcnn_det2-symbol.json", *words) == 2
-        assert match in capsys.readouterr().err
+    Path("odd-symbol.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[3, 0, 0]]}))
+    error = run("check", "odd-symbol.json").error
+    assert "MyLayer (2 nodes, the first is 'n0'), Other ('n1')" in error
+    (mx.sym.Variable("a") + mx.sym.Variable("b")).save("two-symbol.json")
+    mx.nd.save("no.params", {"arg:c": mx.nd.ones(1)})
+    assert "--shape a=... --shape b=..." in run("check", "two-symbol.json", "no.params").error
+    mx.sym.dot(mx.sym.Variable("a"), mx.sym.Variable("b")).save("dot-symbol.json")
+    assert "--shape a=..." in run("explain", "dot-symbol.json").error
+    text = shown(run, "explain", "dot-symbol.json", "--shape", "a=2,3", "--shape", "b=3,4", "--no-source")
+    assert "input: a (2, 3)\ninput: b (3, 4)\n" in text
+    assert "parameters: 0\nFLOPs: 48 forward;" in text
 
 
 # --- folders of models
 
 
-def test_every_model_of_a_folder_is_tried(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
-    params = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.array([1, float("nan"), 2])}
-    mx.model.save_checkpoint("b", 2, net, params, {})
-    mx.checkpoint.save_checkpoint("c", 1, net, params, {}, format="safetensors")
-    mx.interop.save_pretrained("d", net, params, {}, [("data", (1, 5))])
+def test_every_model_of_a_folder_is_tried(run, tmp_path):
+    mx.model.save_checkpoint("b", 2, FC, PARAMS, {})
+    mx.checkpoint.save_checkpoint("c", 1, FC, PARAMS, {}, format="safetensors")
+    mx.interop.save_pretrained("d", FC, PARAMS, {}, [("data", (1, 5))])
     mx.nd.save("numbers.safetensors", {"a": mx.nd.ones((1,))})
-    (tmp_path / "e.safetensors").write_bytes(b"\x30\0\0\0\0\0\0\0{}")
-    (tmp_path / "other.json").write_text('{"rows": []}')
-    (tmp_path / "text.txt").write_text("x")
-    (tmp_path / "sub").mkdir()
-    graph = json.loads(net.tojson())
+    Path("e.safetensors").write_bytes(b"\x30\0\0\0\0\0\0\0{}")
+    Path("other.json").write_text('{"rows": []}')
+    Path("text.txt").write_text("x")
+    Path("sub").mkdir()
+    graph = json.loads(FC.tojson())
     graph["nodes"][3]["op"] = "Missing"
-    (tmp_path / "sub" / "a.json").write_text(json.dumps(graph))
-    assert check(".") == 1
-    *lines, odd, total = capsys.readouterr().out.splitlines()
+    Path("sub/a.json").write_text(json.dumps(graph))
+    *lines, odd, total = shown(run, "check", ".", code=1).splitlines()
     assert odd.startswith("error ./sub/a.json: ")
     assert "Missing" in odd
     assert total == "3 of 5 models can be used"
+    network = "4 nodes, 18 parameters; data (1, 5) -> fc_output (1, 3) (1 numbers not finite)"
     assert lines == [
-        "ok    ./b-symbol.json: mxnet epoch 2, 4 nodes, 18 parameters; data (1, 5) -> fc_output (1, 3) (1 numbers not "
-        "finite)",
-        "ok    ./c-0001.safetensors: safetensors, 4 nodes, 18 parameters; data (1, 5) -> fc_output (1, 3) (1 numbers "
-        "not finite)",
+        f"ok    ./b-symbol.json: mxnet epoch 2, {network}",
+        f"ok    ./c-0001.safetensors: safetensors, {network}",
         "error ./e.safetensors: byte 0 (the header): invalid header length; the file is truncated or damaged",
-        "ok    ./d: folder, 4 nodes, 18 parameters; data (1, 5) -> fc_output (1, 3) (1 numbers not finite)",
+        f"ok    ./d: folder, {network}",
     ]
-    (tmp_path / "e.safetensors").unlink()
-    (net * mx.sym.Variable("x")).save("sub/a.json")
-    assert check(".", "--shape", "x=1,3", "--shape", "data:1,5") == 0
-    said = capsys.readouterr().out
-    assert re.search(r"no parameters, random ones; data \(1, 5\) -> _mul\d+_output", said)
+    Path("e.safetensors").unlink()
+    (FC * mx.sym.Variable("x")).save("sub/a.json")
+    text = shown(run, "check", ".", "--shape", "x=1,3", "--shape", "data:1,5")
+    assert re.search(r"no parameters, random ones; data \(1, 5\) -> _mul\d+_output", text)
+    assert "operators: FullyConnected 1 (none missing)" in shown(run, "check", "d")
+    assert "is a folder" in run("check", "d", "--epoch", "3").error
 
 
-def test_a_folder_that_is_a_model_is_checked_as_one(tmp_path, capsys):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
-    params = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.ones((3,))}
-    mx.interop.save_pretrained(tmp_path / "d", net, params, {}, [("data", (1, 5))])
-    assert check(tmp_path / "d") == 0
-    assert "operators: FullyConnected 1 (none missing)" in capsys.readouterr().out
-    assert check(tmp_path / "d", "--epoch", "3") == 2
-    assert "is a folder" in capsys.readouterr().err
-
-
-def test_a_folder_without_models(tmp_path, capsys):
-    assert check(tmp_path) == 2
-    assert "no model in this folder" in capsys.readouterr().err
-
-
-DATA = Path(__file__).parents[1] / "data"
-DET2 = DATA / "checkpoints" / "mtcnn_det2"
-
-
-def explain(*words):
-    return main(["explain", *map(str, words)])
+# --- explain
 
 
 @pytest.mark.parametrize("net", sorted(NETWORKS))
-def test_networks_that_come_along(net, capsys):
-    assert explain(net) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("input: data (1, 1, 8, 8) (assumed)\ninput: softmax_label (1,) (assumed)\n")
-    assert shown.count("def forward(values, env, shaped):") == 2
-    assert "\npredict: " in shown
-    assert "\nparameters: " in shown
+def test_networks_that_come_along(net, run):
+    text = shown(run, "explain", net)
+    assert text.startswith("input: data (1, 1, 8, 8) (assumed)\ninput: softmax_label (1,) (assumed)\n")
+    assert text.count("def forward(values, env, shaped):") == 2
+    assert "\npredict: " in text
+    assert "\nparameters: " in text
 
 
-def test_a_file_and_a_prefix(capsys):
-    shape = "data=1,3,24,24"
-    assert explain(DET2 / "mtcnn_det2-symbol.json", "--no-source", "--shape", shape) == 0
-    by_file = capsys.readouterr().out
+def test_a_file_and_a_prefix(run):
+    shape = ("--shape", "data=1,3,24,24", "--no-source")
+    by_file = shown(run, "explain", f"{DET2}-symbol.json", *shape)
     assert "def forward" not in by_file
     assert "input: data (1, 3, 24, 24)\n" in by_file
     assert "parameters: 100,178\n" in by_file
-    assert explain(DET2 / "mtcnn_det2", "--shape", shape, "--no-source") == 0
-    assert capsys.readouterr().out == by_file
-    assert explain(DET2 / "mtcnn_det2", "--no-source") == 0
-    assert capsys.readouterr().out == by_file.replace("data (1, 3, 24, 24)", "data (1, 3, 24, 24) (assumed)")
-
-
-def test_shapes_and_training(capsys):
-    assert explain("lenet", "--shape", "data=2,1,20,20", "--train", "--no-source") == 0
-    shown = capsys.readouterr().out
-    assert "input: data (2, 1, 20, 20)\n" in shown
-    assert "\ntraining: " in shown
-    assert "(2, 16, 20, 20)" in shown
-    assert " with backward (about)" in shown
-    assert "as a whole" not in shown
-
-
-def test_times_and_measured_memory(capsys):
-    words = ("mlp", "--train", "--times", "--measure-memory", "--no-source")
-    assert explain(*words) == 0
-    shown = capsys.readouterr().out
-    assert "backward\n---" in shown
-    assert " backward, measured as a whole" in shown
-    assert "memory of a run (measured): " in shown
-
-
-def test_passes_can_be_switched_off(capsys):
-    assert explain("lenet", "--no-source", "--train") == 0
-    assert "data_nhwc" in capsys.readouterr().out
-    assert explain("lenet", "--no-source", "--train", "--disable", "channels_last, pooling_first") == 0
-    shown = capsys.readouterr().out
-    assert "off: pooling_first, channels_last" in shown
-    assert "nhwc" not in shown
-    assert "channels_last" not in mx.executor.passes.settings()
+    assert shown(run, "explain", DET2, *shape) == by_file
+    assumed = by_file.replace("data (1, 3, 24, 24)", "data (1, 3, 24, 24) (assumed)")
+    assert shown(run, "explain", DET2, "--no-source") == assumed
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("words", "told", "absent"),
     [
-        (("nowhere",), "nowhere-symbol.json"),
-        (("lenet", "--disable", "all"), "'all', expected some of "),
-        (("lenet", "--shape", "dat=1,1,8,8"), "--shape names dat, expected some of data, "),
-        (("lenet", "--shape", "data=1,3"), "a sample has shape (3,)"),
-        (("lenet", "--shape", "data"), "expected a name and a shape"),
-        (("lenet", "--context", "tpu(0)"), "expected devices"),
-        (("lenet", "--context", "cpu(0),cpu(1)"), "expected one device"),
-        ((DET2 / "mtcnn_det2", "--shape", "data=1,3,2,2"), "conv"),
-        ((), "NET"),
-        ((DET2 / "mtcnn_det2-symbol.json",), "set them: --shape data=..."),
+        (
+            ("lenet", "--shape", "data=2,1,20,20"),
+            [
+                "input: data (2, 1, 20, 20)\n",
+                "\ntraining: ",
+                "(2, 16, 20, 20)",
+                " with backward (about)",
+                "nhwc",
+            ],
+            "as a whole",
+        ),
+        (
+            ("mlp", "--times", "--measure-memory"),
+            ["backward\n---", " backward, measured as a whole", "memory of a run (measured): "],
+            "off: ",
+        ),
+        (
+            ("lenet", "--disable", "channels_last, pooling_first"),
+            ["off: pooling_first, channels_last"],
+            "nhwc",
+        ),
     ],
 )
-def test_words_that_explain_refuses(words, text, capsys):
-    assert explain(*words) == 2
-    shown = capsys.readouterr()
-    assert text in shown.err
-    assert "Traceback" not in shown.err
+def test_options_of_explain(words, told, absent, run):
+    text = shown(run, "explain", *words, "--train", "--no-source")
+    assert [each for each in told if each not in text] == []
+    assert absent not in text
+    assert "channels_last" not in mx.executor.passes.settings()
 
 
-def test_explain_asks_for_shapes_that_cannot_be_guessed(tmp_path, capsys):
-    path = tmp_path / "two-symbol.json"
-    mx.sym.dot(mx.sym.Variable("a"), mx.sym.Variable("b")).save(str(path))
-    assert explain(path) == 2
-    assert "--shape a=..." in capsys.readouterr().err
-    assert explain(path, "--shape", "a=2,3", "--shape", "b=3,4", "--no-source") == 0
-    shown = capsys.readouterr().out
-    assert "input: a (2, 3)\ninput: b (3, 4)\n" in shown
-    assert "parameters: 0\nFLOPs: 48 forward;" in shown
+# --- summary and info
+
+
+def test_summary_counts_parameters(run):
+    text = shown(run, "summary", "--network", "mlp")
+    assert f"{64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10:,}" in text
+    assert "fc1" in text
+    assert "(64, 128)" in text
+
+
+def test_help_version_and_info(run):
+    text = shown(run, "--help")
+    assert all(
+        name in text for name in ("fit", "predict", "check", "summary", "explain", "info", "examples:")
+    )
+    assert shown(run, "--version") == f"dpmodule {mx.__version__}\n"
+    lines = shown(run, "info").splitlines()
+    for name in ("dpmodule", "native", "Python", "torch", "NumPy", "CPU", "GPU"):
+        assert any(line.startswith(name) for line in lines), name

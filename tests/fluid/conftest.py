@@ -2,10 +2,10 @@
 
 import pytest
 
-import dpmodule.fluid as fluid
+from helpers.fluid_programs import programs
 
 
 @pytest.fixture(autouse=True)
 def _programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()):
+    with programs():
         yield

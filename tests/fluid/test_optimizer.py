@@ -135,36 +135,3 @@ def test_rows_that_no_line_has_stay_under_ftrl():
     executor.run(fluid.default_startup_program())
     (found,) = executor.run(feed={"ids": [[1], [3]]}, fetch_list=["embedding_0_weight"])
     assert np.isfinite(found).all()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: fluid.optimizer.SGD("fast"), "learning_rate is 'fast'"),
-        (lambda: fluid.optimizer.SGD(0.1, regularization=0.1), "regularization is 0.1"),
-        (lambda: fluid.optimizer.Ftrl(0.1, lr_power=-0.4), "lr_power is -0.4"),
-        (
-            lambda: fluid.optimizer.Ftrl(0.1, l2=1, regularization=fluid.regularizer.L2Decay(1)),
-            "give only one",
-        ),
-        (lambda: fluid.optimizer.RMSProp(0.1, momentum=0.9), "centered=True"),
-        (lambda: fluid.optimizer.Adagrad(0.1, initial_accumulator_value=0.1), "expected 0"),
-        (lambda: fluid.optimizer.SGD(0.1).minimize(3), "loss is 3"),
-        (lambda: fluid.optimizer.SGD(0.1).minimize(layers.data("x", [3])), "a scalar variable"),
-        (
-            lambda: fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.data("x", [3]))),
-            "does not depend on a parameter",
-        ),
-        (lambda: fluid.regularizer.L2Decay(-1), "from 0"),
-    ],
-)
-def test_errors_name_the_argument(make, text):
-    with pytest.raises(mx.MXNetError, match=text):
-        make()
-
-
-def test_one_optimizer_for_a_program():
-    loss = line()
-    fluid.optimizer.SGD(0.1).minimize(loss)
-    with pytest.raises(mx.base.StateError, match="has an optimizer"):
-        fluid.optimizer.SGD(0.1).minimize(loss)

@@ -96,15 +96,6 @@ def test_data_declared_again_is_the_same_variable():
     assert text_inputs() == text_inputs()
 
 
-def test_shapes_that_only_the_graph_knows():
-    x, y = layers.data("x", [4, 6]), layers.data("y", [6, 5])
-    assert layers.matmul(x, y).shape == (-1, 4, 5)
-    assert layers.reshape(x, [0, 2, -1]).shape == (-1, 2, 12)
-    assert layers.elementwise_add(x, layers.data("z", [1, 6])).shape == (-1, 4, 6)
-    batch = layers.data("batch", [-1, 7], append_batch_size=False)
-    assert batch.shape == (-1, 7)
-
-
 def test_a_clone_for_test_has_the_same_parameters_and_does_not_train():
     loss, accuracy, prediction = bow_net(*text_inputs())
     program = fluid.default_main_program()
@@ -156,32 +147,6 @@ def test_layers_added_after_training_train_too():
     assert found[1][0] == pytest.approx(2.0)
 
 
-def test_parameters_of_two_startup_programs_do_not_mix():
-    layers.fc(layers.data("x", [3]), 2)
-    program = fluid.default_main_program()
-    with (
-        fluid.program_guard(program, fluid.Program()),
-        pytest.raises(mx.base.StateError, match="another startup program"),
-    ):
-        layers.fc(program.var("x"), 2)
-
-
-def test_shared_parameters_have_one_shape():
-    x = layers.data("x", [3])
-    layers.fc(x, 2, param_attr="w")
-    with pytest.raises(ValueError, match=r"'w' has shape \(2, 3\), but this layer needs \(4, 3\)"):
-        layers.fc(x, 4, param_attr="w")
-
-
-def test_variables_of_two_programs_do_not_mix():
-    x = layers.data("x", [3])
-    with (
-        fluid.program_guard(fluid.Program(), fluid.Program()),
-        pytest.raises(ValueError, match="different programs"),
-    ):
-        layers.concat([x, layers.data("y", [3])], axis=1)
-
-
 def test_initializers():
     x = layers.data("x", [200])
     initial = {
@@ -204,21 +169,3 @@ def test_initializers():
     assert np.abs(found["xavier"]).max() == pytest.approx((6 / 300) ** 0.5, rel=0.01)
     assert found["msra"].std() == pytest.approx((2 / 200) ** 0.5, rel=0.05)
     assert copy.deepcopy(initial["uniform"]) == initial["uniform"]
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda: fluid.program_guard(3).__enter__(), "main_program is 3"),
-        (lambda: fluid.Executor("gpu"), "place is 'gpu'"),
-        (lambda: fluid.ParamAttr(name=""), "name is ''"),
-        (lambda: fluid.ParamAttr(initializer=3), "initializer is 3"),
-        (lambda: fluid.ParamAttr(regularizer=3), "regularizer is 3"),
-        (lambda: fluid.initializer.Uniform(2, 1), "low <= high"),
-        (lambda: fluid.initializer.Normal(0, -1), "from 0"),
-        (lambda: fluid.Program().symbol, "no layers"),
-    ],
-)
-def test_errors_name_the_argument(call, text):
-    with pytest.raises(mx.MXNetError, match=text):
-        call()

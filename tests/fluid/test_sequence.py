@@ -216,24 +216,3 @@ def test_a_batch_of_empty_sequences():
     states, _ = layers.dynamic_lstm(x, 8)
     (found,) = run({"x": [np.zeros((0, 8))] * 2}, [layers.sequence_pool(states, "max")])
     np.testing.assert_array_equal(found, np.zeros((2, 2)))
-
-
-@pytest.mark.parametrize(
-    ("size", "more", "text"),
-    [
-        (7, {}, "4H features"),
-        (12, {}, "4H features"),
-        (8, {"h_0": 1}, "initial states are zeros"),
-        (8, {"bias_attr": False}, "bias_attr"),
-    ],
-)
-def test_wrong_lstms(size, more, text):
-    with pytest.raises(mx.MXNetError, match=text):
-        layers.dynamic_lstm(declared(8), size, **more)
-
-
-def test_the_operator_refuses_dense_data():
-    names = ("data", "weight", "bias")
-    out = mx.sym.sequence_lstm(*map(mx.sym.Variable, names))[0]
-    with pytest.raises(mx.MXNetError, match="sequence_lstm takes ragged data"):
-        out.simple_bind(mx.cpu(), data=(4, 8))

@@ -1,11 +1,9 @@
 """Damaged and hostile files are read or refused with a typed error: no crash, no hang, no flood, nothing runs."""
 
-import io
 import json
 import os
 import re
 import xml.etree.ElementTree as ET
-import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,15 +15,7 @@ import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule import fluid
 from dpmodule.agents import DictionaryAgent, create_agent
-from dpmodule.base import (
-    ArgumentError,
-    FileError,
-    FileFormatError,
-    MXNetError,
-    OpError,
-    OutOfMemoryError,
-    ShapeError,
-)
+from dpmodule.base import ArgumentError, FileError, MXNetError
 from dpmodule.cli import data, models
 from dpmodule.cli.__main__ import main
 from dpmodule.hogwild import data_files
@@ -37,30 +27,20 @@ HERE = Path(__file__).parent
 KINDS = ("symbol.json", "params", "safetensors", "states", "rec", "idx", "csv", "libsvm", "mnist", "onnx")
 
 
-def run(kind, count, seed, folder, timeout):
-    done = run_file(HERE / "campaign.py", kind, count, seed, seconds=timeout, cwd=folder)
-    assert done.returncode == 0, f"{kind}: died on {folder / 'last'}\n{done.stderr[-3000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def check(found, count):
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("count", "seconds"),
+    [(400, 100), pytest.param(100_000, 3500, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+)
+def test_damaged_files(kind, count, seconds, tmp_path):
+    done = run_file(HERE / "campaign.py", kind, count, 1, seconds=seconds, cwd=tmp_path)
+    assert done.returncode == 0, f"{kind}: died on {tmp_path / 'last'}\n{done.stderr[-3000:]}"
+    found = json.loads(done.stdout.splitlines()[-1])
     assert found["findings"] == [], found
     assert found["read"] + found["refused"] == count
     assert found["read"], "nothing got through: the seeds are not valid"
     assert found["refused"], "nothing was refused: the damage does not reach the reader"
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", KINDS)
-def test_damaged_files(kind, tmp_path):
-    check(run(kind, 400, 1, tmp_path, 100), 400)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", KINDS)
-def test_damaged_files_at_length(kind, tmp_path):
-    check(run(kind, 100_000, 2, tmp_path, 3500), 100_000)
 
 
 # --- hostile names
@@ -154,14 +134,8 @@ def test_names_in_files_of_agents(ran):
 
 def drawn_as_svg(net):
     root = ET.fromstring(net._repr_svg_())
-    assert {each.tag.rpartition("}")[2] for each in root.iter()} <= {
-        "svg",
-        "g",
-        "title",
-        "rect",
-        "text",
-        "path",
-    }
+    tags = {each.tag.rpartition("}")[2] for each in root.iter()}
+    assert tags <= {"svg", "g", "title", "rect", "text", "path"}
     assert not any(key.startswith("on") for each in root.iter() for key in each.attrib)
 
 
@@ -196,9 +170,8 @@ def drawn_as_html(net, values):
 
 def in_torch(net, values):
     module = net.to_torch(values)
-    np.testing.assert_array_equal(
-        module(torch.tensor(hostile.INPUT)).detach().numpy(), hostile.INPUT + [[3, 5]]
-    )
+    found = module(torch.tensor(hostile.INPUT)).detach().numpy()
+    np.testing.assert_array_equal(found, hostile.INPUT + [[3, 5]])
     assert list(module.state_dict()) == list(values)
 
 
@@ -208,12 +181,8 @@ def as_options(name):
 
 
 def as_attribute(name):
-    node = {
-        "op": "FullyConnected",
-        "name": "fc",
-        "attrs": {"num_hidden": name},
-        "inputs": [[0, 0, 0], [0, 0, 0]],
-    }
+    inputs = [[0, 0, 0], [0, 0, 0]]
+    node = {"op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": name}, "inputs": inputs}
     rows = [{"op": "null", "name": "data", "attrs": {name: name, "__shape__": name}, "inputs": []}]
     mx.sym.load_json(json.dumps({"nodes": rows, "heads": [[0, 0, 0]]})).attr_dict()
     mx.sym.load_json(json.dumps({"nodes": [*rows, node], "heads": [[1, 0, 0]]}))
@@ -257,12 +226,10 @@ def test_names_are_escaped_or_refused_wherever_they_go(use, ran):
     assert len(refused) == most, refused
 
 
-@pytest.mark.parametrize(
-    "name", ["conv1/weight:0", "a.b", "a-b", "a b", "1", "gewicht_\u00fc", "\u6743\u91cd", "_x"]
-)
-def test_odd_names_that_are_meant_well_work(name, ran):
-    in_torch(*hostile.single(name))
-    drawn_as_dot(hostile.single(name)[0])
+def test_odd_names_that_are_meant_well_work(ran):
+    for name in ("conv1/weight:0", "a.b", "a-b", "a b", "1", "gewicht_\u00fc", "\u6743\u91cd", "_x"):
+        in_torch(*hostile.single(name))
+        drawn_as_dot(hostile.single(name)[0])
 
 
 def test_inputs_of_any_name_are_parameters_of_forward(ran):
@@ -291,13 +258,8 @@ def test_the_command_line_neither_runs_names_nor_prints_what_steers_a_terminal(r
     accepted = [name for name in NAMES if name.isprintable() and not set("'\"\\") & set(name)]
     accepted = [name for name in accepted if not name.startswith("lambda") and "." not in name][::6]
     mx.model.save_checkpoint("net", 0, *hostile.network(accepted), {})
-    for words in (
-        "convert net net.pt2",
-        "convert evil.onnx copy",
-        "check copy",
-        "summary copy",
-        "explain copy --source",
-    ):
+    commands = "convert net net.pt2; convert evil.onnx copy; check copy; summary copy; explain copy --source"
+    for words in commands.split("; "):
         assert main([*words.split(), *shape]) == 0, words
     assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f]", capsys.readouterr().out)
 
@@ -353,89 +315,6 @@ def test_pipes_and_devices_are_not_waited_for(name, tmp_path, monkeypatch):
         os.mkfifo("pipe")
         with pytest.raises(FileError, match="this is a named pipe, expected a regular file"):
             READERS[name]("pipe")
-
-
-# --- absurd sizes
-
-HUGE = 10**15
-
-
-def bound(op, inputs=1, **attrs):
-    """Bind an operator from a file, with attributes that nobody checked."""
-    names = [f"x{i}" for i in range(inputs)]
-    rows = [{"op": "null", "name": name, "inputs": []} for name in names]
-    row = {"op": op, "name": "o", "attrs": attrs, "inputs": [[i, 0, 0] for i in range(inputs)]}
-    net = mx.sym.load_json(json.dumps({"nodes": [*rows, row], "heads": [[inputs, 0, 0]]}))
-    return net.simple_bind(mx.cpu(), x0=(2, 3))
-
-
-def with_shape(shape):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data", shape=shape), num_hidden=2)
-    return mx.sym.load_json(net.tojson()).simple_bind(mx.cpu())
-
-
-def with_npz(shape):
-    head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    with zipfile.ZipFile("a.npz", "w") as archive:
-        archive.writestr("x.npy", head.getvalue())
-    return data.read_npz("a.npz", None)
-
-
-def with_csv(columns):
-    Path("a.csv").write_text("1,2,3\n")
-    return next(mx.io.CSVIter(data_csv="a.csv", data_shape=(columns,), batch_size=1))
-
-
-SIZES = {
-    "shape of an array": (OutOfMemoryError, lambda: mx.nd.zeros((HUGE,))),
-    "shape beyond 64 bits": (ShapeError, lambda: mx.nd.full((2**70,), 1)),
-    "shape of a matrix": (OutOfMemoryError, lambda: mx.nd.sparse.zeros("csr", (HUGE, 3))),
-    "dense copy": (OutOfMemoryError, lambda: mx.nd.sparse.zeros("row_sparse", (HUGE, 3)).asnumpy()),
-    "__shape__": (OutOfMemoryError, lambda: with_shape((HUGE, 3))),
-    "__shape__ of 80 bits": (OutOfMemoryError, lambda: with_shape((2**40, 2**40))),
-    "num_hidden": (OutOfMemoryError, lambda: bound("FullyConnected", 2, num_hidden=str(HUGE), no_bias="1")),
-    "reps": (OutOfMemoryError, lambda: bound("tile", reps=f"({HUGE},)")),
-    "depth": (OutOfMemoryError, lambda: bound("one_hot", depth=str(2**62))),
-    "num_args": (FileFormatError, lambda: bound("Concat", 2, num_args=str(HUGE))),
-    "num_weights": (
-        FileFormatError,
-        lambda: bound("multi_sgd_update", 2, num_weights=str(HUGE), lrs="1", wds="0"),
-    ),
-    "num_outputs": (OpError, lambda: bound("SliceChannel", num_outputs=str(HUGE))),
-    "parameters of dynet": (
-        OutOfMemoryError,
-        lambda: dy.ParameterCollection().add_parameters((10**9, 10**9)),
-    ),
-    "table of dynet": (
-        OutOfMemoryError,
-        lambda: dy.ParameterCollection().add_lookup_parameters((10**9, 10**9)),
-    ),
-    "batch": (OutOfMemoryError, lambda: next(mx.io.NDArrayIter(np.zeros((3, 2)), batch_size=HUGE))),
-    "npz": (OutOfMemoryError, lambda: with_npz((HUGE, 3))),
-    "npz beyond 64 bits": (FileFormatError, lambda: with_npz((10**30,))),
-    "columns": (FileFormatError, lambda: with_csv(HUGE)),
-}
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_absurd_sizes_have_a_typed_error(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    kind, call = SIZES[name]
-    with pytest.raises(kind) as caught:
-        call()
-    assert isinstance(caught.value, MXNetError)
-    assert len(str(caught.value)) < 500
-
-
-def test_the_array_without_memory_is_named():
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=HUGE, name="fc")
-    with pytest.raises(
-        OutOfMemoryError, match="there is no memory for fc_weight of shape .1000000000000000, 3.:"
-    ):
-        net.simple_bind(mx.cpu(), data=(2, 3))
-    with pytest.raises(OutOfMemoryError, match="there is no memory for fc_weight of shape"):
-        mx.mod.Module(net, label_names=None).bind([("data", (2, 3))])
 
 
 def test_an_absurd_shape_on_the_command_line(tmp_path, monkeypatch, capsys):

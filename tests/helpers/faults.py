@@ -38,10 +38,6 @@ class Here(Exception):
     """Raised in a forked child, with what it is to do."""
 
 
-def log_of(prefix):
-    return f"{prefix}.log"
-
-
 class Fault:
     """Counts batches in a file, and lets the fault happen.
 
@@ -52,35 +48,28 @@ class Fault:
 
     def __init__(self, prefix, fault):
         self._number, self._after, self._delay_s = fault or (0, 0, 0)
-        self._done = 0
-        self._log = os.open(log_of(prefix), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._lock, self._over = threading.Lock(), False
+        self._log = os.open(f"{prefix}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._lock, self.is_over = threading.Lock(), False
 
     def __call__(self, param):
-        self._done += 1
+        self._after -= 1
         os.write(self._log, b"%d %d\n" % (param.epoch, param.nbatch))
-        if self._done != self._after:
-            return
-        if not self._delay_s:
-            self.happen()
-        else:
-            timer = threading.Timer(self._delay_s, self.happen)
+        if self._after == 0 and self._delay_s:
+            timer = threading.Timer(self._delay_s, self._happen)
             timer.daemon = True
             timer.start()
+        elif self._after == 0:
+            self._happen()
 
-    def happen(self):
+    def _happen(self):
         with self._lock:
-            if self._over:
-                return
-            if self._number == signal.SIGINT:  # a terminal sends it to all processes
-                os.killpg(os.getpgrp(), self._number)
-            else:
-                os.kill(os.getpid(), self._number)
+            if not self.is_over:  # a terminal sends Ctrl-C to all processes
+                (os.killpg if self._number == signal.SIGINT else os.kill)(os.getpid(), self._number)
 
     def end(self):
         """Let nothing happen from now on."""
         with self._lock:
-            self._over = True
+            self.is_over = True
 
 
 def train(kind, prefix, every, fault):
@@ -94,18 +83,13 @@ def train(kind, prefix, every, fault):
 
     mx.random.seed_all(9)
     module, data, options = KINDS[kind]()
-    callbacks = [*options.pop("callbacks", ()), End()]
     happens = Fault(prefix, fault)
-    history = module.fit(
-        data,
-        num_epoch=EPOCHS,
-        initializer=mx.init.Xavier(),
-        batch_end_callback=happens,
-        callbacks=callbacks,
-        checkpoint=mx.callback.Checkpoint(prefix, every_n_batches=every, keep_last=2),
-        resume="auto",
-        **options,
-    )
+    options |= {"callbacks": [*options.get("callbacks", ()), End()], "batch_end_callback": happens}
+    options |= {
+        "checkpoint": mx.callback.Checkpoint(prefix, every_n_batches=every, keep_last=2),
+        "resume": "auto",
+    }
+    history = module.fit(data, num_epoch=EPOCHS, initializer=mx.init.Xavier(), **options)
     rows = [{key: value for key, value in row.items() if key != "time_s"} for row in history]
     bits = [array.asnumpy().tobytes() for params in module.get_params() for array in params.values()]
     bits += [states_of(each) for each in module.all_updates()]
@@ -115,21 +99,14 @@ def train(kind, prefix, every, fault):
 
 def states_of(updates):
     """Return the optimizer's states as bytes."""
-    from dpmodule.ndarray import NDArray
-
-    found = []
 
     def walk(value):
-        if isinstance(value, NDArray):
-            found.append(value.asnumpy().tobytes())
-        elif isinstance(value, (list, tuple)):
-            for each in value:
-                walk(each)
+        if isinstance(value, (list, tuple)):
+            return b"".join(map(walk, value))
+        return value.asnumpy().tobytes() if hasattr(value, "asnumpy") else b""
 
     states = updates.active_updater().states
-    for key in sorted(states, key=str):
-        walk(states[key])
-    return b"".join(found)
+    return b"".join(walk(states[key]) for key in sorted(states, key=str))
 
 
 def run(kind, prefix, every, fault, errors, temporary):
@@ -196,19 +173,17 @@ class Training:
 
     def look_for_files(self, shared, code, fault):
         """See whether there is a checkpoint, and nothing else."""
-        if left := shared_memory() - shared:
-            self.say(fault, f"in shared memory is left {sorted(left)}")
-        if left := os.listdir(self.temporary):
-            self.say(fault, f"of temporary files is left {left}")
         names = os.listdir(self.folder)
-        if left := [name for name in names if not EXPECTED.fullmatch(name)]:
-            self.say(fault, f"beside the checkpoints is left {left}")
+        left = [*shared_memory() - shared, *os.listdir(self.temporary)]
+        left += [name for name in names if not EXPECTED.fullmatch(name)]
+        if left:
+            self.say(fault, f"beside the checkpoints, in shared memory or of temporary files is left {left}")
         if code and "net-last.run" not in names:
             self.say(fault, f"nothing is saved: {names}")
 
     def batches(self):
         """Return what batches have been trained on so far, in their order."""
-        with contextlib.suppress(FileNotFoundError), open(log_of(self.prefix)) as file:
+        with contextlib.suppress(FileNotFoundError), open(f"{self.prefix}.log") as file:
             return file.read().splitlines()
         return []
 
@@ -282,21 +257,17 @@ def drive(mode, folder, count, seed, *kinds):
     gc.freeze()  # else each child looks through, and so copies, all that is imported here when it ends
     numbers = {"kill": [signal.SIGKILL], "signal": [signal.SIGTERM, signal.SIGINT]}[mode]
     draw = random.Random(int(seed))
-    found = {"faults": 0, "trainings": 0, "back": [], "wrong": []}
-    whole = {}
+    found, whole = {"faults": 0, "trainings": 0, "back": [], "wrong": []}, {}
     for kind in itertools.cycle(kinds):
-        if found["faults"] >= int(count):
-            return found
+        if found["faults"] >= int(count) or len(found["wrong"]) > 9:
+            break
         if kind not in whole:
             whole[kind] = undisturbed(kind, os.path.join(folder, "whole"))
         training = Training(kind, os.path.join(folder, "part"), draw.randint(1, 6))
         faults, back = disturbed(training, draw, int(count) - found["faults"], numbers, whole[kind])
-        found["faults"] += faults
-        found["trainings"] += 1
+        found["faults"], found["trainings"] = found["faults"] + faults, found["trainings"] + 1
         found["back"] += back
         found["wrong"] += training.wrong
-        if len(found["wrong"]) > 9:
-            return found
     return found
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 import dpmodule.fluid as fluid
 
-__all__ = ["bow_net", "prototxt", "run", "text_inputs", "values", "write_files"]
+__all__ = ["PROTOTXT", "bow_net", "programs", "run", "text_inputs", "values", "write_files"]
 
-prototxt = """name: "MultiSlotDataFeed"
+PROTOTXT = """name: "MultiSlotDataFeed"
 batch_size: 2
 multi_slot_desc {
     slots { name: "words" type: "uint64" is_dense: false is_used: true }
@@ -17,7 +17,12 @@ multi_slot_desc {
 """
 
 
-def write_files(folder, files=3, lines=60, rows=40, seed=0):
+def programs():
+    """Return a guard of programs of one's own."""
+    return fluid.program_guard(fluid.Program(), fluid.Program())
+
+
+def write_files(folder, files=3, lines=60, rows=40, length=(1, 9), seed=0):
     """Write text whose label is what most of its words say; return the paths."""
     draw = random.Random(seed)
     paths = []
@@ -25,7 +30,7 @@ def write_files(folder, files=3, lines=60, rows=40, seed=0):
         text = []
         for _ in range(lines):
             label = draw.randrange(2)
-            sides = [label if draw.random() < 0.8 else 1 - label for _ in range(draw.randrange(1, 9))]
+            sides = [label if draw.random() < 0.8 else 1 - label for _ in range(draw.randrange(*length))]
             words = [draw.randrange(rows // 2) + rows // 2 * side for side in sides]
             text.append(f"{len(words)} {' '.join(map(str, words))} 1 {label}\n")
         paths.append(folder / f"part-{i}")
@@ -42,8 +47,7 @@ def text_inputs():
 def bow_net(data, label, dict_dim=40, emb_dim=8, hid_dim=8, hid_dim2=6, class_dim=2):
     """Return loss, accuracy and prediction of a bag of words."""
     emb = fluid.layers.embedding(input=data, size=[dict_dim, emb_dim], is_sparse=True)
-    bow = fluid.layers.sequence_pool(input=emb, pool_type="sum")
-    bow_tanh = fluid.layers.tanh(bow)
+    bow_tanh = fluid.layers.tanh(fluid.layers.sequence_pool(input=emb, pool_type="sum"))
     fc_1 = fluid.layers.fc(input=bow_tanh, size=hid_dim, act="tanh")
     fc_2 = fluid.layers.fc(input=fc_1, size=hid_dim2, act="tanh")
     prediction = fluid.layers.fc(input=[fc_2], size=class_dim, act="softmax")

@@ -4,19 +4,11 @@ import numpy as np
 
 import dpmodule as mx
 
-__all__ = [
-    "WORDS",
-    "bag_net",
-    "described",
-    "dense_module",
-    "dense_net",
-    "loop_over",
-    "parameters",
-    "write_bags",
-    "write_dense",
-]
-
 WORDS = 50
+BAGS = {"words": "uint64", "label": "uint64 dense"}
+DENSE = {"x": "float dense", "label": "uint64 dense"}
+RATE = 2.0
+"""With batches of four, an update moves a number half of the way to its target."""
 
 
 def described(batch_size=8, **slots):
@@ -31,17 +23,15 @@ def described(batch_size=8, **slots):
 def write_dense(folder, counts=(20, 13, 7), width=4, seed=0):
     """Write files of `x` (floats) and `label` (0 or 1); returns their paths, and all that they hold."""
     rng = np.random.RandomState(seed)
-    paths, every_x, every_y = [], [], []
+    paths, xs, ys = [], [], []
     for number, count in enumerate(counts):
-        x = rng.randn(count, width).astype(np.float32).round(3)
-        y = (x.sum(1) > 0).astype(np.int64)
-        lines = [f"{width} {' '.join(f'{v:.3f}' for v in row)} 1 {label}\n" for row, label in zip(x, y)]
+        xs.append(rng.randn(count, width).astype(np.float32).round(3))
+        ys.append((xs[-1].sum(1) > 0).astype(np.int64))
+        rows = zip(xs[-1], ys[-1])
         path = folder / f"part-{number}"
-        path.write_text("".join(lines))
+        path.write_text("".join(f"{width} {' '.join(f'{v:.3f}' for v in row)} 1 {y}\n" for row, y in rows))
         paths.append(str(path))
-        every_x.append(x)
-        every_y.append(y)
-    return paths, np.concatenate(every_x), np.concatenate(every_y)
+    return paths, np.concatenate(xs), np.concatenate(ys)
 
 
 def write_bags(folder, files=4, lines=40, seed=0, words=WORDS):
@@ -74,19 +64,19 @@ def dense_module(dropout=0.0):
     return mx.mod.Module(dense_net(dropout), ["x"], ["label"])
 
 
-def bag_net(words=WORDS, width=6):
+def rows_of(width, words=WORDS, name="table", slot="words", sparse=True):
+    """Return the rows of a table for a ragged slot, which is a name or a variable."""
+    data = mx.sym.Variable(slot, stype="ragged") if isinstance(slot, str) else slot
+    return mx.sym.Embedding(data, input_dim=words, output_dim=width, sparse_grad=sparse, name=name)
+
+
+def bag_net(words=WORDS, width=6, pool="sum", dropout=0.0, sparse=True):
     """Return a net over the ragged `words`: looked up, summed, and one dense layer."""
-    found = mx.sym.Embedding(
-        mx.sym.Variable("words", stype="ragged"),
-        input_dim=words,
-        output_dim=width,
-        sparse_grad=True,
-        name="table",
-    )
-    pooled = mx.sym.tanh(mx.sym.sequence_pool(found, pool_type="sum", name="pool"), name="act")
-    return mx.sym.SoftmaxOutput(
-        mx.sym.FullyConnected(pooled, num_hidden=2, name="fc"), mx.sym.Variable("label"), name="p"
-    )
+    data = mx.sym.tanh(mx.sym.sequence_pool(rows_of(width, words, sparse=sparse), pool_type=pool), name="act")
+    if dropout:
+        data = mx.sym.Dropout(data, p=dropout)
+    last = mx.sym.FullyConnected(data, num_hidden=2, name="fc")
+    return mx.sym.SoftmaxOutput(last, mx.sym.Variable("label"), name="p")
 
 
 def bag_module():
@@ -112,3 +102,38 @@ def loop_over(module, x, y, batch_size, epochs=1, **optimizer):
             module.forward_backward(mx.io.DataBatch([mx.nd.array(x[rows])], [mx.nd.array(y[rows])]))
             module.update()
     return module
+
+
+# files whose lines each move a number of their own, which shows how often a line has been trained on
+
+
+def counting_net(lines):
+    """Return the net; its table has a row for each line."""
+    pooled = mx.sym.sequence_pool(rows_of(1, lines, slot="line"), pool_type="sum")
+    return mx.sym.LinearRegressionOutput(pooled, mx.sym.Variable("label"), name="o")
+
+
+def write_lines(folder, counts, first=0, blank_every=7):
+    """Write files of lines with numbers of their own, and blank ones among them; returns their paths."""
+    paths = []
+    for number, count in enumerate(counts):
+        path = folder / f"lines-{number}"
+        own = [f"1 {first + i} 1 1\n" + "\n" * (i % blank_every == 0) for i in range(count)]
+        path.write_text("".join(own))
+        paths.append(str(path))
+        first += count
+    return paths
+
+
+def train(run, net, files, workers, mode, slow=False, **more):
+    """Train on the files once; a schedule, which runs in Python, makes native workers slow."""
+    schedule = mx.lr_scheduler.FactorScheduler(10**9, base_lr=RATE)
+    rate = {"lr_scheduler": schedule} if slow else {"learning_rate": RATE}
+    more = {"initializer": mx.init.Zero(), "optimizer": "sgd", "optimizer_params": rate, **more}
+    feed = described(4, line="uint64", label="uint64 dense")
+    return run.run_from_files(net, feed, files, workers, mode=mode, **more)
+
+
+def counts(run, net):
+    """Return how often each line has been trained on: 0, 1, or a number with a fraction."""
+    return run.get_params(net)[0]["table_weight"].asnumpy()[:, 0] / 0.5

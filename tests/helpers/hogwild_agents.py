@@ -10,35 +10,28 @@ import torch
 
 from dpmodule.agents import Agent, FixedDialogTeacher, Teacher
 
-__all__ = ["Answers", "Misbehaves", "NoShare", "OwnPart", "Questions", "Seen", "Unpicklable", "episode_sizes"]
+__all__ = ["Answers", "Misbehaves", "NoShare", "OwnPart", "Questions", "Seen", "Unpicklable", "pids"]
 
 
-def episode_sizes(examples, uneven=True):
-    """Return the sizes of episodes that have a number of examples in all."""
-    sizes = []
-    while sum(sizes) < examples:
-        wanted = 1 + len(sizes) % 4 if uneven else 1
-        sizes.append(min(wanted, examples - sum(sizes)))
-    return sizes
+def pids(world):
+    """Return the ids of a HogwildWorld's worker processes."""
+    return [child.pid for child in world._workers._group._supervisor.children]
 
 
 class Questions(FixedDialogTeacher):
     """Episodes of the sizes in ``opt["episodes"]``; "number" numbers the examples of all of them."""
 
     def __init__(self, opt, shared=None):
-        self.sizes = opt["episodes"]
+        self.sizes, self.first = opt["episodes"], 0
         super().__init__(opt, shared)
         if "base" in opt.get("task_arguments", ""):
-            self.sizes = self.sizes[::-1]
+            self.sizes, self.first = self.sizes[::-1], 1000
 
     def get(self, episode_idx, entry_idx=0):
         number = sum(self.sizes[:episode_idx]) + entry_idx
-        return {
-            "text": "a " * (number % 7) + "b",
-            "labels": [f"{number % 3}"],
-            "number": number + (1000 if "base" in self.opt.get("task_arguments", "") else 0),
-            "episode_done": entry_idx == self.sizes[episode_idx] - 1,
-        }
+        done = entry_idx == self.sizes[episode_idx] - 1
+        example = {"text": "a " * (number % 7) + "b", "labels": [f"{number % 3}"]}
+        return {**example, "number": number + self.first, "episode_done": done}
 
     def num_episodes(self):
         return len(self.sizes)
@@ -65,13 +58,19 @@ class Seen(Answers):
 
     def __init__(self, opt, shared=None):
         super().__init__(opt, shared)
-        self.worker = (shared or {}).get("threadindex", 0)
-        self.seen = shared["seen"] if shared else torch.zeros(2000, dtype=torch.int64).share_memory_()
-        self.parleys = shared["parleys"] if shared else torch.zeros(8, dtype=torch.int64).share_memory_()
-        self.draws = shared["draws"] if shared else torch.zeros(8, 3, dtype=torch.float64).share_memory_()
+        self.worker, self.saved = (shared or {}).get("threadindex", 0), None
+        for name, size, dtype in (
+            ("seen", 2000, torch.int64),
+            ("parleys", 8, torch.int64),
+            ("draws", 24, torch.float64),
+        ):
+            setattr(self, name, shared[name] if shared else torch.zeros(size, dtype=dtype).share_memory_())
 
     def share(self):
         return {**super().share(), "seen": self.seen, "parleys": self.parleys, "draws": self.draws}
+
+    def save(self, path=None):
+        self.saved = int(self.parleys.sum())
 
     def act(self):
         return self.batch_act([self.observation or {}])[0]
@@ -79,9 +78,8 @@ class Seen(Answers):
     def batch_act(self, observations):
         if not self.parleys[self.worker]:
             torch_draw = torch.nn.functional.dropout(torch.ones(50), 0.5).nonzero().sum()
-            self.draws[self.worker] = torch.tensor(
-                [random.random(), float(torch_draw), torch.get_num_threads()]
-            )
+            drawn = [random.random(), float(torch_draw), torch.get_num_threads()]
+            self.draws.view(8, 3)[self.worker] = torch.tensor(drawn)
         self.parleys[self.worker] += 1
         for each in observations:
             if "number" in each:
@@ -90,28 +88,22 @@ class Seen(Answers):
 
 
 class Misbehaves(Seen):
-    """Does what ``opt["how"]`` says in the parley of the number ``opt["when"]`` of the worker ``opt["who"]``."""
+    """Does what ``opt["how"]`` says in the first parley of the worker ``opt["who"]``."""
 
     def act(self):
         reply = super().act()
-        if self.worker == self.opt.get("who", 0) and self.parleys[self.worker] == self.opt.get("when", 1):
+        if self.worker == self.opt.get("who", 0) and self.parleys[self.worker] == 1:
             getattr(self, self.opt["how"])()
         return reply
 
     def fail(self):
         raise LookupError("the answer is not known")
 
-    def die(self):
-        os.kill(os.getpid(), signal.SIGKILL)
-
     def stop(self):
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def hang(self):
         time.sleep(self.opt.get("hang_s", 1.5))
-
-    def nothing(self):
-        pass
 
 
 class NoShare:

@@ -14,16 +14,8 @@ import dpmodule as mx
 from dpmodule.onnx.prediction import prediction_graph
 
 __all__ = [
-    "CHECKPOINTS",
-    "EXAMPLES",
-    "LARGE",
-    "NETWORKS",
-    "ROOT",
-    "SYMBOLS",
-    "Model",
-    "by_path",
-    "model",
-    "with_parameters",
+    *("CHECKPOINTS", "EXAMPLES", "LARGE", "NETWORKS", "ROOT", "SYMBOLS"),
+    *("Model", "by_path", "model", "with_parameters"),
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -59,12 +51,12 @@ def by_path(path, name):
 def drawn(name, shape, rng, gain):
     """Return values for a parameter: such that activations neither vanish nor explode on their way up."""
     if name.endswith(("_gamma", "_var")):
-        return rng.uniform(0.5, 1.5, shape).astype("float32")
-    if len(shape) < 2:
-        return (0.1 * rng.randn(*shape)).astype("float32")
-    return (rng.randn(*shape) * np.sqrt((gain if len(shape) > 2 else 1) / np.prod(shape[1:]))).astype(
-        "float32"
-    )
+        values = rng.uniform(0.5, 1.5, shape)
+    elif len(shape) < 2:
+        values = 0.1 * rng.randn(*shape)
+    else:
+        values = rng.randn(*shape) * np.sqrt((gain if len(shape) > 2 else 1) / np.prod(shape[1:]))
+    return values.astype("float32")
 
 
 def with_parameters(symbol, given, seed=0):
@@ -86,14 +78,6 @@ def with_parameters(symbol, given, seed=0):
     arrays = {name: np.zeros(shapes[name], "float32") for name in shapes if name not in read}
     arrays |= {name: drawn(name, shapes[name], rng, gain) for name in params}
     return Model(symbol, arrays | given, params, [name for name in given if name in read])
-
-
-def pictures(*shape):
-    return {"data": np.random.RandomState(1).rand(*shape).astype("float32")}
-
-
-def numbers(below, *shape):
-    return {"data": np.random.RandomState(1).randint(0, below, shape).astype("float32")}
 
 
 SIZES = {
@@ -136,7 +120,7 @@ LARGE = [
 def published(name):
     """Return a graph of tests/data/symbols, with drawn parameters."""
     path = next(p for p in (DATA / "symbols").glob(f"{name}*.json") if p.stem in (name, f"{name}-symbol"))
-    given = pictures(*SIZES.get(name, (2, 3, 64, 64)))
+    given = {"data": values(*SIZES.get(name, (2, 3, 64, 64)))()}
     if name == "songtianyi_go_test_pr3":
         given["softmax_label"] = np.zeros(4, "float32")
     return with_parameters(mx.sym.load(str(path)), given)
@@ -149,9 +133,8 @@ def checkpoint(name):
     prefix, _, epoch = path.stem.rpartition("-")
     symbol, args, states = mx.model.load_checkpoint(str(folder / prefix), int(epoch))
     known = {key: value.asnumpy() for key, value in {**args, **states}.items() if key in symbol.list_inputs()}
-    shapes = {
-        key: each["shape"] for key, each in json.loads((folder / "golden.json").read_text())["inputs"].items()
-    }
+    inputs = json.loads((folder / "golden.json").read_text())["inputs"]
+    shapes = {key: each["shape"] for key, each in inputs.items()}
     with np.load(folder / "golden.npz") as recorded:
         given = {key: recorded[f"input/{key}"].reshape(shape) for key, shape in shapes.items()}
     found = with_parameters(symbol, {key: value.astype("float32") for key, value in given.items()})
@@ -162,40 +145,35 @@ def network(name):
     """Return a network of the benchmarks."""
     made = by_path(ROOT / "benchmarks" / "networks.py", "benchmark_networks").NETWORKS[name](mx, 10)
     sizes = {"mlp": (2, 784), "lenet": (2, 1, 28, 28), "lstm": (2, 35, 8), "resnet20": (2, 3, 32, 32)}
-    inputs = pictures(*sizes.get(name, (2, 3, 64, 64)))
+    inputs = {"data": values(*sizes.get(name, (2, 3, 64, 64)))()}
     if name == "lstm":
         inputs["softmax_label"] = np.zeros((2, 35), "float32")
     return with_parameters(made, inputs)
 
 
-def text_network(file, *sizes):
+def of_example(file, *arguments, function="network", **inputs):
+    """Return what makes the network of an example, which a function returns, perhaps with more."""
+
     def make():
-        made = by_path(ROOT / "examples" / f"{file}.py", f"example_{file}").generator(*sizes)(5)[0]
-        return with_parameters(made, numbers(sizes[0], 2, 5) | {"softmax_label": np.zeros((2, 5), "float32")})
-
-    return make
-
-
-def plain_network(file, *arguments, function="network", **inputs):
-    def make():
-        made = getattr(by_path(ROOT / "examples" / f"{file}.py", f"example_{Path(file).name}"), function)(
-            *arguments
-        )
+        module = by_path(ROOT / "examples" / f"{file}.py", f"example_{Path(file).name}")
+        made = getattr(module, function)(*arguments)
+        made = made(5) if function == "generator" else made  # of a length
         return with_parameters(
-            made[0] if isinstance(made, tuple) else made, {k: v() for k, v in inputs.items()}
+            made[0] if isinstance(made, tuple) else made, {k: draw() for k, draw in inputs.items()}
         )
 
     return make
 
 
-def rare(*shape):
-    rng = np.random.RandomState(2)
-    return lambda: (rng.rand(*shape) < 1e-4).astype("float32")
+def values(*shape, below=0, share=0):
+    """Return what draws an input: numbers below 1, whole ones below a limit, or a share of ones."""
 
+    def draw():
+        rng = np.random.RandomState(1)
+        made = rng.randint(0, below, shape) if below else rng.rand(*shape)
+        return (made < share if share else made).astype("float32")
 
-def values(*shape, below=0):
-    rng = np.random.RandomState(2)
-    return lambda: (rng.randint(0, below, shape) if below else rng.rand(*shape)).astype("float32")
+    return draw
 
 
 def chained(position, name, *shape):
@@ -208,36 +186,29 @@ def chained(position, name, *shape):
 
 
 def agent():
-    folder = ROOT / "examples" / "agents"
-    made = by_path(folder / "module_agent.py", "example_module_agent").MoodAgent
+    made = by_path(ROOT / "examples" / "agents" / "module_agent.py", "example_module_agent").MoodAgent
     return with_parameters(made.sym_gen(None, {}, ["good", "bad"]), {"words": values(2, 30)()})
 
 
+TEXT = {"function": "generator", "data": values(2, 5, below=20), "softmax_label": values(2, 5, below=1)}
+RARE = values(2, 65536, share=1e-4)
+STATEFUL = {"softmax_label": values(2, 32), **{f"lstm_begin_state_{i}": values(1, 2, 8) for i in (0, 1)}}
+SOME = values(2, below=50)
 EXAMPLES = {
     "agent": agent,
-    "autoencoder": plain_network("autoencoder", 8, data=values(2, 64)),
-    "bucketing_lm": text_network("bucketing_lm", 20, 8),
+    "autoencoder": of_example("autoencoder", 8, data=values(2, 64)),
+    "bucketing_lm": of_example("bucketing_lm", 20, 8, **TEXT),
     "chained_begin": chained(0, "data", 2, 1, 8, 8),
     "chained_end": chained(2, "features", 2, 16),
-    "custom_metric": plain_network("custom_metric", data=values(2, 64)),
-    "detection_ssd": plain_network("detection_ssd", data=values(2, 3, 32, 32), label=values(2, 3, 5)),
-    "fit_digits": plain_network("fit_digits", data=values(2, 64)),
-    "model_parallel_lstm": text_network("model_parallel_lstm", 20, 8),
-    "multi_context": plain_network("multi_context", data=values(2, 1, 8, 8)),
-    "sparse_linear": plain_network("sparse_linear", 2, function="linear", data=rare(2, 65536)),
-    "factorization_machine": plain_network(
-        "sparse_linear", 4, function="factorization_machine", data=rare(2, 65536)
-    ),
-    "stateful_lstm": plain_network(
-        "stateful_lstm",
-        20,
-        8,
-        data=values(2, 32, below=20),
-        softmax_label=values(2, 32),
-        lstm_begin_state_0=values(1, 2, 8),
-        lstm_begin_state_1=values(1, 2, 8),
-    ),
-    "skip_gram": plain_network("hogwild/skip_gram", word=values(2, below=50), other=values(2, below=50)),
+    "custom_metric": of_example("custom_metric", data=values(2, 64)),
+    "detection_ssd": of_example("detection_ssd", data=values(2, 3, 32, 32), label=values(2, 3, 5)),
+    "fit_digits": of_example("fit_digits", data=values(2, 64)),
+    "model_parallel_lstm": of_example("model_parallel_lstm", 20, 8, **TEXT),
+    "multi_context": of_example("multi_context", data=values(2, 1, 8, 8)),
+    "sparse_linear": of_example("sparse_linear", 2, function="linear", data=RARE),
+    "factorization_machine": of_example("sparse_linear", 4, function="factorization_machine", data=RARE),
+    "stateful_lstm": of_example("stateful_lstm", 20, 8, data=values(2, 32, below=20), **STATEFUL),
+    "skip_gram": of_example("hogwild/skip_gram", word=SOME, other=SOME),
 }
 """Networks of the examples, by how they are made, but for those of ragged variables and `custom_operator`."""
 
@@ -246,12 +217,6 @@ EXAMPLES = {
 def model(name):
     """Return a model by its name, with small inputs of two rows or so; its nodes are counted from 0."""
     with mx.name.NameManager():
-        return _made(name)
-
-
-def _made(name):
-    if name in CHECKPOINTS:
-        return checkpoint(name)
-    if name in NETWORKS:
-        return network(name)
-    return EXAMPLES[name]() if name in EXAMPLES else published(name)
+        if name in EXAMPLES:
+            return EXAMPLES[name]()
+        return (checkpoint if name in CHECKPOINTS else network if name in NETWORKS else published)(name)

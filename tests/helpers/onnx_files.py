@@ -1,7 +1,5 @@
 """ONNX files to import: of torch's two exporters, of skl2onnx, and written by hand."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging
@@ -14,9 +12,9 @@ import onnx
 import torch
 
 from . import onnx_graphs as hand
-from . import onnx_nets as nets
+from . import torch_nets as nets
 
-__all__ = ["File", "by_hand", "exporters", "from_sklearn", "from_torch", "names"]
+__all__ = ["File", "by_hand", "exporters", "from_sklearn", "from_torch"]
 
 
 @dataclass
@@ -28,7 +26,7 @@ class File:
 
 
 def by_hand(name, folder):
-    """Write a graph of `by_hand.py`."""
+    """Write a graph of `onnx_graphs.py`."""
     model, *shapes = hand.made(name)
     path = Path(folder) / f"{name}.onnx"
     onnx.save(model, path)
@@ -37,35 +35,31 @@ def by_hand(name, folder):
     return File(path, [{first: rng.standard_normal(s).astype(np.float32)} for s in shapes])
 
 
-def _export(module, example, axes, path, labels, is_new):
-    open_axes = [dict.fromkeys(each, torch.export.Dim.DYNAMIC) for each in axes]
-    if is_new:
-        shapes = (tuple(open_axes),) if type(module).__name__ == "Lambda" else tuple(open_axes)
-        torch.onnx.export(
-            module, example, path, dynamo=True, verbose=False, input_names=labels, dynamic_shapes=shapes
-        )
-    else:
-        named = dict(zip(labels, axes))
-        torch.onnx.export(
-            module, example, path, dynamo=False, input_names=labels, dynamic_axes=named, opset_version=17
-        )
-
-
 def from_torch(name, folder, is_new):
-    """Export a network of `torch_models.py`, by torch's new exporter or its old one."""
-    make, example, axes, other = nets.MODELS[name]
+    """Export a network of `torch_nets.py` with an open batch size, by torch's new exporter or its old one."""
+    make, inputs = nets.NETS[name]
     torch.manual_seed(0)
-    module = make().eval()
+    module, example, other = make().eval(), inputs(2), inputs(5)
     labels = [f"x{i}" for i in range(len(example))]
     path = Path(folder) / f"{name}_{'new' if is_new else 'old'}.onnx"
+    options = {"dynamo": is_new, "verbose": False, "input_names": labels}
+    if is_new:
+        options["dynamic_shapes"] = tuple({0: torch.export.Dim.DYNAMIC} for _ in labels)
+    else:
+        options |= {"dynamic_axes": {label: {0: "batch"} for label in labels}, "opset_version": 17}
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            _export(module, example, axes, path, labels, is_new)
+            torch.onnx.export(module, example, path, **options)
     finally:
         logging.disable(logging.NOTSET)
     return File(path, [dict(zip(labels, (t.numpy() for t in batch))) for batch in (example, other)])
+
+
+def exporters(name):
+    """Return which of torch's exporters write a network: False the old one, True the new one."""
+    return (True,) if name in ("encoder_layer", "encoder", "decoder_layer", "transformer") else (False, True)
 
 
 def _sklearn_models():
@@ -95,8 +89,7 @@ def from_sklearn(name, folder):
     from skl2onnx import to_onnx
 
     model, classes = _sklearn_models()[name]
-    rng = np.random.default_rng(0)
-    data = rng.standard_normal((60, 4)).astype(np.float32)
+    data = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32)
     target = np.digitize(data[:, 0], [-0.4, 0.4][: classes - 1]) if classes else data @ np.arange(4) + 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -106,17 +99,3 @@ def from_sklearn(name, folder):
     path = Path(folder) / f"{name}.onnx"
     onnx.save(made, path)
     return File(path, [{"X": data[:2]}, {"X": data[:9]}])
-
-
-def names():
-    """Return the names of all files, by what makes them."""
-    return {
-        "by_hand": list(hand.GRAPHS),
-        "from_torch": list(nets.MODELS),
-        "from_sklearn": [n for n in _sklearn_models() if n != "tree"],
-    }
-
-
-def exporters(name):
-    """Return which of torch's exporters take a network: False the old one, True the new one."""
-    return (True,) if name in ("encoder", "decoder") else (False, True)

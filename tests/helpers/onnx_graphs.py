@@ -1,14 +1,11 @@
 """ONNX graphs written by hand: TensorFlow's habits, loops and branches, old opsets, ai.onnx.ml."""
 
-from __future__ import annotations
-
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+import onnx.parser
+from onnx import numpy_helper
 
-__all__ = ["GRAPHS", "draw", "graph_of", "made", "model_of"]
+__all__ = ["GRAPHS", "draw", "made", "model_of"]
 
-FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 RNG = np.random.default_rng(0)
 
 
@@ -16,368 +13,215 @@ def draw(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def value(name, shape, kind=FLOAT):
-    return helper.make_tensor_value_info(name, kind, shape)
+def model_of(text, opset=17, functions="", domains="", **arrays):
+    """Return the model of a graph in ONNX's text form.
 
-
-def array(name, data):
-    return numpy_helper.from_array(np.asarray(data), name)
-
-
-def node(kind, inputs, outputs, **attrs):
-    return helper.make_node(kind, inputs.split(), outputs.split(), **attrs)
-
-
-def graph_of(nodes, inputs, outputs, arrays=(), name="g"):
-    return helper.make_graph(nodes, name, inputs, outputs, [array(n, a) for n, a in dict(arrays).items()])
-
-
-def model_of(nodes, inputs, outputs, arrays=(), opset=17, functions=(), **domains):
-    opsets = [
-        helper.make_opsetid("", opset),
-        *(helper.make_opsetid(d.replace("_", "."), v) for d, v in domains.items()),
-    ]
-    graph = graph_of(nodes, inputs, outputs, arrays)
-    ir = 8 if opset <= 17 else 10
-    return helper.make_model(graph, opset_imports=opsets, ir_version=ir, functions=list(functions))
+    Args:
+        text: inputs, outputs and nodes.
+        opset: version of the operators.
+        functions: of the model, as text.
+        domains: further ones, as ``"name": version``.
+        arrays: initializers.
+    """
+    head = (
+        f'<ir_version: {8 if opset <= 17 else 10}, opset_import: ["": {opset}{domains and ", " + domains}]>'
+    )
+    made = onnx.parser.parse_model(f"{head} g {text} {functions}")
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items())
+    return made
 
 
 def channels_last():
     """A convolution as TensorFlow writes it: NHWC, with transposes around, and a shape that is computed."""
-    nodes = [
-        node("Transpose", "x", "t", perm=[0, 3, 1, 2]),
-        node("Conv", "t w b", "c", auto_pad="SAME_UPPER", strides=[2, 2]),
-        node("Relu", "c", "r"),
-        node("Transpose", "r", "u", perm=[0, 2, 3, 1]),
-        node("Shape", "u", "s"),
-        node("Slice", "s zero one", "n"),
-        node("Concat", "n rest", "target", axis=0),
-        node("Reshape", "u target", "flat"),
-        node("MatMul", "flat m", "p"),
-        node("Add", "p d", "y"),
-    ]
-    arrays = {"w": draw(4, 3, 3, 3), "b": draw(4), "m": draw(64, 5), "d": draw(5)}
-    arrays |= {"zero": np.array([0]), "one": np.array([1]), "rest": np.array([-1])}
-    return (
-        model_of(nodes, [value("x", ["n", 8, 8, 3])], [value("y", None)], arrays),
-        (2, 8, 8, 3),
-        (5, 8, 8, 3),
-    )
+    text = """(float[n,8,8,3] x) => (float[] y) <int64[1] zero = {0}, int64[1] one = {1}, int64[1] rest = {-1}> {
+        t = Transpose<perm = [0,3,1,2]>(x)
+        c = Conv<auto_pad = "SAME_UPPER", strides = [2,2]>(t, w, b)
+        r = Relu(c)  u = Transpose<perm = [0,2,3,1]>(r)
+        s = Shape(u)  n = Slice(s, zero, one)  target = Concat<axis = 0>(n, rest)
+        flat = Reshape(u, target)  p = MatMul(flat, m)  y = Add(p, d)
+    }"""
+    model = model_of(text, w=draw(4, 3, 3, 3), b=draw(4), m=draw(64, 5), d=draw(5))
+    return model, (2, 8, 8, 3), (5, 8, 8, 3)
 
 
 def gathered_shape():
     """Shape, Gather, Unsqueeze, Concat, Reshape: how exporters write a view."""
-    nodes = [
-        node("Shape", "x", "s"),
-        node("Gather", "s zero", "n", axis=0),
-        node("Gather", "s one", "t", axis=0),
-        node("Mul", "n t", "nt"),
-        node("Unsqueeze", "nt", "nt1", axes=[0]),
-        node("Unsqueeze", "four", "four1", axes=[0]),
-        node("Concat", "nt1 two four1", "target", axis=0),
-        node("Reshape", "x target", "y"),
-        node("Unsqueeze", "n", "n1", axes=[0]),
-        node("Unsqueeze", "t", "t1", axes=[0]),
-        node("Concat", "n1 t1 eight", "back", axis=0),
-        node("Reshape", "y back", "z"),
-    ]
-    arrays = {
-        "zero": np.array(0),
-        "one": np.array(1),
-        "four": np.array(4),
-        "two": np.array([2]),
-        "eight": np.array([8]),
-    }
-    model = model_of(nodes, [value("x", ["n", "t", 8])], [value("y", None), value("z", None)], arrays, 11)
-    return model, (2, 3, 8), (4, 5, 8)
+    text = """(float[n,t,8] x) => (float[] y, float[] z)
+    <int64 zero = {0}, int64 one = {1}, int64 four = {4}, int64[1] two = {2}, int64[1] eight = {8}> {
+        s = Shape(x)  n = Gather<axis = 0>(s, zero)  t = Gather<axis = 0>(s, one)
+        nt = Mul(n, t)  nt1 = Unsqueeze<axes = [0]>(nt)  four1 = Unsqueeze<axes = [0]>(four)
+        target = Concat<axis = 0>(nt1, two, four1)  y = Reshape(x, target)
+        n1 = Unsqueeze<axes = [0]>(n)  t1 = Unsqueeze<axes = [0]>(t)
+        back = Concat<axis = 0>(n1, t1, eight)  z = Reshape(y, back)
+    }"""
+    return model_of(text, 11), (2, 3, 8), (4, 5, 8)
 
 
 def loop_rnn():
     """A recurrent network as a Loop over time steps, as TensorFlow writes it."""
-    body = graph_of(
-        [
-            node("Gather", "turned i", "x_t", axis=0),
-            node("MatMul", "x_t wx", "a"),
-            node("MatMul", "h wh", "b"),
-            node("Add", "a b", "sum"),
-            node("Tanh", "sum", "h_next"),
-            node("Identity", "h_next", "out"),
-            node("Identity", "go", "go_on"),
-        ],
-        [value("i", [], INT64), value("go", [], BOOL), value("h", ["n", 4])],
-        [value("go_on", [], BOOL), value("h_next", ["n", 4]), value("out", ["n", 4])],
-        name="body",
-    )
-    nodes = [
-        node("Transpose", "x", "turned", perm=[1, 0, 2]),
-        node("Shape", "turned", "s"),
-        node("Gather", "s zero", "steps", axis=0),
-        node("Gather", "s one", "n", axis=0),
-        node("Unsqueeze", "n", "n1", axes=[0]),
-        node("Concat", "n1 width", "start_shape", axis=0),
-        node("ConstantOfShape", "start_shape", "start"),
-        node("Loop", "steps true start", "last all", body=body),
-        node("Transpose", "all", "y", perm=[1, 0, 2]),
-    ]
-    arrays = {
-        "wx": draw(3, 4),
-        "wh": draw(4, 4),
-        "zero": np.array(0),
-        "one": np.array(1),
-        "width": np.array([4]),
-    }
-    arrays["true"] = np.array(True)
-    outs = [value("y", None), value("last", None)]
-    return model_of(nodes, [value("x", ["n", "t", 3])], outs, arrays, 11), (2, 5, 3), (4, 3, 3)
+    text = """(float[n,t,3] x) => (float[] y, float[] last)
+    <int64 zero = {0}, int64 one = {1}, int64[1] width = {4}, bool true = {1}> {
+        turned = Transpose<perm = [1,0,2]>(x)  s = Shape(turned)
+        steps = Gather<axis = 0>(s, zero)  n = Gather<axis = 0>(s, one)  n1 = Unsqueeze<axes = [0]>(n)
+        start_shape = Concat<axis = 0>(n1, width)  start = ConstantOfShape(start_shape)
+        last, all = Loop(steps, true, start)<
+            body = b (int64 i, bool go, float[n,4] h) => (bool go_on, float[n,4] h_next, float[n,4] out) {
+                x_t = Gather<axis = 0>(turned, i)  a = MatMul(x_t, wx)  b = MatMul(h, wh)
+                sum = Add(a, b)  h_next = Tanh(sum)  out = Identity(h_next)  go_on = Identity(go)
+            }
+        >
+        y = Transpose<perm = [1,0,2]>(all)
+    }"""
+    return model_of(text, 11, wx=draw(3, 4), wh=draw(4, 4)), (2, 5, 3), (4, 3, 3)
 
 
 def scan():
-    body = graph_of(
-        [node("Add", "state item", "next"), node("Mul", "next item", "out")],
-        [value("state", [3]), value("item", [3])],
-        [value("next", [3]), value("out", [3])],
-        name="body",
-    )
-    nodes = [node("Scan", "start x", "last y", body=body, num_scan_inputs=1, scan_input_directions=[1])]
-    return (
-        model_of(nodes, [value("x", ["t", 3])], [value("last", None), value("y", None)], {"start": draw(3)}),
-        (4, 3),
-        (7, 3),
-    )
+    text = """(float[t,3] x) => (float[] last, float[] y) {
+        last, y = Scan<num_scan_inputs = 1, scan_input_directions = [1],
+            body = b (float[3] state, float[3] item) => (float[3] next, float[3] out) {
+                next = Add(state, item)  out = Mul(next, item)
+            }
+        >(start, x)
+    }"""
+    return model_of(text, start=draw(3)), (4, 3), (7, 3)
 
 
 def while_loop():
     """Doubles until the sum is large: how often, only the data tell."""
-    body = graph_of(
-        [
-            node("Add", "v v", "v2"),
-            node("ReduceSum", "v2", "total", keepdims=0),
-            node("Less", "total most", "go_on"),
-        ],
-        [value("i", [], INT64), value("go", [], BOOL), value("v", ["n"])],
-        [value("go_on", [], BOOL), value("v2", ["n"])],
-        name="body",
-    )
-    nodes = [node("Abs", "x", "a"), node("Loop", "limit true a", "y", body=body)]
-    arrays = {"limit": np.array(50), "true": np.array(True), "most": np.array(100, np.float32)}
-    return model_of(nodes, [value("x", ["n"])], [value("y", None)], arrays), (3,), (5,)
+    text = """(float[n] x) => (float[] y) <int64 limit = {50}, bool true = {1}, float most = {100.0}> {
+        a = Abs(x)
+        y = Loop<body = b (int64 i, bool go, float[n] v) => (bool go_on, float[n] v2) {
+            v2 = Add(v, v)  total = ReduceSum<keepdims = 0>(v2)  go_on = Less(total, most)
+        }>(limit, true, a)
+    }"""
+    return model_of(text), (3,), (5,)
 
 
 def branch():
-    yes = graph_of([node("Mul", "x w", "p")], [], [value("p", None)], name="yes")
-    no = graph_of([node("Sub", "x w", "q")], [], [value("q", None)], name="no")
-    nodes = [
-        node("ReduceSum", "x", "total", keepdims=0),
-        node("Greater", "total zero", "c"),
-        node("If", "c", "y", then_branch=yes, else_branch=no),
-    ]
-    arrays = {"w": draw(4), "zero": np.array(0, np.float32)}
-    return model_of(nodes, [value("x", ["n", 4])], [value("y", None)], arrays), (2, 4), (5, 4)
+    text = """(float[n,4] x) => (float[] y) <float zero = {0.0}> {
+        total = ReduceSum<keepdims = 0>(x)  c = Greater(total, zero)
+        y = If<then_branch = yes () => (float[] p) { p = Mul(x, w) },
+               else_branch = no () => (float[] q) { q = Sub(x, w) }>(c)
+    }"""
+    return model_of(text, w=draw(4)), (2, 4), (5, 4)
 
 
 def constant_branch():
-    yes = graph_of([node("Mul", "x w", "p")], [], [value("p", None)], name="yes")
-    no = graph_of(
-        [node("NonZero", "x", "z"), node("Cast", "z", "q", to=FLOAT)], [], [value("q", None)], name="no"
-    )
-    nodes = [
-        node("Shape", "x", "s"),
-        node("Size", "s", "rank"),
-        node("Equal", "rank two", "c"),
-        node("If", "c", "y", then_branch=yes, else_branch=no),
-    ]
-    arrays = {"w": draw(4), "two": np.array(2)}
-    return model_of(nodes, [value("x", ["n", 4])], [value("y", None)], arrays), (2, 4), (5, 4)
+    text = """(float[n,4] x) => (float[] y) <int64 two = {2}> {
+        s = Shape(x)  rank = Size(s)  c = Equal(rank, two)
+        y = If<then_branch = yes () => (float[] p) { p = Mul(x, w) },
+               else_branch = no () => (float[] q) { z = NonZero(x)  q = Cast<to = 1>(z) }>(c)
+    }"""
+    return model_of(text, w=draw(4)), (2, 4), (5, 4)
 
 
 def detection():
     """Boxes and scores, suppression, and the boxes that are left."""
-    nodes = [
-        node("MatMul", "x wb", "b0"),
-        node("Reshape", "b0 shape", "boxes"),
-        node("MatMul", "x ws", "s0"),
-        node("Reshape", "s0 classes", "s1"),
-        node("Sigmoid", "s1", "scores"),
-        node("NonMaxSuppression", "boxes scores most overlap least", "chosen"),
-        node("Gather", "chosen two", "places", axis=1),
-        node("Gather", "chosen zero", "images", axis=1),
-        node("Unsqueeze", "images minus", "i1"),
-        node("Unsqueeze", "places minus", "p1"),
-        node("Concat", "i1 p1", "both", axis=1),
-        node("GatherND", "boxes both", "found"),
-    ]
-    arrays = {
-        "wb": draw(6, 40),
-        "ws": draw(6, 20),
-        "shape": np.array([-1, 10, 4]),
-        "classes": np.array([0, 2, 10]),
-    }
-    arrays |= {
-        "most": np.array([3]),
-        "overlap": np.array([0.4], np.float32),
-        "least": np.array([0.3], np.float32),
-    }
-    arrays |= {"zero": np.array(0), "two": np.array(2), "minus": np.array([1])}
-    outs = [value("chosen", None, INT64), value("found", None)]
-    return model_of(nodes, [value("x", ["n", 6])], outs, arrays), (2, 6), (3, 6)
+    text = """(float[n,6] x) => (int64[] chosen, float[] found)
+    <int64[3] shape = {-1, 10, 4}, int64[3] classes = {0, 2, 10}, int64[1] most = {3},
+     float[1] overlap = {0.4}, float[1] least = {0.3}, int64 zero = {0}, int64 two = {2}, int64[1] minus = {1}> {
+        b0 = MatMul(x, wb)  boxes = Reshape(b0, shape)
+        s0 = MatMul(x, ws)  s1 = Reshape(s0, classes)  scores = Sigmoid(s1)
+        chosen = NonMaxSuppression(boxes, scores, most, overlap, least)
+        places = Gather<axis = 1>(chosen, two)  images = Gather<axis = 1>(chosen, zero)
+        i1 = Unsqueeze(images, minus)  p1 = Unsqueeze(places, minus)
+        both = Concat<axis = 1>(i1, p1)  found = GatherND(boxes, both)
+    }"""
+    return model_of(text, wb=draw(6, 40), ws=draw(6, 20)), (2, 6), (3, 6)
 
 
 def suppression(center=0):
-    nodes = [node("NonMaxSuppression", "boxes scores most overlap", "y", center_point_box=center)]
-    arrays = {
-        "scores": RNG.random((1, 2, 12)).astype(np.float32),
-        "most": np.array([4]),
-        "overlap": np.array([0.3], np.float32),
-    }
-    return model_of(nodes, [value("boxes", [1, 12, 4])], [value("y", None, INT64)], arrays), (1, 12, 4)
+    text = f"""(float[1,12,4] boxes) => (int64[] y) <int64[1] most = {{4}}, float[1] overlap = {{0.3}}> {{
+        y = NonMaxSuppression<center_point_box = {center}>(boxes, scores, most, overlap)
+    }}"""
+    return model_of(text, scores=RNG.random((1, 2, 12)).astype(np.float32)), (1, 12, 4)
 
 
-def recurrent(kind, direction, **attrs):
+def recurrent(kind, direction, more="", peepholes=False):
     gates, count = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], 2 if direction == "bidirectional" else 1
     arrays = {"w": draw(count, gates * 5, 3), "r": draw(count, gates * 5, 5), "b": draw(count, 2 * gates * 5)}
-    inputs, outs = "x w r b", "y last"
-    if attrs.pop("peepholes", False):
-        arrays["p"] = draw(count, 15)
-        inputs += "   p"
-    made = helper.make_node(
-        kind, ["x", "w", "r", "b", *(["", "", "", "p"] if "p" in arrays else [])], outs.split(),
-        direction=direction, hidden_size=5, **attrs,
-    )  # fmt: skip
-    return (
-        model_of([made], [value("x", ["t", "n", 3])], [value("y", None), value("last", None)], arrays),
-        (4, 2, 3),
-        (6, 5, 3),
-    )
+    arrays |= {"p": draw(count, 15)} if peepholes else {}
+    text = f"""(float[t,n,3] x) => (float[] y, float[] last) {{
+        y, last = {kind}<direction = "{direction}", hidden_size = 5{more}>(x, w, r, b{', "", "", "", p' * peepholes})
+    }}"""
+    return model_of(text, **arrays), (4, 2, 3), (6, 5, 3)
 
 
 def lengths():
-    arrays = {"w": draw(2, 20, 3), "r": draw(2, 20, 5), "b": draw(2, 40), "n": np.array([4, 2], np.int32)}
-    made = helper.make_node(
-        "LSTM", ["x", "w", "r", "b", "n"], ["y", "h", "c"], direction="bidirectional", hidden_size=5
-    )
-    outs = [value(name, None) for name in "yhc"]
-    return model_of([made], [value("x", [4, 2, 3])], outs, arrays), (4, 2, 3)
+    text = """(float[4,2,3] x) => (float[] y, float[] h, float[] c) <int32[2] n = {4, 2}> {
+        y, h, c = LSTM<direction = "bidirectional", hidden_size = 5>(x, w, r, b, n)
+    }"""
+    return model_of(text, w=draw(2, 20, 3), r=draw(2, 20, 5), b=draw(2, 40)), (4, 2, 3)
 
 
 def old(opset):
     """A network of an old opset, in which attributes are what inputs were later."""
-    nodes = [
-        node("Conv", "x w", "c", pads=[0, 1, 1, 0]),
-        node("BatchNormalization", "c g h mean var", "n"),
-        node("Clip", "n", "k", min=-1.0, max=1.5),
-        node("Pad", "k", "p", pads=[0, 0, 1, 0, 0, 0, 0, 2], value=0.5),
-        node("Slice", "p", "s", starts=[1], ends=[100], axes=[2]),
-        node("Upsample", "s", "u", scales=[1.0, 1.0, 2.0, 2.0]) if opset < 9 else node("Identity", "s", "u"),
-        node("ReduceMean", "u", "m", axes=[3], keepdims=0),
-        node("Squeeze", "m", "q", axes=[1]) if opset > 99 else node("Identity", "m", "q"),
-        node("Softmax", "q", "t"),
-        node("Split", "t", "a z", axis=2, split=[3, 4] if opset > 8 else [6, 8]),
-        node("TopK", "a", "v i", k=2, axis=-1),
-        node("Dropout", "z", "y"),
-    ]
-    arrays = {
-        "w": draw(4, 3, 3, 3),
-        "g": draw(4),
-        "h": draw(4),
-        "mean": draw(4),
-        "var": RNG.random(4).astype(np.float32),
-    }
-    outs = [value("v", None), value("y", None)]
-    return model_of(nodes, [value("x", ["n", 3, 8, 8])], outs, arrays, opset), (2, 3, 8, 8), (3, 3, 8, 8)
+    resize = "Upsample<scales = [1.0, 1.0, 2.0, 2.0]>" if opset < 9 else "Identity"
+    text = f"""(float[n,3,8,8] x) => (float[] v, float[] y) {{
+        c = Conv<pads = [0,1,1,0]>(x, w)  n = BatchNormalization(c, g, h, mean, var)
+        k = Clip<min = -1.0, max = 1.5>(n)  p = Pad<pads = [0,0,1,0,0,0,0,2], value = 0.5>(k)
+        s = Slice<starts = [1], ends = [100], axes = [2]>(p)  u = {resize}(s)
+        m = ReduceMean<axes = [3], keepdims = 0>(u)  t = Softmax(m)
+        a, z = Split<axis = 2, split = {[3, 4] if opset > 8 else [6, 8]}>(t)
+        v, i = TopK<k = 2, axis = -1>(a)  y = Dropout(z)
+    }}"""
+    arrays = {"w": draw(4, 3, 3, 3), "g": draw(4), "h": draw(4), "mean": draw(4)}
+    return model_of(text, opset, **arrays, var=RNG.random(4).astype("f")), (2, 3, 8, 8), (3, 3, 8, 8)
 
 
 def quantized():
-    nodes = [
-        node("QuantizeLinear", "x xs xz", "xq"),
-        node("DequantizeLinear", "xq xs xz", "xd"),
-        node("DequantizeLinear", "w ws wz", "wd", axis=0),
-        node("Conv", "xd wd b", "c", pads=[1, 1, 1, 1]),
-        node("Relu", "c", "r"),
-        node("QuantizeLinear", "r ys yz", "q"),
-        node("DequantizeLinear", "q ys yz", "y"),
-    ]
+    text = """(float[n,3,6,6] x) => (float[] y) <int8[4] wz = {0, 0, 0, 0}, float xs = {0.03}, float ys = {0.05}> {
+        xq = QuantizeLinear(x, xs, xz)  xd = DequantizeLinear(xq, xs, xz)  wd = DequantizeLinear<axis = 0>(w, ws, wz)
+        c = Conv<pads = [1,1,1,1]>(xd, wd, b)  r = Relu(c)
+        q = QuantizeLinear(r, ys, yz)  y = DequantizeLinear(q, ys, yz)
+    }"""
     arrays = {
         "w": RNG.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8),
-        "ws": RNG.random(4).astype(np.float32) / 50,
+        "ws": RNG.random(4).astype("f") / 50,
     }
-    arrays |= {"wz": np.zeros(4, np.int8), "b": draw(4), "xs": np.float32(0.03), "xz": np.uint8(128)}
-    arrays |= {"ys": np.float32(0.05), "yz": np.uint8(0)}
-    return (
-        model_of(nodes, [value("x", ["n", 3, 6, 6])], [value("y", None)], arrays),
-        (2, 3, 6, 6),
-        (4, 3, 6, 6),
-    )
+    return model_of(text, **arrays, b=draw(4), xz=np.uint8(128), yz=np.uint8(0)), (2, 3, 6, 6), (4, 3, 6, 6)
 
 
 def function():
     """A function of the model's own, with an attribute."""
-    body = [node("LeakyRelu", "a", "l"), node("Add", "l b", "c")]
-    attribute = body[0].attribute.add()
-    attribute.name, attribute.ref_attr_name, attribute.type = "alpha", "slope", onnx.AttributeProto.FLOAT
-    opsets = [helper.make_opsetid("", 17)]
-    made = helper.make_function("own", "bend", ["a", "b"], ["c"], body, opsets, ["slope"])
-    call = helper.make_node("bend", ["x", "w"], ["y"], domain="own", slope=0.3)
-    return (
-        model_of([call], [value("x", ["n", 4])], [value("y", None)], {"w": draw(4)}, functions=[made], own=1),
-        (2, 4),
-        (3, 4),
-    )
+    functions = """<domain: "own", opset_import: ["": 17]> bend <slope> (a, b) => (c) {
+        l = LeakyRelu<alpha: float = @slope>(a)  c = Add(l, b)
+    }"""
+    text = "(float[n,4] x) => (float[] y) { y = own.bend<slope = 0.3>(x, w) }"
+    return model_of(text, functions=functions, domains='"own": 1', w=draw(4)), (2, 4), (3, 4)
 
 
-def resized(mode, **attrs):
-    nodes = [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode=mode, **attrs)]
-    scales = np.array([1, 1, 1.5, 2.3], np.float32)
-    return (
-        model_of(nodes, [value("x", ["n", 2, 6, 7])], [value("y", None)], {"scales": scales}, 18),
-        (2, 2, 6, 7),
-        (3, 2, 6, 7),
-    )
+def resized(attrs):
+    text = f"""(float[n,2,6,7] x) => (float[] y) <float[4] scales = {{1.0, 1.0, 1.5, 2.3}}> {{
+        y = Resize<{attrs}>(x, "", scales)
+    }}"""
+    return model_of(text, 18), (2, 2, 6, 7), (3, 2, 6, 7)
 
 
 def expanded():
     """A mask and positions made from the shape of the data."""
-    nodes = [
-        node("Shape", "x", "s"),
-        node("Gather", "s one", "t", axis=0),
-        node("Range", "zero t one", "line"),
-        node("Unsqueeze", "line axis0", "row"),
-        node("Unsqueeze", "line axis1", "column"),
-        node("Less", "column row", "mask"),
-        node("Cast", "line", "real", to=FLOAT),
-        node("Unsqueeze", "real last", "places"),
-        node("Expand", "places s", "wide"),
-        node("Where", "mask low high", "bias"),
-        node("Transpose", "x", "xt", perm=[0, 2, 1]),
-        node("MatMul", "x xt", "score"),
-        node("Add", "score bias", "biased"),
-        node("Softmax", "biased", "weights", axis=-1),
-        node("Add", "x wide", "moved"),
-        node("MatMul", "weights moved", "y"),
-    ]
-    arrays = {
-        "zero": np.array(0),
-        "one": np.array(1),
-        "axis0": np.array([0]),
-        "axis1": np.array([1]),
-        "last": np.array([1]),
-    }
-    arrays |= {"low": np.array(-1e9, np.float32), "high": np.array(0, np.float32)}
-    return model_of(nodes, [value("x", ["n", "t", 4])], [value("y", None)], arrays), (2, 3, 4), (3, 6, 4)
+    text = """(float[n,t,4] x) => (float[] y)
+    <int64 zero = {0}, int64 one = {1}, int64[1] axis0 = {0}, int64[1] axis1 = {1},
+     float low = {-1e9}, float high = {0.0}> {
+        s = Shape(x)  t = Gather<axis = 0>(s, one)  line = Range(zero, t, one)
+        row = Unsqueeze(line, axis0)  column = Unsqueeze(line, axis1)  mask = Less(column, row)
+        real = Cast<to = 1>(line)  places = Unsqueeze(real, axis1)  wide = Expand(places, s)
+        bias = Where(mask, low, high)  xt = Transpose<perm = [0,2,1]>(x)
+        score = MatMul(x, xt)  biased = Add(score, bias)  weights = Softmax<axis = -1>(biased)
+        moved = Add(x, wide)  y = MatMul(weights, moved)
+    }"""
+    return model_of(text), (2, 3, 4), (3, 6, 4)
 
 
-def scores(kind):
-    shape, names = ([3, 5], [0, 1, 2]) if kind != "two" else ([1, 5], [0, 1])
-    more = {"post_transform": "SOFTMAX" if kind != "two" else "LOGISTIC"}
-    nodes = [
-        helper.make_node("Scaler", ["x"], ["z"], domain="ai.onnx.ml", offset=draw(5).tolist(), scale=draw(5).tolist()),
-        helper.make_node(
-            "LinearClassifier", ["z"], ["label", "p"], domain="ai.onnx.ml", classlabels_ints=names,
-            coefficients=draw(*shape).reshape(-1).tolist(), intercepts=draw(shape[0]).tolist(), **more,
-        ),
-        helper.make_node("Normalizer", ["p"], ["y"], domain="ai.onnx.ml", norm="L1"),
-    ]  # fmt: skip
-    outs = [value("label", None, INT64), value("y", None)]
-    return model_of(nodes, [value("x", ["n", 5])], outs, opset=17, ai_onnx_ml=1), (2, 5), (6, 5)
+def scores(classes, post):
+    offset, scale, coefficients, intercepts = (draw(n).tolist() for n in (5, 5, 5 * classes, classes))
+    text = f"""(float[n,5] x) => (int64[] label, float[] y) {{
+        z = ai.onnx.ml.Scaler<offset = {offset}, scale = {scale}>(x)
+        label, p = ai.onnx.ml.LinearClassifier<classlabels_ints = {list(range(max(classes, 2)))},
+            coefficients = {coefficients}, intercepts = {intercepts}, post_transform = "{post}">(z)
+        y = ai.onnx.ml.Normalizer<norm = "L1">(p)
+    }}"""
+    return model_of(text, domains='"ai.onnx.ml": 1'), (2, 5), (6, 5)
 
 
 GRAPHS = {
@@ -393,22 +237,22 @@ GRAPHS = {
     "suppression_center": lambda: suppression(1),
     "lstm_reverse": lambda: recurrent("LSTM", "reverse"),
     "lstm_peepholes": lambda: recurrent("LSTM", "bidirectional", peepholes=True),
-    "lstm_coupled": lambda: recurrent("LSTM", "forward", activations=["Sigmoid", "Relu", "Tanh"]),
+    "lstm_coupled": lambda: recurrent("LSTM", "forward", ', activations = ["Sigmoid", "Relu", "Tanh"]'),
     "lstm_lengths": lengths,
     "gru_before": lambda: recurrent("GRU", "bidirectional"),
-    "gru_after": lambda: recurrent("GRU", "reverse", linear_before_reset=1),
-    "rnn_relu": lambda: recurrent("RNN", "forward", activations=["Relu"]),
+    "gru_after": lambda: recurrent("GRU", "reverse", ", linear_before_reset = 1"),
+    "rnn_relu": lambda: recurrent("RNN", "forward", ', activations = ["Relu"]'),
     "opset7": lambda: old(7),
     "opset8": lambda: old(8),
     "opset9": lambda: old(9),
     "quantized": quantized,
     "function": function,
-    "resize_cubic": lambda: resized("cubic"),
-    "resize_linear": lambda: resized("linear", coordinate_transformation_mode="asymmetric"),
-    "resize_nearest": lambda: resized("nearest"),
+    "resize_cubic": lambda: resized('mode = "cubic"'),
+    "resize_linear": lambda: resized('mode = "linear", coordinate_transformation_mode = "asymmetric"'),
+    "resize_nearest": lambda: resized('mode = "nearest"'),
     "expanded": expanded,
-    "two_classes": lambda: scores("two"),
-    "three_classes": lambda: scores("three"),
+    "two_classes": lambda: scores(1, "LOGISTIC"),
+    "three_classes": lambda: scores(3, "SOFTMAX"),
 }
 """Name: makes (model, shape of its input, another shape of it where the file leaves sizes open)."""
 

@@ -1,5 +1,7 @@
 """Networks written as ONNX, run by ONNX Runtime, and compared with our own executor."""
 
+from itertools import product
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -11,15 +13,8 @@ from dpmodule.onnx.export import make_model
 from dpmodule.onnx.prediction import describe_inputs, input_names
 
 __all__ = [
-    "again",
-    "check_dynamic",
-    "check_op",
-    "check_same",
-    "check_sizes",
-    "exported",
-    "in_single",
-    "our_outputs",
-    "runtime_outputs",
+    *("again", "check_dynamic", "check_op", "check_same", "check_sizes", "compare", "exported", "in_single"),
+    *("our_outputs", "runtime_outputs", "symbol_of"),
 ]
 
 
@@ -75,16 +70,19 @@ def our_outputs(symbol, arrays):
     return [out.asnumpy() for out in bound.forward(is_train=False)]
 
 
+def compare(symbol, model, arrays, rtol=1e-4, atol=1e-5):
+    """Check that a symbol and a model compute the same, types included."""
+    wanted, found = our_outputs(symbol, arrays), runtime_outputs(model, arrays)
+    for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
+        assert (theirs.dtype, theirs.shape) == (ours.dtype, ours.shape), name
+        np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+
+
 def check_same(symbol, arrays, params=(), rtol=1e-4, atol=1e-5, **options):
     """Check that a symbol and its ONNX model compute the same, names and types included; return the model."""
     model = exported(symbol, arrays, params, **options)
     assert [out.name for out in model.graph.output] == symbol.list_outputs()
-    wanted = our_outputs(symbol, arrays)
-    found = runtime_outputs(model, arrays)
-    for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
-        assert theirs.dtype == ours.dtype, name
-        assert theirs.shape == ours.shape, name
-        np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+    compare(symbol, model, arrays, rtol, atol)
     return model
 
 
@@ -103,10 +101,7 @@ def check_dynamic(symbol, arrays, other, dynamic, params=(), rtol=1e-4, atol=1e-
     """
     model = exported(symbol, arrays, params, dynamic=dynamic, **options)
     for values in (arrays, {**arrays, **other}):
-        wanted, found = our_outputs(symbol, values), runtime_outputs(model, values)
-        for name, ours, theirs in zip(symbol.list_outputs(), wanted, found, strict=True):
-            assert (theirs.dtype, theirs.shape) == (ours.dtype, ours.shape), name
-            np.testing.assert_allclose(theirs, ours, rtol, atol, err_msg=name)
+        compare(symbol, model, values, rtol, atol)
     return model
 
 
@@ -124,30 +119,51 @@ def symbol_of(name, count, attrs):
     )
 
 
-def check_op(name, *inputs, attrs=None, **options):
-    """Check that an operator and its ONNX model compute the same; return the model."""
-    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
-    return check_same(symbol_of(name, len(inputs), attrs or {}), arrays, **options)
+def _grid(attrs):
+    """Return every combination of attributes, of which a list holds several values."""
+    lists = [value if isinstance(value, list) else [value] for value in attrs.values()]
+    return [dict(zip(attrs, chosen)) for chosen in product(*lists)]
 
 
-def check_sizes(name, *inputs, attrs=None, axes=None, opset=17, rtol=1e-4, atol=1e-5):
-    """Check that one model of an operator is right for several lengths of axis 0.
+def check_op(name, *inputs, types=(None,), rtol=1e-4, atol=1e-5, opset=17, **attrs):
+    """Check that an operator and its ONNX model compute the same.
 
     Args:
         name: the operator.
         inputs: arrays.
-        attrs: its attributes.
-        axes: which inputs have the dynamic axis; default: all.
-        opset: version of ONNX's operators.
+        types: element types, in each of which the inputs are given.
         rtol: relative tolerance.
         atol: absolute tolerance.
+        opset: version of ONNX's operators.
+        attrs: attributes; of a list, every value is checked.
+
+    Returns:
+        the last model.
     """
-    arrays = {f"x{i}": np.asarray(each) for i, each in enumerate(inputs)}
-    symbol = symbol_of(name, len(inputs), attrs or {})
-    changing = [f"x{i}" for i in (range(len(inputs)) if axes is None else axes)]
-    model = exported(symbol, arrays, opset=opset, dynamic={key: {0: "batch"} for key in changing})
-    for times in (1, 2, 3):
-        sized = {k: np.concatenate([v] * times) if k in changing else v for k, v in arrays.items()}
-        for ours, theirs in zip(our_outputs(symbol, sized), runtime_outputs(model, sized), strict=True):
-            assert theirs.dtype == ours.dtype
-            np.testing.assert_allclose(theirs, ours, rtol, atol)
+    for dtype, chosen in product(types, _grid(attrs)):
+        cast = [np.asarray(each) if dtype is None else np.asarray(each).astype(dtype) for each in inputs]
+        arrays = {f"x{i}": each for i, each in enumerate(cast)}
+        found = check_same(symbol_of(name, len(inputs), chosen), arrays, (), rtol, atol, opset=opset)
+    return found
+
+
+def check_sizes(name, *inputs, changing=None, types=(None,), opset=17, **attrs):
+    """Check that one model of an operator is right for several lengths of axis 0; the arguments are `check_op`'s.
+
+    Args:
+        name: the operator.
+        inputs: arrays.
+        changing: which inputs have the dynamic axis; default: all.
+        types: element types.
+        opset: version of ONNX's operators.
+        attrs: attributes.
+    """
+    changing = [f"x{i}" for i in (range(len(inputs)) if changing is None else changing)]
+    for dtype, chosen in product(types, _grid(attrs)):
+        cast = [np.asarray(each) if dtype is None else np.asarray(each).astype(dtype) for each in inputs]
+        arrays = {f"x{i}": each for i, each in enumerate(cast)}
+        symbol = symbol_of(name, len(inputs), chosen)
+        model = exported(symbol, arrays, opset=opset, dynamic={key: {0: "batch"} for key in changing})
+        for times in (1, 2, 3):
+            sized = {k: np.concatenate([v] * times) if k in changing else v for k, v in arrays.items()}
+            compare(symbol, model, sized)

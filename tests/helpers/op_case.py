@@ -12,6 +12,7 @@ from dpmodule.ops.attrs import to_text
 from dpmodule.ops.dtypes import name_of
 from dpmodule.ops.shapes import infer_shape, infer_type
 from dpmodule.ops.spec import AUX, Env
+from helpers.walk import walks
 
 CPU = torch.device("cpu")
 
@@ -42,6 +43,11 @@ class OpCase:
         return f"{self.name}({text})" if text else self.name
 
 
+def environment(train: bool = True, seed: int | None = None) -> Env:
+    """Return an environment on the CPU; with a seed it has a generator."""
+    return Env(CPU, None if seed is None else torch.Generator().manual_seed(seed), train)
+
+
 def parsed(name: str, attrs: dict[str, Any], count: int = 0) -> Any:
     """Return the attributes as an operator reads them from the text of a saved graph."""
     op = ops.get(name)
@@ -50,12 +56,17 @@ def parsed(name: str, attrs: dict[str, Any], count: int = 0) -> Any:
     return op.parse({key: to_text(value) for key, value in attrs.items()})
 
 
-def call(name: str, *tensors: torch.Tensor, is_train: bool = True, **attrs: Any) -> tuple[torch.Tensor, ...]:
-    """Call an operator on tensors, as the executor does."""
+def call(
+    name: str, *tensors: torch.Tensor, is_train: bool = True, env: Env | None = None, **attrs: Any
+) -> tuple[torch.Tensor, ...]:
+    """Call an operator on tensors, as the executor does, or in an environment of choice, without inference."""
     op = ops.get(name)
     a = parsed(name, attrs, len(tensors))
-    if op.bind is not None:
-        found = op.bind(a)(*tensors)
+    bound = op.bind(a) if op.bind is not None and env is None else None
+    if env is not None:
+        found = op.run(a, env, *tensors)
+    elif bound is not None:
+        found = bound(*tensors)
     else:
         outs = infer_shape(op, a, [tuple(t.shape) for t in tensors], [None] * len(op.output_names(a)))[1]
         generator = torch.Generator().manual_seed(0)
@@ -64,22 +75,40 @@ def call(name: str, *tensors: torch.Tensor, is_train: bool = True, **attrs: Any)
     return tuple(found)[: len(op.output_names(a))]
 
 
-def run(name: str, *arrays: np.ndarray, is_train: bool = True, **attrs: Any) -> np.ndarray:
+def run(name: str, *arrays: Any, is_train: bool = True, env: Env | None = None, **attrs: Any) -> np.ndarray:
     """Call an operator on NumPy arrays and return its first output."""
     tensors = [torch.from_numpy(np.array(each)) for each in arrays]
-    return call(name, *tensors, is_train=is_train, **attrs)[0].numpy()
+    return call(name, *tensors, is_train=is_train, env=env, **attrs)[0].numpy()
+
+
+def outputs(name: str, *arrays: Any, env: Env | None = None, **attrs: Any) -> list[Any]:
+    """Return all that an operator's function gives, hidden outputs among it; None stays None."""
+    op = ops.get(name)
+    tensors = [torch.from_numpy(np.array(each)) for each in arrays]
+    found = op.run(parsed(name, attrs, len(tensors)), env or environment(), *tensors)
+    found = found if isinstance(found, (tuple, list)) else (found,)
+    return [None if each is None else each.detach().numpy() for each in found]
 
 
 def shapes(
     name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any
 ) -> tuple[list[Any], list[Any]]:
     """Run an operator's shape rule; None = unknown, 0 = unknown dimension."""
-    op = ops.get(name)
-    a = parsed(name, attrs, len(ins))
+    op, a = ops.get(name), parsed(name, attrs, len(ins))
     return infer_shape(op, a, ins, outs or [None] * len(op.output_names(a)))
 
 
-def gradients(name: str, *arrays: np.ndarray, head: Any = None, **attrs: Any) -> list[np.ndarray]:
+def types(
+    name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any
+) -> tuple[list[Any], list[Any]]:
+    """Run an operator's type rule; None = unknown."""
+    op, a = ops.get(name), parsed(name, attrs, len(ins))
+    return infer_type(op, a, ins, outs or [None] * len(op.output_names(a)))
+
+
+def gradients(
+    name: str, *arrays: Any, head: Any = None, env: Env | None = None, **attrs: Any
+) -> list[np.ndarray]:
     """Return the gradient of each input for a head gradient of ones, or `head`; zeros where there is none."""
     op = ops.get(name)
     kinds = [] if op.variadic else [i.kind for i in op.active_inputs(parsed(name, attrs))]
@@ -87,13 +116,10 @@ def gradients(name: str, *arrays: np.ndarray, head: Any = None, **attrs: Any) ->
     for number, tensor in enumerate(tensors):
         state = number < len(kinds) and kinds[number] == AUX
         tensor.requires_grad_(tensor.is_floating_point() and not state)
-    out = call(name, *tensors, **attrs)[0]
+    out = call(name, *tensors, env=env, **attrs)[0]
     if out.requires_grad:
-        out.backward(
-            torch.ones_like(out)
-            if head is None
-            else torch.from_numpy(np.asarray(head, out.numpy(force=True).dtype))
-        )
+        head = np.ones(out.shape) if head is None else np.asarray(head)
+        out.backward(torch.from_numpy(head).to(out.dtype))
     return [
         np.zeros(t.shape, t.detach().numpy().dtype) if t.grad is None else t.grad.numpy() for t in tensors
     ]
@@ -126,7 +152,11 @@ def check_value(case: OpCase, rtol: float = 1e-5, atol: float = 1e-6) -> None:
 
 
 def check_gradient(
-    case: OpCase, inputs: tuple[int, ...] | None = None, eps: float = 1e-6, tol: float = 1e-6
+    case: OpCase,
+    inputs: tuple[int, ...] | None = None,
+    eps: float = 1e-6,
+    tol: float = 1e-6,
+    env: Env | None = None,
 ) -> None:
     """Check the gradient of a random weighting of the first output against central differences in float64.
 
@@ -135,10 +165,11 @@ def check_gradient(
         inputs: which inputs to check; None means all.
         eps: half the distance of the two points.
         tol: relative and absolute tolerance.
+        env: as of `call`.
     """
-    random = np.random.RandomState(7)
-    weights = random.uniform(0.5, 1.5, run(case.name, *case.inputs, **case.attrs).shape)
-    analytic = gradients(case.name, *case.inputs, head=weights, **case.attrs)
+    options = {"env": env, **case.attrs}
+    weights = np.random.RandomState(7).uniform(0.5, 1.5, run(case.name, *case.inputs, **options).shape)
+    analytic = gradients(case.name, *case.inputs, head=weights, **options)
     for number in range(len(case.inputs)) if inputs is None else inputs:
         numeric = np.zeros_like(case.inputs[number])
         for place in np.ndindex(*numeric.shape):
@@ -146,6 +177,55 @@ def check_gradient(
             for sign in (1, -1):
                 moved = [each.copy() for each in case.inputs]
                 moved[number][place] += sign * eps
-                values.append((run(case.name, *moved, **case.attrs) * weights).sum())
+                values.append((run(case.name, *moved, **options) * weights).sum())
             numeric[place] = (values[0] - values[1]) / (2 * eps)
         np.testing.assert_allclose(analytic[number], numeric, tol, tol, err_msg=f"{case}, input {number}")
+
+
+def values_test(rows: list[Any]) -> Any:
+    """Return a test of rows (name, inputs, attributes, expected): an array, a tuple of them, or a function."""
+
+    def test(name, inputs, attrs, expected):
+        expect = expected if callable(expected) else lambda *_: expected
+        check_value(OpCase(name, inputs, attrs, expect))
+        wanted = expect(*inputs)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        found = call(name, *(torch.from_numpy(np.array(each)) for each in inputs), **attrs)
+        assert [each.numpy().dtype for each in found] == [each.dtype for each in wanted]
+
+    return walks(rows)(test)
+
+
+def gradients_test(rows: list[Any]) -> Any:
+    """Return a test of rows (name, inputs, attributes, gradients for a head of ones); None = any."""
+
+    def test(name, inputs, attrs, expected):
+        found = gradients(name, *inputs, **attrs)
+        for place, (one, want) in enumerate(zip(found, expected)):
+            if want is not None:
+                np.testing.assert_allclose(
+                    one, np.array(want, one.dtype), 2e-5, 1e-5, err_msg=f"input {place}"
+                )
+
+    return walks(rows)(test)
+
+
+def slopes_test(rows: list[Any], tol: float = 1e-5) -> Any:
+    """Return a test of rows (name, inputs, attributes): the gradients of float64 inputs against differences."""
+
+    def test(name, inputs, attrs):
+        wanted = tuple(i for i, x in enumerate(inputs) if x.dtype == np.float64)
+        check_gradient(OpCase(name, inputs, attrs), wanted, tol=tol)
+
+    return walks(rows)(test)
+
+
+def rules_test(rows: list[Any], rule: Any = shapes) -> Any:
+    """Return a test of rows (name, inputs, attributes, inputs wanted, outputs wanted, outputs known); None = any."""
+
+    def test(name, ins, attrs, wanted_ins, wanted_outs, outs):
+        found = rule(name, ins, outs, **attrs)
+        assert wanted_ins in (None, found[0]), found[0]
+        assert wanted_outs in (None, found[1]), found[1]
+
+    return walks([(*row, *[None] * (6 - len(row))) for row in rows])(test)

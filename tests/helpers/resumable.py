@@ -10,7 +10,7 @@ import numpy as np
 import dpmodule as mx
 import dpmodule.autobatch as dy
 
-from .small_fits import blobs, classifier
+from .small_fits import blobs, chain, classifier
 
 __all__ = [
     "KINDS",
@@ -48,16 +48,6 @@ def of_buckets():
         return mx.sym.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
 
     return mx.mod.BucketingModule(sym_gen, 8)
-
-
-def chain():
-    """Return a chain of two modules."""
-    found = mx.mod.SequentialModule()
-    data = mx.sym.Variable("data")
-    low = mx.mod.Module(mx.sym.FullyConnected(data, num_hidden=4, name="a"), label_names=())
-    found.add(low, auto_wiring=True)
-    top = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(data, num_hidden=3, name="b"), name="softmax")
-    return found.add(mx.mod.Module(top), take_labels=True, auto_wiring=True)
 
 
 def some_examples():

@@ -1,9 +1,15 @@
 """Small tasks for agents that learn: made up from a seed, one example an episode unless they say otherwise."""
 
+import os
 import random
+import time
+
+import numpy as np
+import torch
 
 import dpmodule as mx
-from dpmodule.agents import FixedDialogTeacher, ModuleAgent, vectors
+from dpmodule.agents import Agent, FixedDialogTeacher, ModuleAgent, vectors
+from dpmodule.agents.agent import dump_options, options_file
 
 
 class Made(FixedDialogTeacher):
@@ -91,3 +97,53 @@ def examples(count, seed=0, **more):
     """Return observations of `Smallest`."""
     draw = random.Random(seed)
     return [{**Smallest.example(None, draw), "episode_done": True, **more} for _ in range(count)]
+
+
+class Dialogues(FixedDialogTeacher):
+    """Episodes of three examples; ``opt["episodes"]`` of them."""
+
+    def get(self, episode_idx, entry_idx=0):
+        text = " ".join("abcdefgh"[(episode_idx * k + entry_idx) % 8] for k in range(1, 4))
+        example = {"number": 3 * episode_idx + entry_idx, "episode_done": entry_idx == 2}
+        return {"text": text, "labels": [text[::-1]], **example}
+
+    def num_episodes(self):
+        return self.opt.get("episodes", 24)
+
+    def num_examples(self):
+        return 3 * self.num_episodes()
+
+
+class Counting(Agent):
+    """Counts how often it has seen each example of `Dialogues`, and takes some time for each."""
+
+    @staticmethod
+    def add_cmdline_args(parser):
+        parser.add_argument("--episodes", type=int, default=24)
+
+    def __init__(self, opt, shared=None):
+        super().__init__(opt, shared)
+        path = opt.get("model_file") or ""
+        if shared:
+            self.counts = shared["counts"]
+            return
+        self.counts = torch.zeros(opt["episodes"], 3, dtype=torch.int64).share_memory_()
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                self.counts[:] = torch.from_numpy(np.load(file))
+
+    def share(self):
+        return {**super().share(), "counts": self.counts}
+
+    def act(self):
+        seen = self.observation or {}
+        if "labels" in seen:
+            time.sleep(float(os.environ.get("PAUSE_S", 0)))
+            self.counts.view(-1)[seen["number"]] += 1
+        return {"id": self.id, "text": "?"}
+
+    def save(self, path=None):
+        with open(path, "wb") as file:
+            np.save(file, self.counts.numpy())
+        with open(options_file(path), "wb") as file:
+            file.write(dump_options({**self.opt, "model": "helpers.small_tasks:Counting"}))

@@ -8,9 +8,10 @@ from torch import multiprocessing
 
 import dpmodule as mx
 
-__all__ = ["Workers", "batch", "make_module", "network", "state_of", "step"]
+__all__ = ["SHAPES", "Workers", "batch", "make_module", "network", "state_of", "step", "steps"]
 
 ROWS, INPUTS, BATCH = 30, 4, 6
+SHAPES = [("data", (BATCH, INPUTS))], [("softmax_label", (BATCH,))]
 
 
 def network(sparse=False):
@@ -24,29 +25,32 @@ def network(sparse=False):
 
 def batch(number):
     rng = np.random.RandomState(number)
-    words = mx.nd.array(rng.randint(0, ROWS, (BATCH, INPUTS)))
-    return mx.io.DataBatch([words], [mx.nd.array(rng.randint(0, 2, BATCH))])
+    words, labels = mx.nd.array(rng.randint(0, ROWS, (BATCH, INPUTS))), mx.nd.array(rng.randint(0, 2, BATCH))
+    described = dict(zip(("provide_data", "provide_label"), SHAPES))
+    return mx.io.DataBatch([words], [labels], bucket_key=1 + number % 2, **described)
 
 
-def make_module(case, store=None, kind=mx.mod.Module):
+def make_module(case, store=None, kind=mx.mod.Module, contexts=None, kvstore=None):
     """Return a module that is ready; on a store it takes parameters and states from there.
 
     Args:
         case: (optimizer, its arguments, whether the table's gradient is row-sparse).
-        store: the store of another process, or None.
+        store: an empty one, the store of another process, or None.
         kind: class of the module.
+        contexts: of the module.
+        kvstore: adds their gradients up; without it each context follows its part of the batches.
     """
     name, params, sparse = case
     if kind is mx.mod.Module:
-        mod = kind(network(sparse))
+        mod = kind(network(sparse), context=contexts)
     else:
         mod = kind(lambda key: (network(sparse), ["data"], ["softmax_label"]), 1)
-    mod.bind([("data", (BATCH, INPUTS))], [("softmax_label", (BATCH,))], store=store)
-    if store is None:
+    mod.bind(*SHAPES, store=store)
+    if not mod.params_initialized:
         mx.random.seed(5)
         mod.init_params(mx.init.Normal(0.5))
     params = {key: value() if callable(value) else value for key, value in params.items()}
-    mod.init_optimizer(optimizer=name, optimizer_params=params)
+    mod.init_optimizer(kvstore, optimizer=name, optimizer_params=params)
     return mod
 
 
@@ -55,15 +59,19 @@ def step(mod, number):
     mod.update()
 
 
+def steps(mod, numbers):
+    for number in numbers:
+        step(mod, number)
+
+
 def state_of(mod):
     """Return everything that training changes and processes share, as bytes and numbers."""
     args, aux = mod.get_params()
-    updates = getattr(mod, "_default", mod).updates
-    updater = updates.active_updater()
+    updater = getattr(mod, "_default", mod).updates.active_updater()
     return {
         **{name: array.asnumpy().tobytes() for name, array in {**args, **aux}.items()},
         "states": {index: _bytes(state) for index, state in updater.states.items()},
-        "counts": dict(updater.optimizer._index_update_count),
+        "counts": dict(updater.optimizer._index_update_count) if len(mod.store.contexts) == 1 else {},
         "num_update": updater.optimizer.num_update,
         "rate": updater.optimizer.learning_rate,
     }
@@ -76,27 +84,15 @@ def _bytes(state):
 
 
 def serve(make, case, store, pipe):
-    """Be a worker: do what is asked until the pipe ends, and answer."""
+    """Be a worker: call functions with a module, which the first one makes, until the pipe ends."""
     torch.set_num_threads(1)
     mod = None
     with contextlib.suppress(EOFError):
         while (asked := pipe.recv()) is not None:  # a forked worker holds the other end, too, and sees no end
-            what, *arguments = asked
+            function, *arguments = asked
             try:
-                if what == "start":
-                    mod = make(case, store)
-                    answer = mod.params_initialized
-                elif what == "steps":
-                    for number in arguments[0]:
-                        step(mod, number)
-                    answer = len(arguments[0])
-                elif what == "forward":
-                    mod.forward_backward(batch(arguments[0]))
-                    answer = mod.store.grad("out_weight", 0).asnumpy().tolist()
-                elif what == "state":
-                    answer = state_of(mod)
-                else:
-                    answer = arguments[0](mod, *arguments[1:])
+                mod = mod or make(case, store)
+                answer = function(mod, *arguments)
             except Exception as error:  # it is the answer
                 answer = error
             pipe.send(answer)

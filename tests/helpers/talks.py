@@ -2,7 +2,7 @@
 
 from dpmodule.agents import Agent, DialogTeacher, FixedDialogTeacher, create_task
 
-__all__ = ["Noting", "NotingBatch", "Talks", "Texts", "epoch", "spec", "texts_of"]
+__all__ = ["Noting", "NotingBatch", "Talks", "Texts", "epoch", "finish", "spec", "texts_of"]
 
 
 def spec(kind, arguments=""):
@@ -78,14 +78,18 @@ def texts_of(messages):
     return sorted(each["text"].rpartition("\n")[2] for each in messages if "text" in each)
 
 
-def epoch(opt, student=None, most=2000):
-    """Run an epoch; return its world, its student and the number of parleys."""
-    student = Noting(opt) if student is None else student
-    world = create_task(opt, student)
+def finish(world, most=10_000):
+    """Parley until the epoch is done; return the number of parleys."""
     parleys = 0
     while not world.epoch_done():
         world.parley()
         parleys += 1
-        if parleys > most:
-            raise AssertionError(f"more than {most} parleys")
-    return world, student, parleys
+        assert parleys < most
+    return parleys
+
+
+def epoch(opt, student=None):
+    """Run an epoch; return its world, its student and the number of parleys."""
+    student = Noting(opt) if student is None else student
+    world = create_task(opt, student)
+    return world, student, finish(world)

@@ -7,10 +7,10 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
+from dpmodule.base import BoundsError, FileFormatError
+from helpers.hogwild import described
 
-FEED = """batch_size: 3 multi_slot_desc {
-    slots { name: "x" type: "float" is_dense: true is_used: true }
-    slots { name: "label" type: "%s" is_dense: true is_used: true } }"""
+FEED = described(3, x="float dense", label="uint64 dense")
 LABEL = mx.sym.Variable("label")
 SCORES = mx.sym.FullyConnected(mx.sym.Variable("x", shape=(0, 2)), num_hidden=4, name="fc")
 NET = mx.sym.SoftmaxOutput(SCORES, LABEL, name="softmax")
@@ -22,9 +22,9 @@ def written(folder, labels, name="part-0"):
     return str(path)
 
 
-def run(net, path, kind="uint64", **keywords):
+def run(net, path, feed=FEED, **keywords):
     with mx.AsyncExecutor() as executor:
-        return executor.run_from_files(net, mx.DataFeedDesc(FEED % kind), [path], 1, **keywords)
+        return executor.run_from_files(net, feed, [path], 1, **keywords)
 
 
 @pytest.mark.parametrize("mode", ["serial", "process", "native", "auto"])
@@ -33,8 +33,8 @@ def test_every_engine_refuses_them_before_it_trains(mode, tmp_path):
         pytest.skip("needs the extension")
     path = written(tmp_path, [0, 3, 4, 1])
     with mx.AsyncExecutor() as executor:
-        with pytest.raises(mx.base.BoundsError) as error:
-            executor.run_from_files(NET, mx.DataFeedDesc(FEED % "uint64"), [path], 1, mode=mode)
+        with pytest.raises(BoundsError) as error:
+            executor.run_from_files(NET, FEED, [path], 1, mode=mode)
         assert str(error.value) == (
             f"run_from_files: row 2 of the batch that begins in line 1 of {path} has the label 4 in 'label', which is "
             "not one of the 4 classes (0 to 3) of SoftmaxOutput 'softmax'. Correct the files; check_labels=\"warn\" "
@@ -42,10 +42,7 @@ def test_every_engine_refuses_them_before_it_trains(mode, tmp_path):
         )
         assert executor.module(NET).optimizer.num_update == 0
         good = written(tmp_path, [0, 3, 1, 9])  # later batches are not looked at
-        assert (
-            executor.run_from_files(NET, mx.DataFeedDesc(FEED % "uint64"), [good], 1, mode="serial").batches
-            == 2
-        )
+        assert executor.run_from_files(NET, FEED, [good], 1, mode="serial").batches == 2
 
 
 @pytest.mark.parametrize(
@@ -65,64 +62,56 @@ def test_every_engine_refuses_them_before_it_trains(mode, tmp_path):
     ],
 )
 def test_what_counts_as_one(net, kind, labels, text, tmp_path, caplog):
-    path = written(tmp_path, labels)
+    path, feed = written(tmp_path, labels), described(3, x="float dense", label=f"{kind} dense")
     with caplog.at_level(logging.WARNING):
         for choice in ("warn", "ignore"):
-            assert run(net, path, kind, check_labels=choice).batches == 1
+            assert run(net, path, feed, check_labels=choice).batches == 1
     found = [each.getMessage() for each in caplog.records if "classes" in each.getMessage()]
-    assert len(found) == (text is not None)
+    assert ['check_labels="raise" stops it' in each for each in found] == [True] * (text is not None)
     if text is None:
-        assert run(net, path, kind).batches == 1
-        return
-    assert 'check_labels="raise" stops it' in found[0]
-    with pytest.raises(mx.base.BoundsError, match=text):
-        run(net, path, kind)
+        assert run(net, path, feed).batches == 1
+    else:
+        with pytest.raises(BoundsError, match=text):
+            run(net, path, feed)
 
 
-def test_bad_lines_and_programs_of_fluid(tmp_path):
+def test_rows_are_counted_without_bad_lines(tmp_path):
     path = written(tmp_path, ["x", 0, "y", 9, 1])
-    with pytest.raises(mx.base.FileFormatError, match="line 1"):
+    with pytest.raises(FileFormatError, match="line 1"):
         run(NET, path)
-    with pytest.raises(mx.base.BoundsError, match="row 1 of the batch that begins in line 2"):
+    with pytest.raises(BoundsError, match="row 1 of the batch that begins in line 2"):
         run(NET, path, on_bad_line="skip")
-    with pytest.raises(ValueError, match="check_labels is 'stop', expected one of raise, warn, ignore"):
-        run(NET, path, check_labels="stop")
+
+
+def test_programs_of_fluid(tmp_path):
+    executor = fluid.Executor()
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x, label = fluid.layers.data("x", [2]), fluid.layers.data("label", [1], dtype="int64")
-        probabilities = fluid.layers.fc(x, 4, act="softmax")
-        losses = fluid.layers.cross_entropy(probabilities, label, ignore_index=7)
+        losses = fluid.layers.cross_entropy(fluid.layers.fc(x, 4, act="softmax"), label, ignore_index=7)
         fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(losses))
-        feed = fluid.DataFeedDesc(FEED % "uint64")
-        executor = fluid.Executor()
         executor.run(fluid.default_startup_program())
-        assert executor.run_from_files(None, feed, [written(tmp_path, [0, 7, 3])], 1, []).batches == 1
-        with pytest.raises(IndexError, match="row 1 .* label 4"):
-            executor.run_from_files(None, feed, [written(tmp_path, [0, 4, 3])], 1, [])
-        batch = {"x": np.ones((2, 2)), "label": [[7], [3]]}
-        executor.run(feed=batch, fetch_list=[])
-        batch["label"][1] = [4]
-        with pytest.raises(IndexError, match="row 1 of the batch has the label 4 in 'label'.* 4 classes"):
-            executor.run(feed=batch, fetch_list=[])
+        assert executor.run_from_files(None, FEED, [written(tmp_path, [0, 7, 3])], 1, []).batches == 1
+        with pytest.raises(BoundsError, match="row 1 .* label 4"):
+            executor.run_from_files(None, FEED, [written(tmp_path, [0, 4, 3])], 1, [])
+        executor.run(feed={"x": np.ones((2, 2)), "label": [[7], [3]]}, fetch_list=[])
+        with pytest.raises(BoundsError, match="row 1 of the batch has the label 4 in 'label'.* 4 classes"):
+            executor.run(feed={"x": np.ones((2, 2)), "label": [[7], [4]]}, fetch_list=[])
     with fluid.program_guard(fluid.Program(), fluid.Program()):  # a label for each word
         words, tags = (fluid.layers.data(name, [1], dtype="int64", lod_level=1) for name in ("words", "tags"))
         scores = fluid.layers.fc(fluid.layers.embedding(words, [9, 2]), 3)
         loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(scores, tags))
         executor.run(fluid.default_startup_program())
         batch = {"words": [[1], [2, 3], [4]], "tags": [[0], [1, 3], [2]]}
-        with pytest.raises(IndexError, match="row 1 of the batch has the label 3 in 'tags'.* 3 classes"):
+        with pytest.raises(BoundsError, match="row 1 of the batch has the label 3 in 'tags'.* 3 classes"):
             executor.run(feed=batch, fetch_list=[loss])
 
 
 @pytest.mark.parametrize("mode", ["serial", "process"])
 def test_what_can_be_read_only_once_is_read_once(mode, tmp_path):
     runs = tmp_path / "runs"
-    text = FEED % "uint64"
-    feed = mx.DataFeedDesc(
-        f"pipe_command: \"sh -c 'echo run >> {runs}; cat'\" {text}", allow_pipe_command=True
-    )
-    with mx.AsyncExecutor() as executor:
-        good = written(tmp_path, [0, 3, 1])
-        assert executor.run_from_files(NET, feed, [good], 1, mode=mode).examples == 3
-        assert runs.read_text().split() == ["run"]
-        with pytest.raises(mx.base.BoundsError, match="row 2 .* has the label 4"):
-            executor.run_from_files(NET, feed, [written(tmp_path, [0, 3, 4])], 1, mode=mode)
+    command = f"\"sh -c 'echo run >> {runs}; cat'\""
+    feed = mx.DataFeedDesc(FEED.desc().replace('"cat"', command), allow_pipe_command=True)
+    assert run(NET, written(tmp_path, [0, 3, 1]), feed, mode=mode).examples == 3
+    assert runs.read_text().split() == ["run"]
+    with pytest.raises(BoundsError, match="row 2 .* has the label 4"):
+        run(NET, written(tmp_path, [0, 3, 4]), feed, mode=mode)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError
 from helpers.pictures import FOLDER, goldens, options
 
 I = mx.image  # noqa: E741
@@ -64,34 +63,13 @@ def test_a_subclass_needs_only_call():
 
     assert Negative(strength=mx.nd.array([1, 2])).dumps() == '["negative", {"strength": [1.0, 2.0]}]'
     assert Negative()(mx.nd.ones((1, 1, 3))).asnumpy().tolist() == [[[254, 254, 254]]]
-    with pytest.raises(NotImplementedError):
-        I.Augmenter()(mx.nd.ones((1, 1, 3)))
-    with pytest.raises(NotImplementedError):
-        I.DetAugmenter()(mx.nd.ones((1, 1, 3)), OBJECTS)
+    change = I.ColorNormalizeAug([np.float32(1), 2], np.ones(3))
+    assert json.loads(change.dumps()) == ["colornormalizeaug", {"mean": [1.0, 2], "std": [1.0, 1.0, 1.0]}]
 
 
 def test_random_sizes_take_the_old_name():
     with pytest.warns(DeprecationWarning, match="min_area"):
         assert I.RandomSizedCropAug((4, 4), 1.0, (1, 1), min_area=0.5).area == 0.5
-
-
-@pytest.mark.parametrize(
-    "given", [{"rand_resize": True}, {"mean": [1, 2, 3]}, {"std": np.ones(2)}, {"mean": np.ones((2, 3))}]
-)
-def test_options_that_do_not_fit_are_refused(given):
-    with pytest.raises(ArgumentError, match="CreateAugmenter: "):
-        I.CreateAugmenter((3, 4, 4), **given)
-
-
-def test_mistakes_with_objects_are_refused():
-    with pytest.raises(TypeError, match="expected an Augmenter"):
-        I.DetBorrowAug(I.DetHorizontalFlipAug(1.0))
-    with pytest.raises(ValueError, match="not a DetAugmenter"):
-        I.DetRandomSelectAug([I.CastAug()])
-    with pytest.raises(ArgumentError, match="expected 1 or 3"):
-        I.CreateMultiRandCropAugmenter([0.1, 0.2, 0.3], max_attempts=[1, 2])
-    with pytest.raises(ArgumentError, match="area_range is 'x'"):
-        I.DetRandomCropAug(area_range="x")
 
 
 def test_ranges_that_cannot_be_drawn_from_warn_and_do_nothing():
@@ -105,18 +83,9 @@ def test_ranges_that_cannot_be_drawn_from_warn_and_do_nothing():
         with pytest.warns(UserWarning, match="does nothing"):
             change = kind(**given)
         assert change(image, OBJECTS)[0] is image
-
-
-def test_an_empty_selection_changes_nothing():
-    image = mx.nd.zeros((8, 8, 3))
     found, objects = I.DetRandomSelectAug([])(image, OBJECTS)
     assert found is image
     assert objects is OBJECTS
-
-
-def test_dumps_of_numbers_of_numpy_in_lists():
-    change = mx.image.ColorNormalizeAug([np.float32(1), 2], np.ones(3))
-    assert json.loads(change.dumps()) == ["colornormalizeaug", {"mean": [1.0, 2], "std": [1.0, 1.0, 1.0]}]
 
 
 def test_crops_have_the_area_and_the_aspect_that_were_asked_for():

@@ -1,8 +1,6 @@
 import numpy as np
-import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, MXNetError
 from helpers.pictures import FOLDER, NAMES, options
 
 I = mx.image  # noqa: E741
@@ -29,8 +27,7 @@ def test_objects_are_changed_with_their_images():
             assert batch.data[0].shape == (2, 3, 12, 14)
             label = batch.label[0].asnumpy()
             kept = label[label[:, :, 0] >= 0]
-            assert (kept[:, 1:5] >= 0).all()
-            assert (kept[:, 1:5] <= 1).all()
+            assert ((kept[:, 1:5] >= 0) & (kept[:, 1:5] <= 1)).all()
         it.reset()
 
 
@@ -45,12 +42,6 @@ def test_shapes_are_brought_together():
     one.auglist = I.CreateDetAugmenter((3, 20, 22))
     one.reset()
     assert one.next().data[0].shape == (2, 3, 20, 22)
-    with pytest.raises(ArgumentError, match="expected .at least 4"):
-        one.reshape(label_shape=(2, 5))
-    with pytest.raises(ArgumentError, match="objects of 6 numbers"):
-        one.reshape(label_shape=(4, 6))
-    with pytest.raises(ArgumentError, match="not an ImageDetIter"):
-        one.sync_label_shape(None)
 
 
 def test_objects_are_drawn():
@@ -60,14 +51,6 @@ def test_objects_are_drawn():
     plain = images(aug_list=[]).draw_next(color=(1, 2, 3), thickness=1)
     box = next(plain)  # of 13 x 17 pixels; its first object begins at (1, 1)
     assert box[1, 1].tolist() == [3, 2, 1]
-
-
-@pytest.mark.parametrize(
-    "labels", [[2, 5, 0], [2, 5, 0, 0.1, 0.1, 0.2, 0.2, 7], [2, 5, 0, 0.5, 0.5, 0.1, 0.1]]
-)
-def test_labels_of_another_form_are_refused(labels):
-    with pytest.raises(MXNetError, match="an image has"):
-        images([[*labels, "wide.png"]])
 
 
 def test_images_that_a_subclass_refuses_are_left_out():

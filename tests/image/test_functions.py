@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, ShapeError
 from helpers.pictures import FOLDER, file_of, goldens
 
 I = mx.image  # noqa: E741
@@ -27,49 +26,18 @@ def test_images_are_decoded_from_bytes_and_arrays(wide):
     np.testing.assert_array_equal(out.asnumpy(), wide.asnumpy())
 
 
-def test_what_is_no_image_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="buf is str"):
-        I.imdecode("text")
-    with pytest.raises(FileFormatError):
-        I.imdecode(b"junk")
-    with pytest.raises(FileError, match="nothing.png"):
-        I.imread(tmp_path / "nothing.png")
-    (tmp_path / "a.png").write_bytes(b"junk")
-    with pytest.raises(FileFormatError, match=r"a\.png of 4 bytes"):
-        I.imread(tmp_path / "a.png")
-
-
-def test_mx_img_is_mx_image():
-    assert mx.img is mx.image
-
-
 def test_resizing_takes_its_method_in_every_form(wide):
     want = goldens()["resize/wide/30/21/2/uint8"]
     np.testing.assert_array_equal(I.imresize(wide, 30, 21, 2).asnumpy(), want)
     np.testing.assert_array_equal(I.imresize(wide, 30, 21, interp=2).asnumpy(), want)
-    np.testing.assert_array_equal(
-        I.imresize(wide, w=18, h=12, interp=9).asnumpy(), goldens()["resize/wide/18/12/3/uint8"]
-    )
+    want = goldens()["resize/wide/18/12/3/uint8"]
+    np.testing.assert_array_equal(I.imresize(wide, w=18, h=12, interp=9).asnumpy(), want)
     assert I.imresize(wide, 5, 6, interp=10).shape == (6, 5, 3)
-    with pytest.raises(ArgumentError, match="method 6"):
-        I.imresize(wide, 5, 6, 6)
-
-
-@pytest.mark.parametrize(
-    ("image", "crop", "want"),
-    [
-        ((640, 480), (720, 120), (640, 106)),
-        ((360, 1000), (480, 500), (360, 375)),
-        ((300, 400), (0, 0), (0, 0)),
-    ],
-)
-def test_crops_are_scaled_down(image, crop, want):
-    assert I.scale_down(image, crop) == want
-
-
-def test_the_shorter_edge_gets_its_size(wide):
     assert I.resize_short(wide, 12).shape == (12, 18, 3)
     assert I.resize_short(wide.transpose((1, 0, 2)), 12).shape == (18, 12, 3)
+    assert I.scale_down((640, 480), (720, 120)) == (640, 106)
+    assert I.scale_down((360, 1000), (480, 500)) == (360, 375)
+    assert I.scale_down((300, 400), (0, 0)) == (0, 0)
 
 
 def test_crops_come_from_where_they_say(wide):
@@ -98,8 +66,6 @@ def test_random_sizes_stay_within_their_area(wide):
     assert I.random_size_crop(wide, (10, 8), 5.0, (1, 1))[1] == (13, 8, 10, 8)  # no attempt fits
     with pytest.warns(DeprecationWarning, match="min_area"):
         I.random_size_crop(wide, (10, 8), 1.0, (1, 1), min_area=0.3)
-    with pytest.raises(ArgumentError, match="unexpected keywords x"):
-        I.random_size_crop(wide, (10, 8), 1.0, (1, 1), x=1)
 
 
 def test_colors_are_normalized_in_place():
@@ -127,22 +93,8 @@ def test_images_turn_as_in_mxnet(name, zoom):
     np.testing.assert_allclose(found, goldens()[f"turn/{name}"], atol=1e-5)
     one = I.imrotate(mx.nd.array(stack[0]), 30, **zoom).asnumpy()
     np.testing.assert_allclose(one, found[0], atol=1e-6)
-
-
-def test_turning_refuses_what_mxnet_does():
-    image = mx.nd.zeros((3, 4, 4))
-    with pytest.raises(ValueError, match="exclude each other"):
-        I.imrotate(image, 10, zoom_in=True, zoom_out=True)
-    with pytest.raises(DTypeError, match="expected float32"):
-        I.imrotate(image.astype("uint8"), 10)
-    with pytest.raises(TypeError, match="expected one number"):
-        I.imrotate(image, mx.nd.array([10]))
-    with pytest.raises(ShapeError, match="expected .C, H, W."):
-        I.imrotate(image[0], 10)
-    with pytest.raises(ValueError, match="expected .2,."):
-        I.imrotate(mx.nd.zeros((2, 3, 4, 4)), mx.nd.array([10]))
-    assert I.random_rotate(image, (-5, 5)).shape == (3, 4, 4)
-    assert I.random_rotate(mx.nd.zeros((2, 3, 4, 4)), (-5, 5)).shape == (2, 3, 4, 4)
+    for image in (stack, stack[0]):
+        assert I.random_rotate(mx.nd.array(image), (-5, 5)).shape == image.shape
 
 
 def test_the_old_decoder_gives_channels_first(wide):
@@ -154,6 +106,3 @@ def test_the_old_decoder_gives_channels_first(wide):
     assert mx.nd.imdecode(data, out=out, index=1) is out
     np.testing.assert_array_equal(out.asnumpy()[1], pixels)
     assert mx.nd.imdecode(data, channels=1).shape == (1, 24, 36)
-    for wrong in ({"channels": 2}, {"clip_rect": (0, 0, 99, 9)}, {"out": mx.nd.zeros((3, 2, 2))}):
-        with pytest.raises(ValueError, match="imdecode: "):
-            mx.nd.imdecode(data, **wrong)

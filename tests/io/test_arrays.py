@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
 HANDLES = ("pad", "discard", "roll_over")
@@ -136,29 +135,29 @@ def test_seed_repeats_shuffled_epochs():
         mx.random.seed(7)
         return epochs(mx.io.NDArrayIter(*arrays(50), batch_size=8, shuffle=True), 3)
 
-    first, again = rows(), rows()
-    assert first == again
+    first = rows()
+    assert rows() == first
     assert first[0] != first[1]
-    assert sorted(sum((labels for _, labels, _ in first[0]), []))[:50] != list(range(50))  # padded
-    assert sorted(set(sum((labels for _, labels, _ in first[0]), []))) == list(range(50))
 
 
-def test_shuffling_leaves_the_users_arrays_alone():
-    x, y = torch.arange(12.0), mx.nd.array(np.arange(12))
-    epochs_of = mx.io.NDArrayIter({"x": x}, {"y": y}, batch_size=5, shuffle=True)
-    for _ in range(3):
-        for batch in epochs_of:
-            batch.data[0][:] = -1
-        epochs_of.reset()
-    assert x.tolist() == list(range(12))
-    assert y.asnumpy().tolist() == list(range(12))
-
-
-def test_unshuffled_batches_are_views():
+def test_unshuffled_batches_are_views_and_others_copies(tmp_path):
     x = torch.arange(12.0).reshape(6, 2)
     it = mx.io.NDArrayIter(x, batch_size=2)
-    starts = [batch.data[0].tensor.data_ptr() - x.data_ptr() for batch in it]
-    assert starts == [0, 16, 32]
+    assert [batch.data[0].tensor.data_ptr() - x.data_ptr() for batch in it] == [0, 16, 32]
+    np.save(tmp_path / "x.npy", np.arange(12, dtype="f4"))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")  # a view would be a crash
+    y = mx.nd.array(np.arange(12))
+    for it in (mx.io.NDArrayIter(mapped, batch_size=4), mx.io.NDArrayIter(y, None, 5, shuffle=True)):
+        for _ in range(3):
+            for batch in it:
+                batch.data[0][:] = -1
+            it.reset()
+    assert mapped.tolist() == y.asnumpy().tolist() == list(range(12))
+    it = mx.io.NDArrayIter(np.arange(5, dtype="f4"), batch_size=4)
+    for batch in list(it)[1:]:  # padded
+        batch.data[0][:] = -1
+    it.reset()
+    assert [b.data[0].asnumpy().tolist() for b in it] == [[0, 1, 2, 3], [4, 0, 1, 2]]
 
 
 def test_float32_numpy_is_not_copied_and_other_types_are():
@@ -170,32 +169,13 @@ def test_float32_numpy_is_not_copied_and_other_types_are():
 
 
 def test_writing_into_a_batch_warns_once():
-    x = np.zeros((6, 2), "f4")
-    it = mx.io.NDArrayIter(x, batch_size=2)
+    it = mx.io.NDArrayIter(np.zeros((6, 2), "f4"), batch_size=2)
     next(it).data[0][:] = 1
     with pytest.warns(UserWarning, match="copy a batch before changing it"):
         next(it).data[0][:] = 1
     next(it)
     it.reset()
     assert len(list(it)) == 3
-
-
-def test_writing_into_a_padded_or_gathered_batch_changes_nothing():
-    x = np.arange(5, dtype="f4")
-    it = mx.io.NDArrayIter(x, batch_size=4)
-    for batch in list(it)[1:]:
-        batch.data[0][:] = -1
-    it.reset()
-    assert [b.data[0].asnumpy().tolist() for b in it] == [[0, 1, 2, 3], [4, 0, 1, 2]]
-
-
-def test_read_only_memory_is_never_handed_out(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(8, dtype="f4"))
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    it = mx.io.NDArrayIter(mapped, batch_size=4)
-    for batch in it:
-        batch.data[0][:] = 7  # a view would be a crash
-    assert mapped.tolist() == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -207,6 +187,7 @@ def test_read_only_memory_is_never_handed_out(tmp_path):
         (np.zeros((3, 2), bool), np.float32),
         (torch.zeros(3, 2, dtype=torch.int64), np.int64),
         (torch.zeros(3, 2, requires_grad=True), np.float32),
+        (mx.nd.zeros((3, 2), dtype="int32"), np.int32),
     ],
 )
 def test_dtypes(value, dtype):
@@ -217,79 +198,52 @@ def test_dtypes(value, dtype):
     assert not batch.data[0].tensor.requires_grad
 
 
-def test_ndarrays_keep_type_and_context():
-    source = mx.nd.array(np.arange(6), ctx=mx.cpu(1), dtype="int32")
-    batch = next(mx.io.NDArrayIter(source, batch_size=2))
-    assert batch.data[0].dtype is np.int32
-    assert batch.data[0].context == mx.cpu(1)
+def test_batches_are_in_the_context_of_their_arrays():
+    source = mx.nd.array(np.arange(6), ctx=mx.cpu(1))
     with mx.cpu(2):
-        assert next(mx.io.NDArrayIter(np.zeros(4), batch_size=2)).data[0].context == mx.cpu(2)
+        for value, ctx in ((source, mx.cpu(1)), (np.zeros(4), mx.cpu(2))):
+            assert next(mx.io.NDArrayIter(value, batch_size=2)).data[0].context == ctx
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_layout_chooses_the_axis_of_examples(shuffle):
     x, y = np.arange(10.0).reshape(2, 5), np.arange(5.0)
     it = mx.io.NDArrayIter(x, y, batch_size=2, layout="TN", last_batch_handle="pad", shuffle=shuffle)
-    assert it.provide_data[0].shape == (2, 2)
-    assert it.provide_data[0].layout == "TN"
-    assert it.num_data == 5
+    assert (it.provide_data[0].shape, it.provide_data[0].layout, it.num_data) == ((2, 2), "TN", 5)
     for batch in it:
         np.testing.assert_array_equal(batch.data[0].asnumpy(), x[:, batch.label[0].asnumpy().astype(int)])
 
 
-def test_getters_agree_with_next():
+@pytest.mark.parametrize("handle", HANDLES)
+def test_getters_agree_with_next(handle):
     x, y = arrays(7)
-    for handle in HANDLES:
-        one, two = (mx.io.NDArrayIter(x, y, 3, last_batch_handle=handle) for _ in range(2))
-        for _ in range(3):
-            got = []
-            while one.iter_next():
-                got.append([one.getdata()[0].asnumpy()[:, 0].tolist(), one.getlabel()[0].asnumpy().tolist()])
-                got[-1].append(one.getpad())
-                assert x[one.getindex(), 0].tolist() == got[-1][0]
-            assert got == [described(batch) for batch in two]
-            assert not one.iter_next()
-            one.reset()
-            two.reset()
+    one, two = (mx.io.NDArrayIter(x, y, 3, last_batch_handle=handle) for _ in range(2))
+    for _ in range(3):
+        got = []
+        while one.iter_next():
+            got.append([one.getdata()[0].asnumpy()[:, 0].tolist(), one.getlabel()[0].asnumpy().tolist()])
+            got[-1].append(one.getpad())
+            assert x[one.getindex(), 0].tolist() == got[-1][0]
+        assert got == [described(batch) for batch in two]
+        with pytest.raises(StopIteration):
+            one.next()
+        one.reset()
+        two.reset()
 
 
-def test_getters_without_a_batch_are_refused():
-    it = mx.io.NDArrayIter(np.zeros(5), batch_size=2, last_batch_handle="roll_over")
-    with pytest.raises(StateError, match="no current batch"):
-        it.getdata()
-    list(it)
-    with pytest.raises(StateError, match="no current batch"):
-        it.getdata()
-
-
-def test_hard_reset_forgets_what_would_roll_over():
-    it = mx.io.NDArrayIter(*arrays(7), batch_size=3, last_batch_handle="roll_over")
-    first = [described(batch) for batch in it]
+@pytest.mark.parametrize("handle", HANDLES)
+def test_resets_in_the_middle_and_hard_ones_start_again(handle):
+    it = mx.io.NDArrayIter(*arrays(7), batch_size=3, last_batch_handle=handle)
+    first = described(next(it))
+    it.reset()
+    found = [described(batch) for batch in it]
+    assert found[0] == first
     it.hard_reset()
-    assert [described(batch) for batch in it] == first
-
-
-def test_reset_in_the_middle_starts_again():
-    for handle in HANDLES:
-        it = mx.io.NDArrayIter(*arrays(7), batch_size=3, last_batch_handle=handle)
-        want = described(next(it))
-        it.reset()
-        assert described(next(it)) == want
-
-
-def test_several_loops_go_on_where_the_last_stopped():
-    it = mx.io.NDArrayIter(np.arange(6), batch_size=2)
-    for batch in it:
-        assert batch.data[0].asnumpy().tolist() == [0, 1]
-        break
-    assert len(list(it)) == 2
-    with pytest.raises(StopIteration):
-        it.next()
+    assert [described(batch) for batch in it] == found
 
 
 def test_attributes_of_mxnet():
-    x, y = arrays(7)
-    it = mx.io.NDArrayIter(x, y, batch_size=3)
+    it = mx.io.NDArrayIter(*arrays(7), batch_size=3)
     assert (it.num_data, it.num_source, it.batch_size, it.cursor) == (7, 2, 3, -3)
     assert [name for name, _ in it.data + it.label] == ["data", "softmax_label"]
     assert len(it.data_list) == 2
@@ -311,15 +265,9 @@ def test_a_subclass_may_shuffle_the_rows_itself():
     assert [batch.label[0].asnumpy().tolist() for batch in it] == [[4, 3], [2, 1], [0, 4]]
     it.reset()
     assert it.next().data[0].asnumpy().tolist() == [[8, 9], [6, 7]]
-
-
-def test_rows_set_anew_must_be_as_many_in_each_array():
     it = mx.io.NDArrayIter(*arrays(5), batch_size=2)
-    it.data = [("data", np.arange(4))]
-    it.label = []
+    it.data, it.label = [("data", np.arange(4))], []  # of another number
     assert [batch.data[0].asnumpy().tolist() for batch in it] == [[0, 1], [2, 3]]
-    with pytest.raises(ShapeError, match="differ in their number"):
-        it.data = [("a", np.zeros(3)), ("b", np.zeros(4))]
 
 
 def test_discard_without_a_full_batch_warns():
@@ -328,40 +276,8 @@ def test_discard_without_a_full_batch_warns():
     assert list(it) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        ({"data": None}, ArgumentError, "data is None"),
-        ({"data": []}, ArgumentError, "at least one array"),
-        ({"data": {}}, ArgumentError, "at least one array"),
-        ({"data": [1, 2]}, ArgumentError, "data '_0_data' is int"),
-        ({"data": "text"}, ArgumentError, "data 'data' is str"),
-        ({"data": np.array(["a"])}, DTypeError, "expected numbers"),
-        ({"data": np.float32(3)}, ShapeError, "single number"),
-        ({"data": np.zeros((0, 3))}, ShapeError, "no examples"),
-        (
-            {"data": np.zeros((4, 2)), "label": np.zeros(5)},
-            ShapeError,
-            r"'data' \(4, 2\), 'softmax_label' \(5,\)",
-        ),
-        ({"data": np.zeros(4), "batch_size": 0}, ArgumentError, "batch_size is 0"),
-        (
-            {"data": np.zeros(4), "last_batch_handle": "keep"},
-            ArgumentError,
-            "'keep', expected one of pad, discard",
-        ),
-        ({"data": np.zeros(4), "layout": "TC"}, ArgumentError, "axis 'N'"),
-    ],
-)
-def test_bad_arguments(arguments, error, text):
-    with pytest.raises(error, match=text):
-        mx.io.NDArrayIter(**arguments)
-
-
 def test_lists_hold_one_array_for_each_input_as_in_mxnet():
     data = mx.io.NDArrayIter([[1, 2], [3, 4]], {"label": [5, 6]})
     assert [(desc.name, desc.shape) for desc in data.provide_data] == [("_0_data", (1,)), ("_1_data", (1,))]
     batch = data.next()
     assert [array.asnumpy().tolist() for array in (*batch.data, *batch.label)] == [[1], [3], [5]]
-    with pytest.raises(ArgumentError, match=r"label '_0_softmax_label' is int, .*pass numpy.array\(list\)"):
-        mx.io.NDArrayIter(np.zeros((3, 2)), [0, 1, 2])

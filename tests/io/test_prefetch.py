@@ -1,6 +1,5 @@
 """PrefetchingIter: the same batches, errors that arrive, threads that end, no hang."""
 
-import copy
 import json
 import os
 import pickle
@@ -14,7 +13,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, StateError
+from dpmodule.base import StateError
 from dpmodule.streams import read_ahead
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
@@ -71,10 +70,6 @@ def fail_at(position, error):
     return act
 
 
-def lists(arrays):
-    return [array.asnumpy().tolist() for array in arrays]
-
-
 def numbers(it):
     return [batch.data[0] for batch in it]
 
@@ -86,53 +81,37 @@ def test_joined_batches_are_mxnets():
         for descs, want in zip((it.provide_data, it.provide_label), GOLDENS["joined"][:2], strict=True):
             assert [[d.name, list(d.shape), np.dtype(d.dtype).name, d.layout] for d in descs] == want
         for _ in range(3):
-            got = [[lists(b.data), lists(b.label), b.pad] for b in it]
-            assert got == GOLDENS["joined"][2]
+            parts = [
+                [[a.asnumpy().tolist() for a in part] for part in (b.data, b.label)] + [b.pad] for b in it
+            ]
+            assert parts == GOLDENS["joined"][2]
             it.reset()
 
 
-def test_batches_describe_themselves_and_the_getters_agree():
+def test_the_getters_return_the_current_batch():
     with mx.io.PrefetchingIter(mx.io.NDArrayIter(X, Y, batch_size=4), depth=3) as it:
         assert it.batch_size == 4
         with pytest.raises(StateError, match="no current batch"):
             it.getdata()
         while it.iter_next():
             assert it.current_batch.provide_data == it.provide_data
-            assert it.getdata()[0].shape == (4, 2)
-            assert it.getlabel()[0].shape == (4,)
+            assert (it.getdata()[0].shape, it.getlabel()[0].shape) == ((4, 2), (4,))
             assert (it.getpad(), it.getindex()) == (it.current_batch.pad, None)
 
 
-def test_roll_over_stays_known():
-    with mx.io.PrefetchingIter(mx.io.NDArrayIter(X, Y, 4, last_batch_handle="roll_over")) as it:
-        list(it)
-        it.reset()
-        first = next(it)
-    assert (first.pad, first.num_padding) == (3, 0)
-
-
-def test_several_iterators_go_by_the_first():
-    class Keyed(Counting):
-        def next(self):
-            batch = super().next()
-            batch.bucket_key = batch.index = self.count
-            return batch
-
-    with mx.io.PrefetchingIter([Keyed(2), Keyed(3)]) as it:
-        assert [(b.bucket_key, b.index) for b in (next(it), next(it))] == [(2, 2)] * 2
-
-
-def test_changing_shapes_and_bucket_keys_pass_through():
+def test_keys_and_shapes_of_batches_are_those_of_the_first_iterator():
     class Buckets(Counting):
         def next(self):
             batch = super().next()
-            batch.bucket_key = 10 + batch.data[0]
+            batch.bucket_key = batch.index = 10 * self.count + batch.data[0]
             batch.provide_data = [mx.io.DataDesc("data", (1, batch.bucket_key))]
+            batch.rolled_over = True
             return batch
 
-    with mx.io.PrefetchingIter(Buckets(2), rename_data=[{"data": "words"}]) as it:
-        got = [(b.bucket_key, b.provide_data) for b in it]
-    assert got == [(10, [("words", (1, 10))]), (11, [("words", (1, 11))])]
+    with mx.io.PrefetchingIter([Buckets(2), Buckets(3)], rename_data=[{"data": "words"}, {}]) as it:
+        got = [(b.rolled_over, b.bucket_key, b.index, b.provide_data) for b in (next(it), next(it))]
+    names = [[("words", (1, 20 + i)), ("data", (1, 30 + i))] for i in range(2)]
+    assert got == [(True, 20, 20, names[0]), (True, 21, 21, names[1])]
 
 
 def test_reading_happens_in_the_background_and_stays_within_depth():
@@ -142,14 +121,6 @@ def test_reading_happens_in_the_background_and_stays_within_depth():
         assert read.wait(5)
         time.sleep(0.05)
         assert source.at == 3
-
-
-def test_end_repeats_until_reset():
-    with mx.io.PrefetchingIter(Counting(2)) as it:
-        assert numbers(it) == [0, 1]
-        assert numbers(it) == []
-        it.reset()
-        assert numbers(it) == [0, 1]
 
 
 def test_reset_in_the_middle_drops_what_was_read_ahead():
@@ -165,23 +136,17 @@ def test_reset_in_the_middle_drops_what_was_read_ahead():
     "error", [ValueError("bad record 17"), KeyboardInterrupt(), SystemExit(3), MemoryError()]
 )
 def test_error_arrives_with_type_and_traceback(error):
-    with mx.io.PrefetchingIter(Counting(5, fail_at(2, error))) as it:
+    source = Counting(5, fail_at(2, error))
+    with mx.io.PrefetchingIter(source) as it:
         assert [next(it).data[0], next(it).data[0]] == [0, 1]
         for _ in range(2):  # and again, until reset
             with pytest.raises(type(error)) as caught:
                 next(it)
             assert caught.value is error
             assert [frame.name for frame in traceback.extract_tb(caught.tb)].count("act") == 1
-
-
-def test_reset_works_after_an_error():
-    source = Counting(3, fail_at(1, OSError("gone")))
-    with mx.io.PrefetchingIter(source) as it:
-        with pytest.raises(OSError, match="gone"):
-            numbers(it)
         source.act = None
         it.reset()
-        assert numbers(it) == [0, 1, 2]
+        assert numbers(it) == [0, 1, 2, 3, 4]
 
 
 def test_random_faults_never_hang():
@@ -214,26 +179,12 @@ def test_error_in_reset_arrives_and_leaves_it_usable():
         assert numbers(it) == [0, 1]
 
 
-def test_iterators_of_different_length_are_an_error():
-    with (
-        mx.io.PrefetchingIter([Counting(2), Counting(3)]) as it,
-        pytest.raises(StateError, match=r"iterators \[0\] ended before the others"),
-    ):
-        numbers(it)
-
-
-def test_different_padding_is_an_error():
-    iters = [mx.io.NDArrayIter(X[:3], batch_size=4), mx.io.NDArrayIter(X[:2], batch_size=4)]
-    with mx.io.PrefetchingIter(iters) as it, pytest.raises(StateError, match=r"padding: \[1, 2\]"):
-        next(it)
-
-
 def test_interrupted_wait_keeps_iterators_in_step():
     gate = threading.Event()
     slow = Counting(3, lambda number: gate.wait(5) if number == 1 else None)
     with mx.io.PrefetchingIter([Counting(3), slow]) as it:
         next(it)
-        first, second = it._readers
+        second = it._readers[1]
         peek = second.peek
         second.peek = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -243,33 +194,19 @@ def test_interrupted_wait_keeps_iterators_in_step():
         assert [batch.data for batch in it] == [[1, 1], [2, 2]]
 
 
-def test_closing_ends_the_threads_and_may_be_repeated():
+def test_threads_end_when_it_is_closed_or_dropped():
     it = mx.io.PrefetchingIter([Counting(5), Counting(5)])
-    assert len(threads()) == 2
-    assert all(thread.daemon for thread in threads())
+    assert [thread.daemon for thread in threads()] == [True, True]
     next(it)
     it.close()
     assert threads() == []
     it.close()
-    with pytest.raises(StateError, match="closed"):
-        next(it)
-    with pytest.raises(StateError, match="closed"):
-        it.reset()
-
-
-def test_dropping_ends_the_threads():
-    it = mx.io.PrefetchingIter(Counting(5))
-    next(it)
-    del it
-    assert no_threads_within(2)
-
-
-def test_many_iterators_leave_no_thread():
-    before = threading.active_count()
+    for way in (next, pickle.dumps, lambda it: it.reset(), lambda it: it.take_part(2, 0)):
+        with pytest.raises(StateError, match="closed"):
+            way(it)
     for _ in range(50):
         mx.io.PrefetchingIter(Counting(2)).next()
     assert no_threads_within(2)
-    assert threading.active_count() == before
 
 
 def test_closing_does_not_wait_for_ever(monkeypatch):
@@ -299,10 +236,9 @@ def test_forked_child_gets_an_error_instead_of_hanging():
         if child == 0:
             status = 1
             try:
-                with pytest.raises(StateError, match="forked child"):
-                    it.next()
-                with pytest.raises(StateError, match="forked child"):
-                    it.reset()
+                for call in (it.next, it.reset):
+                    with pytest.raises(StateError, match="forked child"):
+                        call()
                 it.close()
                 status = 0
             finally:
@@ -311,41 +247,6 @@ def test_forked_child_gets_an_error_instead_of_hanging():
         assert numbers(it) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"iters": []}, "iters is empty"),
-        ({"iters": Counting(), "depth": 0}, "depth is 0"),
-        ({"iters": Counting(), "rename_data": [{}, {}]}, "a list of 1 dicts"),
-        ({"iters": Counting(), "rename_label": {"a": "b"}}, "a list of 1 dicts"),
-    ],
-)
-def test_bad_arguments(arguments, text):
-    with pytest.raises(ArgumentError, match=text):
-        mx.io.PrefetchingIter(**arguments)
-
-
-@pytest.mark.parametrize("way", [copy.deepcopy, lambda batches: pickle.loads(pickle.dumps(batches))])
-def test_copies_go_on_by_themselves(way):
-    rows = np.arange(24, dtype="f").reshape(12, 2)
-    inner = [mx.io.NDArrayIter(rows, batch_size=2, shuffle=True), mx.io.NDArrayIter(-rows, batch_size=2)]
-    with mx.io.PrefetchingIter(inner, rename_data=[{"data": "a"}, {"data": "b"}], depth=2) as batches:
-        batches.next()
-        with way(batches) as other:
-            assert [desc.name for desc in other.provide_data] == ["a", "b"]
-            found = [[array.asnumpy().tolist() for array in batch.data] for batch in other]
-        assert found == [[array.asnumpy().tolist() for array in batch.data] for batch in batches]
-        assert len(found) == 5
-    with pytest.raises(StateError, match="is closed"):
-        way(batches)
-
-
-def test_what_cannot_be_copied_is_told():
-    class Stream(mx.io.DataIter):
-        provide_data = provide_label = ()
-
-        def next(self):
-            raise StopIteration
-
-    with mx.io.PrefetchingIter(Stream(1)) as batches, pytest.raises(StateError, match="since Stream cannot"):
-        pickle.dumps(batches)
+def test_an_iterator_that_cannot_be_copied_is_named():
+    with mx.io.PrefetchingIter(Counting()) as it, pytest.raises(StateError, match="since Counting cannot"):
+        pickle.dumps(it)

@@ -1,275 +1,229 @@
-"""Iterators that go on where others stood: exactly the batches that were still to come."""
+"""Iterators resume where others stood, after any order of reading, resetting, saving, loading and copying."""
 
+import copy
 import logging
+import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import dpmodule as mx
 from dpmodule._devices import generators
-from dpmodule.base import ArgumentError, StateError
+from dpmodule.base import StateError
 from dpmodule.checkpoint import run_format
 from helpers import datasets, iterators
 from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, write_records
 from helpers.processes import resources
 
-# Python 3.12 warns of what forked workers do on purpose
+# Python 3.12 warns of forked workers
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
-def told(batch):
-    """Return all that a batch says, as plain data."""
-    return [plain(each) for each in batch.data + batch.label], batch.pad, batch.num_padding
-
-
 def plain(array):
-    if getattr(array, "stype", None) == "ragged":
-        array = array.padded()
+    array = array.padded() if getattr(array, "stype", None) == "ragged" else array
     return array.asnumpy().tolist() if hasattr(array, "asnumpy") else array
 
 
-def rest(it, epochs=2):
-    """Return what is still to come in this epoch and those after it."""
-    found = []
-    for _ in range(epochs):
-        found.append([told(batch) for batch in it])
-        it.reset()
-    return found
+def take(it):
+    """Return what the next batch holds; None at the end of the epoch."""
+    batch = next(it, None)
+    return batch and ([plain(each) for each in batch.data + batch.label], batch.pad, batch.num_padding)
 
 
-def walk(it, takes):
-    """Read some batches, then, in an epoch each, some more."""
-    for number, count in enumerate(takes):
-        if number:
-            it.reset()
-        for _ in range(count):
-            next(it, None)
+def reset(it):
+    it.reset()
 
 
-def through_a_file(tmp_path_factory, state):
-    path = tmp_path_factory.getbasetemp() / "state.run"
-    with path.open("wb") as file:
-        run_format.write(file, state)
-    return run_format.read(str(path))
+class Reader:
+    """An iterator, and the random numbers that it has drawn so far."""
+
+    def __init__(self, make):
+        mx.random.seed_all(5)
+        self.it = make()
+        self.random = generators.state_dict()
+
+    def do(self, call):
+        generators.load_state_dict(self.random)
+        found = call(self.it)
+        self.random = generators.state_dict()
+        return found
+
+    def close(self):
+        if hasattr(self.it, "close"):
+            self.it.close()
+            for call in (next, reset):
+                with pytest.raises(StateError, match="closed"):
+                    call(self.it)
 
 
-def check_goes_on(make, takes, others, folder):
-    """Check that an iterator that has read something else goes on where the first one stood."""
-    mx.random.seed_all(5)
-    it = make()
-    walk(it, takes)
-    state = {"iterator": it.state_dict(), "generators": generators.state_dict()}
-    state = through_a_file(folder, state)
-    wanted = rest(it)
-    mx.random.seed_all(77)
-    other = make()
-    walk(other, others)
-    other.load_state_dict(state["iterator"])
-    generators.load_state_dict(state["generators"])
-    assert rest(other) == wanted
-    for each in (it, other):
-        getattr(each, "close", lambda: None)()
+class Positions(RuleBasedStateMachine):
+    """An iterator that is saved, loaded and copied, and a twin that repeats its plain calls.
+
+    Attributes:
+        makes: strategy of functions that make an iterator.
+        path: a file for states.
+        is_copied: whether the iterator can be copied and pickled.
+    """
+
+    @initialize(data=st.data())
+    def begin(self, data):
+        self.make, self.calls, self.saved = data.draw(self.makes), [], []
+        self.reader, self.twin = Reader(self.make), Reader(self.make)
+
+    def both(self, call):
+        self.calls.append(call)
+        found = self.reader.do(call)
+        assert found == self.twin.do(call)
+        return found
+
+    @rule(count=st.integers(1, 9))
+    def read(self, count):
+        found = [self.both(take) for _ in range(count)]
+        end = found.index(None) if None in found else count
+        assert not any(found[end:]) or isinstance(self.reader.it, mx.image.ImageIter)  # see "roll_over"
+
+    @rule()
+    def reset(self):
+        self.both(reset)
+
+    @rule()
+    def save(self):
+        with self.path.open("wb") as file:
+            run_format.write(file, {"iterator": self.reader.it.state_dict(), "random": self.reader.random})
+        self.saved.append((self.path.read_bytes(), list(self.calls)))
+
+    @precondition(lambda self: self.saved)
+    @rule(number=st.integers(0, 3), is_new=st.booleans())
+    def load(self, number, is_new):
+        content, calls = self.saved[number % len(self.saved)]
+        self.path.write_bytes(content)
+        state = run_format.read(self.path)
+        if is_new:
+            self.reader.close()
+            self.reader = Reader(self.make)
+        self.reader.do(lambda it: it.load_state_dict(state["iterator"]))
+        self.reader.random = state["random"]
+        self.twin.close()
+        self.twin, self.calls = Reader(self.make), list(calls)
+        for call in calls:
+            self.twin.do(call)
+
+    @precondition(lambda self: self.is_copied)
+    @rule(way=st.sampled_from([copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]))
+    def copy(self, way):
+        old, self.reader.it = self.reader.it, self.reader.do(way)
+        getattr(old, "close", lambda: None)()
+
+    def teardown(self):
+        if hasattr(self, "reader"):
+            self.reader.close()
+            self.twin.close()
 
 
-TAKES = st.lists(st.integers(0, 9), min_size=1, max_size=4)
-HANDLES = st.sampled_from(["pad", "discard", "roll_over"])
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    st.integers(1, 20),
-    st.integers(1, 7),
-    st.booleans(),
-    HANDLES,
-    st.sampled_from(["dense", "csr", "ragged", "TN"]),
-    TAKES,
-    TAKES,
-)
-def test_arrays(tmp_path_factory, count, batch_size, shuffle, handle, kind, takes, others):
-    batch_size = min(batch_size, count)
+def arrays(kind, count, **options):
     dense = np.arange(2.0 * count, dtype="f").reshape(count, 2)
     data = {
-        "dense": dense,
         "csr": mx.nd.sparse.csr_matrix(dense),
         "ragged": {"data": [[float(i)] * (i % 3 + 1) for i in range(count)]},
         "TN": dense.T.copy(),
-    }[kind]
-
-    def make():
-        return mx.io.NDArrayIter(
-            data,
-            None if kind == "TN" else np.arange(count),
-            batch_size,
-            shuffle,
-            handle,
-            layout="TN" if kind == "TN" else "NCHW",
-        )
-
-    check_goes_on(make, takes, others, tmp_path_factory)
+    }.get(kind, dense)
+    options["batch_size"] = min(options["batch_size"], count)
+    label, layout = (None, "TN") if kind == "TN" else (np.arange(count), "NCHW")
+    return mx.io.NDArrayIter(data, label, layout=layout, **options)
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    path = tmp_path_factory.mktemp("records") / "a"
-    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as record:
-        for i in range(11):
-            record.write_idx(i, mx.recordio.pack((0, float(i), i, 0), file_of(NAMES[i % 3])))
-    return path
+def records(folder, indexed, **options):
+    path = f"{folder}/pictures"
+    options |= {"path_imgidx": f"{path}.idx" if indexed else "", "data_shape": (3, 2, 2), "verbose": False}
+    return mx.io.ImageRecordIter(path_imgrec=f"{path}.rec", rand_crop=True, **options)
 
 
-RECORD_CASES = given(
-    st.fixed_dictionaries(
-        {
-            "shuffle": st.booleans(),
-            "round_batch": st.booleans(),
-            "batch_size": st.integers(2, 5),
-            "prefetch_buffer": st.integers(0, 4),
-            "rand_mirror": st.booleans(),
-            "seed_aug": st.sampled_from([None, 3]),
-        }
-    ),
-    st.booleans(),
-    TAKES,
-    TAKES,
-)
-IMAGE_CASES = given(st.booleans(), HANDLES, st.sampled_from(["indexed", "in order", "list"]), TAKES, TAKES)
-SOME = settings(max_examples=25, deadline=None, derandomize=True)
-MANY = settings(SOME, max_examples=200)
-
-
-@SOME
-@RECORD_CASES
-def test_records(records, tmp_path_factory, options, indexed, takes, others):
-    check_records(records, tmp_path_factory, options, indexed, takes, others)
-
-
-@pytest.mark.slow
-@MANY
-@RECORD_CASES
-def test_records_many_times(records, tmp_path_factory, options, indexed, takes, others):
-    check_records(records, tmp_path_factory, options, indexed, takes, others)
-
-
-def check_records(records, folder, options, indexed, takes, others):
-    def make():
-        return mx.io.ImageRecordIter(
-            path_imgrec=f"{records}.rec",
-            path_imgidx=f"{records}.idx" if indexed else "",
-            data_shape=(3, 2, 2),
-            rand_crop=True,
-            verbose=False,
-            **options,
-        )
-
-    check_goes_on(make, takes, others, folder)
-
-
-@SOME
-@IMAGE_CASES
-def test_images(records, tmp_path_factory, shuffle, handle, source, takes, others):
-    check_images(records, tmp_path_factory, shuffle, handle, source, takes, others)
-
-
-@pytest.mark.slow
-@MANY
-@IMAGE_CASES
-def test_images_many_times(records, tmp_path_factory, shuffle, handle, source, takes, others):
-    check_images(records, tmp_path_factory, shuffle, handle, source, takes, others)
-
-
-def check_images(records, folder, shuffle, handle, source, takes, others):
-    source_of = {
-        "indexed": {"path_imgrec": f"{records}.rec", "path_imgidx": f"{records}.idx"},
-        "in order": {"path_imgrec": f"{records}.rec"},
+def images(folder, source, shuffle, **options):
+    options |= {
+        "indexed": {"path_imgrec": f"{folder}/pictures.rec", "path_imgidx": f"{folder}/pictures.idx"},
+        "in order": {"path_imgrec": f"{folder}/pictures.rec"},
         "list": {"imglist": [[i, f"{NAMES[i % 3]}.png"] for i in range(11)], "path_root": FOLDER},
     }[source]
-
-    def make():
-        return mx.image.ImageIter(
-            4,
-            (3, 2, 2),
-            shuffle=shuffle and source != "in order",
-            last_batch_handle=handle,
-            rand_crop=True,
-            **source_of,
-        )
-
-    check_goes_on(make, takes, others, folder)
+    return mx.image.ImageIter(
+        4, (3, 2, 2), rand_crop=True, shuffle=shuffle and source != "in order", **options
+    )
 
 
-def objects():
-    rows = [[2, 5, i, 0.1, 0.1, 0.5, 0.6, f"{NAMES[i % 3]}.png"] for i in range(5)]
-    return mx.image.ImageDetIter(2, (3, 4, 4), imglist=rows, path_root=FOLDER, shuffle=True, rand_mirror=True)
-
-
-def numbers():
+def examples():
     return mx.mod.ExampleIter(list(range(11)), list(range(11)), 3, shuffle=True)
 
 
-def workers():
-    return mx.io.ProcessPrefetchingIter(iterators.Drawing, 2, start_method="fork")
-
-
-def rolling():
-    def rows(part_index, num_parts):
-        return iterators.rows(part_index, num_parts, 13, 2, shuffle=True, last_batch_handle="roll_over")
-
-    return mx.io.ProcessPrefetchingIter(rows, 2, start_method="fork")
+def workers(factory=iterators.Drawing, **options):
+    return mx.io.ProcessPrefetchingIter(partial(factory, **options), 2, start_method="fork")
 
 
 def loader(dataset, **options):
-    return lambda: mx.io.DataLoaderIter(dataset, batch_size=3, start_method="fork", **options)
+    return partial(mx.io.DataLoaderIter, dataset, batch_size=3, start_method="fork", **options)
 
+
+HANDLES = st.sampled_from(["pad", "discard", "roll_over"])
+TWO = st.booleans()
+OBJECTS = [[2, 5, i, 0.1, 0.1, 0.5, 0.6, f"{NAMES[i % 3]}.png"] for i in range(5)]
+DRAWN = {
+    "arrays": lambda at: st.builds(
+        partial,
+        st.just(arrays),
+        kind=st.sampled_from(["dense", "csr", "ragged", "TN"]),
+        count=st.integers(1, 20),
+        batch_size=st.integers(1, 7),
+        shuffle=TWO,
+        last_batch_handle=HANDLES,
+    ),
+    "records": lambda at: st.builds(
+        partial,
+        st.just(records),
+        st.just(at),
+        indexed=TWO,
+        shuffle=TWO,
+        round_batch=TWO,
+        rand_mirror=TWO,
+        batch_size=st.integers(2, 5),
+        prefetch_buffer=st.integers(0, 4),
+        seed_aug=st.sampled_from([None, 3]),
+    ),
+    "images": lambda at: st.builds(
+        partial,
+        st.just(images),
+        st.just(at),
+        source=st.sampled_from(["indexed", "in order", "list"]),
+        shuffle=TWO,
+        last_batch_handle=HANDLES,
+    ),
+}
+"""Iterators with drawn options."""
 
 KINDS = {
-    "objects": objects,
-    "examples": numbers,
-    "sentences": lambda: mx.rnn.BucketSentenceIter([[1, 2], [3], [4, 5], [6], [7]], 2, [1, 2]),
-    "workers that draw": workers,
-    "workers that roll over": rolling,
-    "loader": loader(datasets.Drawn(11), shuffle=True),
-    "loading workers": loader(datasets.Drawn(11), shuffle=True, num_workers=2),
-    "iterable": loader(datasets.Numbers(11)),
-    "iterable in workers": loader(datasets.Numbers(11), num_workers=2),
-    "torch": lambda: mx.io.as_data_iter(torch.utils.data.DataLoader(datasets.Drawn(11), 3, shuffle=True)),
-    "resized": lambda: mx.io.ResizeIter(numbers(), 2),
-    "in a thread": lambda: mx.io.PrefetchingIter(numbers()),
-}
-
-
-OF_PROCESSES = ("workers that draw", "workers that roll over", "loading workers", "iterable in workers")
-READ = [
-    pytest.param(kind, takes, marks=pytest.mark.slow if kind in OF_PROCESSES and len(takes) == 1 else ())
-    for kind in KINDS
-    for takes in ([0], [3], [9, 9], [9, 2])
-]
-
-
-@pytest.mark.parametrize(("kind", "takes"), READ, ids=str)
-def test_other_kinds(kind, takes, tmp_path_factory):
-    before = resources()
-    check_goes_on(KINDS[kind], takes, [2, 1], tmp_path_factory)
-    assert resources() == before
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """Return a folder with rows, sparse rows, and pictures with their objects."""
-    folder = tmp_path_factory.mktemp("files")
-    (folder / "rows.csv").write_text("".join(f"{i},{i * i}\n" for i in range(11)))
-    (folder / "rows.libsvm").write_text("".join(f"{i} {i % 3}:1 3:{i}\n" for i in range(11)))
-    pictures = [file_of(NAMES[i % 3]) for i in range(11)]
-    objects = [[4, 5, 30, 40, i % 3, 0.1, 0.1, 0.5, 0.6] for i in range(11)]
-    write_records(folder / "objects.rec", pictures, [np.array(each, "f4") for each in objects])
-    return folder
-
-
-DIGITS = str(FORMATS / "t20-{}-ubyte")
-OBJECTS = {"data_shape": (3, 8, 8), "verbose": False, "rand_mirror_prob": 0.5, "rand_crop_prob": 0.5}
-OF_FILES = {
+    "objects": lambda at: mx.image.ImageDetIter(
+        2, (3, 4, 4), imglist=OBJECTS, path_root=FOLDER, shuffle=True, rand_mirror=True
+    ),
+    "object records": lambda at: mx.io.ImageDetRecordIter(
+        path_imgrec=f"{at}/objects.rec",
+        batch_size=3,
+        shuffle=True,
+        data_shape=(3, 8, 8),
+        verbose=False,
+        rand_mirror_prob=0.5,
+        rand_crop_prob=0.5,
+    ),
+    "bytes": lambda at: mx.io.ImageRecordUInt8Iter(
+        path_imgrec=f"{at}/objects.rec", batch_size=3, label_width=9, data_shape=(3, 8, 8), verbose=False
+    ),
     "csv": lambda at: mx.io.CSVIter(data_csv=f"{at}/rows.csv", data_shape=(2,), batch_size=3),
     "csv in part": lambda at: mx.io.CSVIter(
         data_csv=f"{at}/rows.csv", data_shape=(2,), batch_size=3, round_batch=False
@@ -278,106 +232,101 @@ OF_FILES = {
         data_libsvm=f"{at}/rows.libsvm", data_shape=(4,), label_shape=(1,), batch_size=3
     ),
     "mnist": lambda at: mx.io.MNISTIter(
-        image=DIGITS.format("images-idx3"),
-        label=DIGITS.format("labels-idx1"),
+        image=FORMATS / "t20-images-idx3-ubyte",
+        label=FORMATS / "t20-labels-idx1-ubyte",
         batch_size=2,
         shuffle=True,
         silent=True,
     ),
-    "objects": lambda at: mx.io.ImageDetRecordIter(
-        path_imgrec=f"{at}/objects.rec", batch_size=3, shuffle=True, **OBJECTS
+    "examples": lambda at: examples(),
+    "sentences": lambda at: mx.rnn.BucketSentenceIter([[1, 2], [3], [4, 5], [6], [7]], 2, [1, 2]),
+    "loader": lambda at: loader(datasets.Drawn(11), shuffle=True)(),
+    "iterable": lambda at: loader(datasets.Numbers(11))(),
+    "torch": lambda at: mx.io.as_data_iter(torch.utils.data.DataLoader(datasets.Drawn(11), 3, shuffle=True)),
+    "resized": lambda at: mx.io.ResizeIter(examples(), 2),
+    "in a thread": lambda at: mx.io.PrefetchingIter(examples()),
+    "several in threads": lambda at: mx.io.PrefetchingIter(
+        [mx.io.NDArrayIter(np.arange(11), batch_size=3, shuffle=True), KINDS["csv in part"](at)],
+        rename_data=[{"data": "a"}, {"data": "b"}],
+        depth=2,
     ),
-    "bytes": lambda at: mx.io.ImageRecordUInt8Iter(
-        path_imgrec=f"{at}/objects.rec", batch_size=3, label_width=9, data_shape=(3, 8, 8), verbose=False
-    ),
-    "several in a thread": lambda at: mx.io.PrefetchingIter(
-        [mx.io.NDArrayIter(np.arange(11), batch_size=3, shuffle=True), OF_FILES["csv in part"](at)]
-    ),
-    "resized in a thread": lambda at: mx.io.PrefetchingIter(mx.io.ResizeIter(OF_FILES["csv"](at), 3)),
+    "resized in a thread": lambda at: mx.io.PrefetchingIter(mx.io.ResizeIter(KINDS["csv"](at), 3)),
     "workers in a thread": lambda at: mx.io.PrefetchingIter(workers()),
+    "workers that draw": lambda at: workers(),
+    "workers that roll over": lambda at: workers(
+        iterators.rows, count=13, shuffle=True, last_batch_handle="roll_over"
+    ),
+    "loading workers": lambda at: loader(datasets.Drawn(11), shuffle=True, num_workers=2)(),
+    "iterable in workers": lambda at: loader(datasets.Numbers(11), num_workers=2)(),
 }
+COPIED = ("arrays", "csv", "csv in part", "libsvm", "several in threads", "resized in a thread")
 
 
-@pytest.mark.parametrize("takes", [[1], [9, 2]], ids=str)
-@pytest.mark.parametrize("kind", OF_FILES)
-def test_files(kind, takes, files, tmp_path_factory):
-    check_goes_on(lambda: OF_FILES[kind](files), takes, [2, 1], tmp_path_factory)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return a folder with rows, sparse rows, pictures, and pictures with their objects."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "rows.csv").write_text("".join(f"{i},{i * i}\n" for i in range(11)))
+    (folder / "rows.libsvm").write_text("".join(f"{i} {i % 3}:1 3:{i}\n" for i in range(11)))
+    pictures = [file_of(NAMES[i % 3]) for i in range(11)]
+    objects = [[4, 5, 30, 40, i % 3, 0.1, 0.1, 0.5, 0.6] for i in range(11)]
+    write_records(folder / "objects.rec", pictures, [np.array(each, "f4") for each in objects])
+    with mx.recordio.MXIndexedRecordIO(f"{folder}/pictures.idx", f"{folder}/pictures.rec", "w") as record:
+        for i, picture in enumerate(pictures):
+            record.write_idx(i, mx.recordio.pack((0, float(i), i, 0), picture))
+    return folder
 
 
-def test_every_iterator_says_where_it_stands():
+def held():
+    return {
+        what: each for what, each in resources().items() if what != "threads"
+    }  # of records they end later
+
+
+def check(kind, files, examples, steps):
+    before = held()
+    makes = DRAWN[kind](files) if kind in DRAWN else st.just(partial(KINDS[kind], files))
+    options = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None
+    )
+    facts = {"makes": makes, "path": files / "state.run", "is_copied": kind in COPIED}
+    run_state_machine_as_test(type("Positions", (Positions,), facts), settings=options)
+    assert held() == before
+
+
+@pytest.mark.parametrize("kind", [*DRAWN, *KINDS])
+def test_any_order_of_calls(kind, files):
+    check(kind, files, *((60, 10) if kind == "arrays" else (3, 8) if "workers" in kind else (8, 10)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", [*DRAWN, *KINDS])
+def test_any_order_of_many_calls(kind, files):
+    check(kind, files, *((1000, 20) if kind == "arrays" else (30, 20) if "workers" in kind else (200, 20)))
+
+
+def test_every_iterator_saves_its_position():
     def kinds(kind):
         return {each for sub in kind.__subclasses__() for each in (sub, *kinds(sub))}
 
-    for module in (mx.io, mx.image, mx.rnn, mx.mod):
-        for name in dir(module):
-            getattr(module, name)  # some come late
-    ours = {each for each in kinds(mx.io.DataIter) if each.__module__.startswith("dpmodule.")}
-    ours = {
-        each for each in ours if each.__name__ in {*dir(mx.io), *dir(mx.image), *dir(mx.rnn), *dir(mx.mod)}
+    public = {
+        name for module in (mx.io, mx.image, mx.rnn, mx.mod) for name in dir(module) if getattr(module, name)
     }
+    ours = {each for each in kinds(mx.io.DataIter) if each.__module__.startswith("dpmodule.")}
+    ours = {each for each in ours if each.__name__ in public}
     assert len(ours) >= 18
     for each in ours:
         assert each.state_dict is not mx.io.DataIter.state_dict, each
         assert each.load_state_dict is not mx.io.DataIter.load_state_dict, each
 
 
-def test_counting_is_told_in_one_line(caplog):
+def test_the_log_tells_of_batches_that_are_read_again(caplog):
     batches = [(np.full((2, 1), i), np.zeros(2)) for i in range(4)]
-    it = mx.io.as_data_iter(torch.utils.data.DataLoader(batches, None))
-    walk(it, [3])
-    other = mx.io.as_data_iter(torch.utils.data.DataLoader(batches, None))
+    it, other = (mx.io.as_data_iter(torch.utils.data.DataLoader(batches, None)) for _ in range(2))
+    for _ in range(3):
+        next(it)
     with caplog.at_level(logging.INFO):
         other.load_state_dict(it.state_dict())
-    lines = [record.getMessage() for record in caplog.records]
-    assert lines == ["DataLoader: reading 3 batches again, to continue after them"]
+    assert caplog.messages == ["DataLoader: reading 3 batches again, to continue after them"]
     assert [batch.data[0].asnumpy()[0, 0] for batch in other] == [3]
-
-
-def test_a_reader_that_gives_less_is_refused():
-    it = mx.io.as_data_iter([np.ones((2, 1))] * 4)
-    walk(it, [4])
-    with pytest.raises(StateError, match="list yielded only 2 batches, but the state was saved after 4"):
-        mx.io.as_data_iter([np.ones((2, 1))] * 2).load_state_dict(it.state_dict())
-
-    def make(batches):
-        def factory(part_index, num_parts):
-            return iterators.Slow(part_index, num_parts, batches, 0.0)
-
-        return mx.io.ProcessPrefetchingIter(factory, 2, start_method="fork")
-
-    with make(3) as whole, make(1) as less:
-        walk(whole, [5])
-        with pytest.raises(StateError, match="yielded only 2 batches, but the state was saved after 5"):
-            less.load_state_dict(whole.state_dict())
-
-
-def test_states_of_others_are_refused(records):
-    def images(path=f"{records}.rec", **options):
-        return mx.io.ImageRecordIter(
-            path_imgrec=path, data_shape=(3, 2, 2), batch_size=2, verbose=False, **options
-        )
-
-    with pytest.raises(ArgumentError, match="saved for other records: records is .*'shuffle': True"):
-        images().load_state_dict(images(shuffle=True).state_dict())
-    with pytest.raises(ArgumentError, match=r"wraps is True, here False"):
-        images(round_batch=False).load_state_dict(images().state_dict())
-
-    def listed(*labels):
-        return mx.image.ImageIter(
-            1, (3, 2, 2), imglist=[[i, f"{NAMES[0]}.png"] for i in labels], path_root=FOLDER
-        )
-
-    with pytest.raises(ArgumentError, match="examples is 3, here 2"):
-        listed(1, 2).load_state_dict(listed(1, 2, 3).state_dict())
-    state = listed(1, 2).state_dict()
-    with pytest.raises(
-        ArgumentError, match="ImageIter: the state was saved by an iterator over other images"
-    ):
-        listed(1, 2).load_state_dict({**state, "seq": ["1", "7"]})
-    with pytest.raises(ArgumentError, match="kind is 'ExampleIter', here 'NDArrayIter'"):
-        mx.io.NDArrayIter(np.ones(3)).load_state_dict(numbers().state_dict())
-    with loader(datasets.Drawn(6), num_workers=1)() as one, loader(datasets.Drawn(6), num_workers=2)() as two:
-        with pytest.raises(ArgumentError, match="saved with 1 workers, but here are 2; give num_workers=1"):
-            two.load_state_dict(one.state_dict())
-        with pytest.raises(ArgumentError, match="saved with 2 workers, but here are 0; give num_workers=2"):
-            loader(datasets.Drawn(6))().load_state_dict(two.state_dict())

@@ -11,6 +11,9 @@ import torch
 import dpmodule as mx
 from dpmodule.base import StateError
 from dpmodule.contrib.svrg_optimization.svrg_module import SVRGModule
+from helpers.small_fits import parameters, ready, step
+
+SHAPES = [("data", (4, 3))], [("softmax_label", (4,))]
 
 
 class Batches:
@@ -46,48 +49,14 @@ class Batch:
 
 
 def test_methods_can_be_set_on_an_object_and_fit_holds_one_batch_at_a_time():
-    mod = mx.mod.BaseModule()
-    calls = []
+    mod, calls, data = mx.mod.BaseModule(), [], Batches(3)
     for name in ("bind", "init_params", "init_optimizer", "forward", "backward", "update", "update_metric"):
         setattr(mod, name, lambda *args, _name=name, **kwargs: calls.append(_name))
     mod.get_params = lambda: (None, None)
-    data = Batches(3)
     mod.fit(data, num_epoch=2)
     assert calls.count("update") == 6
     assert data.label_reads
     assert all(number == given for number, given in data.label_reads)
-
-
-@pytest.mark.parametrize(
-    "name", ["bind", "get_params", "forward", "backward", "update", "get_outputs", "install_monitor"]
-)
-def test_what_is_not_defined_says_so(name):
-    arguments = {"bind": [[]], "forward": [None], "install_monitor": [None]}.get(name, [])
-    with pytest.raises(NotImplementedError, match=f"BaseModule does not define {name}"):
-        getattr(mx.mod.BaseModule(), name)(*arguments)
-
-
-@pytest.mark.parametrize(
-    "name", ["data_names", "output_names", "data_shapes", "label_shapes", "output_shapes"]
-)
-def test_properties_that_are_not_defined_say_so(name):
-    with pytest.raises(NotImplementedError, match=f"BaseModule does not define {name}"):
-        getattr(mx.mod.BaseModule(), name)
-
-
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [
-        ("to", "pass contexts .* to its constructor"),
-        ("parameters", "get_params"),
-        ("state_dict", "get_params"),
-        ("eval", "is_train"),
-        ("zero_grad", "grad_req"),
-    ],
-)
-def test_methods_of_torch_modules_name_what_takes_their_place(name, instead):
-    with pytest.raises(AttributeError, match=f"BaseModule has no {name}, .*{instead}"):
-        getattr(mx.mod.BaseModule(), name)
 
 
 def test_an_error_inside_a_property_is_not_hidden():
@@ -98,56 +67,6 @@ def test_an_error_inside_a_property_is_not_hidden():
 
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'inputs'"):
         Broken().data_names  # noqa: B018
-
-
-def classifier():
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
-    return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
-
-
-def examples():
-    return mx.io.NDArrayIter(np.zeros((8, 4), "f"), np.zeros(8, "f"), 4)
-
-
-@pytest.mark.parametrize("method", ["predict", "score", "iter_predict"])
-def test_loops_that_come_before_bind_say_so_by_their_own_name(method):
-    arguments = [examples(), "acc"] if method == "score" else [examples()]
-    with pytest.raises(mx.error.MXNetError, match=rf"Module.{method}: call bind\(.*\) first"):
-        list(getattr(classifier(), method)(*arguments))
-
-
-def from_torch():
-    return mx.mod.Module.from_torch(torch.nn.Linear(4, 3), torch.zeros(4, 4), head=mx.sym.SoftmaxOutput)
-
-
-def with_store():
-    first, second = classifier(), classifier()
-    first.bind(examples().provide_data, examples().provide_label)
-    first.init_params()
-    second.bind(examples().provide_data, examples().provide_label, store=first.store)
-    return second
-
-
-@pytest.mark.parametrize("make", [from_torch, with_store])
-def test_fit_of_a_bound_module_does_not_warn(make, caplog):
-    module = make()
-    module.fit(examples(), num_epoch=1)
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
-
-
-@pytest.mark.parametrize(
-    ("head", "text"),
-    [
-        (torch.nn.CrossEntropyLoss, "torch's CrossEntropyLoss; .* such as mx.sym.SoftmaxOutput$"),
-        (torch.nn.MSELoss(), "torch's MSELoss; .* such as mx.sym.LinearRegressionOutput$"),
-        (torch.nn.functional.cross_entropy, "torch's cross_entropy; .* such as mx.sym.SoftmaxOutput$"),
-        (lambda symbol: None, "does not return a symbol"),
-        ("softmax", "str, which does not return a symbol"),
-    ],
-)
-def test_a_head_of_torch_names_the_operator_to_use(head, text):
-    with pytest.raises(mx.base.ArgumentError, match=f"from_torch: head is .*{text}"):
-        mx.mod.Module.from_torch(torch.nn.Linear(4, 3), torch.zeros(4, 4), head=head)
 
 
 def network():
@@ -166,10 +85,27 @@ def sequence():
     return whole.add(mx.mod.Module(loss), take_labels=True, auto_wiring=True)
 
 
-COPIES = {
-    "deepcopy": copy.deepcopy,
-    "pickle": lambda module: pickle.loads(pickle.dumps(module)),
-}
+def examples():
+    return mx.io.NDArrayIter(np.ones((4, 3), "f"), np.array([0, 1, 1, 0]), 4)
+
+
+def from_torch():
+    return mx.mod.Module.from_torch(torch.nn.Linear(3, 2), torch.zeros(4, 3), head=mx.sym.SoftmaxOutput)
+
+
+def with_store():
+    module = mx.mod.Module(network())
+    module.bind(*SHAPES, store=ready(network(), shapes=SHAPES).store)
+    return module
+
+
+@pytest.mark.parametrize("make", [from_torch, with_store])
+def test_fit_of_a_bound_module_does_not_warn(make, caplog):
+    make().fit(examples(), num_epoch=1)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda module: pickle.loads(pickle.dumps(module))}
 
 
 @pytest.mark.parametrize("way", COPIES)
@@ -183,22 +119,15 @@ COPIES = {
     ],
 )
 def test_modules_are_copied_before_they_are_bound(make, way):
-    module, shapes = make(), ([("data", (4, 3))], [("softmax_label", (4,))])
-    data = mx.io.NDArrayIter(np.ones((4, 3), "f"), np.array([0, 1, 1, 0]), 4, label_name="softmax_label")
-    batch = next(data)
-    batch.bucket_key = 3
-    batch.provide_data, batch.provide_label = shapes
-    outputs = []
+    module, batch, outputs = make(), next(examples()), []
+    batch.bucket_key, (batch.provide_data, batch.provide_label) = 3, SHAPES
     for one in (COPIES[way](module), module):
         assert one.logger is module.logger
-        one.bind(*shapes)
-        one.init_params(mx.init.Constant(0.5))
-        one.init_optimizer(optimizer_params={"learning_rate": 0.5})
+        ready(one, shapes=SHAPES, init=mx.init.Constant(0.5), optimizer={"learning_rate": 0.5})
         if isinstance(one, SVRGModule):
-            one.update_full_grads(data)
+            one.update_full_grads(examples())
         for _ in range(2):
-            one.forward_backward(batch)
-            one.update()
+            step(one, batch)
         one.forward(batch, is_train=False)
         outputs.append(one.get_outputs()[0].asnumpy().tolist())
     assert outputs[0] == outputs[1]
@@ -211,12 +140,9 @@ def test_modules_are_copied_before_they_are_bound(make, way):
 
 
 def test_a_loaded_module_is_copied_with_its_parameters(tmp_path):
-    module = mx.mod.Module(network())
-    module.bind([("data", (4, 3))], [("softmax_label", (4,))])
-    module.init_params(mx.init.Xavier())
+    module = ready(network(), shapes=SHAPES)
     module.save_checkpoint(str(tmp_path / "net"), 0)
-    weight = module.get_params()[0]["fc_weight"].asnumpy()
     for way in COPIES.values():
         other = way(mx.mod.Module.load(str(tmp_path / "net"), 0))
-        other.bind([("data", (4, 3))], for_training=False)
-        assert (other.get_params()[0]["fc_weight"].asnumpy() == weight).all()
+        other.bind(SHAPES[0], for_training=False)
+        assert (parameters(other)["fc_weight"] == parameters(module)["fc_weight"]).all()

@@ -27,9 +27,8 @@ class Target(mx.operator.CustomOp):
         rois, boxes = in_data[0].asnumpy()[:ROIS], in_data[1].asnumpy()
         low, high = np.maximum(rois[:, None, 1:3], boxes[:, :2]), np.minimum(rois[:, None, 3:], boxes[:, 2:4])
         inter = np.prod(np.maximum(high - low + 1, 0), axis=2)
-        areas = np.prod(rois[:, 3:] - rois[:, 1:3] + 1, axis=1)[:, None] + np.prod(
-            boxes[:, 2:4] - boxes[:, :2] + 1, axis=1
-        )
+        own, theirs = rois[:, 3:] - rois[:, 1:3] + 1, boxes[:, 2:4] - boxes[:, :2] + 1
+        areas = own.prod(axis=1)[:, None] + theirs.prod(axis=1)
         best, overlap = inter.argmax(axis=1), (inter / (areas - inter)).max(axis=1)
         label = np.where(overlap > 0.2, boxes[best, 4], 0)
         weight = np.repeat(np.eye(CLASSES)[label.astype(int)] * (label > 0)[:, None], 4, axis=1)
@@ -71,22 +70,14 @@ def network():
     label, target, weight = (mx.sym.Variable(name) for name in LABELS)
     feat = data
     for i in range(3):
-        feat = mx.sym.Convolution(
-            feat, num_filter=8, kernel=(3, 3), stride=(2, 2), pad=(1, 1), name=f"conv{i}"
-        )
+        size = {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}
+        feat = mx.sym.Convolution(feat, num_filter=8, name=f"conv{i}", **size)
         feat = mx.sym.Activation(feat, act_type="relu", name=f"relu{i}")
     score = mx.sym.Convolution(feat, num_filter=2 * ANCHORS, kernel=(1, 1), name="rpn_cls_score")
     delta = mx.sym.Convolution(feat, num_filter=4 * ANCHORS, kernel=(1, 1), name="rpn_bbox_pred", lr_mult=2.0)
     pairs = mx.sym.Reshape(score, shape=(0, 2, -1, 0), name="rpn_cls_score_reshape")
-    rpn = mx.sym.SoftmaxOutput(
-        pairs,
-        label,
-        multi_output=True,
-        normalization="valid",
-        use_ignore=True,
-        ignore_label=-1,
-        name="rpn_cls_prob",
-    )
+    valid = {"multi_output": True, "normalization": "valid", "use_ignore": True, "ignore_label": -1}
+    rpn = mx.sym.SoftmaxOutput(pairs, label, name="rpn_cls_prob", **valid)
     diff = weight * mx.sym.smooth_l1(delta - target, scalar=3.0)
     rpn_loss = mx.sym.MakeLoss(diff, grad_scale=1 / 16, name="rpn_bbox_loss")
     prob = mx.sym.Reshape(mx.sym.SoftmaxActivation(pairs, mode="channel"), shape=(0, 2 * ANCHORS, -1, 0))
@@ -102,9 +93,8 @@ def network():
     logits = mx.sym.FullyConnected(pooled, num_hidden=CLASSES, name="cls_score")
     prob = mx.sym.SoftmaxOutput(logits, label, normalization="batch", name="cls_prob")
     delta = mx.sym.FullyConnected(pooled, num_hidden=4 * CLASSES, name="bbox_pred")
-    loss = mx.sym.MakeLoss(
-        weight * mx.sym.smooth_l1(delta - target, scalar=1.0), grad_scale=1 / ROIS, name="bbox_loss"
-    )
+    diff = weight * mx.sym.smooth_l1(delta - target, scalar=1.0)
+    loss = mx.sym.MakeLoss(diff, grad_scale=1 / ROIS, name="bbox_loss")
     prob = mx.sym.Reshape(prob, shape=(1, -1, CLASSES), name="cls_prob_reshape")
     loss = mx.sym.Reshape(loss, shape=(1, -1, 4 * CLASSES), name="bbox_loss_reshape")
     return mx.sym.Group([rpn, rpn_loss, prob, loss, mx.sym.BlockGrad(mx.sym.Reshape(label, shape=(1, -1)))])
@@ -121,14 +111,8 @@ def picture(rng, height, width):
     weight = np.zeros((1, 4 * ANCHORS, rows, cols))
     label = rng.choice([-1, 0, 1], (1, ANCHORS * rows, cols), p=[0.5, 0.4, 0.1])
     weight[:, :4] = label.reshape(1, ANCHORS, rows, cols)[:, :1] == 1
-    values = [
-        image,
-        [[height, width, 1]],
-        [boxes],
-        label.reshape(1, -1),
-        rng.randn(*weight.shape) * 0.2,
-        weight,
-    ]
+    shift = rng.randn(*weight.shape) * 0.2
+    values = [image, [[height, width, 1]], [boxes], label.reshape(1, -1), shift, weight]
     return [nd.array(np.array(v, np.float32)) for v in values]
 
 
@@ -138,10 +122,8 @@ def batches(count, shapes):
     for i in range(6):
         parts = [picture(rng, *shapes[i % len(shapes)]) for _ in range(count)]
         data, label = [p[:3] for p in parts], [p[3:] for p in parts]
-        described = [
-            [[(n, a.shape) for n, a in zip(names, p)] for p in side]
-            for names, side in ((INPUTS, data), (LABELS, label))
-        ]
+        described = [[[(n, a.shape) for n, a in zip(names, p)] for p in side]
+                     for names, side in ((INPUTS, data), (LABELS, label))]  # fmt: skip
         found.append(DataBatch(data, label, provide_data=described[0], provide_label=described[1]))
     return found
 
@@ -151,11 +133,7 @@ def values(net, shapes):
     found, _, _ = net.infer_shape(**shapes)
     rng = np.random.RandomState(5)
     drawn = {n: rng.randn(*s) * 0.3 for n, s in zip(net.list_arguments(), found)}
-    return {
-        n: nd.array(np.zeros(v.shape) if n.endswith("bias") else v)
-        for n, v in drawn.items()
-        if n not in shapes
-    }
+    return {n: nd.array(v * (not n.endswith("bias"))) for n, v in drawn.items() if n not in shapes}
 
 
 class Detector(BaseModule):
@@ -174,30 +152,19 @@ class Detector(BaseModule):
     def bind(self, data_shapes, label_shapes=None, for_training=True, **kwargs):
         described = [_parse_data_desc(INPUTS, LABELS, d, lab) for d, lab in zip(data_shapes, label_shapes)]
         old, self._execs = self._execs, []
-        req = {
-            n: "write" if n in self._names and n not in self._fixed else "null"
-            for n in self._symbol.list_arguments()
-        }
+        trained = [n for n in self._names if n not in self._fixed]
+        req = {n: "write" if n in trained else "null" for n in self._symbol.list_arguments()}
         for k, (data, label) in enumerate(described):
             shapes = dict(data + label)
             found, _, _ = self._symbol.infer_shape(**shapes)
             sizes = dict(zip(self._symbol.list_arguments(), found))
             share, ctx = old[k] if old else None, self._contexts[k]
-            args = {
-                n: share.arg_dict[n] if share and n in self._names else nd.zeros(s, ctx)
-                for n, s in sizes.items()
-            }
-            grads = {
-                n: share.grad_dict[n] if share else nd.zeros(sizes[n], ctx)
-                for n in self._names
-                if req[n] != "null"
-            }
+            kept = share.arg_dict if share else {}
+            args = {n: kept[n] if share and n in self._names else nd.zeros(s, ctx) for n, s in sizes.items()}
+            grads = {n: share.grad_dict[n] if share else nd.zeros(sizes[n], ctx) for n in trained}
             self._execs.append(self._symbol.bind(ctx, args, grads, req, aux_states=[], shared_exec=share))
-        self._data_shapes, self.binded, self.for_training = (
-            [dict(d) for d, _ in described],
-            True,
-            for_training,
-        )
+        self._data_shapes = [dict(d) for d, _ in described]
+        self.binded, self.for_training = True, for_training
 
     def init_params(self, arg_params, **kwargs):
         for executor in self._execs:
@@ -245,9 +212,8 @@ class Detector(BaseModule):
         return _merge_multi_context([[e.outputs[i] for e in self._execs] for i in range(len(axes))], axes)
 
     def get_params(self):
-        return {
-            n: sum(w.copyto(mx.cpu()) for w in ws) / len(ws) for n, ws in zip(self._names, self._arrays())
-        }, {}
+        pairs = zip(self._names, self._arrays())
+        return {n: sum(w.copyto(mx.cpu()) for w in ws) / len(ws) for n, ws in pairs}, {}
 
     def update_metric(self, eval_metric, labels, pre_sliced=False):
         for executor, own in zip(self._execs, labels):
@@ -277,14 +243,8 @@ def train(count, kvstore, shapes, epochs=3):
     detector = Detector(net, [mx.cpu(k) for k in range(count)], fixed=["conv0_weight", "conv0_bias"])
     detector.bind(first.provide_data, first.provide_label)
     detector.init_params(values(net, dict(first.provide_data[0] + first.provide_label[0])))
-    params = {
-        "learning_rate": 0.05,
-        "momentum": 0.9,
-        "wd": 0.0005,
-        "clip_gradient": 5,
-        "rescale_grad": 1 / count,
-    }
-    detector.init_optimizer(kvstore, "sgd", params)
+    params = {"learning_rate": 0.05, "momentum": 0.9, "wd": 0.0005, "clip_gradient": 5}
+    detector.init_optimizer(kvstore, "sgd", {**params, "rescale_grad": 1 / count})
     metric, losses = Loss(), []
     for _ in range(epochs):
         metric.reset()
@@ -294,10 +254,9 @@ def train(count, kvstore, shapes, epochs=3):
             detector.update_metric(metric, batch.label)
         losses.append(metric.get()[1])
     assert detector.get_outputs()[2].shape == (count, ROIS, CLASSES)
-    sums = {n: float(np.abs(v.asnumpy()).sum()) for n, v in detector.get_params()[0].items()}
-    return losses, [
-        sums[n] for n in ("conv0_weight", "conv2_weight", "rpn_bbox_pred_weight", "cls_score_weight")
-    ]
+    params = detector.get_params()[0]
+    names = ("conv0_weight", "conv2_weight", "rpn_bbox_pred_weight", "cls_score_weight")
+    return losses, [float(np.abs(params[n].asnumpy()).sum()) for n in names]
 
 
 SAME, CHANGING = [(48, 64)], [(48, 64), (64, 48), (40, 56)]

@@ -8,30 +8,28 @@ import pytest
 import torch
 
 import dpmodule as mx
-from helpers.nets import blobs, lenet, mlp
+from helpers.nets import lenet, mlp
 from helpers.recording import FakeDriver
+from helpers.small_fits import batch, bucket_batch, ready, same, step
 
 BATCH = 32
 
 
-def batch_of(shape=(6,), size=BATCH, seed=0):
-    data, label = blobs(size, shape, seed=seed)
-    return mx.io.DataBatch([mx.nd.array(data)], [mx.nd.array(label)])
+def batch_of(shape=(6,), seed=0):
+    return batch(BATCH, seed, shape)
 
 
 def module(symbol, shape=(6,), **options):
-    mod = mx.mod.Module(symbol, **options)
-    mod.bind([("data", (BATCH, *shape))], [("softmax_label", (BATCH,))])
     mx.random.seed(3)
-    mod.init_params(mx.init.Xavier())
+    shapes = [("data", (BATCH, *shape))], [("softmax_label", (BATCH,))]
+    mod = ready(mx.mod.Module(symbol, **options), shapes=shapes)
     mod.init_optimizer(kvstore="device", optimizer_params={"learning_rate": 0.1, "momentum": 0.9})
     return mod
 
 
 def train(mod, batch, steps=1):
     for _ in range(steps):
-        mod.forward_backward(batch)
-        mod.update()
+        step(mod, batch)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -71,16 +69,13 @@ def test_a_gpu_named_twice_gives_the_same_weights(net, shape, recorded):
     for contexts in ([mx.gpu(0)], [mx.gpu(0), mx.gpu(0)], [mx.cpu(0)]):
         mod, metric = module(net, shape, context=contexts, cuda_graphs=recorded), mx.metric.Accuracy()
         for seed in range(12):
-            batch = batch_of(shape, seed=seed)
-            train(mod, batch)
-            mod.update_metric(metric, batch.label)
-        found.append((mod.get_params()[0], metric.get()[1]))
-    for weights, accuracy in found[1:]:
+            one = batch_of(shape, seed)
+            train(mod, one)
+            mod.update_metric(metric, one.label)
+        found.append((mod, metric.get()[1]))
+    for mod, accuracy in found[1:]:
         assert accuracy == pytest.approx(found[0][1], abs=1e-9)
-        for name, value in found[0][0].items():
-            np.testing.assert_allclose(
-                weights[name].asnumpy(), value.asnumpy(), rtol=0, atol=1e-5, err_msg=name
-            )
+        same(mod, found[0][0], 1e-5)
 
 
 def language(length):
@@ -106,18 +101,7 @@ def test_buckets_need_hardly_more_than_the_largest(order, recorded):
         mod.init_params()
         mod.init_optimizer(optimizer="adam")
         for length in lengths * 2:
-            shape = (BATCH, length)
-            for _ in range(6):
-                mod.forward_backward(
-                    mx.io.DataBatch(
-                        [mx.nd.ones(shape)],
-                        [mx.nd.ones(shape)],
-                        bucket_key=length,
-                        provide_data=[("data", shape)],
-                        provide_label=[("softmax_label", shape)],
-                    )
-                )
-                mod.update()
+            train(mod, bucket_batch(length, *np.ones((2, BATCH, length))), 6)
         return torch.cuda.max_memory_allocated() - start
 
     largest = peak((max(order),))
@@ -127,9 +111,8 @@ def test_buckets_need_hardly_more_than_the_largest(order, recorded):
 @pytest.mark.gpu
 @pytest.mark.parametrize("recorded", [False, True])
 def test_memory_comes_back_with_the_module(recorded):
-    train(
-        module(lenet(), (1, 10, 10), context=mx.gpu()), batch_of((1, 10, 10))
-    )  # libraries keep some from here on
+    # libraries keep some from here on
+    train(module(lenet(), (1, 10, 10), context=mx.gpu()), batch_of((1, 10, 10)))
     gc.collect()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -146,9 +129,9 @@ def test_memory_comes_back_with_the_module(recorded):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("recorded", [False, True])
 def test_ten_thousand_predictions_take_no_memory(recorded):
-    mod, batch = module(mlp(), context=mx.gpu(), cuda_graphs=recorded), batch_of()
+    mod, one = module(mlp(), context=mx.gpu(), cuda_graphs=recorded), batch_of()
     for k in range(10_000):
-        mod.forward(batch, is_train=False)
+        mod.forward(one, is_train=False)
         if k == 100:
             before = torch.cuda.memory_allocated()
     assert torch.cuda.memory_allocated() == before
@@ -170,6 +153,5 @@ def test_updates_equal_those_of_the_cpu(optimizer, multi_precision):
             updater.update_all([0, 1, 2], grads, weights)
         found.append([w.asnumpy() for w in weights])
     for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(
-            b, a, rtol=2e-3 if multi_precision else 1e-5, atol=1e-3 if multi_precision else 1e-6
-        )
+        rtol, atol = (2e-3, 1e-3) if multi_precision else (1e-5, 1e-6)
+        np.testing.assert_allclose(b, a, rtol, atol)

@@ -1,146 +1,75 @@
-"""A data-parallel group written by hand against the public pieces, as code of 2016 to 2018 did.
-
-It allocates every array itself, binds with lists and dicts, shares data memory between groups and reads executors'
-arrays; nothing of `dpmodule.module` is used.
-"""
+"""`DataParallelExecutorGroup` as code of 2016 to 2018 uses it: shapes and batches are given per device."""
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import context as ctx
 from dpmodule import ndarray as nd
 from dpmodule.executor_manager import _split_input_slice
 from dpmodule.io import DataBatch, DataDesc
 from dpmodule.module.executor_group import DataParallelExecutorGroup
+from helpers.small_fits import TWO
 
-
-class HandMadeGroup:
-    """One executor per device; shapes and batches are given per device."""
-
-    def __init__(self, symbol, contexts, data_shapes, label_shapes, param_names, shared=None):
-        self.arg_names = symbol.list_arguments()
-        self.param_names = param_names
-        self.pools = [{} for _ in contexts] if shared is None else shared.pools
-        self.layouts = [DataDesc.get_batch_axis(symbol[n].attr("__layout__")) for n in symbol.list_outputs()]
-        self.reqs = {n: "write" if n in param_names or n == "data" else "null" for n in self.arg_names}
-        self.execs = [
-            self._bind(symbol, i, c, data_shapes[i], label_shapes[i], shared) for i, c in enumerate(contexts)
-        ]
-
-    def _bind(self, symbol, i, context, data, label, shared):
-        inputs = dict(data + label)
-        arg_shapes, _, aux_shapes = symbol.infer_shape(**inputs)
-        arg_types, _, aux_types = symbol.infer_type(**{d.name: d.dtype for d in data + label})
-        other = None if shared is None else shared.execs[i]
-        args, grads = [], {}
-        for name, shape, dtype in zip(self.arg_names, arg_shapes, arg_types):
-            if name in self.param_names and other is not None:
-                args.append(other.arg_dict[name])
-                grads[name] = other.grad_dict[name]
-                continue
-            args.append(self._pooled(i, name, shape, dtype, context))
-            if self.reqs[name] != "null":
-                grads[name] = self._pooled(i, "grad of " + name, shape, dtype, context)
-        if other is None:
-            aux = [nd.zeros(s, context, dtype=t) for s, t in zip(aux_shapes, aux_types)]
-        else:
-            aux = other.aux_arrays[:]
-        return symbol.bind(
-            ctx=context, args=args, args_grad=grads, aux_states=aux, grad_req=self.reqs, shared_exec=other
-        )
-
-    def _pooled(self, i, name, shape, dtype, context):
-        pool = self.pools[i]
-        if name not in pool or np.prod(pool[name].shape) < np.prod(shape):
-            pool[name] = nd.zeros(shape, context, dtype=dtype)
-        return pool[name].reshape(shape)
-
-    def step(self, batch):
-        for executor, data, label in zip(self.execs, batch.data, batch.label):
-            for source, name in zip(data + label, ("data", "softmax_label")):
-                source.copyto(executor.arg_dict[name])
-            executor.forward(is_train=True)
-            executor.backward(out_grads=[])
-
-    def outputs(self):
-        parts = [e.outputs[0] for e in self.execs]
-        return nd.concatenate(parts, axis=self.layouts[0], always_copy=False)
-
-    def averaged(self, name):
-        i = self.arg_names.index(name)
-        block = [e.arg_arrays[i] for e in self.execs]
-        return sum(w.copyto(ctx.cpu()) for w in block) / len(block)
+PARAMS = ["fc1_weight", "fc1_bias", "bn_gamma", "bn_beta", "fc2_weight", "fc2_bias"]
+STATES = {"bn_moving_mean": nd.zeros((8,)), "bn_moving_var": nd.ones((8,))}
+RNG = np.random.RandomState(3)
 
 
 def network():
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=8, name="fc1")
-    net = mx.sym.BatchNorm(net, name="bn", fix_gamma=False)
-    net = mx.sym.Activation(net, act_type="tanh", name="tanh")
+    net = mx.sym.Activation(mx.sym.BatchNorm(net, name="bn", fix_gamma=False), act_type="tanh", name="tanh")
     return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=3, name="fc2"), name="softmax")
-
-
-PARAMS = ["fc1_weight", "fc1_bias", "bn_gamma", "bn_beta", "fc2_weight", "fc2_bias"]
-CONTEXTS = [mx.cpu(0), mx.cpu(1)]
 
 
 def described(sizes):
     return [[DataDesc("data", (n, 5))] for n in sizes], [[DataDesc("softmax_label", (n,))] for n in sizes]
 
 
-@pytest.fixture
-def batch():
-    rng = np.random.RandomState(3)
-    data = [[nd.array(rng.randn(n, 5))] for n in (4, 2)]
-    label = [[nd.array(rng.randint(0, 3, n))] for n in (4, 2)]
-    return DataBatch(data, label)
+def batch(*sizes):
+    data, label = RNG.randn(4, 5), RNG.randint(0, 3, 4)
+    return DataBatch([[nd.array(data[:n])] for n in sizes], [[nd.array(label[:n])] for n in sizes])
 
 
-@pytest.fixture
-def values():
-    rng = np.random.RandomState(4)
-    shapes = dict(zip(network().list_arguments(), network().infer_shape(data=(4, 5))[0]))
-    return {n: nd.array(rng.randn(*shapes[n]) * 0.3) for n in PARAMS}
+def test_a_group_fed_per_device_equals_executors_bound_by_hand():
+    symbol, one = network(), batch(4, 2)
+    shapes = dict(zip(symbol.list_arguments(), symbol.infer_shape(data=(4, 5))[0]))
+    values = {n: nd.array(RNG.randn(*shapes[n]) * 0.3) for n in PARAMS}
+    group = DataParallelExecutorGroup(symbol, TWO, [1, 1], *described((4, 2)), PARAMS, True, True)
+    group.set_params(values, STATES)
+    group.forward(one)
+    group.backward()
+    (outputs,), (inputs,) = group.get_outputs(False), group.get_input_grads(merge_multi_context=False)
+    for i, context in enumerate(TWO):
+        args = [*one.data[i], *(values[n] for n in PARAMS), *one.label[i]]  # in the order of list_arguments()
+        grads = {n: nd.zeros(a.shape) for n, a in zip(symbol.list_arguments(), args) if n != "softmax_label"}
+        aux = [STATES[n].copy() for n in symbol.list_auxiliary_states()]
+        hand = symbol.bind(
+            context, [a.copyto(context) for a in args], grads, dict.fromkeys(grads, "write"), aux
+        )
+        np.testing.assert_array_equal(hand.forward(is_train=True)[0].asnumpy(), outputs[i].asnumpy())
+        hand.backward(out_grads=[])
+        found = {**{n: row[i] for n, row in zip(PARAMS, group.grad_arrays)}, "data": inputs[i]}
+        for name, grad in found.items():
+            np.testing.assert_array_equal(grad.asnumpy(), grads[name].asnumpy(), err_msg=name)
+        for mine, its in zip(aux, group.execs[i].aux_arrays):
+            np.testing.assert_array_equal(its.asnumpy(), mine.asnumpy())
+    metric = mx.metric.create("acc")
+    group.update_metric(metric, one.label)
+    right = sum((o.asnumpy().argmax(1) == y[0].asnumpy()).sum() for o, y in zip(outputs, one.label))
+    assert metric.get()[1] == right / 6
+    group.reshape(*described((3, 1)))
+    group.forward(batch(3, 1), is_train=False)
+    assert group.get_outputs()[0].shape == (4, 3)
+    assert all(e.arg_dict["fc1_weight"] is w for e, w in zip(group.execs, group.param_arrays[0]))
 
 
-STATES = {"bn_moving_mean": nd.zeros((8,)), "bn_moving_var": nd.ones((8,))}
-
-
-def test_hand_made_group_equals_ours_fed_per_context(batch, values):
-    symbol, (data, label) = network(), described((4, 2))
-    hand = HandMadeGroup(symbol, CONTEXTS, data, label, PARAMS)
-    for executor in hand.execs:
-        executor.copy_params_from(values, STATES)
-    ours = DataParallelExecutorGroup(symbol, CONTEXTS, [1, 1], data, label, PARAMS, True, True)
-    ours.set_params(values, STATES)
-    hand.step(batch)
-    ours.forward(batch)
-    ours.backward()
-    np.testing.assert_array_equal(hand.outputs().asnumpy(), ours.get_outputs()[0].asnumpy())
-    for name, grads in zip(PARAMS, ours.grad_arrays):
-        for executor, grad in zip(hand.execs, grads):
-            np.testing.assert_array_equal(executor.grad_dict[name].asnumpy(), grad.asnumpy())
-    for hand_exec, own in zip(hand.execs, ours.get_input_grads(merge_multi_context=False)[0]):
-        np.testing.assert_array_equal(hand_exec.grad_dict["data"].asnumpy(), own.asnumpy())
-    for hand_exec, ours_exec in zip(hand.execs, ours.execs):
-        for one, other in zip(hand_exec.aux_arrays, ours_exec.aux_arrays):
-            np.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
-    np.testing.assert_allclose(
-        hand.averaged("fc1_weight").asnumpy(), values["fc1_weight"].asnumpy(), rtol=1e-6
-    )
-
-
-def test_hand_made_groups_share_parameters_and_data_memory(batch, values):
-    symbol = network()
-    first = HandMadeGroup(symbol, CONTEXTS, *described((4, 2)), PARAMS)
-    second = HandMadeGroup(symbol, CONTEXTS, *described((4, 2)), PARAMS, shared=first)
-    first.execs[0].copy_params_from(values, STATES)
-    assert second.execs[0].arg_dict["fc1_weight"] is first.execs[0].arg_dict["fc1_weight"]
-    np.testing.assert_array_equal(
-        second.execs[0].arg_dict["fc2_weight"].asnumpy(), values["fc2_weight"].asnumpy()
-    )
-    second.execs[0].arg_dict["data"][:] = 7
-    assert (first.execs[0].arg_dict["data"].asnumpy() == 7).all()
+def test_groups_share_parameters_and_data_memory():
+    first = DataParallelExecutorGroup(network(), TWO, [1, 1], *described((4, 2)), PARAMS, True, False)
+    second = DataParallelExecutorGroup(network(), TWO, [1, 1], *described((4, 2)), PARAMS, True, False, first)
+    for mine, its in zip(first.execs, second.execs):
+        assert its.arg_dict["fc1_weight"] is mine.arg_dict["fc1_weight"]
+        its.arg_dict["data"][:] = 7
+        assert (mine.arg_dict["data"].asnumpy() == 7).all()
 
 
 def test_reshaping_a_pooled_array_to_a_smaller_size_is_refused_as_in_mxnet_1_9():
@@ -148,28 +77,5 @@ def test_reshaping_a_pooled_array_to_a_smaller_size_is_refused_as_in_mxnet_1_9()
         nd.zeros((4, 5)).reshape((2, 5))
 
 
-def test_per_context_metric_update_and_reshape(batch, values):
-    symbol = network()
-    group = DataParallelExecutorGroup(symbol, CONTEXTS, [1, 1], *described((4, 2)), PARAMS, True, False)
-    group.set_params(values, STATES)
-    group.forward(batch)
-    metric = mx.metric.create("acc")
-    group.update_metric(metric, batch.label)
-    right = sum(
-        (out.asnumpy().argmax(1) == label[0].asnumpy()).sum()
-        for (out,), label in zip([e.outputs for e in group.execs], batch.label)
-    )
-    assert metric.get()[1] == right / 6
-    group.reshape(*described((3, 1)))
-    smaller = DataBatch(
-        [[d[0][:n]] for d, n in zip(batch.data, (3, 1))], [[y[0][:n]] for y, n in zip(batch.label, (3, 1))]
-    )
-    group.forward(smaller, is_train=False)
-    assert group.get_outputs()[0].shape == (4, 3)
-    assert [e.arg_dict["fc1_weight"] is w for e, w in zip(group.execs, group.param_arrays[0])] == [True, True]
-
-
-def test_old_import_path_splits_and_refuses_empty_splits():
+def test_old_import_path_splits():
     assert _split_input_slice(8, [3, 1]) == [slice(0, 6), slice(6, 8)]
-    with pytest.raises(ValueError, match="Too many slices"):
-        _split_input_slice(3, [1, 1, 1, 1])

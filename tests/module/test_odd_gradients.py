@@ -29,11 +29,8 @@ def sum_head():
 def transposed():
     """Loss sum(x @ w.T.T): the gradient is a transposed view."""
     w = mx.sym.transpose(mx.sym.Variable("w_weight", shape=(3, 6)))
-    return (
-        mx.sym.MakeLoss(mx.sym.sum(mx.sym.dot(mx.sym.Variable("data"), w))),
-        W.T.copy(),
-        np.tile(X.sum(0), (3, 1)),
-    )
+    net = mx.sym.MakeLoss(mx.sym.sum(mx.sym.dot(mx.sym.Variable("data"), w)))
+    return net, W.T.copy(), np.tile(X.sum(0), (3, 1))
 
 
 def tied():
@@ -105,8 +102,8 @@ RULES = {
     "nag": (nag, {"momentum": 0.9}),
     "adam": (adam, {}),
     "adagrad": (adagrad, {}),
+    "rmsprop": (rmsprop, {}),
 }
-RULES["rmsprop"] = (rmsprop, {})
 
 
 @walks(product([1, 2], list(RULES), list(CASES)), family=lambda contexts, optimizer, case: optimizer)

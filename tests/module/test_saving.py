@@ -9,24 +9,8 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import StateError
 from dpmodule.module import saving
-from helpers.programs import Program
+from helpers.programs import TESTS, Program
 from helpers.small_fits import blobs, classifier
-
-HOLDS = """
-import os, sys, time
-import dpmodule as mx
-from helpers.small_fits import blobs, classifier
-
-def wait(param):
-    if not os.fork():  # such as a worker, which must not keep the lock
-        time.sleep(100)
-        os._exit(0)
-    print("trains", flush=True)
-    time.sleep(100)
-
-os.setsid()
-mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, checkpoint=sys.argv[1], batch_end_callback=wait)
-"""
 
 
 def fit(prefix, **options):
@@ -41,11 +25,10 @@ SAVED = ["a-0001.params", "a-0001.run", "a-0001.states", "a-symbol.json"]
 
 
 def test_another_process_is_named_until_it_is_killed(tmp_path):
-    with Program("code", HOLDS, tmp_path / "a") as program:
+    with Program("file", TESTS / "programs" / "hold_a_prefix.py", tmp_path / "a") as program:
         program.read(1)
-        with pytest.raises(
-            StateError, match=f"process {program.pid} on .* is saving a run under the prefix '.*a'"
-        ):
+        words = f"process {program.pid} on .* is saving a run under the prefix '.*a'"
+        with pytest.raises(StateError, match=words):
             fit(tmp_path / "a")
         fit(tmp_path / "b")
         os.kill(program.pid, signal.SIGKILL)

@@ -5,35 +5,33 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, ShapeError
+from helpers.small_fits import both_contexts, ready
 
-CONTEXTS = {"one": [mx.cpu(0)], "two": [mx.cpu(0), mx.cpu(1)]}
 ROWS, STEPS, FEATURES, UNITS = 4, 3, 2, 5
 
 
-def recurrent(steps, contexts=None, fused=False, rows=ROWS, for_training=True):
+def recurrent(steps=STEPS, contexts=None, fused=False, **options):
     """Return a bound module of an LSTM with a loss and its last states as outputs."""
     if fused:
         cell = mx.rnn.FusedRNNCell(UNITS, mode="lstm", prefix="l_", get_next_state=True)
     else:
         cell = mx.rnn.LSTMCell(UNITS, prefix="l_")
     begin = cell.begin_state(func=mx.sym.Variable)
-    output, states = cell.unroll(
-        steps, mx.sym.Variable("data"), begin_state=begin, merge_outputs=True, layout="NTC"
-    )
+    output, states = cell.unroll(steps, mx.sym.Variable("data"), begin, merge_outputs=True, layout="NTC")
     loss = mx.sym.LinearRegressionOutput(output, mx.sym.Variable("label"), name="out")
     net = mx.sym.Group([loss, *map(mx.sym.BlockGrad, states)])
     names = [state.name for state in begin]
     mod = mx.mod.Module(net, ["data"], ["label"], context=contexts, state_names=names)
-    shapes = [("data", (rows, steps, FEATURES))], [("label", (rows, steps, UNITS))]
-    mod.bind(*shapes, for_training=for_training)
     mx.random.seed(0)
-    mod.init_params(mx.init.Uniform(0.5))
+    shapes = [("data", (ROWS, steps, FEATURES))], [("label", (ROWS, steps, UNITS))]
+    mod = ready(mod, shapes=shapes, init=mx.init.Uniform(0.5), **options)
+    mod.set_states(value=0)
     return mod
 
 
-def batch(number, steps=STEPS, rows=ROWS):
+def batch(number):
     rng = np.random.RandomState(number)
-    data, label = rng.randn(rows, steps, FEATURES), rng.randn(rows, steps, UNITS)
+    data, label = rng.randn(ROWS, STEPS, FEATURES), rng.randn(ROWS, STEPS, UNITS)
     return mx.io.DataBatch([mx.nd.array(data)], [mx.nd.array(label)])
 
 
@@ -42,52 +40,31 @@ def carry(mod):
 
 
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("where", CONTEXTS)
-def test_carried_states_join_two_batches_to_one(where, fused):
-    short, whole = (recurrent(n, CONTEXTS[where], fused) for n in (STEPS, 2 * STEPS))
+@both_contexts
+def test_carried_states_join_two_batches_to_one(contexts, fused):
+    short, whole = (recurrent(n, contexts, fused) for n in (STEPS, 2 * STEPS))
     whole.set_params(*short.get_params())
-    for mod in (short, whole):
-        mod.set_states(value=0)
     parts = []
     for number in (1, 2):
         short.forward(batch(number), is_train=False)
         parts.append(short.get_outputs()[0].asnumpy())
         carry(short)
-    both = [np.concatenate([batch(n).data[0].asnumpy() for n in (1, 2)], axis=1)]
-    whole.forward(mx.io.DataBatch([mx.nd.array(both[0])]), is_train=False)
-    np.testing.assert_allclose(
-        whole.get_outputs()[0].asnumpy(), np.concatenate(parts, 1), rtol=1e-5, atol=1e-6
-    )
+    both = np.concatenate([batch(n).data[0].asnumpy() for n in (1, 2)], axis=1)
+    whole.forward(mx.io.DataBatch([mx.nd.array(both)]), is_train=False)
+    found = whole.get_outputs()[0].asnumpy()
+    np.testing.assert_allclose(found, np.concatenate(parts, 1), rtol=1e-5, atol=1e-6)
     short.set_states(value=0)
     short.forward(batch(2), is_train=False)
     assert abs(short.get_outputs()[0].asnumpy() - parts[1]).max() > 1e-3
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_two_contexts_train_as_one(fused):
-    results = []
-    for contexts in CONTEXTS.values():
-        mod = recurrent(STEPS, contexts, fused)
-        mod.init_optimizer(optimizer_params={"learning_rate": 0.1})
-        mod.set_states(value=0)
-        for number in range(4):
-            mod.forward_backward(batch(number))
-            mod.update()
-            carry(mod)
-        states = [
-            np.concatenate([p.asnumpy() for p in parts], 1 if fused else 0) for parts in mod.get_states(False)
-        ]
-        results.append([*states, *(v.asnumpy() for v in mod.get_params()[0].values())])
-    for one, two in zip(*results):
-        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
-
-
 def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
-    mod = recurrent(STEPS)
+    mod = recurrent()
     assert sorted(mod.get_params()[0]) == ["l_h2h_bias", "l_h2h_weight", "l_i2h_bias", "l_i2h_weight"]
     mod.set_states(value=0.5)
-    assert [s[0].shape for s in mod.get_states(False)] == [(ROWS, UNITS)] * 2
-    assert all((s[0].asnumpy() == 0.5).all() for s in mod.get_states(False))
+    assert [s[0].asnumpy().tolist() for s in mod.get_states(False)] == [
+        np.full((ROWS, UNITS), 0.5).tolist()
+    ] * 2
     mod.forward(batch(0), is_train=True)
     carry(mod)
     before = [s[0].asnumpy().copy() for s in mod.get_states(False)]
@@ -99,6 +76,10 @@ def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
     mod.set_states(value=0)
     mod.set_states(states=saved)
     np.testing.assert_array_equal(mod.get_states(False)[1][0].asnumpy(), before[1])
+    assert mx.mod.SequentialModule().get_states() == []
+
+
+ONE = mx.nd.ones((4, 5))
 
 
 @pytest.mark.parametrize(
@@ -106,36 +87,19 @@ def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
     [
         ({}, ArgumentError, "pass either states or value"),
         ({"states": [], "value": 1}, ArgumentError, "pass either states or value"),
+        ({"states": [[ONE]]}, ArgumentError, "got 1 states, the module has 2: l_begin_state_0"),
+        ({"states": [[ONE], []]}, ArgumentError, "expected a list of 1 arrays, one per context"),
+        ({"states": [ONE, ONE]}, ArgumentError, "merge_multi_context=False"),
         (
-            {"states": [[mx.nd.ones((4, 5))]]},
-            ArgumentError,
-            r"got 1 states, the module has 2: l_begin_state_0",
-        ),
-        (
-            {"states": [[mx.nd.ones((4, 5))], []]},
-            ArgumentError,
-            "expected a list of 1 arrays, one per context",
-        ),
-        ({"states": [mx.nd.ones((4, 5))] * 2}, ArgumentError, "merge_multi_context=False"),
-        (
-            {"states": [[mx.nd.ones((4, 5))], [mx.nd.ones((1, 5))]]},
+            {"states": [[ONE], [mx.nd.ones((1, 5))]]},
             ShapeError,
-            r"l_begin_state_1 has shape \(1, 5\), expected \(4, 5\)",
+            r"l_begin_state_1 has shape \(1, 5\), expected \(4, 5",
         ),
     ],
 )
 def test_bad_states_are_refused_and_change_nothing(arguments, kind, message):
-    mod = recurrent(STEPS)
+    mod = recurrent()
     mod.set_states(value=0.25)
     with pytest.raises(kind, match=message):
         mod.set_states(**arguments)
     assert (mod.get_states(False)[0][0].asnumpy() == 0.25).all()
-
-
-def test_merged_states_are_refused_and_other_modules_have_none():
-    with pytest.raises(ArgumentError, match="pass False"):
-        recurrent(STEPS).get_states()
-    chain = mx.mod.SequentialModule()
-    assert chain.get_states() == []
-    with pytest.raises(ArgumentError, match="SequentialModule has no states"):
-        chain.set_states(value=1)

@@ -3,17 +3,14 @@
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError
 from dpmodule.module import mxnet_helpers
-
-TWO = [mx.cpu(0), mx.cpu(1)]
+from helpers.small_fits import SHAPES, TWO, ready
 
 
 def updates_of(kvstore, contexts=TWO):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-    mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=contexts)
-    mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
-    mod.init_params()
+    mod = ready(
+        mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc"), contexts, shapes=SHAPES[:1]
+    )
     mod.init_optimizer(kvstore)
     return mod.updates
 
@@ -54,12 +51,3 @@ def test_stores_that_run_no_optimizer_only_sum():
     assert described(updates_of(mx.kv.create("teststore"), [mx.cpu()])) == ("teststore", False)
     assert described(updates_of(mx.kv.create("device"), [mx.cpu()])) == ("device", True)
     assert described(updates_of(None)) == (None, False)
-
-
-@pytest.mark.parametrize(
-    ("kvstore", "contexts"),
-    [(3, TWO), (3, [mx.cpu()]), ("nonsense", TWO), ("dist_magic", TWO), ("dist_magic", [mx.cpu()])],
-)
-def test_what_is_no_store(kvstore, contexts):
-    with pytest.raises(ArgumentError, match="kvstore"):
-        updates_of(kvstore, contexts)

@@ -22,36 +22,6 @@ def test_it_is_active_where_there_is_a_compiler():
     assert native.available(), native.error
 
 
-@pytest.mark.skipif(not hasattr(native.core, "vector_width"), reason="there are no kernels")
-@pytest.mark.parametrize(("isa", "width"), [("plain", 4), ("avx2", 8)])
-def test_all_kernels_stay_within_the_instructions_that_are_asked_for(isa, width):
-    code = (
-        "from dpmodule import native\n"
-        "from dpmodule.ops.nn import linear\n"
-        "from ops.nn import test_lstm as chains, test_native_norm as norms, test_small_matmul as products\n"
-        "from ops.nn import test_small_pool as pools, test_small_softmax as rows, test_few_rows as few\n"
-        "from ops.nn import test_conv3x3 as windows, test_tiled_conv as convolutions\n"
-        "chains.test_gradients(chains.SIZES[-1], True)\n"
-        "norms.test_results_and_gradients((2, 132, 5, 5), norms.ENDS[1], True)\n"
-        "products.test_nan_and_infinity_stay_in_their_rows_and_columns()\n"
-        "products.test_layers_read_what_those_before_make()\n"
-        "few.test_nan_and_infinity_stay_in_their_rows_and_units()\n"
-        "few.test_tensors_of_other_strides()\n"
-        "pools.test_images_of_any_strides(lambda x: x.transpose(2, 3))\n"
-        "if hasattr(native.core, 'conv3x3') and native.core.conv3x3_lanes():\n"
-        "    windows.test_kernels_compute_all_three()\n"
-        "if native.core.convolution_block(64):\n"
-        "    convolutions.test_a_sum_may_be_written_over_the_other_summand()\n"
-        "linear._native = rows.Wide\n"
-        "rows.test_a_row_depends_on_no_other()\n"
-        "rows.test_nan_and_infinity_are_torchs()\n"
-        "print(native.core.vector_width)"
-    )
-    done = run_program(code, DPMODULE_ISA=isa)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) == min(width, native.core.vector_width)
-
-
 def test_info_says_whether_it_is_active(capsys):
     assert main(["info"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("native"))

@@ -21,10 +21,10 @@ PACKAGES = {"mx": "dpmodule", "dy": "dpmodule.autobatch", "streams": "dpmodule.s
 def test_notebook_is_stored_without_outputs(path):
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
-    for cell in book.cells:
-        if cell.cell_type == "code":
-            assert cell.outputs == [], f"{path.name}: run tools/strip_notebooks.py"
-            assert cell.execution_count is None
+    for cell in (cell for cell in book.cells if cell.cell_type == "code"):
+        assert (cell.outputs, cell.execution_count) == ([], None), (
+            f"{path.name}: run tools/strip_notebooks.py"
+        )
 
 
 def test_outputs_are_told_with_file_and_line_and_removed(tmp_path, monkeypatch, capsys):

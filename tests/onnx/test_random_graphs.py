@@ -11,8 +11,6 @@ from helpers.onnx_runs import again, exported, our_outputs, runtime_outputs
 from helpers.random_graphs import random_graph
 from helpers.random_nets import random_net
 
-SEEDS, OPSETS = st.integers(0, 2**31 - 1), st.integers(13, 21)
-
 
 def same(found, wanted):
     for one, other in zip(found, wanted, strict=True):
@@ -21,7 +19,7 @@ def same(found, wanted):
         np.testing.assert_allclose(one, other, 1e-4, 1e-5 * scale)
 
 
-def check(symbol, arrays, params, opset, folder, sizes=(1, 3)):
+def check(symbol, arrays, params, opset, folder, sizes):
     """Export a graph with a dynamic batch, run it with several sizes, and read it in again."""
     inputs = [name for name in symbol.list_inputs() if name not in params and name not in symbol.graph.labels]
     model = exported(symbol, arrays, params, opset, {name: {0: "batch"} for name in inputs})
@@ -57,32 +55,19 @@ def drawn_net(seed):
     return net.symbol, net.arrays, net.params
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("again")
+@pytest.mark.parametrize(
+    ("drawn", "count", "sizes"),
+    [
+        (drawn_graph, 200, (3,)),
+        (drawn_net, 25, (2,)),
+        pytest.param(drawn_graph, 1000, (1, 3), marks=pytest.mark.slow),
+        pytest.param(drawn_net, 200, (1, 3), marks=pytest.mark.slow),
+    ],
+)
+def test_random_graphs(tmp_path, drawn, count, sizes):
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None)
+    @given(seed=st.integers(0, 2**31 - 1), opset=st.integers(13, 21))
+    def run(seed, opset):
+        check(*drawn(seed), opset, tmp_path, sizes)
 
-
-@given(seed=SEEDS, opset=OPSETS)
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-def test_graphs(folder, seed, opset):
-    check(*drawn_graph(seed), opset, folder, sizes=(3,))
-
-
-@given(seed=SEEDS, opset=OPSETS)
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
-def test_networks(folder, seed, opset):
-    check(*drawn_net(seed), opset, folder, sizes=(2,))
-
-
-@pytest.mark.slow
-@given(seed=SEEDS, opset=OPSETS)
-@settings(max_examples=1000, deadline=None, derandomize=True, database=None)
-def test_many_graphs(folder, seed, opset):
-    check(*drawn_graph(seed), opset, folder)
-
-
-@pytest.mark.slow
-@given(seed=SEEDS, opset=OPSETS)
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-def test_many_networks(folder, seed, opset):
-    check(*drawn_net(seed), opset, folder)
+    run()

@@ -14,117 +14,71 @@ import pytest
 import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import OpError
+from dpmodule.ops.attrs import to_text
 from dpmodule.ops.spec import AUX, REQUIRED
 from dpmodule.symbol.symbol import op_function
+from helpers.walk import family_of, walks
 
 DATA = Path(__file__).parents[1] / "data"
 ANY_KEYWORD = json.loads((DATA / "any_keyword.json").read_text())
 KEPT = json.loads((DATA / "mxnet_ops.json").read_text())
 LEFT_OUT = json.loads((DATA / "operators_left_out.json").read_text())
 REGISTERED = 611
-
 RUN_BY = {"Convolution_v1": "Convolution"}
 """Operators that another one stands for: the same computation, saved under the other's name."""
-
-MISTOLD = {
-    "Custom": "MXNet lists none of the attributes that it hands to the user's class",
-}
-"""Operators of which MXNet tells other attributes than it has."""
-
-
-def kept_names():
-    return [name for name in sorted(KEPT) if name not in RUN_BY]
 
 
 def test_every_operator_is_kept_or_left_out_with_a_reason():
     assert not KEPT.keys() & LEFT_OUT.keys()
     assert len(KEPT) + len(LEFT_OUT) == REGISTERED
     assert all(len(reason) > 20 for reason in LEFT_OUT.values())
-
-
-def test_none_that_is_left_out_is_declared():
     assert [name for name in LEFT_OUT if ops.find(name) is not None] == []
-
-
-def test_every_kept_operator_is_declared_under_its_name():
     assert {name for name in KEPT if ops.find(name) is None} == set()
     assert {name: ops.get(name).name for name in KEPT if ops.get(name).name != name} == RUN_BY
 
 
 def test_no_operator_or_alias_is_unknown_to_mxnet():
     known = {alias for facts in KEPT.values() for alias in facts["aliases"]} | KEPT.keys()
-    gradients = {"_backward_gather_nd"}  # the one of MXNet's gradients that users call
-    of_paddle = {f"sequence_{kind}" for kind in ("conv", "expand", "lstm", "pool", "reverse", "softmax")}
-    of_loss_scaling = {"_scale_gradient"}
-    of_onnx = {"_onnx_bitwise", "_onnx_mod", "_onnx_round"}
-    of_torch = {"_grid_sample", "_scatter_add_nd"}
-    others = of_paddle | of_loss_scaling | of_onnx | of_torch
-    assert set(ops.names()) - known == gradients | others
+    ours = {
+        f"sequence_{kind}" for kind in ("conv", "expand", "lstm", "pool", "reverse", "softmax")
+    }  # Paddle's
+    ours |= {"_backward_gather_nd"}  # the one of MXNet's gradients that users call
+    ours |= {
+        "_scale_gradient",
+        "_onnx_bitwise",
+        "_onnx_mod",
+        "_onnx_round",
+        "_grid_sample",
+        "_scatter_add_nd",
+    }
+    assert set(ops.names()) - known == ours
 
 
-def test_aliases():
-    wrong = {}
-    for name in kept_names():
-        missing = [alias for alias in KEPT[name]["aliases"] if ops.find(alias) is not ops.get(name)]
-        if missing:
-            wrong[name] = missing
-    assert wrong == {}
-
-
-def counted(op):
-    """Return the attribute that a call fills in with its number of inputs."""
-    return op.variadic.count if op.variadic is not None else None
-
-
-def test_attributes_and_their_order():
-    wrong = {}
-    for name in kept_names():
-        op, told = ops.get(name), list(KEPT[name]["attrs"])
-        own = [key for key in op.attrs if key in told or key != counted(op)]
-        if own != told and name not in MISTOLD:
-            wrong[name] = own, told
-    assert wrong == {}
-
-
-def same_default(op, key, text):
-    """Say whether an attribute has the default that MXNet tells."""
-    attr = op.attrs[key]
-    if text == "<required>":
-        return attr.default is REQUIRED or key in (counted(op), "num_args")
-    if text is None:
-        return True
+def same_default(attr, text):
     told = () if text == "[]" else attr.type.parse(text)
     return attr.default == (pytest.approx(told, rel=1e-6) if isinstance(told, float) else told)
 
 
-def test_defaults():
-    wrong = {}
-    for name in kept_names():
-        if name not in MISTOLD:
-            for key, text in KEPT[name]["attrs"].items():
-                if not same_default(ops.get(name), key, text):
-                    wrong[name, key] = ops.get(name).attrs[key].default, text
-    assert wrong == {}
-
-
-def test_inputs():
-    wrong = {}
-    for name in kept_names():
-        op, facts = ops.get(name), KEPT[name]
-        if op.variadic is None and isinstance(op.inputs, tuple):
-            names, states = [i.name for i in op.inputs], [i.name for i in op.inputs if i.kind == AUX]
-            if names not in (facts["args"], facts["inputs"]) or states != (facts["aux"] or states):
-                wrong[name] = names, states, facts["args"], facts["inputs"], facts["aux"]
-    assert wrong == {}
-
-
-def test_outputs():
-    wrong = {}
-    for name in kept_names():
-        op, told = ops.get(name), KEPT[name]["outputs"]
-        if isinstance(op.outputs, tuple) and list(op.outputs) != (told or list(op.outputs)):
-            wrong[name] = op.outputs, told
-    assert wrong == {}
+@walks([name for name in sorted(KEPT) if name not in RUN_BY], family=family_of)
+def test_declaration(name):
+    op, facts = ops.get(name), KEPT[name]
+    assert [alias for alias in facts["aliases"] if ops.find(alias) is not op] == []
+    counted = op.variadic.count if op.variadic is not None else None  # a call fills it in
+    if name != "Custom":  # MXNet lists none of the attributes that it hands to the user's class
+        assert [key for key in op.attrs if key in facts["attrs"] or key != counted] == list(facts["attrs"])
+        for key, text in facts["attrs"].items():
+            if text == "<required>":
+                assert op.attrs[key].default is REQUIRED or key in (counted, "num_args"), key
+            else:
+                assert text is None or same_default(op.attrs[key], text), key
+    for key, attr in op.attrs.items():  # defaults survive as text
+        assert attr.default is REQUIRED or attr.type.parse(to_text(attr.default)) == attr.default, key
+    if op.variadic is None and isinstance(op.inputs, tuple):
+        names, states = [i.name for i in op.inputs], [i.name for i in op.inputs if i.kind == AUX]
+        assert names in (facts["args"], facts["inputs"])
+        assert states == (facts["aux"] or states)
+    if isinstance(op.outputs, tuple):
+        assert list(op.outputs) == (facts["outputs"] or list(op.outputs))
 
 
 def test_any_keyword():
@@ -145,8 +99,7 @@ def test_any_keyword():
 
 def test_text_that_is_kept_of_any_keyword():
     values = eval(f"[{ANY_KEYWORD['values']}]", {"mx": mx, "np": np})
-    x = mx.sym.Variable("x")
+    x, array = mx.sym.Variable("x"), mx.nd.array([-1, 2])
     assert [mx.sym.relu(x, foreign=value).attr("foreign") for value in values] == ANY_KEYWORD["kept"]
-    array = mx.nd.array([-1, 2])
     for value in values:
         assert mx.nd.relu(array, foreign=value).asnumpy().tolist() == [0, 2]

@@ -16,20 +16,16 @@ def net():
 def test_the_module_itself_is_lent_first_and_copies_share_its_memory():
     module = net()
     pool = TorchModulePool(module)
-    with pool.borrowed() as first:
+    with pool.borrowed() as first, pool.borrowed() as second:
         assert first is module
-        with pool.borrowed() as second:
-            assert second is not module
-            assert second[0].weight is module[0].weight
-            assert second[1].running_mean is module[1].running_mean
+        assert second is not module
+        assert second[0].weight is module[0].weight
+        assert second[1].running_mean is module[1].running_mean
+    module[1].eval()  # a copy follows the modes of the module
     with pool.borrowed() as again, pool.borrowed() as other:
         assert again is module
         assert other is second
-
-
-def test_an_error_gives_the_module_back():
-    module = net()
-    pool = TorchModulePool(module)
+        assert [part.training for part in other.modules()] == [True, True, False, True]
     with pytest.raises(ValueError, match="inside"), pool.borrowed():
         raise ValueError("inside")
     with pool.borrowed() as found:
@@ -58,16 +54,6 @@ def test_threads_never_share_one():
     assert clashes == []
 
 
-def test_a_copy_follows_the_modes_of_the_module():
-    module = net()
-    pool = TorchModulePool(module)
-    with pool.borrowed(), pool.borrowed():
-        pass
-    module[1].eval()
-    with pool.borrowed(), pool.borrowed() as other:
-        assert [part.training for part in other.modules()] == [True, True, False, True]
-
-
 @pytest.mark.parametrize("is_train", [True, False])
 def test_modes_come_back(is_train):
     module = net()
@@ -83,23 +69,21 @@ def test_modes_come_back(is_train):
     assert not any(part.training for part in module.modules())
 
 
-def test_numbers_come_from_the_generator_and_torchs_own_stays():
-    def fresh():
-        return torch.Generator().manual_seed(5)
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
 
-    generator = fresh()
+
+def test_numbers_come_from_the_generator_and_torchs_own_stays():
+    generator, reference, cpu = seeded(5), seeded(5), torch.device("cpu")
     torch.manual_seed(9)
-    with drawing_from(generator, torch.device("cpu")):
-        drawn = torch.rand(3), torch.rand(3)
-    wanted = torch.rand(6, generator=fresh())
-    torch.testing.assert_close(torch.cat(drawn), wanted, rtol=0, atol=0)
-    assert torch.rand(1) == torch.rand(1, generator=torch.Generator().manual_seed(9))
-    reference = fresh()
-    torch.rand(6, generator=reference)
+    with drawing_from(generator, cpu):
+        drawn = torch.cat([torch.rand(3), torch.rand(3)])
+    assert torch.equal(drawn, torch.rand(6, generator=reference))
+    assert torch.rand(1) == torch.rand(1, generator=seeded(9))
     assert torch.rand(1, generator=generator) == torch.rand(1, generator=reference)
-    with pytest.raises(ValueError, match="inside"), drawing_from(generator, torch.device("cpu")):
+    with pytest.raises(ValueError, match="inside"), drawing_from(generator, cpu):
         raise ValueError("inside")
     torch.manual_seed(9)
-    with drawing_from(None, torch.device("cpu")):
+    with drawing_from(None, cpu):
         inside = torch.rand(1)
-    assert inside == torch.rand(1, generator=torch.Generator().manual_seed(9))
+    assert inside == torch.rand(1, generator=seeded(9))

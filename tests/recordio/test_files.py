@@ -1,16 +1,14 @@
 """Reading and writing record files, and their index files."""
 
 import json
-import logging
 import multiprocessing
 import pickle
 import random
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, FileError, FileFormatError, StateError
+from dpmodule.base import FileFormatError, StateError
 from dpmodule.recordio.framing import MAGIC, frame
 from helpers.pictures import FORMATS
 
@@ -75,20 +73,13 @@ def test_reading_begins_again_after_reset():
 
 
 def test_resetting_a_writer_empties_the_file(tmp_path):
-    record = mx.recordio.MXRecordIO(tmp_path / "a.rec", "w")
-    record.write(b"lost")
-    record.reset()
-    record.write(b"kept")
-    record.close()
+    with mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as record:
+        assert record.tell() == 0
+        record.write_idx(0, b"lost!")
+        assert record.tell() == 16
+        record.reset()
+        record.write_idx(0, b"kept")
     assert read_all(tmp_path / "a.rec") == [b"kept"]
-
-
-def test_tell_counts_bytes(tmp_path):
-    record = mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
-    assert record.tell() == 0
-    record.write_idx(0, b"12345")
-    assert record.tell() == 16
-    record.close()
 
 
 def test_readers_are_pickled_and_begin_again():
@@ -131,74 +122,17 @@ def test_a_forked_child_reads_by_key_only():
     assert plain.read() == PAYLOADS[0]
 
 
-def test_misuse_is_refused(tmp_path):
-    reader = mx.recordio.MXRecordIO(FORMATS / "plain.rec", "r")
-    with pytest.raises(StateError, match="open for reading"):
-        reader.write(b"a")
-    writer = mx.recordio.MXRecordIO(tmp_path / "a.rec", "w")
-    with pytest.raises(StateError, match="open for writing"):
-        writer.read()
-    with pytest.raises(ArgumentError, match="encode text first"):
-        writer.write("text")
-    with pytest.raises(ValueError, match="flag is 'a'"):
-        mx.recordio.MXRecordIO(tmp_path / "a.rec", "a")
-    with pytest.raises(FileError, match="missing.rec"):
-        mx.recordio.MXRecordIO(tmp_path / "missing.rec", "r")
-    record = mx.recordio.MXIndexedRecordIO(FORMATS / "indexed.idx", FORMATS / "indexed.rec", "r")
-    with pytest.raises(KeyError, match="no key 99"):
-        record.read_idx(99)
-
-
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"version https://git-lfs.github.com/spec/v1\noid", r"byte 0: .*git lfs pull"),
-        (b"<!DOCTYPE html>", r"byte 0: .*HTML page"),
-        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", r"byte 0: .*gzip"),
-        (b"12345678", r"byte 0: .*not a record file"),
-        (
-            frame(b"one") + frame(b"two and more")[:-4],
-            r"byte 12: 12 bytes of payload expected, but 8 are left",
-        ),
-        (frame(b"one") + MAGIC, r"byte 12: the head of a record"),
-        (frame(b"one") + b"junkjunk", r"byte 12: .*damaged"),
-        (MAGIC + (0x1FFFFFFF).to_bytes(4, "little"), r"byte 0: 536870911 bytes of payload expected, but 0"),
-        (
-            MAGIC + (2 << 29 | 4).to_bytes(4, "little") + b"abcd",
-            r"byte 0: a part of kind 2 is not allowed here",
-        ),
-        (frame(b"a" * 4 + MAGIC)[:12], r"byte 12: the head of a record"),
-    ],
-)
-def test_damage_is_told_with_file_and_byte(tmp_path, data, text):
-    path = tmp_path / "bad.rec"
-    path.write_bytes(data)
-    record = mx.recordio.MXRecordIO(path, "r")
-    with pytest.raises(FileFormatError, match=rf"bad\.rec: {text}"):
-        list(iter(record.read, None))
-
-
 def test_an_empty_file_has_no_records(tmp_path, caplog):
     path = tmp_path / "a.rec"
     path.touch()
     assert read_all(path) == []
     assert [each.getMessage() for each in caplog.records] == [f"{path}: the file is empty, it has no records"]
-    (tmp_path / "a.idx").touch()
-    with pytest.raises(KeyError, match=r"no key 0 and no other; .*a\.rec has no records"):
-        mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", path, "r").read_idx(0)
-
-
-def test_many_records_are_read(tmp_path):
-    payload = np.random.RandomState(0).bytes(1000)
-    path = write(tmp_path / "a.rec", [payload] * 5000)
-    assert read_all(path) == [payload] * 5000
 
 
 def make(folder, payloads=(b"one", b"number two", b"three"), keys=(5, 3, 9)):
-    record = mx.recordio.MXIndexedRecordIO(folder / "a.idx", folder / "a.rec", "w")
-    for key, payload in zip(keys, payloads, strict=True):
-        record.write_idx(key, payload)
-    record.close()
+    with mx.recordio.MXIndexedRecordIO(folder / "a.idx", folder / "a.rec", "w") as record:
+        for key, payload in zip(keys, payloads, strict=True):
+            record.write_idx(key, payload)
 
 
 def load(folder, **how):
@@ -208,8 +142,7 @@ def load(folder, **how):
 def test_a_lost_index_is_made_again(tmp_path, caplog):
     make(tmp_path)
     (tmp_path / "a.idx").unlink()
-    with caplog.at_level(logging.WARNING):
-        record = load(tmp_path)
+    record = load(tmp_path)
     assert [record.read_idx(key) for key in record.keys] == [b"one", b"number two", b"three"]
     assert record.keys == [0, 1, 2]
     assert "there is no index file" in caplog.text
@@ -222,22 +155,16 @@ def test_a_stale_index_keeps_its_keys(tmp_path, caplog):
     text = (tmp_path / "a.idx").read_text()
     make(tmp_path, (b"longer than before", b"two", b"three"))
     (tmp_path / "a.idx").write_text(text)
-    with caplog.at_level(logging.WARNING):
-        record = load(tmp_path)
+    record = load(tmp_path)
     assert record.read_idx(3) == b"two"
     assert "does not match" in caplog.text
 
 
 def test_a_stale_index_of_other_length_gets_new_keys(tmp_path):
     make(tmp_path)
-    (tmp_path / "a.idx").write_text("7\t4\n")
-    assert load(tmp_path).keys == [0, 1, 2]
-
-
-def test_an_index_of_some_records_is_kept(tmp_path):
-    make(tmp_path)
-    (tmp_path / "a.idx").write_text("3\t12\n")
-    assert load(tmp_path).keys == [3]
+    for text, keys in (("7\t4\n", [0, 1, 2]), ("3\t12\n", [3])):  # the second is of some records
+        (tmp_path / "a.idx").write_text(text)
+        assert load(tmp_path).keys == keys
 
 
 def test_an_index_that_cannot_be_written_stays_in_memory(tmp_path, caplog, monkeypatch):
@@ -248,8 +175,7 @@ def test_an_index_that_cannot_be_written_stays_in_memory(tmp_path, caplog, monke
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("dpmodule.recordio.files.write_atomically", refuse)
-    with caplog.at_level(logging.WARNING):
-        assert load(tmp_path).read_idx(1) == b"number two"
+    assert load(tmp_path).read_idx(1) == b"number two"
     assert "in memory only (Permission denied)" in caplog.text
     assert not (tmp_path / "a.idx").exists()
 
@@ -264,17 +190,7 @@ def test_a_damaged_record_file_is_not_indexed(tmp_path):
     assert not (tmp_path / "a.idx").exists()
 
 
-@pytest.mark.parametrize("text", ["<!DOCTYPE html>\n", "1 2\n", "a\t0\n", "\xff"])
-def test_a_file_that_is_no_index_is_left_alone(tmp_path, text):
-    make(tmp_path)
-    (tmp_path / "a.idx").write_bytes(text.encode("latin-1"))
-    with pytest.raises(FileFormatError, match=r"a\.idx: "):
-        load(tmp_path)
-    assert (tmp_path / "a.idx").read_bytes() == text.encode("latin-1")
-
-
 def test_keys_may_be_text(tmp_path):
     (tmp_path / "a.idx").write_text("first\t0\n")
-    make_from = (FORMATS / "plain.rec").read_bytes()
-    (tmp_path / "a.rec").write_bytes(make_from)
+    (tmp_path / "a.rec").write_bytes((FORMATS / "plain.rec").read_bytes())
     assert load(tmp_path, key_type=str).read_idx("first") == b""

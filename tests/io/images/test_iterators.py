@@ -6,7 +6,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import native
-from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError, ShapeError
+from dpmodule.base import FileFormatError
 from dpmodule.io.images.detect_augment import Objects
 from helpers.pictures import FORMATS, NAMES, file_of, goldens, options, write_records
 from helpers.walk import walks
@@ -17,17 +17,17 @@ WARPED = {"rotate", "scale", "limit", "contrast", "jitter"}
 
 
 def images(name="images_l1", **given):
-    it = {
-        "path_imgrec": FORMATS / f"{name}.rec",
-        "data_shape": (3, 20, 20),
-        "batch_size": 2,
-        "verbose": False,
-    }
-    return mx.io.ImageRecordIter(**{**it, **given})
+    path = FORMATS / f"{name}.rec"
+    given = {"path_imgrec": path, "data_shape": (3, 20, 20), "batch_size": 2, "verbose": False, **given}
+    return mx.io.ImageRecordIter(**given)
 
 
 def labels(it):
     return [b.label[0].asnumpy().tolist() for b in it]
+
+
+def pixels(it):
+    return [b.data[0].asnumpy() for b in it]
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -36,18 +36,13 @@ def test_batches_are_mxnets(width, indexed):
     name = f"images_l{width}"
     it = images(name, label_width=width, path_imgidx=FORMATS / f"{name}.idx" if indexed else "")
     found = list(it)
-    for key, values in (
-        ("data", [b.data[0].asnumpy() for b in found]),
-        ("label", [b.label[0].asnumpy() for b in found]),
-        ("pad", [b.pad for b in found]),
-    ):
-        np.testing.assert_array_equal(np.stack(values), EXPECTED[f"{name}|{key}"])
+    np.testing.assert_array_equal(pixels(found), EXPECTED[f"{name}|data"])
+    np.testing.assert_array_equal(labels(found), EXPECTED[f"{name}|label"])
+    assert [b.pad for b in found] == EXPECTED[f"{name}|pad"].tolist()
     assert it.provide_label[0].shape == ((2,) if width == 1 else (2, 3))
     crop = {"mean_r": 10, "mean_g": 20, "mean_b": 30, "std_r": 2, "std_g": 4, "std_b": 5, "scale": 0.5}
-    batch = images(name, data_shape=(3, 12, 14), batch_size=5, label_width=width, **crop).next()
-    np.testing.assert_allclose(
-        batch.data[0].asnumpy(), EXPECTED[f"{name}|crop_mean_std"], rtol=1e-5, atol=1e-5
-    )
+    (cut,) = pixels(images(name, data_shape=(3, 12, 14), batch_size=5, label_width=width, **crop))
+    np.testing.assert_allclose(cut, EXPECTED[f"{name}|crop_mean_std"], rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -71,30 +66,23 @@ def test_changes_are_mxnets(name, key, one_of_each):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_shuffled_epochs_are_mxnets(tmp_path, indexed, threads):
     path = tmp_path / "many"
-    record = mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w")
-    for i in range(23):
-        record.write_idx(i, mx.recordio.pack((0, float(i), i, 0), file_of(NAMES[i % 3])))
-    record.close()
-    it = images(
-        path_imgrec=f"{path}.rec",
-        path_imgidx=f"{path}.idx" if indexed else "",
-        data_shape=(3, 12, 14),
-        batch_size=4,
-        shuffle=True,
-        seed=5,
-        preprocess_threads=threads,
-    )
+    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as record:
+        for i in range(23):
+            record.write_idx(i, mx.recordio.pack((0, float(i), i, 0), file_of(NAMES[i % 3])))
+    index = f"{path}.idx" if indexed else ""
+    given = {"data_shape": (3, 12, 14), "batch_size": 4, "shuffle": True, "seed": 5}
+    it = images(path_imgrec=f"{path}.rec", path_imgidx=index, preprocess_threads=threads, **given)
     for epoch in range(2):
         assert sum(labels(it), []) == goldens()[f"order/{indexed:d}/{epoch}"].tolist()
         it.reset()
 
 
-def test_the_next_epoch_goes_on_behind_what_filled_up():
+def test_the_next_epoch_goes_on_behind_the_images_that_filled_up():
     it = images()
-    assert labels(it) == [[0, 1], [2, 3], [4, 0]]
-    it.reset()
-    assert labels(it) == [[1, 2], [3, 4]]
-    it.reset()
+    for epoch in ([[0, 1], [2, 3], [4, 0]], [[1, 2], [3, 4]]):
+        found = list(it)
+        assert [batch.index.tolist() for batch in found] == labels(found) == epoch
+        it.reset()
     it.next()
     it.reset()  # left early: from the start
     assert labels(it) == [[0, 1], [2, 3], [4, 0]]
@@ -107,32 +95,24 @@ def test_without_round_batch_the_padding_is_told():
         it.reset()
 
 
-def test_index_holds_the_numbers_of_the_records():
-    assert [batch.index.tolist() for batch in images()] == [[0, 1], [2, 3], [4, 0]]
-
-
 def test_parts_cover_all_records():
-    for indexed in ("", FORMATS / "images_l1.idx"):
-        parts = [images(batch_size=1, num_parts=3, part_index=i, path_imgidx=indexed) for i in range(3)]
+    for index in ("", FORMATS / "images_l1.idx"):
+        parts = [images(batch_size=1, num_parts=3, part_index=i, path_imgidx=index) for i in range(3)]
         assert [labels(part) for part in parts] == [[[0], [1]], [[2], [3]], [[4]]]
 
 
 def test_labels_come_from_a_list(tmp_path):
     (tmp_path / "a.lst").write_text("".join(f"{i}\t{i * 2}\t{i * 3}\tsome/file.png\n" for i in range(5)))
-    it = images(path_imglist=tmp_path / "a.lst", label_width=2)
-    assert it.next().label[0].asnumpy().tolist() == [[0, 0], [2, 3]]
-    (tmp_path / "a.lst").write_text("0\t1\n")
-    with pytest.raises(FileFormatError, match="line 1: .*expected number, 2 labels and path"):
-        images(path_imglist=tmp_path / "a.lst", label_width=2)
+    assert labels(images(path_imglist=tmp_path / "a.lst", label_width=2))[0] == [[0, 0], [2, 3]]
 
 
 def test_a_mean_image_is_computed_saved_and_read(tmp_path):
     path = tmp_path / "mean.nd"
-    raw = np.concatenate([b.data[0].asnumpy() for b in images(batch_size=5)])
-    first = images(batch_size=5, mean_img=path).next().data[0].asnumpy()
-    np.testing.assert_allclose(mx.nd.load(str(path))["mean_img"].asnumpy(), raw.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(first, raw - raw.mean(0), atol=1e-3)
-    np.testing.assert_allclose(images(batch_size=5, mean_img=path).next().data[0].asnumpy(), first)
+    (raw,) = pixels(images(batch_size=5))
+    for _ in range(2):
+        (found,) = pixels(images(batch_size=5, mean_img=path))
+        np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-3)
+        np.testing.assert_allclose(mx.nd.load(str(path))["mean_img"].asnumpy(), raw.mean(0), rtol=1e-5)
     with pytest.raises(FileFormatError, match="mean image has shape"):
         images(data_shape=(3, 10, 10), mean_img=path).next()
 
@@ -140,9 +120,9 @@ def test_a_mean_image_is_computed_saved_and_read(tmp_path):
 def test_epochs_differ_unless_seed_aug_is_given():
     for given, same in (({}, False), ({"seed_aug": 3}, True)):
         it = images(batch_size=5, data_shape=(3, 8, 8), rand_crop=True, **given)
-        first = it.next().data[0].asnumpy()
+        (first,) = pixels(it)
         it.reset()
-        assert (it.next().data[0].asnumpy() == first).all() == same
+        assert (pixels(it)[0] == first).all() == same
 
 
 CHANGES = {
@@ -154,80 +134,71 @@ CHANGES = {
     "grey": {"data_shape": (1, 20, 20), "mean_r": 100.0, "rand_mirror": True},
     "enlarged": {"data_shape": (3, 41, 45), "rand_crop": True},
     "resized": {"data_shape": (3, 12, 13), "resize": 15, "rand_crop": True, "rand_mirror": True},
-    "warm": {
-        "data_shape": (3, 12, 13),
-        "brightness": 0.3,
-        "saturation": 0.3,
-        "pca_noise": 0.1,
-        "random_h": 20,
-    },
+    "warm": {"data_shape": (3, 8, 9), "brightness": 0.3, "saturation": 0.3, "pca_noise": 0.1, "random_h": 20},
     "bordered": {"pad": 3, "rand_crop": True},
     "bytes": {"dtype": "uint8", "rand_mirror": True},
 }
 
 
 @pytest.mark.parametrize("given", CHANGES.values(), ids=CHANGES)
-def test_the_extension_makes_the_same_numbers(given, monkeypatch):
-    def epochs():
-        it = images(seed=7, **given)
-        found = [batch.data[0].asnumpy() for batch in it]
-        it.reset()
-        return [*found, *(batch.data[0].asnumpy() for batch in it)]
+def test_threads_do_not_change_what_comes_out(given, monkeypatch):
+    """Nor does the extension."""
 
-    fast = epochs()
-    monkeypatch.setattr(native, "core", None)
-    for one, other in zip(fast, epochs(), strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+    def epochs(threads):
+        it = images(seed=7, preprocess_threads=threads, **given)
+        found = pixels(it)
+        it.reset()
+        return [*found, *pixels(it)]
+
+    wanted = epochs(4)
+    for stand_in in (native.core, None):
+        monkeypatch.setattr(native, "core", stand_in)
+        for one, other in zip(epochs(1), wanted, strict=True):
+            np.testing.assert_array_equal(one, other, strict=True)
 
 
 def test_photographs_are_read_where_they_are_decoded(tmp_path):
     """A photograph in JPEG, one with a palette, one with four channels, and one too large for one block of memory."""
     image = pytest.importorskip("PIL.Image")
-    rng = np.random.default_rng(0)
-    pixels = rng.integers(0, 256, (30, 33, 3), np.uint8)
-    large = np.tile(pixels, (100, 80, 1))
+    small = np.random.default_rng(0).integers(0, 256, (30, 33, 3), np.uint8)
+    large = np.tile(small, (100, 80, 1))
     files = []
     for array, mode, kind in (
-        (pixels, "RGB", "JPEG"),
-        (pixels, "P", "PNG"),
-        (pixels, "RGBA", "PNG"),
-        (pixels, "CMYK", "JPEG"),
+        (small, "RGB", "JPEG"),
+        (small, "P", "PNG"),
+        (small, "RGBA", "PNG"),
+        (small, "CMYK", "JPEG"),
         (large, "RGB", "BMP"),
     ):
         target = io.BytesIO()
         image.fromarray(array).convert(mode).save(target, kind)
         files.append(target.getvalue())
     path = write_records(tmp_path / "a.rec", files, [0.0] * len(files))
-    height, width = 30, 33
-    it = images(path_imgrec=path, data_shape=(3, height, width), batch_size=len(files))
-    found = it.next().data[0].asnumpy()
+    (found,) = pixels(images(path_imgrec=path, data_shape=(3, 30, 33), batch_size=len(files)))
     for file, shown in zip(files, found, strict=True):
         whole = mx.image.imdecode(file).asnumpy()
-        y, x = (whole.shape[0] - height) // 2, (whole.shape[1] - width) // 2
-        np.testing.assert_array_equal(shown, whole[y : y + height, x : x + width].transpose(2, 0, 1))
+        y, x = (whole.shape[0] - 30) // 2, (whole.shape[1] - 33) // 2
+        np.testing.assert_array_equal(shown, whole[y : y + 30, x : x + 33].transpose(2, 0, 1))
 
 
 def test_a_batch_that_is_held_stays_as_it_is():
     it = images(batch_size=1, prefetch_buffer=1)
-    first = [batch.data[0].asnumpy().copy() for batch in it]
+    first = [data.copy() for data in pixels(it)]
     it.reset()
     held, views = [], []
     for batch in it:
         held.append(batch)
         views.append(batch.data[0].asnumpy()[0, :, 2:5])
         del batch
-    for _ in range(3):
-        it.reset()
-        assert len(list(it)) == 5
-    for batch, view, want in zip(held, views, first, strict=True):
-        np.testing.assert_array_equal(batch.data[0].asnumpy(), want)
-        np.testing.assert_array_equal(view, want[0, :, 2:5])
-    held.clear()
-    for _ in range(3):
-        it.reset()
-        list(it)
-    for view, want in zip(views, first, strict=True):
-        np.testing.assert_array_equal(view, want[0, :, 2:5])
+    for _ in range(2):
+        for _ in range(3):
+            it.reset()
+            assert len(list(it)) == 5
+        for batch, want in zip(held, first):
+            np.testing.assert_array_equal(batch.data[0].asnumpy(), want)
+        for view, want in zip(views, first, strict=True):
+            np.testing.assert_array_equal(view, want[0, :, 2:5])
+        held.clear()
 
 
 def test_memory_of_batches_that_are_gone_is_used_again():
@@ -237,18 +208,6 @@ def test_memory_of_batches_that_are_gone_is_used_again():
         places |= {batch.data[0].raw.data_ptr() for batch in it}
         it.reset()
     assert len(places) <= 8  # of 30 batches
-
-
-def test_threads_do_not_change_what_comes_out():
-    given = {
-        "rand_crop": True,
-        "data_shape": (3, 8, 8),
-        "rand_mirror": True,
-        "batch_size": 5,
-        "brightness": 0.3,
-    }
-    one, many = (images(preprocess_threads=n, **given).next().data[0].asnumpy() for n in (1, 4))
-    np.testing.assert_array_equal(one, many)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +221,7 @@ def test_threads_do_not_change_what_comes_out():
 def test_kinds_have_their_types(kind, dtype):
     it = getattr(mx.io, kind)(path_imgrec=FORMATS / "images_l1.rec", data_shape=(3, 20, 20), batch_size=2)
     assert isinstance(it, mx.io.MXDataIter)
-    assert it.provide_data[0].dtype is dtype
-    assert it.next().data[0].dtype is dtype
+    assert it.provide_data[0].dtype is it.next().data[0].dtype is dtype
 
 
 def test_errors_of_threads_reach_next_and_the_batch_after_comes(tmp_path):
@@ -275,74 +233,20 @@ def test_errors_of_threads_reach_next_and_the_batch_after_comes(tmp_path):
     assert labels(it) == [[2, 3]]
 
 
-def test_labels_that_do_not_fit_are_told_with_their_place():
-    with pytest.raises(
-        ShapeError, match=r"images_l3\.rec: byte 0: image \d+ has 3 labels, but label_width is 1"
-    ):
-        images("images_l3").next()
-
-
-def test_damaged_files_are_refused(tmp_path):
-    (tmp_path / "a.rec").write_text("<!DOCTYPE html><html></html>")
-    (tmp_path / "empty.rec").touch()
-    with pytest.raises(FileFormatError, match=r"ImageRecordIter: .*empty\.rec: the file is empty"):
-        images(path_imgrec=tmp_path / "empty.rec")
-    with pytest.raises(FileFormatError, match="byte 0: .*HTML page"):
-        images(path_imgrec=tmp_path / "a.rec")
-    (tmp_path / "a.rec").write_bytes((FORMATS / "images_l1.rec").read_bytes()[:2000])
-    it = images(path_imgrec=tmp_path / "a.rec", batch_size=1, prefetch_buffer=1)
-    with pytest.raises(FileFormatError, match=r"byte 1132: .*cut short"):
-        list(it)
-    with pytest.raises(FileError, match="nothing"):
-        images(path_imgrec="nothing.rec")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"path_imgrec": ""},
-        {"data_shape": (2, 20, 20)},
-        {"data_shape": (20, 20)},
-        {"batch_size": 0},
-        {"part_index": 1},
-        {"inter_method": 7},
-        {"random_resized_crop": True, "rand_crop": True},
-        {"min_random_scale": 2.0},
-        {"max_crop_size": 5},
-        {"max_aspect_ratio": 1.5},
-        {"dtype": "float64"},
-    ],
-)
-def test_options_that_do_not_fit_are_refused(given):
-    with pytest.raises(ArgumentError, match="ImageRecordIter: |interpolation method"):
-        images(**given)
-
-
-def test_too_few_images_are_told():
-    with pytest.raises(MXNetError, match="has 5 examples, too few to pad a batch of 20"):
-        images(batch_size=20).next()
-
-
-def test_four_channels_need_an_alpha_channel():
-    with pytest.raises(FileFormatError, match="has 3 channels, expected 4"):
-        images(data_shape=(4, 20, 20)).next()
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     target = tmp_path_factory.mktemp("records") / "det.rec"
     return write_records(target, [file_of(name) for name in NAMES], options()["objects"])
 
 
-def images_of_detect(path, **given):
-    return mx.io.ImageDetRecordIter(
-        **{"path_imgrec": path, "data_shape": (3, 12, 14), "batch_size": 3, "verbose": False, **given}
-    )
+def detections(path, **given):
+    given = {"data_shape": (3, 12, 14), "batch_size": 3, "verbose": False, **given}
+    return mx.io.ImageDetRecordIter(path_imgrec=path, **given)
 
 
 @pytest.mark.parametrize("key", options()["det"])
-def test_batches_are_mxnets_of_detect(path, key):
-    batch = images_of_detect(path, **options()["det"][key]).next()
+def test_detection_batches_are_mxnets(path, key):
+    batch = detections(path, **options()["det"][key]).next()
     want = goldens()[f"det/{key}/label"]
     np.testing.assert_allclose(batch.label[0].asnumpy(), want, rtol=1e-6)
     for found, expected, (_, rows, columns) in zip(
@@ -352,65 +256,44 @@ def test_batches_are_mxnets_of_detect(path, key):
         np.testing.assert_allclose(found[:, :rows, :columns], expected[:, :rows, :columns], atol=1e-3)
 
 
-def test_what_an_image_does_not_fill_is_the_same_in_memory_that_was_used_before(path):
-    it = images_of_detect(path, data_shape=(3, 40, 50), batch_size=1, prefetch_buffer=1, resize_mode="shrink")
-    first = [batch.data[0].asnumpy().copy() for batch in it]
+def test_memory_that_was_used_before_is_cleared_beside_an_image(path):
+    it = detections(path, data_shape=(3, 40, 50), batch_size=1, prefetch_buffer=1, resize_mode="shrink")
+    first = [data.copy() for data in pixels(it)]
     it.reset()
     for batch, want in zip(it, first, strict=True):
         assert (want == 0).all(0).any()
         batch.data[0][:] = 7
     it.reset()
-    for batch, want in zip(it, first, strict=True):
-        np.testing.assert_array_equal(batch.data[0].asnumpy(), want)
+    for found, want in zip(pixels(it), first, strict=True):
+        np.testing.assert_array_equal(found, want)
 
 
 def test_random_changes_keep_objects_within_the_image(path):
-    it = images_of_detect(
-        path,
-        rand_crop_prob=0.8,
-        num_crop_sampler=2,
-        min_crop_scales=(0.3, 0.5),
-        max_crop_scales=0.9,
-        min_crop_aspect_ratios=0.5,
-        max_crop_aspect_ratios=2.0,
-        rand_pad_prob=0.8,
-        max_pad_scale=3.0,
-        rand_mirror_prob=0.5,
-        max_random_hue=20,
-        random_hue_prob=0.5,
-        max_random_contrast=0.3,
-        random_contrast_prob=0.5,
-        crop_emit_mode="overlap",
-        inter_method=10,
-    )
+    crop = {
+        "min_crop_scales": (0.3, 0.5),
+        "max_crop_scales": 0.9,
+        "num_crop_sampler": 2,
+        "rand_crop_prob": 0.8,
+    }
+    crop |= {"min_crop_aspect_ratios": 0.5, "max_crop_aspect_ratios": 2.0, "crop_emit_mode": "overlap"}
+    colors = {
+        "max_random_hue": 20,
+        "random_hue_prob": 0.5,
+        "max_random_contrast": 0.3,
+        "random_contrast_prob": 0.5,
+    }
+    more = {"rand_pad_prob": 0.8, "max_pad_scale": 3.0, "rand_mirror_prob": 0.5, "inter_method": 10}
+    it = detections(path, **crop, **colors, **more)
     changed = 0
     for _ in range(10):
-        for batch in it:
-            for label in batch.label[0].asnumpy():
-                rows = label[6 : 4 + int(label[3])].reshape(-1, 5)
-                assert len(rows)
-                assert (rows[:, 1:] >= 0).all()
-                assert (rows[:, 1:] <= 1).all()
-                assert (rows[:, 3:] > rows[:, 1:3]).all()
-                changed += int(not np.isclose(rows[0, 1], (0.1, 0.0)).any())
+        for label in np.concatenate([batch.label[0].asnumpy() for batch in it]):
+            rows = label[6 : 4 + int(label[3])].reshape(-1, 5)
+            assert len(rows)
+            assert ((rows[:, 1:] >= 0) & (rows[:, 1:] <= 1)).all()
+            assert (rows[:, 3:] > rows[:, 1:3]).all()
+            changed += int(not np.isclose(rows[0, 1], (0.1, 0.0)).any())
         it.reset()
     assert changed > 10
-
-
-def test_widths_that_do_not_fit_are_refused(path):
-    with pytest.raises(ArgumentError, match="label_pad_width is 5, but an image has 12 labels"):
-        images_of_detect(path, label_pad_width=5)
-    with pytest.raises(ArgumentError, match="expected 1 or 2 numbers"):
-        images_of_detect(path, num_crop_sampler=2, min_crop_scales=(0.1, 0.2, 0.3))
-    with pytest.raises(ArgumentError, match="is above max_crop_overlaps"):
-        images_of_detect(path, min_crop_overlaps=0.9, max_crop_overlaps=0.5)
-
-
-@pytest.mark.parametrize("labels", [1.0, [2, 5, 0], [2, 5, 0, 0.1, 0.1, 0.2, 0.2, 7], [1, 5, 0, 0, 0, 1, 1]])
-def test_labels_of_another_form_are_told_with_their_place(tmp_path, labels):
-    path = write_records(tmp_path / "a.rec", [file_of("noise")], [labels])
-    with pytest.raises(FileFormatError, match=r"a\.rec: byte 0: "):
-        images_of_detect(path, batch_size=1).next()
 
 
 def test_objects_are_projected_and_dropped():

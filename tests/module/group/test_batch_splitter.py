@@ -44,9 +44,3 @@ def test_mxnets_split_covers_the_batch_or_is_refused(size, workload):
 )
 def test_known_splits(size, workload, shares):
     assert [s.stop - s.start for s in split_batch(size, workload)] == shares
-
-
-@pytest.mark.parametrize(("size", "workload"), [(4, []), (4, [1, 0]), (4, [1, -1]), (-1, [1])])
-def test_nonsense_is_refused(size, workload):
-    with pytest.raises(ArgumentError, match="expected"):
-        split_batch(size, workload)

@@ -8,6 +8,7 @@ import dpmodule as mx
 from dpmodule import autobatch as dy
 from dpmodule.base import ArgumentError, StateError
 from dpmodule.module import DataParallelExecutorGroup
+from helpers.small_fits import TWO, parameters, ready
 
 ROWS, SIZE = 8, 3
 X = {
@@ -15,10 +16,7 @@ X = {
     for i, name in enumerate(("ids", "extra", "mask"))
 }
 Y = {"one": np.zeros((ROWS, SIZE), "f"), "two": np.full((ROWS, SIZE), 8.0, "f")}
-BOUND = {
-    "data": [(name, (4, SIZE)) for name in ("mask", "ids", "extra")],
-    "label": [("two", (4, SIZE)), ("one", (4, SIZE))],
-}
+DATA, LABEL = ([(name, (4, SIZE)) for name in names] for names in (("mask", "ids", "extra"), ("two", "one")))
 EXPECTED = 10 * X["ids"] + X["mask"] * X["extra"] ** 2
 
 
@@ -34,80 +32,53 @@ def net():
 
 def losses():
     out = mx.sym.broadcast_mul(net(), mx.sym.Variable("weight", shape=(1, SIZE)))
-    return mx.sym.Group(
-        [
-            mx.sym.LinearRegressionOutput(out, mx.sym.Variable(name), name=f"of_{name}")
-            for name in ("two", "one")
-        ]
-    )
+    labels = [mx.sym.Variable(name) for name in ("two", "one")]
+    return mx.sym.Group([mx.sym.LinearRegressionOutput(out, each, name=f"of_{each.name}") for each in labels])
 
 
 def arrays(labels=False, batch_size=4):
     return mx.io.NDArrayIter(X, Y if labels else None, batch_size)
 
 
-def bound(symbol, for_training=False, **options):
-    mod = mx.mod.Module(symbol, list(X), list(Y) if for_training else None, **options)
-    mod.bind(BOUND["data"], BOUND["label"] if for_training else None, for_training)
-    mod.init_params(mx.init.One())
-    return mod
+def bound(module):
+    return ready(module, shapes=[DATA], init=None, for_training=False)
 
 
-def onnx_module(folder):
-    path = bound(net()).to_onnx(str(folder / "net.onnx"))
-    return mx.mod.Module.from_onnx(path)
+def plain(**options):
+    return mx.mod.Module(net(), list(X), None, **options)
 
 
-def bucketing(*_):
-    mod = mx.mod.BucketingModule(lambda key: (net(), list(X), None), 4)
-    mod.bind(BOUND["data"], None, for_training=False)
-    mod.init_params()
-    return mod
-
-
-def chain(*_):
-    mod = mx.mod.SequentialModule().add(mx.mod.Module(net(), list(X), None))
-    mod.bind(BOUND["data"], None, for_training=False)
-    mod.init_params()
-    return mod
-
-
-def autobatch(*_):
+def autobatch():
     params = dy.ParameterCollection()
     params.add_parameters((1,))
 
     def function(extra, ids, mask):
         return dy.inputVector(10 * ids + mask * extra**2)
 
-    mod = mx.mod.AutobatchModule(function, params, data_names=["extra", "ids", "mask"], label_names=None)
-    mod.bind(BOUND["data"], None, for_training=False)
-    mod.init_params()
-    return mod
+    return mx.mod.AutobatchModule(function, params, data_names=["extra", "ids", "mask"], label_names=None)
 
 
 MODULES = {
-    "by hand": lambda _: bound(net()),
-    "two contexts": lambda _: bound(net(), context=[mx.cpu(0), mx.cpu(1)]),
+    "by hand": lambda _: bound(plain()),
+    "two contexts": lambda _: bound(plain(context=TWO)),
     "from_torch": lambda _: mx.mod.Module.from_torch(Net(), *[torch.zeros(4, SIZE)] * 3),
-    "from_onnx": onnx_module,
-    "SequentialModule": chain,
-    "AutobatchModule": autobatch,
+    "from_onnx": lambda folder: mx.mod.Module.from_onnx(bound(plain()).to_onnx(str(folder / "net.onnx"))),
+    "SequentialModule": lambda _: bound(mx.mod.SequentialModule().add(plain())),
+    "AutobatchModule": lambda _: bound(autobatch()),
 }
 
 
 @pytest.mark.parametrize("kind", MODULES)
 @pytest.mark.parametrize("batch_size", [4, 3])
 def test_predict_matches_by_name(kind, batch_size, tmp_path):
-    mod = MODULES[kind](tmp_path)
-    data = arrays(batch_size=batch_size)
+    mod, data = MODULES[kind](tmp_path), arrays(batch_size=batch_size)
     for reader in (data, mx.io.PrefetchingIter(arrays(batch_size=batch_size))):
         np.testing.assert_allclose(mod.predict(reader).asnumpy(), EXPECTED, rtol=1e-5)
-    names = [desc.name for desc in data.provide_data]
     for outputs, number, batch in mod.iter_predict(arrays(batch_size=4)) if kind != "AutobatchModule" else ():
         rows = slice(4 * number, 4 * number + 4)
         np.testing.assert_allclose(outputs[0].asnumpy(), EXPECTED[rows], rtol=1e-5)
-        for name, array in zip(names, batch.data):  # the batch is the iterator's
-            np.testing.assert_array_equal(array.asnumpy(), X[name][rows])
+        for desc, array in zip(data.provide_data, batch.data):  # the batch is the iterator's
+            np.testing.assert_array_equal(array.asnumpy(), X[desc.name][rows])
     # a batch that does not name its arrays goes by position, as in MXNet
     in_bound_order = [mx.nd.array(X[desc[0]]) for desc in mod.data_shapes]
     mod.forward(mx.io.DataBatch(in_bound_order), is_train=False)
@@ -115,63 +86,43 @@ def test_predict_matches_by_name(kind, batch_size, tmp_path):
 
 
 def test_buckets_match_by_name():
-    mod = bucketing()
-    for key, order in (
-        (4, "ids mask extra"),
-        (2, "extra mask ids"),
-        (4, "extra ids mask"),
-        (2, "ids extra mask"),
-    ):
-        names = order.split()
-        descs = [mx.io.DataDesc(name, (key, SIZE)) for name in names]
-        batch = mx.io.DataBatch(
-            [mx.nd.array(X[name][:key]) for name in names], bucket_key=key, provide_data=descs
-        )
-        mod.forward(batch)
+    mod = bound(mx.mod.BucketingModule(lambda key: (net(), list(X), None), 4))
+    orders = ((4, "ids mask extra"), (2, "extra mask ids"), (4, "extra ids mask"), (2, "ids extra mask"))
+    for key, order in orders:
+        data = [mx.nd.array(X[name][:key]) for name in order.split()]
+        descs = [mx.io.DataDesc(name, (key, SIZE)) for name in order.split()]
+        mod.forward(mx.io.DataBatch(data, bucket_key=key, provide_data=descs))
         np.testing.assert_allclose(mod.get_outputs()[0].asnumpy(), EXPECTED[:key], rtol=1e-5)
-
-
-def read(data):
-    return {name: array.asnumpy() for name, array in data[0].items()}
 
 
 @pytest.mark.parametrize("contexts", [1, 2])
 def test_fit_and_score_match_inputs_and_labels_by_name(contexts):
-    options = {"context": [mx.cpu(i) for i in range(contexts)]}
-    metrics, params = [], []
-    for order in ("other", "bound"):
-        mod, data = bound(losses(), True, **options), arrays(True)
-        if order == "bound":
-            data = mx.io.NDArrayIter(
-                [X[name] for name, _ in BOUND["data"]], [Y[name] for name, _ in BOUND["label"]], 4
-            )
+    in_order = [X[name] for name, _ in DATA], [Y[name] for name, _ in LABEL]
+    found = []
+    for data in (arrays(True), mx.io.NDArrayIter(*in_order, 4)):
+        mod = mx.mod.Module(losses(), list(X), list(Y), context=[mx.cpu(i) for i in range(contexts)])
+        ready(mod, shapes=(DATA, LABEL), init="ones")
         metric = mx.metric.MAE()
         mod.fit(data, num_epoch=2, eval_metric=metric, optimizer_params={"learning_rate": 1e-4}, accumulate=2)
-        metrics.append([metric.get(), mod.score(data, "mse")])
-        params.append(read(mod.get_params()))
-    assert metrics[0] == metrics[1]
-    np.testing.assert_array_equal(params[0]["weight"], params[1]["weight"])
+        found.append([metric.get(), mod.score(data, "mse"), parameters(mod)["weight"].tolist()])
+    assert found[0] == found[1]
 
 
 def test_a_group_bound_by_hand_matches_batches_that_name_their_arrays():
-    group = DataParallelExecutorGroup(
-        losses(), [mx.cpu()], None, BOUND["data"], BOUND["label"], ["weight"], False, False, None
-    )
+    group = DataParallelExecutorGroup(losses(), [mx.cpu()], None, DATA, LABEL, ["weight"], False, False, None)
     group.set_params({"weight": mx.nd.ones((1, SIZE))}, {})
-    metric = mx.metric.CustomMetric(lambda label, out: float(label.mean()), "label")
-    batch = next(mx.io.PrefetchingIter(arrays(True)))
+    batch, shown, metric = next(mx.io.PrefetchingIter(arrays(True))), [], mx.metric.MAE()
     group.forward(batch, is_train=False)
     np.testing.assert_allclose(group.get_outputs()[0].asnumpy(), EXPECTED[:4], rtol=1e-5)
-    shown = []
-    metric.update_dict = lambda labels, outputs: shown.append(
-        {n: float(a.asnumpy()[0, 0]) for n, a in labels.items()}
+    metric.update_dict = lambda labels, outputs: shown.extend(
+        (n, a.asnumpy()[0, 0]) for n, a in labels.items()
     )
     group.update_metric(metric, batch.label)
-    assert shown == [{"two": 8.0, "one": 0.0}]
+    assert shown == [("two", 8.0), ("one", 0.0)]
 
 
 def test_what_cannot_be_matched_is_refused():
-    mod = bound(net())
+    mod = bound(plain())
     wrong = mx.io.NDArrayIter({"extra": X["ids"], "ids": X["ids"], "other": X["ids"]}, batch_size=4)
     message = "bound to data mask, ids, extra, but the batch has extra, ids, other"
     with pytest.raises(ArgumentError, match=message):
@@ -179,23 +130,20 @@ def test_what_cannot_be_matched_is_refused():
     with pytest.raises(ArgumentError, match=message):
         mod.forward(mx.io.DataBatch(next(wrong).data, provide_data=wrong.provide_data))
     # names that the module does not know go by position, as in MXNet
-    unnamed = mx.io.NDArrayIter([X[name] for name, _ in BOUND["data"]], batch_size=4)
+    unnamed = mx.io.NDArrayIter([X[name] for name, _ in DATA], batch_size=4)
     np.testing.assert_allclose(mod.predict(unnamed).asnumpy(), EXPECTED, rtol=1e-5)
 
     class Positional(mx.mod.PythonModule):
         def _compute_output_shapes(self):
             return []
 
-    python = Positional(["mask", "ids", "extra"], None, [])
-    python.bind(BOUND["data"], None)
-    python.init_params()
-    with pytest.raises(
-        ArgumentError, match="Positional is bound to mask, ids, extra, but NDArrayIter gives extra, ids"
-    ):
+    python = bound(Positional(["mask", "ids", "extra"], None, []))
+    words = "Positional is bound to mask, ids, extra, but NDArrayIter gives extra, ids"
+    with pytest.raises(ArgumentError, match=words):
         python.predict(arrays())
-    inner = bound(losses(), True)
+    inner = ready(mx.mod.Module(losses(), list(X), list(Y)), shapes=(DATA, LABEL), init="ones")
     mod = mx.mod.SequentialModule().add(inner, take_labels=True)
     with pytest.raises(
         StateError, match=r"labels in another order than one \(4, 3\), two .*force_rebind=True"
     ):
-        mod.bind(BOUND["data"], BOUND["label"][::-1])
+        mod.bind(DATA, LABEL[::-1])

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from helpers.arrays import count, f8
 from helpers.op_case import OpCase
 
 RANDOM = np.random.RandomState(0)
-X = RANDOM.uniform(-2, 2, (4, 3))
-Y = RANDOM.uniform(-2, 2, (4, 3))
-BITS = np.array([[0.0, 1.0, 2.0], [0.0, 0.0, -1.0]])
-OTHER = np.array([[0.0, 0.0, 3.0], [1.0, 0.0, 0.0]])
+X, Y = RANDOM.uniform(-2, 2, (2, 4, 3))
+BITS, OTHER = f8([[0, 1, 2], [0, 0, -1]]), f8([[0, 0, 3], [1, 0, 0]])
+PART = {"begin": (1, 0), "end": (3, 2)}
 
 
 def written(x, value):
@@ -18,64 +18,47 @@ def written(x, value):
 
 
 def batch_norm(x, gamma, beta, mean, var):
-    axes = (0, 2)
-    m, v = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
-    y = (x - m) / np.sqrt(v + 1e-3) * gamma[None, :, None] + beta[None, :, None]
-    return y
+    m, v = x.mean((0, 2), keepdims=True), x.var((0, 2), keepdims=True)
+    return (x - m) / np.sqrt(v + 1e-3) * gamma[None, :, None] + beta[None, :, None]
+
+
+def logical(name):
+    def expect(x, y):
+        return getattr(np, f"logical_{name}")(x, y).astype(x.dtype)
+
+    return OpCase(f"_logical_{name}", (BITS, OTHER), {}, expect, no_grad="truth values have none")
+
+
+def khatri_rao(x, y):
+    return np.stack([np.kron(x[:, i], y[:, i]) for i in range(x.shape[1])], 1)
 
 
 CASES = [
     OpCase("_identity_with_attr_like_rhs", (X, Y), {}, lambda x, y: x, grad=(0,)),
-    *(
-        OpCase(
-            f"_logical_{name}",
-            (BITS, OTHER),
-            {},
-            lambda x, y, f=function: f(x, y).astype(x.dtype),
-            no_grad="truth values have none",
-        )
-        for name, function in (("and", np.logical_and), ("or", np.logical_or), ("xor", np.logical_xor))
-    ),
-    OpCase(
-        "_slice_assign",
-        (X, Y[:2, :2]),
-        {"begin": (1, 0), "end": (3, 2)},
-        lambda x, y: written(x, y),
-    ),
-    OpCase(
-        "_slice_assign_scalar",
-        (X,),
-        {"scalar": 7.0, "begin": (1, 0), "end": (3, 2)},
-        lambda x: written(x, 7.0),
-    ),
+    *map(logical, ("and", "or", "xor")),
+    OpCase("_slice_assign", (X, Y[:2, :2]), PART, written),
+    OpCase("_slice_assign_scalar", (X,), {"scalar": 7.0, **PART}, lambda x: written(x, 7.0)),
+    OpCase("_split_v2", (X,), {"indices": (0, 1, 3), "axis": 0}, lambda x: (x[0:1], x[1:3], x[3:])),
     OpCase(
         "_split_v2",
         (X,),
-        {"indices": (0, 1, 3), "axis": 0},
-        lambda x: (x[0:1], x[1:3], x[3:]),
+        {"indices": (), "axis": 1, "sections": 3, "squeeze_axis": True},
+        lambda x: tuple(x.T),
     ),
     OpCase(
         "_backward_gather_nd",
-        (np.array([1.5, -2.0, 0.25]), np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])),
+        (f8([1.5, -2, 0.25]), f8([[1, 1, 0], [1, 1, 0]])),
         {"shape": (2, 2)},
         lambda x, i: np.array([[x[2], 0], [0, x[0] + x[1]]]),
         grad=(0,),
     ),
-    OpCase("_split_v2", (X,), {"indices": (), "axis": 1, "sections": 3, "squeeze_axis": True},
-           lambda x: tuple(x.T)),
-    OpCase("cast_storage", (X,), {"stype": "default"}, lambda x: x),
-    OpCase(
-        "_sparse_retain",
-        (X, np.array([0.0, 2.0])),
-        {},
-        lambda x, i: np.where(np.isin(np.arange(4), i)[:, None], x, 0),
-        grad=(0,),
-    ),
+    OpCase("khatri_rao", (X, Y[:2]), {}, khatri_rao),
     OpCase(
         "BatchNorm_v1",
-        (RANDOM.uniform(-1, 1, (3, 2, 4)), np.array([1.5, 0.5]), np.array([0.1, -0.2]), np.zeros(2), np.ones(2)),
+        (RANDOM.uniform(-1, 1, (3, 2, 4)), f8([1.5, 0.5]), f8([0.1, -0.2]), np.zeros(2), np.ones(2)),
         {"fix_gamma": False},
         batch_norm,
         grad=(0, 1, 2),
     ),
-]  # fmt: skip
+    OpCase("diag", (count(2, 3, 4),), {"k": 1, "axis1": -1, "axis2": 1}, lambda x: np.diagonal(x, 1, -1, 1)),
+]

@@ -4,10 +4,24 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import BoundsError, MXNetError, OpError, ShapeError
-from helpers.op_case import gradients, shapes
+from helpers.arrays import INF, NAN, f4, f8, i4, i8, u1
+from helpers.op_case import gradients, values_test
 
-NAN, INF = float("nan"), float("inf")
+X = f4([1, NAN, INF, -INF])
+test_values = values_test(
+    [
+        ("_contrib_boolean_mask", (np.ones((2, 3)), np.ones(2)), {}, np.ones((2, 3))),
+        ("_contrib_allclose", (f4([1, NAN]), f4([1.00001, NAN])), {"rtol": 1e-3}, u1(1)),
+        ("_contrib_allclose", (f4([1, NAN]), f4([1.00001, NAN])), {"rtol": 1e-7}, u1(0)),
+        ("_contrib_arange_like", (np.ones((2, 3), "i8"),), {"repeat": 2}, i8([[0, 0, 1], [1, 2, 2]])),
+        ("_contrib_index_array", (np.ones((2, 3)),), {"axes": (-1,)}, i8([[[0], [1], [2]]] * 2)),
+        ("_contrib_getnnz", (f4([[0, 5], [0, 0]]),), {}, i8([1])),
+        ("_contrib_edge_id", (f4([[0, 5], [0, 0]]), f4([0, 1]), f4([1, 1])), {}, f4([5, -1])),
+        ("_contrib_quadratic", (i4([1, 2]),), {"a": 1.5}, i4([1, 6])),
+        ("all_finite", (f4([1, INF]),), {}, f4([0])),
+        ("all_finite", (f4([1, 2]),), {}, f4([1])),
+    ]
+)
 
 
 def test_boolean_mask_in_a_graph_has_a_shape_when_it_has_run():
@@ -24,36 +38,10 @@ def test_boolean_mask_in_a_graph_has_a_shape_when_it_has_run():
     assert grads["index"].asnumpy().tolist() == [0, 0, 0]
     args["index"][:] = 1
     assert executor.forward()[0].shape == (3,)
-
-
-def test_boolean_mask_may_choose_nothing():
     assert mx.nd.contrib.boolean_mask(mx.nd.ones((2, 3)), mx.nd.zeros((2,))).shape == (0, 3)
 
 
-def test_boolean_mask_refuses():
-    with pytest.raises(OpError, match="axis"):
-        mx.nd.contrib.boolean_mask(mx.nd.ones((2, 3)), mx.nd.zeros((3,)), axis=1)
-    with pytest.raises(ShapeError, match="index"):
-        mx.nd.contrib.boolean_mask(mx.nd.ones((2, 3)), mx.nd.zeros((3,)))
-
-
-def test_index_copy_refuses_rows_that_do_not_exist():
-    with pytest.raises(BoundsError, match="expected 0 to 2"):
-        mx.nd.contrib.index_copy(mx.nd.zeros((3, 2)), mx.nd.array([3]), mx.nd.ones((1, 2)))
-    with pytest.raises(ShapeError, match="new_tensor"):
-        mx.nd.contrib.index_copy(mx.nd.zeros((3, 2)), mx.nd.array([1]), mx.nd.ones((2, 2)))
-
-
-def test_allclose_is_a_number():
-    one, other = mx.nd.array([1, NAN]), mx.nd.array([1.00001, NAN])
-    found = mx.nd.contrib.allclose(one, other, rtol=1e-3)
-    assert (found.shape, found.dtype, int(found.asnumpy())) == ((), np.uint8, 1)
-    assert int(mx.nd.contrib.allclose(one, other, rtol=1e-7).asnumpy()) == 0
-
-
 def test_finiteness_of_one_and_many():
-    assert mx.nd.all_finite(mx.nd.ones((3,))).asscalar() == 1
-    assert mx.nd.all_finite(mx.nd.array([1, INF])).asscalar() == 0
     arrays = [mx.nd.ones((2,)), mx.nd.array([NAN])]
     assert mx.nd.multi_all_finite(*arrays, num_arrays=2).asscalar() == 0
     assert mx.nd.multi_all_finite(*arrays[:1]).asscalar() == 1
@@ -63,59 +51,39 @@ def test_finiteness_of_one_and_many():
         assert mx.nd.multi_all_finite(*arrays, num_arrays=2, init_output=False, out=out).asscalar() == 0
 
 
-def test_isnan_isinf_isfinite():
-    x = mx.nd.array([1, NAN, INF, -INF])
-    assert mx.nd.contrib.isnan(x).asnumpy().tolist() == [0, 1, 0, 0]
-    assert mx.nd.contrib.isinf(x).asnumpy().tolist() == [0, 0, 1, 1]
-    assert mx.nd.contrib.isfinite(x).asnumpy().tolist() == [1, 0, 0, 0]
-
-
-def test_arange_like_keeps_the_type():
-    found = mx.nd.contrib.arange_like(mx.nd.ones((2, 3), dtype="int64"), repeat=2)
-    assert found.dtype == np.int64
-    assert found.asnumpy().tolist() == [[0, 0, 1], [1, 2, 2]]
-
-
-def test_index_array_counts_axes_from_the_end_too():
-    found = mx.nd.contrib.index_array(mx.nd.ones((2, 3)), axes=(-1,))
-    assert found.asnumpy()[..., 0].tolist() == [[0, 1, 2], [0, 1, 2]]
-    with pytest.raises(MXNetError, match="axes"):
-        mx.nd.contrib.index_array(mx.nd.ones((2, 3)), axes=(2,))
+@pytest.mark.parametrize(("name", "wanted"), [("isnan", 1), ("isinf", 2), ("isfinite", 0)])
+def test_isnan_isinf_isfinite(name, wanted):
+    found = getattr(mx.nd.contrib, name)(mx.nd.array(X)).asnumpy()
+    assert found.tolist() == getattr(np, name)(X).tolist()
+    assert found[wanted] == 1
 
 
 def test_stored_zeros_of_a_csr_matrix_count():
     edges = mx.nd.sparse.csr_matrix(([0.0, 1.0, 2.0], [2, 0, 1], [0, 2, 3]), shape=(2, 3))
-    assert mx.nd.contrib.getnnz(edges).asnumpy().tolist() == [3]
-    assert mx.nd.contrib.getnnz(edges, axis=1).asnumpy().tolist() == [2, 1]
-    assert mx.nd.contrib.getnnz(edges, axis=0).asnumpy().tolist() == [1, 1, 1]
     u, v = mx.nd.array([0, 0, 0, 1, 1]), mx.nd.array([0, 1, 2, 1, 2])
-    assert mx.nd.contrib.edge_id(edges, u, v).asnumpy().tolist() == [1, -1, 0, 2, -1]
-    empty = mx.nd.sparse.zeros("csr", (2, 3))
-    assert mx.nd.contrib.edge_id(empty, u, v).asnumpy().tolist() == [-1] * 5
+    empty, dense = mx.nd.sparse.zeros("csr", (2, 3)), mx.nd.array([[0, 5], [0, 0]])
+    for found, wanted in (
+        (mx.nd.contrib.getnnz(edges), [3]),
+        (mx.nd.contrib.getnnz(edges, axis=1), [2, 1]),
+        (mx.nd.contrib.getnnz(edges, axis=0), [1, 1, 1]),
+        (mx.nd.contrib.edge_id(edges, u, v), [1, -1, 0, 2, -1]),
+        (mx.nd.contrib.edge_id(empty, u, v), [-1] * 5),
+        (mx.nd.contrib.getnnz(dense, axis=0), [0, 1]),
+        (mx.nd.contrib.getnnz(dense.tostype("csr"), axis=0), [0, 1]),
+    ):
+        assert found.asnumpy().tolist() == wanted
 
 
-def test_dense_matrices_count_what_is_not_zero():
-    dense = mx.nd.array([[0, 5], [0, 0]])
-    assert mx.nd.contrib.getnnz(dense).asnumpy().tolist() == [1]
-    for matrix in (dense, dense.tostype("csr")):
-        assert mx.nd.contrib.getnnz(matrix, axis=0).asnumpy().tolist() == [0, 1]
-    assert mx.nd.contrib.edge_id(dense, mx.nd.array([0, 1]), mx.nd.array([1, 1])).asnumpy().tolist() == [
-        5,
-        -1,
-    ]
-    with pytest.raises(ShapeError):
-        shapes("_contrib_getnnz", [(2, 3, 4)])
-
-
-def test_gradients_that_are_not_derivatives():
-    x = np.array([-1.4, 0.6, 2.5])
-    assert gradients("_contrib_round_ste", x, head=x)[0].tolist() == x.tolist()
-    assert gradients("_contrib_sign_ste", x, head=x)[0].tolist() == x.tolist()
-    assert gradients("_contrib_gradientmultiplier", x, scalar=-2.0)[0].tolist() == [-2, -2, -2]
-    assert gradients("_scale_gradient", x, np.array([4.0]))[0].tolist() == [4, 4, 4]
-    assert gradients("_scale_gradient", x, np.array([4.0]), inverse=True)[0].tolist() == [0.25, 0.25, 0.25]
-
-
-def test_quadratic_of_integers_cuts_the_fraction():
-    found = mx.nd.contrib.quadratic(mx.nd.array([1, 2], dtype="int32"), a=1.5)
-    assert (found.dtype, found.asnumpy().tolist()) == (np.int32, [1, 6])
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs", "factor"),
+    [
+        ("_contrib_round_ste", (), {}, 1),
+        ("_contrib_sign_ste", (), {}, 1),
+        ("_contrib_gradientmultiplier", (), {"scalar": -2.0}, -2),
+        ("_scale_gradient", (f8([4]),), {}, 4),
+        ("_scale_gradient", (f8([4]),), {"inverse": True}, 0.25),
+    ],
+)
+def test_gradients_that_are_not_derivatives(name, inputs, attrs, factor):
+    x = f8([-1.4, 0.6, 2.5])
+    np.testing.assert_allclose(gradients(name, x, *inputs, head=x, **attrs)[0], factor * x)

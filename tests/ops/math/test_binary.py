@@ -3,38 +3,31 @@
 from itertools import product
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
-from dpmodule.base import ShapeError
-from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
+from helpers.arrays import INF, NAN, f4, i1, i4, i8, u1
+from helpers.op_case import (
+    OpCase,
+    check_gradient,
+    check_value,
+    gradients,
+    gradients_test,
+    rules_test,
+    values_test,
+)
 from helpers.walk import walks
 
-NAN, INF = float("nan"), float("inf")
-
 ARITHMETIC = {
-    "elemwise_add": np.add,
-    "elemwise_sub": np.subtract,
-    "elemwise_mul": np.multiply,
-    "elemwise_div": np.divide,
-    "_mod": np.mod,
-    "_power": np.power,
-    "_maximum": np.maximum,
-    "_minimum": np.minimum,
-    "_hypot": np.hypot,
+    **dict(zip(("elemwise_add", "elemwise_sub", "elemwise_mul"), (np.add, np.subtract, np.multiply))),
+    **{"elemwise_div": np.divide, "_mod": np.mod, "_power": np.power, "_hypot": np.hypot},
+    **{"_maximum": np.maximum, "_minimum": np.minimum},
 }
 TESTS = {
-    "_equal": np.equal,
-    "_not_equal": np.not_equal,
-    "_greater": np.greater,
-    "_greater_equal": np.greater_equal,
-    "_lesser": np.less,
-    "_lesser_equal": np.less_equal,
-    "_logical_and": np.logical_and,
-    "_logical_or": np.logical_or,
-    "_logical_xor": np.logical_xor,
+    **{"_lesser": np.less, "_lesser_equal": np.less_equal, "_greater": np.greater},
+    **{f"_{name}": getattr(np, name) for name in ("equal", "not_equal", "greater_equal")},
+    **{f"_logical_{name}": getattr(np, f"logical_{name}") for name in ("and", "or", "xor")},
 }
 BROADCAST = {
     **{f"broadcast_{name.removeprefix('elemwise').strip('_')}": f for name, f in ARITHMETIC.items()},
@@ -46,12 +39,11 @@ def points(*shape, low=0.3, high=2.9):
     return np.random.RandomState(len(shape)).uniform(low, high, shape)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ARITHMETIC)
+@walks(product(ARITHMETIC, ["float32", "float64"]))
 def test_arithmetic_is_that_of_numpy(name, dtype):
-    left, right = points(3, 4).astype(dtype), points(3, 4, low=0.7).astype(dtype)[::-1]
-    check_value(OpCase(name, (left, right), expect=ARITHMETIC[name]), rtol=1e-5)
-    check_gradient(OpCase(name, (left.astype("f8"), right.astype("f8"))))
+    left, right = points(3, 4), points(3, 4, low=0.7)[::-1]
+    check_value(OpCase(name, (left.astype(dtype), right.astype(dtype)), expect=ARITHMETIC[name]))
+    check_gradient(OpCase(name, (left, right)))
 
 
 @walks(product(TESTS, ["float32", "int32", "uint8"]))
@@ -70,16 +62,13 @@ def test_broadcasting_is_that_of_numpy(name, dims):
     left, right = (points(*shape).round(1) for shape in dims.input_shapes)
     if "logic" in name:
         left, right = left.round(), right.round()
-    check_value(
-        OpCase(name, (left, right), expect=lambda x, y: BROADCAST[name](x, y).astype("f8")), rtol=1e-7
-    )
+    case = OpCase(name, (left, right), expect=lambda x, y: BROADCAST[name](x, y).astype("f8"))
+    check_value(case, rtol=1e-7)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
-    name=st.sampled_from(
-        ["broadcast_add", "broadcast_mul", "broadcast_div", "broadcast_maximum", "broadcast_hypot"]
-    ),
+    name=st.sampled_from([f"broadcast_{kind}" for kind in ("add", "mul", "div", "maximum", "hypot")]),
     dims=mutually_broadcastable_shapes(num_shapes=2, min_dims=1, max_dims=3, max_side=3),
 )
 def test_broadcast_gradients_are_summed_over_repeated_axes(name, dims):
@@ -88,75 +77,12 @@ def test_broadcast_gradients_are_summed_over_repeated_axes(name, dims):
     spread = gradients(name, *full)
     for found, each, whole in zip(gradients(name, left, right), (left, right), spread, strict=True):
         lead = whole.ndim - each.ndim
-        ones = tuple(i + lead for i, d in enumerate(each.shape) if d == 1)
-        expected = whole.sum(tuple(range(lead))).sum(tuple(i - lead for i in ones), keepdims=True)
-        np.testing.assert_allclose(found, expected, 1e-9)
-
-
-def test_shapes_that_do_not_fit_are_refused_with_both_named():
-    with pytest.raises(ShapeError, match=r"\(2, 3\)"):
-        shapes("broadcast_add", [(2, 3), (2, 4)])
-    with pytest.raises(ShapeError):
-        shapes("elemwise_add", [(2, 3), (2, 1)])
-
-
-def test_rules_carry_what_is_known():
-    assert shapes("elemwise_add", [(2, 0), None], [(0, 3)])[0] == [(2, 3), (2, 3)]
-    assert shapes("broadcast_add", [(0, 4, 8), (1, 0, 1)])[1] == [(0, 4, 8)]
-    assert shapes("broadcast_add", [None, (2,)])[1] == [None]
-
-
-def test_ties_give_the_gradient_to_the_first():
-    left, right = np.array([1, 2, 3], "f4"), np.array([1, 1, 5], "f4")
-    found = gradients("_maximum", left, right)
-    np.testing.assert_array_equal(found, [[1, 1, 0], [0, 0, 1]])
-    found = gradients("_minimum", left, right)
-    np.testing.assert_array_equal(found, [[1, 0, 1], [0, 1, 0]])
-
-
-def test_nan_wins_in_maximum_and_minimum():
-    left, right = np.array([NAN, 1, NAN], "f4"), np.array([1, NAN, NAN], "f4")
-    assert np.isnan(run("_maximum", left, right)).all()
-    assert np.isnan(run("_minimum", left, right)).all()
-    np.testing.assert_array_equal(run("_maximum_scalar", left, scalar=2.0), [NAN, 2, NAN])
-
-
-def test_division_and_remainder_by_zero():
-    x, zero = np.array([1, -1, 0], "f4"), np.zeros(3, "f4")
-    np.testing.assert_array_equal(run("elemwise_div", x, zero), [INF, -INF, NAN])
-    np.testing.assert_array_equal(run("_mod", x, zero), [0, 0, 0])
-    np.testing.assert_array_equal(run("_mod_scalar", x, scalar=0.0), [0, 0, 0])
-    np.testing.assert_array_equal(run("_rmod_scalar", np.array([0, -1.5, 2], "f4"), scalar=1.0), [0, -0.5, 1])
-
-
-def test_remainder_has_the_sign_of_the_divisor_and_mxnets_gradient():
-    left, right = np.array([5, -5, 5], "f4"), np.array([3, 3, -3], "f4")
-    np.testing.assert_array_equal(run("_mod", left, right), [2, 1, -1])
-    np.testing.assert_array_equal(gradients("_mod", left, right), [[1, 1, 1], [-1, 2, 2]])
+        ones = tuple(i for i, d in enumerate(each.shape) if d == 1)
+        np.testing.assert_allclose(found, whole.sum(tuple(range(lead))).sum(ones, keepdims=True), 1e-9)
 
 
 LEFT, RIGHT = np.array([-7, -3, 1, 3, 7]), np.array([2, 2, 2, -2, -3])
-
-
-# what MXNet 1.9.1 answers
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("elemwise_div", [-3, -1, 0, -1, -2]),
-        ("_mod", [1, 1, 1, -1, -2]),
-        ("_power", [49, 9, 1, 0, 0]),
-        ("_maximum", [2, 2, 2, 3, 7]),
-        ("_hypot", [7, 3, 2, 3, 7]),
-    ],
-)
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_integer_arithmetic_is_as_in_mxnet(name, dtype, expected):
-    check_value(
-        OpCase(name, (LEFT.astype(dtype), RIGHT.astype(dtype)), expect=lambda x, y: np.array(expected, dtype))
-    )
-
-
-SCALARS = {
+SCALARS = {  # for integers and the number 2.5: what MXNet 1.9.1 answers, and the formula
     "_plus_scalar": ([-5, -1, 3, 5, 9], lambda x, s: x + s),
     "_minus_scalar": ([-9, -5, -1, 1, 5], lambda x, s: x - s),
     "_rminus_scalar": ([9, 5, 1, -1, -5], lambda x, s: s - x),
@@ -183,55 +109,74 @@ SCALARS = {
 
 
 @walks(SCALARS)
-def test_a_number_is_cut_for_integers_unless_it_is_declared_none(name):
+def test_an_array_and_a_number(name):
+    """The number is cut for integers unless it is declared none."""
     expected, formula = SCALARS[name]
-    check_value(OpCase(name, (LEFT.astype("i4"),), {"scalar": 2.5}, lambda x: np.array(expected, "i4")))
-    positive = np.abs(LEFT).astype("i4")
-    check_value(
-        OpCase(name, (positive,), {"scalar": 2.5, "is_int": False}, lambda x: formula(x, 2.5).astype("f8"))
-    )
-
-
-@walks(SCALARS)
-def test_number_and_array(name):
-    x = points(3, 4).round(1)
-    case = OpCase(
-        name, (x.astype("f4"),), {"scalar": 1.7}, lambda x: SCALARS[name][1](x, np.float32(1.7)).astype("f4")
-    )
-    check_value(case)
+    wide, positive, cut = points(3, 4).round(1).astype("f4"), i4(abs(LEFT)), {"scalar": 2.5}
+    check_value(OpCase(name, (i4(LEFT),), cut, lambda x: i4(expected)))
+    check_value(OpCase(name, (positive,), {**cut, "is_int": False}, lambda x: formula(x, 2.5).astype("f8")))
+    check_value(OpCase(name, (wide,), {"scalar": 1.7}, lambda x: formula(x, np.float32(1.7)).astype("f4")))
     check_gradient(OpCase(name, (points(3, 4),), {"scalar": 1.7}))
 
 
-def test_scalar_ties_give_the_gradient_to_the_array():
-    x = np.array([1, 2, 3], "f4")
-    np.testing.assert_array_equal(gradients("_maximum_scalar", x, scalar=2.0)[0], [0, 1, 1])
-    np.testing.assert_array_equal(gradients("_minimum_scalar", x, scalar=2.0)[0], [1, 1, 0])
-
-
-@pytest.mark.parametrize(
-    ("name", "number", "expected"),
-    [("_plus_scalar", 254, [1, 254]), ("_rminus_scalar", 2, [255, 2]), ("_mul_scalar", 100, [44, 0])],
+ONES, ZEROS = f4([1, -1, 0]), np.zeros(3, "f4")
+# integers and bytes: what MXNet 1.9.1 answers
+test_values = values_test(
+    [
+        ("_maximum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
+        ("_minimum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
+        ("_maximum_scalar", (f4([NAN, 1, NAN]),), {"scalar": 2.0}, f4([NAN, 2, NAN])),
+        ("elemwise_div", (ONES, ZEROS), {}, f4([INF, -INF, NAN])),
+        ("_mod", (ONES, ZEROS), {}, ZEROS),
+        ("_mod_scalar", (ONES,), {"scalar": 0.0}, ZEROS),
+        ("_rmod_scalar", (f4([0, -1.5, 2]),), {"scalar": 1.0}, f4([0, -0.5, 1])),
+        ("_mod", (f4([5, -5, 5]), f4([3, 3, -3])), {}, f4([2, 1, -1])),
+        *[
+            (name, (kind(LEFT), kind(RIGHT)), {}, kind(wanted))
+            for kind in (i4, i8)
+            for name, wanted in {
+                "elemwise_div": [-3, -1, 0, -1, -2],
+                "_mod": [1, 1, 1, -1, -2],
+                "_power": [49, 9, 1, 0, 0],
+                "_maximum": [2, 2, 2, 3, 7],
+                "_hypot": [7, 3, 2, 3, 7],
+            }.items()
+        ],
+        ("_plus_scalar", (u1([3, 0]),), {"scalar": 254}, u1([1, 254])),
+        ("_rminus_scalar", (u1([3, 0]),), {"scalar": 2}, u1([255, 2])),
+        ("_mul_scalar", (u1([3, 0]),), {"scalar": 100}, u1([44, 0])),
+        ("elemwise_div", (i4([5, -7, 0]), i4([0, 2, 0])), {}, i4([0, -3, 0])),
+        *[
+            (f"_{name}_scalar", (kind([5, 7, 0]),), {"scalar": scalar}, kind(wanted))
+            for kind in (i1, u1, i4, i8)
+            for name, scalar, wanted in [
+                ("div", 0.0, [0] * 3),
+                ("mod", 0.0, [0] * 3),
+                ("rdiv", 9.0, [1, 1, 0]),
+            ]
+        ],
+        *[
+            ("_rmod_scalar", (kind([5, 7, 0]),), {"scalar": 9.0}, kind([4, 2, 0]))
+            for kind in (i1, u1, i4, i8)
+        ],
+        *[("_mod", (kind([5, 7, 0]), kind([0, 0, 0])), {}, kind([0, 0, 0])) for kind in (i1, u1, i4, i8)],
+    ]
 )
-def test_bytes_wrap_around(name, number, expected):
-    np.testing.assert_array_equal(run(name, np.array([3, 0], "u1"), scalar=number), expected)
-
-
-def test_integers_divided_by_zero_give_zero():
-    found = run("elemwise_div", np.array([5, -7, 0], "i4"), np.array([0, 2, 0], "i4"))
-    np.testing.assert_array_equal(found, [0, -3, 0])
-
-
-def test_integers_and_the_number_zero():
-    for kind in ("i1", "u1", "i4", "i8"):
-        x = np.array([5, 7, 0], kind)
-        for name in ("_div_scalar", "_mod_scalar"):
-            np.testing.assert_array_equal(run(name, x, scalar=0.0), [0, 0, 0])
-        for name in ("_rdiv_scalar", "_rmod_scalar"):
-            np.testing.assert_array_equal(run(name, x, scalar=9.0), [1, 1, 0] if "div" in name else [4, 2, 0])
-        np.testing.assert_array_equal(run("_mod", x, np.zeros(3, kind)), [0, 0, 0])
-
-
-def test_gradients_of_zero_to_the_power_of_zero_are_finite():
-    zero = np.zeros(1, "f4")
-    for found in (gradients("_power", zero, zero), gradients("_power_scalar", zero, scalar=0.0)):
-        assert [float(each[0]) for each in found] == [0.0] * len(found)
+test_gradients_at_ties_and_zeros = gradients_test(
+    [
+        ("_maximum", (f4([1, 2, 3]), f4([1, 1, 5])), {}, [[1, 1, 0], [0, 0, 1]]),
+        ("_minimum", (f4([1, 2, 3]), f4([1, 1, 5])), {}, [[1, 0, 1], [0, 1, 0]]),
+        ("_maximum_scalar", (f4([1, 2, 3]),), {"scalar": 2.0}, [[0, 1, 1]]),
+        ("_minimum_scalar", (f4([1, 2, 3]),), {"scalar": 2.0}, [[1, 1, 0]]),
+        ("_mod", (f4([5, -5, 5]), f4([3, 3, -3])), {}, [[1, 1, 1], [-1, 2, 2]]),
+        ("_power", (f4([0]), f4([0])), {}, [[0], [0]]),
+        ("_power_scalar", (f4([0]),), {"scalar": 0.0}, [[0]]),
+    ]
+)
+test_shapes = rules_test(
+    [
+        ("elemwise_add", [(2, 0), None], {}, [(2, 3), (2, 3)], None, [(0, 3)]),
+        ("broadcast_add", [(0, 4, 8), (1, 0, 1)], {}, None, [(0, 4, 8)]),
+        ("broadcast_add", [None, (2,)], {}, None, [None]),
+    ]
+)

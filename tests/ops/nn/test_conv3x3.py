@@ -1,6 +1,7 @@
-"""Convolutions by windows of 3x3 of the native extension against torch's in double precision."""
+"""Convolutions of the native extension: who uses the kernels, gradients, strides; values: native/test_kernels.py."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,16 +9,15 @@ import torch
 from torch.nn import functional as F
 
 from dpmodule.ops.nn import conv3x3, linear
-from dpmodule.ops.nn.conv3x3 import can_convolve3x3, convolve3x3
-from helpers.numeric import numbers
+from dpmodule.ops.nn.conv3x3 import TiledConvolution, can_convolve3x3, convolve3x3
+from helpers.arrays import numbers
 from helpers.walk import walks
 
 core = linear.kernels()
-pytestmark = pytest.mark.skipif(
+needs_kernels = pytest.mark.skipif(
     not hasattr(core, "conv3x3") or core.conv3x3_lanes() == 0,
     reason="there are no kernels for this compiler or processor",
 )
-LANES = core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
 
 
 def given(images, channels, filters, height, width, step, bias=True):
@@ -27,166 +27,125 @@ def given(images, channels, filters, height, width, step, bias=True):
     return x, weight, numbers(filters, seed=2) if bias else None
 
 
-def results(function, tensors, grad):
+def results(tensors, grad, step=1, function=convolve3x3):
     """Return result and gradients; the gradient of the result is of the given shape."""
     leaves = [each.detach().requires_grad_() for each in tensors if each is not None]
-    out = function(*leaves)
+    out = function(*leaves[:2], leaves[2] if len(leaves) > 2 else None, step)
     return [out.detach(), *torch.autograd.grad(out, leaves, grad.to(out.dtype))]
 
 
-def agree(x, weight, bias, step):
-    """Compare result and gradients with torch's in double precision."""
-    filters, places = weight.shape[0], x[:, 0].numel() // step**2
-    grad = numbers(x.shape[0], filters, x.shape[2] // step, x.shape[3] // step, seed=3)
-    found = results(lambda x, w, b=None: convolve3x3(x, w, b, step), (x, weight, bias), grad)
-    doubles = [None if each is None else each.double() for each in (x, weight, bias)]
-    wanted = results(lambda x, w, b=None: F.conv2d(x, w, b, step, 1), doubles, grad)
-    for depth, one, other in zip((9 * x.shape[1], 9 * filters, places, places), found, wanted):
-        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=2e-6 * depth**0.5)
-    return found
+def by_torch(x, weight, bias, step):
+    return F.conv2d(x, weight, bias, step, 1)
 
 
-# all tiles of both instruction sets, with and without a rest of rows, columns and channels
-SIZES = [(4, 16, 16, 8), (3, 32, 7, 16), (16, 48, 2, 28), (3, 16, 9, 32), (36, 16, 5, 8), (80, 64, 4, 24)]
+def agree(found, wanted, tolerance=1e-4):
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other.to(one.dtype), rtol=1e-5, atol=tolerance)
 
 
-@walks(product(SIZES, (1, 2), (False, True)))
+@needs_kernels
+@walks(product([(4, 16, 16, 8), (3, 32, 7, 16), (36, 16, 5, 8)], (1, 2), (False, True)))
 def test_results_and_gradients(sizes, step, bias):
-    channels, filters, height, width = sizes
-    tensors = given(3, channels, filters, height, width, step, bias)
+    tensors = given(3, *sizes, step, bias)
     assert can_convolve3x3(*tensors, step)
-    found = agree(*tensors, step)
+    grad = numbers(3, *sizes[1:], seed=3)
+    found = results(tensors, grad, step)
+    doubles = [None if each is None else each.double() for each in tensors]
+    agree(found, results(doubles, grad, step, by_torch))
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in found[:2])
-    assert found[2].is_contiguous() or channels == 3  # as the weight is; torch's own are not
 
 
-def test_kernels_compute_all_three():
-    """With torch out of reach; small sizes, so that other tests can run it within fewer instructions."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "conv2d", None)
-        patch.setattr(torch.ops.aten, "convolution_backward", None)
-        for step in (1, 2):
-            agree(*given(2, 16, 16, 3, 16, step), step)
+@needs_kernels
+def test_kernels_compute_all_three(monkeypatch):
+    tensors, grad = given(2, 16, 16, 3, 16, 2), numbers(2, 16, 3, 16, seed=3)
+    wanted = results(tensors, grad, 2, by_torch)
+    monkeypatch.setattr(torch, "conv2d", None)
+    monkeypatch.setattr(torch.ops.aten, "convolution_backward", None)
+    agree(results(tensors, grad, 2), wanted)
 
 
-@pytest.mark.parametrize("step", [1, 2])
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_share_the_images(threads, step):
-    tensors = given(4, 16, 32, 6, 16, step)
-    grad = numbers(4, 32, 6, 16, seed=3)
-
-    def found():
-        return results(lambda x, w, b: convolve3x3(x, w, b, step), tensors, grad)
-
-    alone = found()
-    torch.set_num_threads(threads)
-    assert can_convolve3x3(*tensors, step)
-    assert not can_convolve3x3(tensors[0][:1], *tensors[1:], step)
-    together = found()
-    assert torch.equal(together[0], alone[0])
-    assert torch.equal(together[1], alone[1])
-    for one, other in zip(together[2:], alone[2:]):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
-    for one, other in zip(found(), together):
-        assert torch.equal(one, other)
+@needs_kernels
+def test_threads_share_the_images():
+    tensors, grad = given(4, 16, 32, 6, 16, 1), numbers(4, 32, 6, 16, seed=3)
+    alone = results(tensors, grad)
+    torch.set_num_threads(3)
+    assert can_convolve3x3(*tensors, 1)
+    assert not can_convolve3x3(tensors[0][:1], *tensors[1:], 1)
+    agree(results(tensors, grad), alone)
 
 
-def test_each_gradient_that_is_not_wanted_is_left_out():
-    tensors = given(2, 16, 16, 4, 16, 1)
-    grad = numbers(2, 16, 4, 16, seed=3)
-    _, *all_of_them = results(lambda x, w, b: convolve3x3(x, w, b, 1), tensors, grad)
-    for wanted in product((False, True), repeat=3):
+@needs_kernels
+def test_only_the_gradients_that_are_wanted():
+    tensors, grad = given(2, 16, 16, 4, 16, 1), numbers(2, 16, 4, 16, seed=3)
+    _, *every = results(tensors, grad)
+    for wanted in list(product((False, True), repeat=3))[1:]:
         leaves = [each.detach().requires_grad_(want) for each, want in zip(tensors, wanted)]
-        if any(wanted):
-            convolve3x3(*leaves, 1).backward(grad)
-        for leaf, want, one in zip(leaves, wanted, all_of_them):
-            if want:
-                torch.testing.assert_close(leaf.grad, one, rtol=1e-5, atol=1e-4)
-            else:
-                assert leaf.grad is None
+        convolve3x3(*leaves, 1).backward(grad)
+        assert [leaf.grad is not None for leaf in leaves] == list(wanted)
+        agree(
+            [leaf.grad for leaf in leaves if leaf.grad is not None],
+            [g for g, want in zip(every, wanted) if want],
+        )
 
 
-def test_what_is_no_faster_is_left_to_torch(monkeypatch):
-    tensors = given(2, 16, 16, 4, 16, 1)
-    wanted = agree(*tensors, 1)
+@needs_kernels
+def test_without_the_kernels_torch_convolves(monkeypatch):
+    tensors, grad = given(2, 16, 16, 4, 16, 1), numbers(2, 16, 4, 16, seed=3)
+    wanted = results(tensors, grad)
     monkeypatch.setattr(conv3x3, "_lanes", lambda: 0)
     assert not can_convolve3x3(*tensors, 1)
-    for one, other in zip(agree(*tensors, 1), wanted):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+    agree(results(tensors, grad), wanted)
 
 
+@needs_kernels
 def test_weights_and_gradients_of_other_strides():
-    x, weight, _ = given(2, 16, 16, 4, 16, 1)
-    grad = numbers(2, 16, 4, 16, seed=3)
-    wanted = results(lambda x, w: convolve3x3(x, w, None, 1), (x, weight), grad)
+    (x, weight, _), grad = given(2, 16, 16, 4, 16, 1), numbers(2, 16, 4, 16, seed=3)
+    wanted = results((x, weight), grad)
     turned = weight.transpose(2, 3).contiguous().transpose(2, 3)
     for layout in (weight.contiguous(memory_format=torch.channels_last), turned):
-        found = results(lambda x, w: convolve3x3(x, w, None, 1), (x, layout), grad.contiguous())
+        found = results((x, layout), grad.contiguous())
         assert found[2].stride() == layout.stride()
-        assert all(torch.equal(one, other) for one, other in zip(found, wanted))
+        assert all(map(torch.equal, found, wanted))
     spread = torch.ones(()).expand(grad.shape)
-    out = convolve3x3(x.requires_grad_(), weight, None, 1)
-    (one,) = torch.autograd.grad(out, x, spread)
-    torch.testing.assert_close(one, torch.autograd.grad(F.conv2d(x, weight, padding=1), x, spread)[0])
+    agree(results((x, weight), spread), results((x, weight), spread, function=by_torch))
 
 
-@pytest.mark.parametrize("step", [1, 2])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_nan_and_infinity_stay_where_they_are_multiplied(value, step):
-    """The border is not multiplied, not even with infinity."""
-    tensors = [*given(1, 16, 16, 6, 16, step, bias=False)[:2], numbers(1, 16, 6, 16, seed=3)]
-    places = [[(0, 5, 0, 0)], [(3, 0, 0, 0), (4, 1, 2, 2)], [(0, 7, 5, 15)]]
-    for bad, its_places in enumerate(places):
-        changed = [each.clone(memory_format=torch.preserve_format) for each in tensors]
-        touched = [torch.ones(each.shape, dtype=torch.float64) for each in tensors]
-        touched[bad].zero_()
-        for place in its_places:
-            changed[bad][place], touched[bad][place] = value, 1
-        x, weight, grad = changed
-        found = results(lambda x, w: convolve3x3(x, w, None, step), (x, weight), grad)
-        wanted = results(lambda x, w: F.conv2d(x, w, None, step, 1), touched[:2], touched[2])
-        for number, (one, other) in enumerate(zip(found, wanted)):
-            if number != (1, 2, 0)[bad]:  # which the changed tensor is no factor of
-                assert torch.equal(one.isfinite(), other == 0)
-            else:
-                assert one.isfinite().all()
-
-
+@needs_kernels
 def test_gradients_of_gradients():
     tensors = given(2, 16, 16, 3, 16, 1)
 
     def twice(function):
         leaves = [each.detach().requires_grad_() for each in tensors]
-        first = torch.autograd.grad((function(*leaves) ** 3).sum(), leaves[:2], create_graph=True)
+        first = torch.autograd.grad((function(*leaves, 1) ** 3).sum(), leaves[:2], create_graph=True)
         return torch.autograd.grad(sum((each**2).sum() for each in first), leaves)
 
-    assert can_convolve3x3(*tensors, 1)
-    for one, other in zip(twice(lambda *all: convolve3x3(*all, 1)), twice(lambda *all: F.conv2d(*all, 1, 1))):
+    for one, other in zip(twice(convolve3x3), twice(by_torch)):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
 
 
-def test_sizes_decide():
-    def pays(images, channels, filters, height, width, step=1):
-        return can_convolve3x3(*given(images, channels, filters, height, width, step), step)
+@needs_kernels
+@walks(
+    [
+        ((2, 3, 16, 4, 32), 1, True),
+        (
+            (2, 3, 16, 4, 20),
+            1,
+            False,
+        ),  # a third would be computed twice; three channels are too few for products
+        ((2, 4, 16, 4, 20), 1, True),
+        ((2, 4, 17, 4, 32), 1, False),
+        ((1, 4, 16, 2, 8), 1, False),  # as many places as filters
+        ((1, 4, 16, 3, 8), 1, True),
+        ((2, 3, 16, 1, 32), 1, False),
+        ((1, 256, 256, 17, 17), 1, True),
+        ((1, 272, 256, 17, 17), 1, False),
+    ]
+)
+def test_sizes_decide(sizes, step, wanted):
+    assert can_convolve3x3(*given(*sizes, step), step) == wanted
 
-    assert pays(2, 3, 16, 4, 32)
-    assert not pays(
-        2, 3, 16, 4, 20
-    )  # a third would be computed twice, and three channels are too few for products
-    assert pays(2, 4, 16, 4, 20)
-    assert not pays(2, 4, 17, 4, 32)
-    assert not pays(1, 4, 16, 2, 8)  # as many places as filters
-    assert pays(1, 4, 16, 3, 8)
-    assert not pays(2, 3, 16, 1, 32)
-    assert pays(1, 256, 256, 17, 17)
-    assert not pays(1, 272, 256, 17, 17)
-    odd = numbers(2, 16, 9, 32), numbers(16, 16, 3, 3), None
-    assert can_convolve3x3(*odd, 1)
-    assert not can_convolve3x3(*odd, 2)
 
-
-@pytest.mark.parametrize(
-    ("lanes", "sizes", "wanted"),
+@walks(
     [
         (16, (64, 16, 16, 32, 32, 1), True),
         (16, (64, 128, 128, 8, 8, 1), True),
@@ -203,46 +162,134 @@ def test_sizes_decide():
         (8, (64, 32, 64, 8, 8, 2), True),
         (8, (64, 32, 72, 8, 8, 2), False),
         (0, (64, 16, 16, 32, 32, 1), False),
-    ],
+    ]
 )
-def test_processors_and_sizes_decide_on_the_result(lanes, sizes, wanted, monkeypatch):
-    monkeypatch.setattr(conv3x3, "_lanes", lambda: lanes)
-    assert conv3x3._use_result_kernel(conv3x3._Conv3x3Sizes(*sizes), sizes[2]) == wanted
+def test_processors_and_sizes_decide_on_the_result(lanes, sizes, wanted):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conv3x3, "_lanes", lambda: lanes)
+        assert conv3x3._use_result_kernel(conv3x3._Conv3x3Sizes(*sizes), sizes[2]) == wanted
 
 
-REFUSED = {
-    "type": lambda x, w, b: (x.double(), w.double(), b.double()),
-    "layout": lambda x, w, b: (x.contiguous(), w, b),
-    "window": lambda x, w, b: (x, w[:, :, :2], b),
-    "channels": lambda x, w, b: (x, w[:, :8], b),
-    "bias": lambda x, w, b: (x, w, b[:8]),
-    "strides of the bias": lambda x, w, b: (x, w, b[:1].expand(16)),
-    "class": lambda x, w, b: (x, torch.nn.Parameter(w), b),
-    "rank": lambda x, w, b: (x[0], w, b),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_others_are_refused(case):
-    tensors = given(2, 16, 16, 4, 16, 1)
+@needs_kernels
+def test_others_are_left_to_torch():
+    x, w, b = tensors = given(2, 16, 16, 4, 16, 1)
     assert can_convolve3x3(*tensors, 1)
-    assert not can_convolve3x3(*REFUSED[case](*tensors), 1)
-
-
-def test_each_of_a_batch_of_inputs_is_refused():
-    x, weight, _ = given(2, 16, 16, 4, 16, 1)
+    others = {
+        "type": (x.double(), w.double(), b.double()),
+        "layout": (x.contiguous(), w, b),
+        "window": (x, w[:, :, :2], b),
+        "channels": (x, w[:, :8], b),
+        "bias": (x, w, b[:8]),
+        "strides of the bias": (x, w, b[:1].expand(16)),
+        "class": (x, torch.nn.Parameter(w), b),
+        "rank": (x[0], w, b),
+    }
+    assert [name for name, tensors in others.items() if can_convolve3x3(*tensors, 1)] == []
+    odd = numbers(2, 16, 9, 32), w, None
+    assert (can_convolve3x3(*odd, 1), can_convolve3x3(*odd, 2)) == (True, False)
     seen = []
-
-    def look(each):
-        seen.append(can_convolve3x3(each, weight, None, 1))
-        return each
-
-    torch.vmap(look)(torch.stack([x, x]))
+    torch.vmap(lambda each: seen.append(can_convolve3x3(each, w, None, 1)) or each)(torch.stack([x, x]))
     assert seen == [False]
 
 
-def test_the_number_of_arguments_is_checked():
-    with pytest.raises(TypeError, match="expected 17 arguments"):
-        core.conv3x3(1, 2)
-    with pytest.raises(TypeError, match="expected 15 arguments"):
-        core.conv3x3_gradients(1, 2)
+# tiles, for prediction
+
+needs_tiles = pytest.mark.skipif(
+    not hasattr(core, "convolve") or core.convolution_block(64) == 0,
+    reason="there is no kernel for this compiler or processor",
+)
+
+
+def made(filters, kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), rectifies=False):
+    return TiledConvolution(filters, kernel, stride, dilate, pad, rectifies)
+
+
+def run(convolution, data, weight, bias=None, other=None, overwrites=False):
+    packed = convolution.pack(weight, bias, data.shape[1])
+    return convolution(convolution.sizes(data.shape), data, *packed, other, overwrites)
+
+
+@needs_tiles
+@walks(product([(2, 16, 16, (9, 6)), (1, 33, 70, (5, 14))], [None, (3, 2), (2, 3)], [False, True]))
+def test_tiled_convolution(sizes, kernel, rectifies):
+    images, channels, filters, sides = sizes
+    geometry = {"stride": (2, 1), "dilation": (1, 2), "padding": (2, 1)} if kernel else {"padding": (1, 1)}
+    data, weight = numbers(images, channels, *sides), numbers(filters, channels, *(kernel or (3, 3)), seed=1)
+    bias = numbers(filters, seed=2)
+    want = F.conv2d(data, weight, bias, **geometry)
+    convolution = (
+        made(filters, kernel, *geometry.values(), rectifies) if kernel else made(filters, rectifies=rectifies)
+    )
+    for other in (None, numbers(*want.shape, seed=3)):
+        found = run(convolution, data, weight, bias, other)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        summed = want if other is None else want + other
+        agree([found], [summed.relu() if rectifies else summed])
+
+
+@needs_tiles
+def test_a_sum_may_be_written_over_the_other_summand():
+    data, weight, other = numbers(2, 30, 6, 6), numbers(20, 30, 3, 3, seed=1), numbers(2, 20, 6, 6, seed=2)
+    kept, plain = other.clone(), other.contiguous()
+    apart = run(made(20), data, weight, other=other)
+    agree([apart], [F.conv2d(data, weight, padding=1) + other])
+    over = run(made(20), data, weight, other=other, overwrites=True)
+    assert over.data_ptr() == other.data_ptr()
+    assert torch.equal(over, apart)
+    # of another layout: it is copied
+    assert torch.equal(run(made(20), data.contiguous(), weight, other=plain, overwrites=True), apart)
+    assert torch.equal(plain, kept)
+
+
+@needs_tiles
+def test_the_rectifier_makes_0_of_nan():
+    data, weight = numbers(1, 16, 7, 7), numbers(16, 16, 3, 3, seed=1)
+    data[0, 5, 0, 0] = np.nan
+    assert run(made(16), data, weight)[0, :, :2, :2].isnan().all()
+    assert (run(made(16, rectifies=True), data, weight)[0, :, :2, :2] == 0).all()
+
+
+@needs_tiles
+def test_weights_that_do_not_fit_are_refused():
+    assert made(16).pack(numbers(16, 8, 3, 3), None, 8)
+    for weight, bias, channels in (
+        (numbers(16, 8, 3, 3), None, 9),
+        (numbers(16, 8, 3, 2), None, 8),
+        (numbers(17, 8, 3, 3), None, 8),
+        (numbers(16, 8, 3, 3), numbers(1), 8),
+    ):
+        assert made(16).pack(weight, bias, channels) == ()
+
+
+WIDE = {"kernel": (5, 5), "pad": (2, 2)}
+
+
+@walks(
+    [
+        (
+            16,
+            True,
+            [(8, 6), (16, 16), (17, 16, 50), (17, 16, 64), (32, 16, 128), (64, 65, 17), (64, 6, 50, 1, WIDE)],
+        ),
+        (
+            16,
+            False,
+            [(7, 6), (8, 5), (16, 16, 50), (17, 15, 55), (17, 16, 65), (32, 16, 129), (32, 6, 50, 1, WIDE)],
+        ),
+        (16, False, [(64, 6, 50, 1, {"kernel": (5, 4), "pad": (2, 2)})]),
+        (8, True, [(64, 64, 16, 8), (64, 65, 8), (32, 6, 50, 1, WIDE)]),
+        (8, True, [(512, 512, 17, 8, {"kernel": (1, 1), "pad": (0, 0)})]),
+        (8, False, [(64, 65, 16, 8), (64, 64, 17, 8)]),
+    ]
+)
+def test_sizes_and_vectors_decide_on_tiles(width, wanted, cases):
+    def block(filters):
+        return 16 if filters <= 16 or width < 16 else 32 if (filters - 1) % 64 < 32 else 64
+
+    def pays(filters, channels, side=9, images=1, geometry=None):
+        convolution = made(filters, **(geometry or {}))
+        return convolution.is_faster(convolution.sizes((images, channels, side, side)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear, "_native", SimpleNamespace(vector_width=width, convolution_block=block))
+        assert [pays(*case) for case in cases] == [wanted] * len(cases)

@@ -1,6 +1,7 @@
-"""Products by oneDNN and by MKL: the same values and gradients, chosen by processor and size."""
+"""Products of dense layers: chosen by processor and size, with the same values and gradients by every kernel."""
 
 import platform
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,8 +9,18 @@ import torch
 from torch.nn import functional as F
 
 import dpmodule as mx
+from dpmodule import native
 from dpmodule._core import torch_private
 from dpmodule.ops.nn import linear as module
+from helpers.arrays import numbers
+from helpers.programs import run_program
+from helpers.walk import walks
+
+needs_kernels = pytest.mark.skipif(
+    getattr(native.core, "vector_width", 0) < 8, reason="there is no kernel for this compiler or processor"
+)
+HAS_ONEDNN = torch_private.onednn_linear is not torch_private.plain_linear
+needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN linear")
 
 
 @pytest.fixture(autouse=True)
@@ -22,109 +33,76 @@ def chosen_again(monkeypatch):
 
 
 @pytest.fixture
-def counted(monkeypatch):
-    """Count the calls of oneDNN."""
-    calls = []
-    real = torch_private.onednn_linear
-
-    def call(*args):
-        calls.append(args[0].shape)
-        return real(*args)
-
-    monkeypatch.setattr(torch_private, "onednn_linear", call)
-    return calls
-
-
-def tensors(rows=64, columns=512, units=512):
-    random = np.random.RandomState(0)
-    shapes = (rows, columns), (units, columns), (units,)
-    return [torch.from_numpy(random.uniform(-1, 1, s).astype("f")) for s in shapes]
-
-
-@pytest.mark.skipif(
-    torch_private.onednn_linear is torch_private.plain_linear, reason="this torch has no oneDNN linear"
-)
-@pytest.mark.parametrize("with_bias", [True, False])
-def test_values_and_gradients_agree(with_bias, counted):
-    results = []
-    for function in (module.linear, F.linear):
-        data, weight, bias = (t.clone().requires_grad_() for t in tensors())
-        out = function(data, weight, bias if with_bias else None)
-        out.square().sum().backward()
-        results.append([out.detach(), data.grad, weight.grad, bias.grad])
-    for ours, plain in zip(*results):
-        if plain is not None:
-            torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-3)
-    assert len(counted) == 3
-
-
-@pytest.mark.skipif(
-    torch_private.onednn_linear is torch_private.plain_linear, reason="this torch has no oneDNN linear"
-)
-def test_a_step_of_a_sequence_reaches_onednn_with_its_columns_together(monkeypatch):
-    """OneDNN takes a thousand times as long where they lie apart."""
-    strides = []
-    real = torch_private.onednn_linear
+def calls(monkeypatch):
+    """Strides of the right matrices of oneDNN's calls."""
+    found, real = [], torch_private.onednn_linear
 
     def call(left, right, *rest):
-        strides.append(right.stride(1) if right.stride(0) == 1 else right.stride(0))
+        found.append(right.stride(1) if right.stride(0) == 1 else right.stride(0))
         return real(left, right, *rest)
 
     monkeypatch.setattr(torch_private, "onednn_linear", call)
-    random = torch.Generator().manual_seed(0)
-    sequence = torch.randn(64, 5, 400, generator=random, requires_grad=True)
-    weight = torch.randn(400, 400, generator=random, requires_grad=True)
-    heads = torch.randn(64, 400, generator=random)
+    return found
+
+
+def tensors(rows=64, columns=512, units=512):
+    return [numbers(*shape, seed=i) for i, shape in enumerate([(rows, columns), (units, columns), (units,)])]
+
+
+def agree(found, wanted, tolerance=1e-3):
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=tolerance)
+
+
+@walks([(64, True, 3), (64, False, 3), (6, True, 1)])
+def test_values_and_gradients(rows, with_bias, times):
+    real, count, results = torch_private.onednn_linear, [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch_private, "onednn_linear", lambda *given: count.append(1) or real(*given))
+        for function in (module.linear, F.linear):
+            leaves = [t.clone().requires_grad_() for t in tensors(rows, 1024 if rows == 6 else 512, 2048)]
+            out = function(*leaves[:2], leaves[2] if with_bias else None)
+            out.square().sum().backward()
+            results.append([out.detach(), *(leaf.grad for leaf in leaves[: 2 + with_bias])])
+    for ours, plain in zip(*results):
+        agree(ours, plain, 2e-3)
+    assert len(count) == (times if HAS_ONEDNN else 0)
+
+
+@needs_onednn
+def test_a_step_of_a_sequence_reaches_onednn_with_its_columns_together(calls):
+    """OneDNN takes a thousand times as long where they lie apart."""
+    sequence, weight, heads = numbers(64, 5, 400), numbers(400, 400, seed=1), numbers(64, 400, seed=2)
+    leaves = sequence.requires_grad_(), weight.requires_grad_()
     step = sequence[:, 2]
-    found = torch.autograd.grad(module.linear(step, weight), (sequence, weight), heads)
-    assert strides == [400, 400, 400]
-    expected = torch.zeros(64, 5, 400, dtype=torch.float64)
-    expected[:, 2] = heads.double() @ weight.detach().double()
-    torch.testing.assert_close(found[0], expected.float(), rtol=1e-4, atol=1e-4)
-    expected = heads.double().t() @ step.detach().double()
-    torch.testing.assert_close(found[1], expected.float(), rtol=1e-4, atol=1e-4)
+    found = torch.autograd.grad(module.linear(step, weight), leaves, heads)
+    assert calls == [400, 400, 400]
+    wanted = torch.autograd.grad(F.linear(step.double(), weight.double()), leaves, heads.double())
+    agree(found[0], wanted[0], 1e-4)
+    agree(found[1], wanted[1], 1e-4)
 
 
-@pytest.mark.skipif(
-    torch_private.onednn_linear is torch_private.plain_linear, reason="this torch has no oneDNN linear"
-)
+@needs_onednn
 def test_second_derivatives():
-    data, weight, _ = (t.requires_grad_() for t in tensors())
-    (first,) = torch.autograd.grad(module.linear(data, weight).pow(3).sum(), data, create_graph=True)
-    (second,) = torch.autograd.grad(first.sum(), weight)
-    (first,) = torch.autograd.grad(F.linear(data, weight).pow(3).sum(), data, create_graph=True)
-    (expected,) = torch.autograd.grad(first.sum(), weight)
-    torch.testing.assert_close(second, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+    found = []
+    for function in (module.linear, F.linear):
+        data, weight, _ = (t.requires_grad_() for t in tensors())
+        (first,) = torch.autograd.grad(function(data, weight).pow(3).sum(), data, create_graph=True)
+        found += torch.autograd.grad(first.sum(), weight)
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3 * float(found[1].abs().max()))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda d, w: (d[:, :8], w[:, :8]),
-        lambda d, w: (d.double(), w.double()),
-        lambda d, w: (d.reshape(2, 32, 512), w),
-    ],
-)
-def test_others_stay_with_torch(change, counted):
-    data, weight, _ = tensors()
-    data, weight = change(data, weight)
-    torch.testing.assert_close(module.linear(data, weight), F.linear(data, weight))
-    assert counted == []
-
-
-def test_few_rows_have_gradients_by_torch(counted):
-    data, weight, bias = (t.clone().requires_grad_() for t in tensors(6, 1024, 2048))
-    module.linear(data, weight, bias).square().sum().backward()
-    found = data.grad
-    data.grad = None
-    F.linear(data, weight, bias).square().sum().backward()
-    torch.testing.assert_close(found, data.grad, rtol=1e-4, atol=1e-3)
-    assert len(counted) == (torch_private.onednn_linear is not torch_private.plain_linear)
-
-
-def test_small_products_stay_with_torch(counted):
-    module.linear(*tensors(rows=2))
-    assert counted == []
+def test_others_stay_with_torch(calls):
+    data, weight, bias = tensors()
+    for d, w in (
+        (data[:, :8], weight[:, :8]),
+        (data.double(), weight.double()),
+        (data.reshape(2, 32, 512), weight),
+        (data[:2], weight),
+    ):
+        agree(module.linear(d, w), F.linear(d, w))
+    found = torch.vmap(module.linear, in_dims=(0, None, None))(data.reshape(1, 64, 512), weight, bias)
+    agree(found[0], F.linear(data, weight, bias))
+    assert calls == []
 
 
 def test_slices_of_a_batch_give_the_same_rows():
@@ -133,18 +111,11 @@ def test_slices_of_a_batch_give_the_same_rows():
     assert torch.equal(torch.cat(halves), module.linear(data, weight, bias))
 
 
-def test_vmap_stays_with_torch(counted):
-    data, weight, bias = tensors()
-    found = torch.vmap(module.linear, in_dims=(0, None, None))(data.reshape(1, 64, 512), weight, bias)
-    torch.testing.assert_close(found[0], F.linear(data, weight, bias))
-    assert counted == []
-
-
-def test_the_variable_decides(monkeypatch, counted):
+def test_the_variable_decides(monkeypatch, calls):
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
     module.onednn_is_faster.cache_clear()
     module.linear(*tensors())
-    assert counted == []
+    assert calls == []
     assert not module.onednn_is_faster()
 
 
@@ -161,13 +132,10 @@ def test_the_variable_decides(monkeypatch, counted):
 def test_the_processor_decides_where_nothing_is_said(vendor, wins, monkeypatch):
     monkeypatch.delenv("DPMODULE_ONEDNN")
     monkeypatch.setattr(module, "_vendor", lambda: vendor)
-    there = (
-        torch_private.onednn_linear is not torch_private.plain_linear and torch.backends.mkl.is_available()
-    )
-    assert module.onednn_is_faster() == (wins and there)
+    assert module.onednn_is_faster() == (wins and HAS_ONEDNN and torch.backends.mkl.is_available())
 
 
-def test_the_vendor_is_told_by_the_system(monkeypatch, tmp_path):
+def test_the_vendor_is_told_by_the_system(monkeypatch):
     assert module._vendor() == module._vendor()
     monkeypatch.setattr("builtins.open", lambda *args: (_ for _ in ()).throw(FileNotFoundError()))
     assert module._vendor() == platform.processor()
@@ -176,13 +144,159 @@ def test_the_vendor_is_told_by_the_system(monkeypatch, tmp_path):
 def test_without_the_private_function_everything_works():
     torch_private.select(public=True)
     assert not module.onednn_is_faster()
-    data, weight, bias = tensors()
-    torch.testing.assert_close(module.linear(data, weight, bias), F.linear(data, weight, bias))
+    agree(module.linear(*tensors()), F.linear(*tensors()))
 
 
-def test_layers_use_it(counted):
-    data, weight, bias = tensors()
-    arrays = [mx.nd.array(t.numpy()) for t in (data, weight, bias)]
+def test_layers_use_it(calls):
+    arrays = [mx.nd.array(t.numpy()) for t in tensors()]
     found = mx.nd.FullyConnected(*arrays, num_hidden=512).asnumpy()
-    np.testing.assert_allclose(found, F.linear(data, weight, bias).numpy(), rtol=1e-4, atol=1e-4)
-    assert bool(counted) == (torch_private.onednn_linear is not torch_private.plain_linear)
+    np.testing.assert_allclose(found, F.linear(*tensors()).numpy(), rtol=1e-4, atol=1e-4)
+    assert bool(calls) == HAS_ONEDNN
+
+
+# kernels of the native extension; values: native/test_kernels.py
+
+
+@needs_kernels
+@walks(product([(8, 32, 256), (9, 33, 257), (5, 3, 0)], [False, True], [False, True], [False, True]))
+def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
+    rows, columns, depth = sizes
+    left, right = numbers(rows, depth), numbers(columns, depth, seed=1)
+    left = left.t().contiguous().t() if turned_left else left
+    right = right.t().contiguous().t() if turned_right else right
+    bias = numbers(columns, seed=2) if with_bias else None
+    found = module.multiply(left, right, bias)
+    assert found.is_contiguous()
+    agree(found, F.linear(left, right, bias), 1e-4)
+    for rectified in (False, True):
+        packed = module.dense(left.contiguous(), [(columns, depth, module.pack(right), bias, rectified)])
+        assert torch.equal(packed, found.relu() if rectified else found)
+
+
+@needs_kernels
+def test_layers_read_what_those_before_make():
+    weights = [numbers(*size, seed=seed) for seed, size in enumerate([(37, 20), (90, 37), (5, 90), (12, 5)])]
+    data = want = numbers(13, 20, seed=9)
+    for weight in weights:
+        want = module.multiply(want, weight).relu()
+    layers = [(*weight.shape, module.pack(weight), None, True) for weight in weights]
+    assert torch.equal(module.dense(data, layers), want)
+
+
+@needs_kernels
+def test_tensors_of_other_strides():
+    left, right, bias = (
+        numbers(40, 800)[::2, ::2],
+        numbers(30, 1200, seed=2)[:, ::3],
+        numbers(60, seed=5)[::2],
+    )
+    agree(module.multiply(left, right, bias), F.linear(left, right, bias), 1e-4)
+    same, weight = numbers(1, 400).expand(20, 400), numbers(60, 500, seed=1)[:, 50:450]
+    agree(module.multiply(same, right), F.linear(same, right), 1e-4)
+    for few in (left[:3], same[:3]):
+        agree(module.multiply_few_rows(few, weight), F.linear(few, weight), 1e-4)
+        agree(module.multiply_few_rows(few, right, bias), F.linear(few, right, bias), 1e-4)
+
+
+@needs_kernels
+def test_the_sizes_of_every_kernel(monkeypatch):
+    few = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
+    few |= {(1, 127, 512): False, (1, 20000, 127): False}
+    many = {(64, 128, 784): True, (7, 128, 784): False, (64, 128, 1025): False, (8, 8, 8): False}
+    layers = [(128, 784), (64, 128), (10, 64)]
+    packed = [(256, layers, True), (7, layers, False), (512, layers, False)]
+    packed += [(8, [(8, 8)] * 16, True), (8, [(8, 8)] * 17, False)]
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        assert {sizes: module.use_few_rows_kernel(*sizes) for sizes in few} == few
+        assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
+        assert all(module.use_packed_kernel(*given) == wanted for *given, wanted in packed)
+    monkeypatch.setattr(native, "core", None)
+    monkeypatch.setattr(module, "_native", None)
+    assert not module.use_kernel(64, 128, 784)
+    assert not module.use_packed_kernel(256, layers)
+
+
+@needs_kernels
+def test_the_tensors_of_every_kernel():
+    left, right, few, wide = (
+        numbers(64, 64),
+        numbers(64, 64, seed=1),
+        numbers(2, 300),
+        numbers(300, 300, seed=1),
+    )
+    assert module.fits_kernel(left, right)
+    assert module.has_few_rows(few, wide)
+    for other in (left.double(), left.half(), left.view(64, 8, 8), left.to("meta")):
+        assert not module.fits_kernel(other, right)
+    for pair in ((few.double(), wide.double()), (few[0], wide), (few, wide.to_sparse())):
+        assert not module.has_few_rows(*pair)
+    seen = []
+    torch.vmap(lambda x: seen.append(module.fits_kernel(x, right)) or x)(torch.zeros(2, 64, 64))
+    assert seen == [False]
+
+
+@needs_kernels
+def test_threads_compute_the_same_numbers():
+    left, right, bias = numbers(64, 784), numbers(200, 784, seed=1), numbers(200, seed=2)
+    layers = [(*w.shape, module.pack(w), None, True) for w in (numbers(128, 784), numbers(10, 128))]
+    ways = [
+        lambda: module.multiply(left, right, bias),
+        lambda: module.multiply_few_rows(left[:3], right, bias),
+        lambda: module.dense(left[:33], layers),
+    ]
+    alone = [way() for way in ways]
+    for threads in (2, 3, 8):
+        torch.set_num_threads(threads)
+        assert all(torch.equal(way(), wanted) for way, wanted in zip(ways, alone))
+
+
+@needs_kernels
+def test_large_products_are_shared_by_the_threads():
+    program = """
+import os, torch
+from dpmodule.ops.nn.linear import multiply
+torch.set_num_threads(2)
+row, counts = torch.ones(1, 784), []  # expanded: torch fills large tensors with its threads
+for depth in (0, 64, 784):
+    multiply(row[:, :depth].expand(64, depth), row[:, :depth].expand(128, depth))
+    counts.append(len(os.listdir("/proc/self/task")))
+print(counts[1] - counts[0], counts[2] - counts[1])
+"""
+    assert run_program(program).stdout.split() == ["0", "1"]
+
+
+@needs_kernels
+@pytest.mark.parametrize("function", [module.linear, module.fastest_product])
+def test_products_without_gradients_are_by_the_kernel(function, monkeypatch):
+    left, right, seen, real = numbers(64, 64), numbers(32, 64, seed=1), [], module.multiply
+    monkeypatch.setattr(module, "multiply", lambda *given: seen.append(given) or real(*given))
+    with torch.no_grad():
+        agree(function(left, right), F.linear(left, right), 1e-4)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_predictions_of_small_batches_are_by_the_kernel_of_few_rows(batch, monkeypatch):
+    if not hasattr(native.core, "multiply_few_rows"):
+        pytest.skip("there is no kernel for this compiler")
+    shapes, kernel = [], module.multiply_few_rows
+    monkeypatch.setattr(
+        module,
+        "multiply_few_rows",
+        lambda *given: shapes.append((*given[0].shape, *given[1].shape)) or kernel(*given),
+    )
+    wide = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=300, name="wide")
+    net = mx.sym.FullyConnected(mx.sym.tanh(wide), num_hidden=5, name="narrow")
+    bound = net.simple_bind(mx.cpu(), data=(batch, 20, 16))
+    values = {name: numbers(*array.shape, seed=len(name)) for name, array in bound.arg_dict.items()}
+    found = bound.forward(is_train=False, **{k: mx.nd.array(v.numpy()) for k, v in values.items()})[
+        0
+    ].asnumpy()
+    assert shapes == [(batch, 320, 300, 320)]
+    hidden = F.linear(values["data"].flatten(1), values["wide_weight"], values["wide_bias"]).tanh()
+    want = F.linear(hidden, values["narrow_weight"], values["narrow_bias"])
+    np.testing.assert_allclose(found, want, atol=1e-5)
+    bound.forward(is_train=True)
+    bound.backward(mx.nd.ones((batch, 5)))
+    assert len(shapes) == 1

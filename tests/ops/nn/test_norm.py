@@ -1,100 +1,89 @@
 import numpy as np
 import pytest
 
-from dpmodule.base import ShapeError
-from helpers.numeric import check_gradients, gradients, run, shapes
+from helpers.arrays import randn
+from helpers.op_case import OpCase, check_gradient, check_value, gradients, outputs, rules_test, run
+from helpers.walk import walks
 
-rng = np.random.RandomState(4)
+
+def check(name, inputs, attrs, expected):
+    case = OpCase(name, inputs, attrs, lambda *_: expected)
+    check_value(case, rtol=1e-7, atol=1e-12)
+    check_gradient(case, tol=1e-5)
+
+
+def normal(x, axes, eps):
+    mean, std = x.mean(axes, keepdims=True), np.sqrt(x.var(axes, keepdims=True) + eps)
+    return (x - mean) / std, mean, std
 
 
 @pytest.mark.parametrize("axis", [-1, 0, 1, 2])
 def test_layer_norm(axis):
-    data = rng.randn(3, 4, 5)
-    gamma, beta = rng.randn(data.shape[axis]), rng.randn(data.shape[axis])
-    spread = [1, 1, 1]
-    spread[axis] = -1
-    mean, std = data.mean(axis, keepdims=True), np.sqrt(data.var(axis, keepdims=True) + 0.1)
-    attrs = {"axis": axis, "eps": 0.1}
-    out, got_mean, got_std = run("LayerNorm", data, gamma, beta, output_mean_var=True, **attrs)
-    np.testing.assert_allclose(out, (data - mean) / std * gamma.reshape(spread) + beta.reshape(spread))
-    np.testing.assert_allclose(got_mean, mean)
-    np.testing.assert_allclose(got_std, std)
-    check_gradients("LayerNorm", data, gamma, beta, wanted=(0, 1, 2), **attrs)
-    _, outs = shapes("LayerNorm", data.shape, None, None, outs=[None] * 3, output_mean_var=True, **attrs)
-    assert outs == [data.shape, mean.shape, mean.shape]
+    data = randn(3, 4, 5)
+    gamma, beta = randn(data.shape[axis]), randn(data.shape[axis], seed=1)
+    spread = [-1 if i == axis % 3 else 1 for i in range(3)]
+    scaled, mean, std = normal(data, axis, 0.1)
+    want = scaled * gamma.reshape(spread) + beta.reshape(spread)
+    attrs = {"axis": axis, "eps": 0.1, "output_mean_var": True}
+    check("LayerNorm", (data, gamma, beta), attrs, (want, mean, std))
 
 
 @pytest.mark.parametrize("axis", [-1, 0])
 def test_layer_norm_keeps_the_digits_of_long_sums(axis):
-    data, head = (rng.randn(2048, 64).astype("float32") for _ in range(2))
+    data, head = (randn(2048, 64, seed=seed).astype("float32") for seed in (0, 1))
     data, head = (data.T, head.T) if axis == 0 else (data, head)
-    gamma, beta = rng.randn(2, 64).astype("float32")
-    found = gradients("LayerNorm", data, gamma, beta, head=head, wanted=(1, 2), axis=axis)
-    exact = data.astype("float64")
-    exact = (exact - exact.mean(axis, keepdims=True)) / np.sqrt(exact.var(axis, keepdims=True) + 1e-5)
-    rows = 1 + axis
+    gamma, beta = randn(2, 64).astype("float32")
+    found = gradients("LayerNorm", data, gamma, beta, head=head, axis=axis)[1:]
+    exact = normal(data.astype("float64"), axis, 1e-5)[0]
     for got, want in zip(found, (exact * head, head.astype("float64")), strict=True):
-        np.testing.assert_allclose(got, want.sum(rows), rtol=0, atol=3e-5)
+        np.testing.assert_allclose(got, want.sum(1 + axis), rtol=0, atol=3e-5)
 
 
 def test_instance_norm():
-    data, gamma, beta = rng.randn(2, 3, 4, 2), rng.randn(3), rng.randn(3)
-    mean, std = data.mean((2, 3), keepdims=True), np.sqrt(data.var((2, 3), keepdims=True) + 1e-3)
-    want = (data - mean) / std * gamma.reshape(1, 3, 1, 1) + beta.reshape(1, 3, 1, 1)
-    np.testing.assert_allclose(run("InstanceNorm", data, gamma, beta), want)
-    check_gradients("InstanceNorm", data, gamma, beta, wanted=(0, 1, 2))
+    data, gamma, beta = randn(2, 3, 4, 2), randn(3), randn(3, seed=1)
+    want = normal(data, (2, 3), 1e-3)[0] * gamma[:, None, None] + beta[:, None, None]
+    check("InstanceNorm", (data, gamma, beta), {}, want)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_group_norm(groups):
-    data, gamma, beta = rng.randn(2, 6, 3), rng.randn(groups), rng.randn(groups)
-    parts = data.reshape(2, groups, -1)
-    mean, std = parts.mean(-1), np.sqrt(parts.var(-1) + 0.1)
-    want = (parts - mean[..., None]) / std[..., None] * gamma[:, None] + beta[:, None]
+    data, gamma, beta = randn(2, 6, 3), randn(groups), randn(groups, seed=1)
+    scaled, mean, std = normal(data.reshape(2, groups, -1), 2, 0.1)
+    want = (scaled * gamma[:, None] + beta[:, None]).reshape(data.shape)
     attrs = {"num_groups": groups, "eps": 0.1}
-    out, got_mean, got_std = run("GroupNorm", data, gamma, beta, output_mean_var=True, **attrs)
-    np.testing.assert_allclose(out, want.reshape(data.shape))
-    np.testing.assert_allclose(run("GroupNorm", data, gamma, beta, **attrs), out)
-    np.testing.assert_allclose(got_mean, mean, atol=1e-12)
-    np.testing.assert_allclose(got_std, std)
-    check_gradients("GroupNorm", data, gamma, beta, wanted=(0, 1, 2), **attrs)
-    assert shapes("GroupNorm", data.shape, None, None, **attrs)[0] == [data.shape, (groups,), (groups,)]
-
-
-def test_group_norm_needs_a_divisor():
-    with pytest.raises(ShapeError, match="num_groups is 4"):
-        shapes("GroupNorm", (2, 6, 3), None, None, num_groups=4)
+    check("GroupNorm", (data, gamma, beta), attrs, want)
+    found = outputs("GroupNorm", data, gamma, beta, **attrs, output_mean_var=True)
+    for one, other in zip(found, (want, mean[..., 0], std[..., 0]), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 @pytest.mark.parametrize("nsize", [1, 2, 3, 4, 5])
 def test_lrn(nsize):
-    data = rng.randn(2, 6, 3, 2)
+    data = randn(1, 6, 1, 2)
     half = (nsize - 1) // 2
     total = np.stack([(data[:, max(c - half, 0) : c + half + 1] ** 2).sum(1) for c in range(6)], 1)
-    want = data / (1.5 + 0.3 / nsize * total) ** 0.6
     attrs = {"nsize": nsize, "alpha": 0.3, "beta": 0.6, "knorm": 1.5}
-    np.testing.assert_allclose(run("LRN", data, **attrs), want)
-    check_gradients("LRN", data[:1, :, :1], **attrs)
+    check("LRN", (data,), attrs, data / (1.5 + 0.3 / nsize * total) ** 0.6)
 
 
-@pytest.mark.parametrize(("mode", "axes"), [("instance", (1, 2, 3)), ("channel", (1,)), ("spatial", (2, 3))])
+@walks([("instance", (1, 2, 3)), ("channel", (1,)), ("spatial", (2, 3))])
 def test_l2_normalization(mode, axes):
-    data = rng.randn(2, 3, 2, 2)
+    data = randn(2, 3, 2, 2)
     want = data / np.sqrt((data**2).sum(axes, keepdims=True) + 0.1)
-    np.testing.assert_allclose(run("L2Normalization", data, mode=mode, eps=0.1), want)
-    check_gradients("L2Normalization", data, mode=mode, eps=0.1)
-
-
-def test_l2_normalization_needs_axes():
-    with pytest.raises(ShapeError, match="at least 3 axes in mode channel"):
-        shapes("L2Normalization", (4, 3), mode="channel")
-    with pytest.raises(ShapeError, match="at least 3 axes"):
-        shapes("InstanceNorm", (4, 3), None, None)
+    check("L2Normalization", (data,), {"mode": mode, "eps": 0.1}, want)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_lrn_of_half_precision(rank):
-    data = 200 * rng.randn(2, 4, *[3] * rank)  # squares beyond float16
+    data = 200 * randn(2, 4, *[3] * rank)  # squares beyond float16
     out = run("LRN", data.astype("f2"), nsize=3)
     assert out.dtype == np.float16
     np.testing.assert_allclose(out, run("LRN", data, nsize=3), rtol=1e-2)
+
+
+test_shapes = rules_test(
+    [
+        ("GroupNorm", [(2, 6, 3), None, None], {"num_groups": 2}, [(2, 6, 3), (2,), (2,)], None),
+        ("LayerNorm", [(3, 4, 5), None, None], {"axis": 1}, [(3, 4, 5), (4,), (4,)], None),
+    ]
+)

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from dpmodule.base import BoundsError, OpError, ShapeError
 from dpmodule.ops.nn import roi
-from helpers.op_case import gradients, run, shapes
+from helpers.arrays import f4
+from helpers.op_case import gradients, rules_test, run
 
 random = np.random.RandomState(4)
+ONE = {"pooled_size": (1, 1), "spatial_scale": 1}
 
 
 def slow(data, rois, high, wide, scale):
@@ -26,24 +27,15 @@ def slow(data, rois, high, wide, scale):
     return out, place
 
 
-def regions(count, images, width, height):
-    corners = random.rand(count, 4) * [width, height, width, height] * 1.3 - 2
-    return np.concatenate([random.randint(0, images, (count, 1)), corners], 1)
-
-
-@pytest.fixture(params=[0, 1 << 30], ids=["windows", "every pixel"])
-def way(request, monkeypatch):
-    """Both ways of finding the maxima."""
-    monkeypatch.setattr(roi, "_MAX_MASKED_PIXELS", request.param)
-
-
-@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("masked", [0, 1 << 30], ids=["windows", "every pixel"])
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (7, 7)])
-def test_first_maximum_of_each_bin_and_its_gradient(kind, size):
+def test_first_maximum_of_each_bin_and_its_gradient(kind, size, masked, monkeypatch):
+    monkeypatch.setattr(roi, "_MAX_MASKED_PIXELS", masked)  # both ways of finding the maxima
     # few different values, so that most maxima tie, negative zero among them
     data = (random.randint(-1, 2, (2, 3, 9, 11)) * -1.0).astype(kind)
-    rois = regions(8, 2, 22, 18).astype(kind)
+    corners = random.rand(8, 4) * [22, 18, 22, 18] * 1.3 - 2
+    rois = np.concatenate([random.randint(0, 2, (8, 1)), corners], 1).astype(kind)
     attrs = {"pooled_size": size, "spatial_scale": 0.5}
     expected, place = slow(data, rois.astype("f8"), *size, 0.5)
     np.testing.assert_array_equal(run("ROIPooling", data, rois, **attrs), expected)
@@ -55,38 +47,15 @@ def test_first_maximum_of_each_bin_and_its_gradient(kind, size):
     to_data, to_rois = gradients("ROIPooling", data, rois, head=head, **attrs)
     np.testing.assert_array_equal(to_data.reshape(wanted.shape), wanted)
     assert not to_rois.any()
+    lowest = np.full((1, 1, 4, 4), -np.inf, "f4")
+    assert np.flatnonzero(gradients("ROIPooling", lowest, f4([[0, 2, 2, 3, 3]]), **ONE)[0]).tolist() == [10]
+    assert run("ROIPooling", np.ones((1, 3, 4, 4)), np.zeros((0, 5)), **ONE).shape == (0, 3, 1, 1)
 
 
-@pytest.mark.usefixtures("way")
-def test_minus_infinity_is_a_maximum_too():
-    data = np.full((1, 1, 4, 4), -np.inf, "f4")
-    rois = np.array([[0, 2, 2, 3, 3]], "f4")
-    to_data, _ = gradients(
-        "ROIPooling", data, rois, head=np.ones((1, 1, 1, 1), "f4"), pooled_size=(1, 1), spatial_scale=1
-    )
-    assert np.flatnonzero(to_data).tolist() == [10]
-
-
-@pytest.mark.usefixtures("way")
-def test_no_regions_give_an_empty_result():
-    attrs = {"pooled_size": (2, 2), "spatial_scale": 1.0}
-    assert run("ROIPooling", np.ones((1, 3, 4, 4)), np.zeros((0, 5)), **attrs).shape == (0, 3, 2, 2)
-
-
-@pytest.mark.parametrize("image", [-1, 2])
-def test_a_region_of_no_image_is_told(image):
-    rois = np.array([[image, 0, 0, 2, 2.0]])
-    with pytest.raises(BoundsError, match=rf"has image {image} .* expected 0 to 1 as data has 2 images"):
-        run("ROIPooling", np.ones((2, 1, 4, 4)), rois, pooled_size=(2, 2), spatial_scale=1.0)
-
-
-def test_shapes_with_unknown_sizes_and_wrong_ones():
-    attrs = {"pooled_size": (2, 3), "spatial_scale": 1.0}
-    assert shapes("ROIPooling", [(2, 0, 8, 8), None], **attrs)[1] == [(0, 0, 2, 3)]
-    assert shapes("ROIPooling", [(2, 7, 0, 0), (4, 5)], **attrs)[1] == [(4, 7, 2, 3)]
-    with pytest.raises(ShapeError, match=r"rois has shape \(4, 6\)"):
-        shapes("ROIPooling", [(2, 7, 8, 8), (4, 6)], **attrs)
-    with pytest.raises(ShapeError, match="expected 4 axes"):
-        shapes("ROIPooling", [(2, 7, 8), (4, 5)], **attrs)
-    with pytest.raises(OpError, match="two positive integers"):
-        shapes("ROIPooling", [(2, 7, 8, 8), (4, 5)], pooled_size=(2,), spatial_scale=1.0)
+POOL = {"pooled_size": (2, 3), "spatial_scale": 1.0}
+test_shapes = rules_test(
+    [
+        ("ROIPooling", [(2, 0, 8, 8), None], POOL, None, [(0, 0, 2, 3)]),
+        ("ROIPooling", [(2, 7, 0, 0), (4, 5)], POOL, None, [(4, 7, 2, 3)]),
+    ]
+)

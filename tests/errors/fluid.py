@@ -1,0 +1,274 @@
+"""Wrong calls of `dpmodule.fluid`."""
+
+import json
+from functools import partial, wraps
+
+import numpy as np
+
+import dpmodule.fluid as fluid
+from dpmodule import symbol as sym
+from dpmodule.base import (
+    ArgumentError,
+    BoundsError,
+    DeviceError,
+    DTypeError,
+    FileError,
+    FileFormatError,
+    OpError,
+    ShapeError,
+    StateError,
+)
+from dpmodule.context import cpu
+from helpers.fluid_programs import PROTOTXT, bow_net, programs, run, text_inputs, write_files
+
+layers = fluid.layers
+BATCH = {"words": [[1, 2], [30], []], "label": [[0], [1], [0]]}
+
+
+def rows(error, make, *cases):
+    """Return rows of calls of one function, each in programs of its own: arguments, and the pattern last."""
+
+    @wraps(make)
+    def call(*given):
+        with programs():
+            make(*given)
+
+    return [(partial(call, *given), error, told) for *given, told in cases]
+
+
+def dense(name="x", width=3):
+    return layers.data(name, [width])
+
+
+def words():
+    return text_inputs()[0]
+
+
+def fed(feed, fetch="mean_0"):
+    bow_net(*text_inputs())
+    run(feed, [fetch])
+
+
+def on_files(trains, feed, fetch, folder):
+    net = bow_net(*text_inputs())
+    if trains:
+        fluid.optimizer.SGD(0.1).minimize(net[0])
+    executor = fluid.Executor()
+    if trains != "unstarted":
+        executor.run(fluid.default_startup_program())
+    feed = fluid.DataFeedDesc(PROTOTXT) if feed is None else feed
+    executor.run_from_files(None, feed, write_files(folder), 1, fetch)
+
+
+def saved(change, folder):
+    """Save a model with changed arguments."""
+    prediction = bow_net(*text_inputs())[2]
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    given = {
+        "dirname": folder,
+        "feeded_var_names": ["words"],
+        "target_vars": [prediction],
+        "executor": executor,
+    }
+    fluid.io.save_inference_model(**{**given, **change})
+
+
+def without_values(folder):
+    prediction = bow_net(*text_inputs())[2]
+    fluid.io.save_inference_model(folder, ["words"], [prediction], fluid.Executor())
+
+
+def lacking(folder):
+    executor, prediction = fluid.Executor(), bow_net(*text_inputs())[2]
+    executor.run(fluid.default_startup_program())
+    fluid.io.save_params(executor, folder)
+    layers.fc(prediction, 3)
+    fluid.io.load_params(executor, folder)
+
+
+def damaged(key, text, folder):
+    out = layers.fc([dense("a", 2), dense("b", 2)], 1)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(folder, ["a", "b"], [out], executor)
+    path = folder / "model-symbol.json"
+    graph = json.loads(path.read_text())
+    next(row for row in graph["nodes"] if row["name"] == "a")["attrs"][key] = text
+    path.write_text(json.dumps(graph))
+    fluid.io.load_inference_model(folder)
+
+
+def other_startup():
+    layers.fc(dense(), 2)
+    program = fluid.default_main_program()
+    with fluid.program_guard(program, fluid.Program()):
+        layers.fc(program.var("x"), 2)
+
+
+def other_program():
+    x = dense()
+    with programs():
+        layers.concat([x, dense("y")], axis=1)
+
+
+def minimized(optimizer):
+    optimizer().minimize(layers.mean(layers.fc(dense(), 1)))
+
+
+def twice():
+    loss = layers.mean(layers.fc(dense(), 1))
+    for _ in range(2):
+        fluid.optimizer.SGD(0.1).minimize(loss)
+
+
+def decay(rate):
+    return fluid.regularizer.L2Decay(rate)
+
+
+def lstm(size, more):
+    layers.dynamic_lstm(layers.data("x", [8], lod_level=1), size, **more)
+
+
+def dense_lstm():
+    names = ("data", "weight", "bias")
+    sym.sequence_lstm(*map(sym.Variable, names))[0].simple_bind(cpu(), data=(4, 8))
+
+
+ROWS = [
+    *rows(
+        ArgumentError,
+        lambda call: call(),
+        (lambda: layers.fc(3, 4), "fc: input is 3"),
+        (lambda: layers.fc(dense(), 4, act="tahn"), "did you mean tanh"),
+        (lambda: layers.fc([], 4), "empty list"),
+        (lambda: layers.fc(dense(), 4, num_flatten_dims=2), "num_flatten_dims is 2"),
+        (lambda: layers.fc([dense()], 4, param_attr=[None, None]), "2 entries for 1 inputs"),
+        (lambda: layers.data("a", [1], lod_level=2), "lod_level is 2"),
+        (lambda: (dense(), dense(width=4)), "already has <Data x"),
+        (lambda: layers.data(layers.tanh(dense()).name, [3]), "already has a variable 'tanh_0'"),
+        (lambda: layers.embedding(dense(), [3, 2], padding_idx=3), "padding_idx is 3"),
+        (lambda: layers.embedding(dense(), [3, 2], param_attr=3), "param_attr is 3"),
+        (lambda: layers.sequence_pool(dense(), "sum"), "does not hold sequences"),
+        (lambda: layers.sequence_pool(words(), "median"), "'median'"),
+        (lambda: layers.accuracy(dense(), dense("y"), k=7), "k is 7"),
+        (lambda: layers.dropout(dense(), 0.5, seed=1), "mx.random.seed"),
+        (lambda: dense() + "x", "neither a variable"),
+        (lambda: layers.elementwise_add(dense(), 3), "y is 3"),
+        (lambda: layers.reduce_max(words()), "pool them first"),
+        (lambda: fluid.program_guard(3).__enter__(), "main_program is 3"),
+        (lambda: fluid.ParamAttr(name=""), "name is ''"),
+        (lambda: fluid.ParamAttr(initializer=3), "initializer is 3"),
+        (lambda: fluid.ParamAttr(regularizer=3), "regularizer is 3"),
+        (lambda: fluid.initializer.Uniform(2, 1), "low <= high"),
+        (lambda: fluid.initializer.Normal(0, -1), "from 0"),
+        (lambda: fluid.Executor().run(layers.mean(dense())), "expected a Program"),
+        (lambda: fluid.create_lod_tensor([[1]], [[1], [1]]), "levels of lengths"),
+        (lambda: fluid.DataFeeder([*text_inputs()]).feed([(1,)]), "does not have 2 values"),
+        (other_program, "different programs"),
+        (lambda: fluid.optimizer.SGD("fast"), "learning_rate is 'fast'"),
+        (lambda: fluid.optimizer.SGD(0.1, regularization=0.1), "regularization is 0.1"),
+        (lambda: fluid.optimizer.Ftrl(0.1, lr_power=-0.4), "lr_power is -0.4"),
+        (lambda: fluid.optimizer.Ftrl(0.1, l2=1, regularization=decay(1)), "give only one"),
+        (lambda: fluid.optimizer.RMSProp(0.1, momentum=0.9), "centered=True"),
+        (lambda: fluid.optimizer.Adagrad(0.1, initial_accumulator_value=0.1), "expected 0"),
+        (lambda: fluid.optimizer.SGD(0.1).minimize(3), "loss is 3"),
+        (lambda: fluid.optimizer.SGD(0.1).minimize(dense()), "a scalar variable"),
+        (lambda: fluid.optimizer.SGD(0.1).minimize(layers.mean(dense())), "does not depend on a parameter"),
+        (lambda: decay(-1), "from 0"),
+    ),
+    *rows(
+        StateError,
+        lambda call: call(),
+        (lambda: fluid.Program().symbol, "no layers"),
+        (other_startup, "another startup program"),
+        (twice, "has an optimizer"),
+    ),
+    *rows(
+        ShapeError,
+        lambda call: call(),
+        (lambda: layers.data("a", 3), "shape is 3"),
+        (lambda: layers.data("a", [-1, 0]), "sizes from 1"),
+        (lambda: layers.embedding(dense(), [3]), "size is"),
+        (
+            lambda: [layers.fc(dense(f"x{n}", n), 2, param_attr="w") for n in (3, 4)],
+            r"'w' has shape \(2, 3\), but",
+        ),
+        (lambda: fluid.create_lod_tensor(np.zeros((3, 1)), [[1, 1]]), "the sum of lengths is 2"),
+    ),
+    (lambda: fluid.Executor("gpu"), DeviceError, "place is 'gpu'"),
+    *rows(ShapeError, lstm, (7, {}, "4H features"), (12, {}, "4H features")),
+    *rows(
+        ArgumentError,
+        lstm,
+        (8, {"h_0": 1}, "initial states are zeros"),
+        (8, {"bias_attr": False}, "bias_attr"),
+    ),
+    (dense_lstm, OpError, "sequence_lstm takes ragged data"),
+    *rows(
+        ArgumentError,
+        fed,
+        ({"words": [[1]]}, "label is missing"),
+        ({**BATCH, "lable": 1}, "no data 'lable'; did you mean label"),
+        (3, "expected a dict"),
+        (BATCH, "mean_1", "did you mean mean_0"),
+        (BATCH, 3, "neither a variable"),
+    ),
+    *rows(
+        ShapeError,
+        fed,
+        ({"words": [], "label": np.zeros((0, 1))}, "is empty"),
+        ({**BATCH, "label": [0, 1, 0]}, r"'label' has shape \(3,\)"),
+        ({**BATCH, "label": [[0], [1]]}, "different sizes"),
+    ),
+    *rows(
+        DTypeError,
+        fed,
+        ({**BATCH, "label": "zero"}, "'label' is not an array"),
+        ({**BATCH, "label": [[0], [0.5], [1]]}, "'label' is not an array of int64: it has fractions"),
+        ({**BATCH, "words": [[1], [0.5], []]}, "it has fractions"),
+        ({**BATCH, "words": 3}, "list of sequences"),
+        ({**BATCH, "words": [[1], ["a"], []]}, "'words' is not an array"),
+        (BATCH, "words", "return_numpy=False"),
+    ),
+    *rows(
+        BoundsError,
+        fed,
+        ({**BATCH, "words": [[1], [40], []]}, "'words' has the value 40, but the table 'embedding_0_weight'"),
+        ({**BATCH, "words": [[1], [-1], []]}, "value -1"),
+    ),
+    *[
+        row
+        for error, *case in (
+            (StateError, "unstarted", None, "mean_0", "startup program first"),
+            (StateError, False, None, [], "no optimizer"),
+            (ArgumentError, True, None, ["nothing"], "no variable 'nothing'"),
+            (ShapeError, True, None, ["fc_2"], r"'fc_2' has shape \(2, 2\)"),
+            (ArgumentError, True, "data.prototxt", [], "data_feed is 'data.prototxt'"),
+        )
+        for row in rows(error, on_files, case)
+    ],
+    *rows(
+        ArgumentError,
+        saved,
+        (
+            {"feeded_var_names": ["words", "label"]},
+            r"is \['words', 'label'\], but the targets depend on words",
+        ),
+        ({"target_vars": ["words"]}, "expected computed variables"),
+        ({"target_vars": []}, "target_vars is"),
+        ({"model_filename": "__model__"}, "file names are not supported"),
+        ({"dirname": None}, "dirname is None"),
+    ),
+    *rows(StateError, without_values, ("have no values",)),
+    *rows(ArgumentError, lacking, ("lacks fc_3_weight, fc_3_bias",)),
+    *rows(FileError, lambda folder: fluid.io.load_inference_model(folder / "nothing"), ("nothing",)),
+    *rows(ShapeError, damaged, ("__shape__", "5x", "__shape__ is '5x', expected")),
+    *rows(DTypeError, damaged, ("__dtype__", "x", "unknown dtype 'x'")),
+    *rows(
+        FileFormatError,
+        damaged,
+        ("__feed__", "x", "input 'a' has __feed__='x', expected its index"),
+        ("__feed__", "1", "input 'b' has __feed__='1', expected its index"),
+    ),
+]

@@ -1,0 +1,339 @@
+"""Files that `mx.onnx.import_model` refuses, and wrong calls of `mx.onnx.export_model`."""
+
+from functools import partial
+from unittest import mock
+
+import numpy as np
+from onnx import TensorProto
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, ShapeError
+from dpmodule.onnx.from_onnx import check
+from dpmodule.onnx.to_onnx.call import Untranslatable
+from dpmodule.ops.nn.rnn_weights import vector_size
+from helpers import onnx_files as files
+from helpers.onnx_graphs import model_of
+from helpers.onnx_runs import exported
+
+
+def load(folder, model):
+    path = folder / "bad.onnx"
+    path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+    return mx.onnx.import_model(path)
+
+
+def loaded(text, change=None, **options):
+    """Return a call that imports a graph, after a change of its model."""
+
+    def call(folder):
+        model = model_of(text, **options)
+        if change:
+            change(model)
+        return load(folder, model)
+
+    return call
+
+
+def relu(change, **options):
+    return loaded("(float[n,2] x) => (float[n,2] y) { [n] y = Relu(x) }", change, **options)
+
+
+def set_opset(version):
+    return relu(lambda model: setattr(model.opset_import[0], "version", version))
+
+
+def without_converter(folder):
+    refuse = mock.Mock(side_effect=RuntimeError("No Adapter From Version 5\nfor Bend"))
+    with mock.patch("onnx.version_converter.convert_version", refuse):
+        return set_opset(5)(folder)
+
+
+def make_external(**entries):
+    def change(model):
+        tensor = model.graph.initializer[0]
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, text in {"location": "net.data", "offset": "4", "length": "16", **entries}.items():
+            tensor.external_data.add(key=key, value=text)
+
+    return change
+
+
+def external(**entries):
+    call = loaded(ADD, make_external(**entries), w=np.zeros(4, "f"))
+
+    def written(folder):
+        (folder / "net.data").write_bytes(bytes(20))
+        return call(folder)
+
+    return written
+
+
+def linked(folder):
+    (folder / "inner").mkdir()
+    (folder / "net.data").write_bytes(bytes(20))
+    (folder / "inner" / "net.data").symlink_to(folder / "net.data")
+    return loaded(ADD, make_external(), w=np.zeros(4, "f"))(folder / "inner")
+
+
+def doubling(levels):
+    """Return functions that double their nodes at every level."""
+    head = '<domain: "own", opset_import: ["": 17, "own": 1]>'
+    functions = [
+        f"{head} f{i} (a) => (b) {{ t = own.f{i + 1}(a)  b = own.f{i + 1}(t) }}" for i in range(levels)
+    ]
+    functions.append(f"{head} f{levels} (a) => (b) {{ b = Relu(a) }}")
+    text = "(float[2] x) => (float[2] y) { y = own.f0(x) }"
+    return loaded(text, functions=" ".join(functions), domains='"own": 1')
+
+
+def many_nodes(folder):
+    nodes = " ".join(f"t{i + 1} = Relu(t{i})" for i in range(2_501))
+    with mock.patch.object(check, "_MAX_NODES", 2_500):
+        return loaded(f"(float[2] t0) => (float[2] t2501) {{ {nodes} }}")(folder)
+
+
+ADD = "(float[n,4] x) => (float[n,4] y) { y = Add(x, w) }"
+SEVERAL = """(float[n] x) => (float[n] y) {
+    [one] a = Relu<alpha = 1.0>(x)  [two] b = Bend(a)  [three] c = com.example.Fold(b)
+    [four] y = MaxUnpool<kernel_shape = [2]>(c, nowhere)
+}"""
+CYCLE = "(float[n] x) => (float[n] b) { [first] a = Add(x, b)  [second] b = Relu(a) }"
+AGAIN = '<domain: "own", opset_import: ["": 17, "own": 1]> again (a) => (b) { b = own.again(a) }'
+WAYS = " ".join(f"t{i + 1} = Add(t{i}, t{i})" for i in range(60))
+REACHED = f"""(float[2] x) => (float[] y) <float[1] w = {{1.0}}, int64[1] size = {{1000000000}}> {{
+    t0 = Expand(w, size) {WAYS} sum = ReduceSum(t60)  shape = Cast<to = 7>(sum)  y = Reshape(x, shape)
+}}"""
+SEQUENCE = """(float[1073741824] x) => (float[] y) <int64 zero = {0}> {
+    parts = SplitToSequence(x)  y = SequenceAt(parts, zero)
+}"""
+
+
+def dense():
+    return model_of(ADD, w=np.zeros(4, "f")).SerializeToString()
+
+
+S = mx.sym
+HIDDEN = S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc1")
+PARAMS = {"fc1_weight": mx.nd.ones((4, 3)), "fc1_bias": mx.nd.ones((4,))}
+
+
+def export(**changes):
+    def call(folder):
+        given = {"params": PARAMS, "in_shapes": [(2, 3)], "onnx_file_path": folder / "net.onnx", **changes}
+        return mx.onnx.export_model(given.pop("sym", HIDDEN), **given)
+
+    return call
+
+
+X, Y = S.Variable("x"), S.Variable("y")
+SIZE = {"x": {2: "height", 3: "width"}}
+
+
+def refused(symbol, *shapes, types="f4", params=(), **options):
+    """Return a call that exports a symbol of x, y and so on, of these shapes."""
+    arrays = {name: np.ones(shape, types) for name, shape in zip("xyz", shapes)}
+    return lambda: exported(symbol, arrays, params, **options)
+
+
+def pooling(**attrs):
+    return refused(S.Pooling(X, kernel=(2, 2), **attrs), (2, 3, 7, 7), dynamic=SIZE)
+
+
+def projected():
+    rnn = S.RNN(
+        X, Y, S.Variable("z"), S.Variable("c"), state_size=4, num_layers=1, mode="lstm", projection_size=3
+    )
+    size = vector_size("lstm", 1, 2, 4, False, 3)
+    arrays = {"x": (5, 3, 2), "y": (size,), "z": (1, 3, 3), "c": (1, 3, 4)}
+    return exported(rnn, {name: np.ones(shape, "f4") for name, shape in arrays.items()}, ["y"])
+
+
+def quantized_channels_last():
+    x, w = (S.contrib.quantize_v2(each, min_calib_range=-2.0, max_calib_range=2.0) for each in (X, Y))
+    attrs = {"kernel": (3, 3), "num_filter": 4, "layout": "NHWC", "no_bias": True}
+    return S.contrib.quantized_conv(x[0], w[0], x[1], x[2], w[1], w[2], **attrs)[0]
+
+
+WORDS = S.Embedding(S.Variable("words", stype="ragged"), input_dim=20, output_dim=3, name="table")
+RAGGED = {
+    "words": np.zeros(7, "f4"),
+    "words_lengths": np.ones(3, "i8"),
+    "table_weight": np.ones((20, 3), "f4"),
+}
+BODY = S.contrib.foreach(lambda x, s: (S.Correlation(x, x, name="corr"), s), X, [])[0]
+ALIGNED = S.contrib.ROIAlign(X, Y, pooled_size=(2, 2), spatial_scale=1.0, aligned=True)
+RESIZE = partial(S.image.resize, X)
+TO_TARGET = S.Deconvolution(X, Y, target_shape=(9, 10), kernel=(4, 4), stride=(2, 2), num_filter=3)
+ADAPTIVE = S.contrib.AdaptiveAvgPooling2D(X, output_size=(2, 2))
+CONV = S.Convolution(S.Variable("x"), kernel=(3, 3), num_filter=2, no_bias=True, name="conv")
+
+ROWS = [
+    *[
+        (loaded(SEVERAL, domains='"com.example": 1'), FileFormatError, pattern)
+        for pattern in (
+            r"node 'one' \(Relu\): unknown attribute 'alpha'",
+            r"node 'two' \(Bend\): opset 17 of ai.onnx has no operator 'Bend'",
+            r"node 'three' \(com.example.Fold\): unknown domain 'com.example'",
+            r"node 'four' \(MaxUnpool\): MaxUnpool cannot be expressed",
+            r"node 'four' \(MaxUnpool\): reads 'nowhere', which is not defined",
+        )
+    ],
+    (set_opset(0), FileFormatError, "opset 0 of ai.onnx, expected 7 to"),
+    (set_opset(99), FileFormatError, "opset 99 of ai.onnx, expected 7 to"),
+    (without_converter, FileFormatError, "opset 5, .* cannot upgrade to 7: No Adapter From Version 5"),
+    (loaded(CYCLE), FileFormatError, r"a cycle: .* each other: node 'first' \(Add\), node 'second'"),
+    (relu(lambda model: model.graph.ClearField("output")), FileFormatError, "it has no outputs"),
+    (
+        lambda folder: mx.onnx.import_model(files.from_sklearn("tree", folder).path),
+        FileFormatError,
+        "TreeEnsembleClassifier cannot be expressed",
+    ),
+    (lambda folder: load(folder, dense()[:40]), FileFormatError, r"bad\.onnx"),
+    (lambda folder: load(folder, b""), FileFormatError, r"bad\.onnx.*the file is empty"),
+    (lambda folder: load(folder, b"\x89PNG\r\n\x1a\n" + bytes(40)), FileFormatError, r"bad\.onnx"),
+    (lambda folder: load(folder, b'{"a": 1}'), FileFormatError, r"bad\.onnx"),
+    (lambda folder: mx.onnx.import_model(folder / "none.onnx"), FileError, "none"),
+    (
+        loaded(ADD, lambda model: model.graph.initializer[0].dims.__setitem__(0, 2**40), w=np.zeros(4, "f")),
+        FileFormatError,
+        r"initializer 'w': 16 bytes for \(1099511627776,\)",
+    ),
+    (
+        loaded("(float[] x) => (float[] y) { y = Relu(x) }"),
+        FileFormatError,
+        r"input 'x': the file does not declare its shape; give shapes={'x': \(...\)}",
+    ),
+    (
+        loaded("(uint64[2] x) => (uint64[2] y) { y = Div(x, x) }"),
+        FileFormatError,
+        r"\(Div\): Div of uint64; .* cast to int64 or a float first",
+    ),
+    # what would take long, or much memory
+    (
+        loaded("(float[2] x) => (float[2] y) { y = own.again(x) }", functions=AGAIN, domains='"own": 1'),
+        FileFormatError,
+        "functions call each other too deeply, or recursively",
+    ),
+    (doubling(30), FileFormatError, "more than 250000 nodes after expanding functions"),
+    (doubling(100), FileFormatError, "functions call each other too deeply"),
+    (many_nodes, FileFormatError, "more than 2500 nodes"),
+    (loaded(REACHED), FileFormatError, r"node 'y' \(Reshape\): shape depends on the data"),
+    (loaded(SEQUENCE), FileFormatError, "a sequence of 1073741824 arrays"),
+    # data in another file
+    *[
+        (external(**entries), FileFormatError, pattern)
+        for entries, pattern in (
+            ({"location": "none.data"}, "there is no such file"),
+            ({"location": "../net.data"}, "expected a file in the model's own folder"),
+            ({"location": "/etc/hostname"}, "expected a file in the model's own folder"),
+            ({"offset": "8"}, "expected bytes 8 to 24"),
+            ({"offset": "-4"}, "expected bytes -4 to 12"),
+            ({"length": "12"}, "12 bytes for"),
+            ({"length": "many"}, "offset or length is not a number"),
+        )
+    ],
+    (linked, FileFormatError, "leads out of the model's own folder"),
+    # exporting
+    (export(opset=12), ArgumentError, "opset is 12, expected one from 13 to 21"),
+    (export(opset=22), ArgumentError, "opset is 22"),
+    (export(opset="17"), ArgumentError, "opset is '17'"),
+    (export(params={"fc1_weight": PARAMS["fc1_weight"]}), ArgumentError, "'fc1_bias'.*missing there"),
+    (export(params={"fc1_weight": np.ones((4, 3), "f")}), ArgumentError, "'fc1_weight' of ndarray"),
+    (export(params=[1, 2]), ArgumentError, "params is list, expected arrays by name"),
+    (export(params=5), ArgumentError, "params is int"),
+    (export(params="nowhere.params"), FileError, "nowhere.params"),
+    (export(sym="nowhere-symbol.json"), FileError, "nowhere-symbol.json"),
+    (export(sym=5), ArgumentError, "sym is int"),
+    (export(in_shapes=None), ArgumentError, r"got none, expected a shape for each of the inputs \['data'\]"),
+    (export(in_shapes=[(2, 3), (2,)]), ArgumentError, "got 2, expected a shape for each"),
+    (export(in_shapes=(2,)), ArgumentError, "expected a list of shapes"),
+    (export(in_shapes=[(0, 3)]), ArgumentError, "expected lengths of at least 1"),
+    (export(in_shapes=[(2, 4)]), ArgumentError, r"'fc1_weight' of shape \(4, 3\), but .* expects \(4, 4\)"),
+    (export(sym=CONV, params={}, in_shapes=[(2, 3), (2,)]), ShapeError, "conv"),
+    (
+        export(dynamic={"dat": {0: "n"}}),
+        ArgumentError,
+        r"names 'dat'; the inputs are \['data'\]; did you mean data",
+    ),
+    (export(dynamic={"data": {2: "batch"}}), ArgumentError, r"names axis 2, the shape is \(2, 3\)"),
+    (export(dynamic={"data": {0: 5}}), ArgumentError, r"dynamic\['data'\]\[0\] is 5, expected a name"),
+    (export(dynamic="data"), ArgumentError, "dynamic is 'data'"),
+    (export(dynamic={"data": {1: "width"}}), Untranslatable, "the length 'width' cannot be dynamic"),
+    *[
+        (
+            export(dynamic=True, dynamic_input_shapes=[shape]),
+            ArgumentError,
+            r"dynamic_input_shapes has \('N', ",
+        )
+        for shape in (("N", 3, 1), ("N", 5))
+    ],
+    (export(in_types=["float32", "int32"]), ArgumentError, "in_types has 2 types"),
+    (export(in_types="float31"), DTypeError, "float31"),
+    (export(in_types="float16"), DTypeError, "inputs of one type, got data float16, fc1_weight float32"),
+    (export(onnx_file_path=""), ArgumentError, "expected the name of a file"),
+    (export(onnx_file_path="."), ArgumentError, "expected the name of a file"),
+    (export(onnx_file_path="nowhere/net.onnx"), FileError, "nowhere"),
+    # operators
+    (
+        refused(S.Reshape(X, shape=(4, 12), name="r"), (4, 3, 4), dynamic={"x": {0: "batch"}}),
+        Untranslatable,
+        "the length 'batch' cannot be dynamic.*'r'.*0 and -1 leave it open",
+    ),
+    *[
+        (
+            refused(mx.symbol.symbol.op_function(f"_linalg_{name}")(X, name="large"), (9, 9)),
+            Untranslatable,
+            "'large'.*have 9 rows.*at most 8 rows can be written out",
+        )
+        for name in ("inverse", "potrf", "potri", "gelqf")
+    ],
+    (refused(S.Dropout(X, mode="always"), (3, 4)), Untranslatable, "mode 'always' also drops in prediction"),
+    (refused(TO_TARGET, (1, 2, 5, 6), (2, 3, 4, 4), params=["y"], dynamic=SIZE), Untranslatable, "dynamic"),
+    (pooling(pooling_convention="same"), Untranslatable, "'same' requires fixed sizes"),
+    (pooling(pooling_convention="full", stride=(3, 3)), Untranslatable, "requires fixed sizes"),
+    (pooling(pooling_convention="full", pool_type="sum"), Untranslatable, "require fixed sizes"),
+    (pooling(pool_type="avg", pad=(2, 2), count_include_pad=False), Untranslatable, "as long as the kernel"),
+    (refused(S._internal._sample_poisson(X, shape=(2,)), (2,)), Untranslatable, "'x' is not a parameter"),
+    (refused(S.random.poisson(1e6, shape=(2,))), Untranslatable, "reach about .*at most 4096"),
+    (projected, Untranslatable, "projection_size is 3, but ONNX's LSTM has no projection"),
+    (refused(BODY, (2, 1, 3, 4, 4)), Untranslatable, "Correlation 'corr'"),
+    (
+        refused(S.contrib.box_nms(X), (2, 20, 6), dynamic={"x": {1: "boxes"}}),
+        Untranslatable,
+        r"axis -2 .*\(boxes\)",
+    ),
+    (refused(quantized_channels_last(), (2, 6, 6, 3), (4, 3, 3, 3)), Untranslatable, "its layout is NHWC"),
+    (
+        refused(RESIZE(size=(3, 3), interp=2), (5, 7, 3), types="u1"),
+        Untranslatable,
+        "OpenCV.* use interp 0 or 1",
+    ),
+    (refused(RESIZE(size=(9, 3), interp=3), (5, 7, 3)), Untranslatable, "area"),
+    (
+        refused(RESIZE(size=(3, 3)), (5, 7, 3), dynamic={"x": {0: "height"}}),
+        Untranslatable,
+        r"dynamic \(height\)",
+    ),
+    (
+        refused(S.BilinearSampler(X, Y), (1, 2, 3, 4), (1, 2, 3, 4), opset=13),
+        Untranslatable,
+        "from opset 16 on",
+    ),
+    (refused(ALIGNED, (1, 2, 5, 5), (1, 5), opset=13), Untranslatable, "half a pixel from opset 16 on"),
+    (refused(S.Crop(X, center_crop=True, h_w=(2, 2)), (1, 2, 5, 5), dynamic=SIZE), Untranslatable, "dynamic"),
+    (refused(ADAPTIVE, (1, 2, 5, 5), dynamic=SIZE), Untranslatable, "dynamic"),
+    # rows of different lengths
+    *[
+        (
+            lambda make=make: exported(make(WORDS), RAGGED, ["table_weight"]),
+            ArgumentError,
+            f"{name} .*works on rows of different lengths, which ONNX lacks",
+        )
+        for make, name in (
+            (lambda rows: S.sequence_pool(rows, pool_type="max"), "sequence_pool"),
+            (lambda rows: S.sequence_pool(S.sequence_softmax(rows)), "sequence_softmax"),
+            (lambda rows: S.FullyConnected(rows, num_hidden=2, no_bias=True), "FullyConnected"),
+        )
+    ],
+]

@@ -1,0 +1,672 @@
+"""Torch networks of many kinds, with inputs: what `sym.from_torch` reads, and torch's exporters write as ONNX."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn import Conv2d, ConvTranspose2d, Embedding, LayerNorm, Linear, ReLU, Sequential
+
+__all__ = ["EVALUATES", "NETS", "floats", "net", "words"]
+
+
+def net(forward, **parts):
+    """Return a module with these parts; those that are plain tensors become buffers."""
+    made = type("Net", (nn.Module,), {"forward": forward})()
+    for name, part in parts.items():
+        made.register_buffer(name, part) if type(part) is torch.Tensor else setattr(made, name, part)
+    return made
+
+
+def floats(*shape):
+    return lambda n: (torch.randn(n, *shape),)
+
+
+def words(*steps, most=20):
+    return lambda n: tuple(torch.randint(0, most, (n, each)) for each in steps)
+
+
+# images
+
+
+def conv_bn(inputs, outputs, kernel=3, stride=1, groups=1, act=ReLU):
+    conv = Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return Sequential(conv, nn.BatchNorm2d(outputs), act(inplace=True))
+
+
+def basic_block(inputs, outputs, stride=1):
+    def forward(self, x):
+        out = self.body(x)
+        out += self.shortcut(x)
+        return self.relu(out)
+
+    body = (
+        conv_bn(inputs, outputs, 3, stride),
+        Conv2d(outputs, outputs, 3, padding=1),
+        nn.BatchNorm2d(outputs),
+    )
+    same = stride == 1 and inputs == outputs
+    shortcut = () if same else (Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+    return net(forward, body=Sequential(*body), shortcut=Sequential(*shortcut), relu=ReLU(inplace=True))
+
+
+def resnet():
+    blocks = basic_block(8, 8), basic_block(8, 8), basic_block(8, 16, 2), basic_block(16, 16)
+    head = nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), Linear(16, 10)
+    return Sequential(conv_bn(3, 8, 7, 2), nn.MaxPool2d(3, 2, 1), *blocks, *head)
+
+
+def residual(*layers, outside=F.relu):
+    return net(lambda self, x: outside(x + self.body(x)), body=Sequential(*layers))
+
+
+def densenet():
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.cat([x, layer(x)], 1)
+        return self.transition(x)
+
+    layers = [Sequential(nn.BatchNorm2d(c), ReLU(), Conv2d(c, 4, 3, padding=1)) for c in (4, 8, 12)]
+    transition = Sequential(nn.BatchNorm2d(16), ReLU(), Conv2d(16, 8, 1), nn.AvgPool2d(2, 2))
+    return net(forward, layers=nn.ModuleList(layers), transition=transition)
+
+
+def mobilenet_v2():
+    act = nn.ReLU6
+    return residual(
+        conv_bn(4, 12, 1, act=act),
+        conv_bn(12, 12, groups=12, act=act),
+        Conv2d(12, 4, 1, bias=False),
+        nn.BatchNorm2d(4),
+        outside=lambda x: x,
+    )
+
+
+def mobilenet_v3():
+    def forward(self, x):
+        x = self.begin(x)
+        return x * F.hardsigmoid(self.fc2(F.relu(self.fc1(x.mean((2, 3), keepdim=True)))))
+
+    begin = Sequential(Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8, eps=1e-3, momentum=0.01), nn.Hardswish())
+    return net(forward, begin=begin, fc1=Conv2d(8, 2, 1), fc2=Conv2d(2, 8, 1))
+
+
+def inception():
+    def forward(self, x):
+        x = torch.cat([branch(x) for branch in self.branches], 1)
+        return F.max_pool2d(x, 3, 2, ceil_mode=True)
+
+    branches = (
+        conv_bn(4, 4, 1),
+        Sequential(conv_bn(4, 2, 1), conv_bn(2, 4, 3)),
+        Sequential(conv_bn(4, 2, 1), conv_bn(2, 4, 5)),
+        Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), conv_bn(4, 4, 1)),
+        Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False), conv_bn(4, 4, 1)),
+    )
+    return net(forward, branches=nn.ModuleList(branches))
+
+
+def squeezenet():
+    def forward(self, x):
+        x = F.relu(self.squeeze(x))
+        return torch.cat((F.relu(self.left(x)), F.relu(self.right(x))), dim=1)
+
+    return net(forward, squeeze=Conv2d(8, 2, 1), left=Conv2d(2, 4, 1), right=Conv2d(2, 4, 3, padding=1))
+
+
+def shufflenet():
+    def forward(self, x):
+        left, right = x.chunk(2, dim=1)
+        out = torch.cat((left, self.branch(right)), dim=1)
+        n, c, h, w = out.shape
+        return out.view(n, 2, c // 2, h, w).transpose(1, 2).contiguous().view(n, -1, h, w)
+
+    return net(forward, branch=conv_bn(4, 4, 3))
+
+
+def convnext():
+    def forward(self, x):
+        y = self.norm(self.dwconv(x).permute(0, 2, 3, 1))
+        y = self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
+        return x + y.permute(0, 3, 1, 2)
+
+    layers = {"dwconv": Conv2d(6, 6, 7, padding=3, groups=6), "norm": LayerNorm(6, eps=1e-6)}
+    gamma = nn.Parameter(torch.full((6,), 0.5))
+    return net(forward, **layers, pwconv1=Linear(6, 24), pwconv2=Linear(24, 6), gamma=gamma)
+
+
+def ssd():
+    def forward(self, x):
+        scores, boxes = [], []
+        for down, cls, loc in zip(self.down, self.cls, self.loc):
+            x = down(x)
+            scores.append(cls(x).permute(0, 2, 3, 1).reshape(x.shape[0], -1, 4))
+            boxes.append(loc(x).permute(0, 2, 3, 1).reshape(x.shape[0], -1, 4))
+        return {"scores": torch.cat(scores, 1).softmax(-1), "boxes": torch.cat(boxes, 1)}
+
+    down = nn.ModuleList([conv_bn(3, 8, 3, 2), conv_bn(8, 8, 3, 2)])
+    cls, loc = (nn.ModuleList(Conv2d(8, 12, 3, padding=1) for _ in range(2)) for _ in range(2))
+    return net(forward, down=down, cls=cls, loc=loc)
+
+
+def yolo():
+    def forward(self, x):
+        y = self.a(x)
+        n, _, h, w = y.shape
+        y = y.view(n, 2, 7, h, w).permute(0, 1, 3, 4, 2).sigmoid()
+        rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+        grid = torch.stack((columns, rows), 2).float()
+        centre, size = (y[..., 0:2] * 2 - 0.5 + grid) * 8, (y[..., 2:4] * 2) ** 2 * 4
+        return torch.cat([centre, size, y[..., 4:]], -1).view(n, -1, 7)
+
+    return net(forward, a=Conv2d(3, 14, 3, 8, 1))
+
+
+def feature_pyramid():
+    def forward(self, x):
+        c1 = self.c1(x)
+        p2 = self.l2(self.c2(c1))
+        return self.l1(c1) + F.interpolate(p2, size=c1.shape[-2:], mode="nearest"), p2
+
+    return net(
+        forward, c1=conv_bn(3, 4, 3, 2), c2=conv_bn(4, 8, 3, 2), l1=Conv2d(4, 6, 1), l2=Conv2d(8, 6, 1)
+    )
+
+
+def unet():
+    def forward(self, x):
+        d1 = self.d1(x)
+        d2 = self.d2(F.max_pool2d(d1, 2))
+        return self.out(self.u1(torch.cat([d1, self.up(d2)], 1)))
+
+    down = {"d1": conv_bn(3, 4), "d2": conv_bn(4, 8)}
+    return net(forward, **down, up=ConvTranspose2d(8, 4, 2, 2), u1=conv_bn(8, 4), out=Conv2d(4, 2, 1))
+
+
+def resized(mode, **options):
+    return Sequential(conv_bn(3, 4), nn.Upsample(scale_factor=2, mode=mode, **options), Conv2d(4, 2, 1))
+
+
+def autoencoder():
+    down = Conv2d(1, 4, 3, 2, 1), nn.ELU(), Conv2d(4, 8, 3, 2, 1), nn.LeakyReLU(0.1)
+    up = ConvTranspose2d(8, 4, 3, 2, 1, output_padding=1), nn.PReLU(), ConvTranspose2d(4, 1, 3, 2, 1, 1)
+    return Sequential(*down, *up, nn.Sigmoid())
+
+
+def vae():
+    def forward(self, x):
+        hidden = F.relu(self.encode(x.flatten(1)))
+        mu, logvar = self.mu(hidden), self.logvar(hidden)
+        z = mu + torch.randn_like(mu) * torch.exp(0.5 * logvar) if self.training else mu
+        return torch.sigmoid(self.decode(z)).view(-1, 3, 4), mu, logvar
+
+    decode = Sequential(Linear(3, 8), ReLU(), Linear(8, 12))
+    return net(forward, encode=Linear(12, 8), mu=Linear(8, 3), logvar=Linear(8, 3), decode=decode)
+
+
+def generator():
+    first = ConvTranspose2d(6, 8, 4, 1, 0, bias=False), nn.BatchNorm2d(8), ReLU(True)
+    return Sequential(*first, ConvTranspose2d(8, 4, 4, 2, 1, bias=False), nn.BatchNorm2d(4), nn.Tanh())
+
+
+def discriminator():
+    leaky = nn.LeakyReLU(0.2, inplace=True)
+    layers = Conv2d(3, 4, 4, 2, 1), leaky, Conv2d(4, 8, 4, 2, 1), nn.InstanceNorm2d(8, affine=True), leaky
+    return Sequential(*layers, Conv2d(8, 1, 4), nn.Flatten())
+
+
+def group_norm():
+    last = Conv2d(8, 4, 3, padding_mode="reflect", padding=1), nn.Mish()
+    return Sequential(Conv2d(3, 8, 3, padding="same"), nn.GroupNorm(4, 8), nn.SiLU(), *last)
+
+
+def super_resolution():
+    layers = Conv2d(1, 8, 5, padding=2), nn.Tanh(), Conv2d(8, 4, 3, padding=1), nn.PixelShuffle(2)
+    return net(lambda self, x: self.body(x) + F.interpolate(x, scale_factor=2), body=Sequential(*layers))
+
+
+def siamese():
+    def forward(self, left, right):
+        a, b = F.normalize(self.tower(left), dim=1), F.normalize(self.tower(right), dim=1)
+        return (a - b).pow(2).sum(1).add(1e-6).sqrt()
+
+    return net(forward, tower=Sequential(Linear(6, 8), ReLU(), Linear(8, 4)))
+
+
+def wavenet():
+    def forward(self, x):
+        padded = F.pad(x, (2, 0))
+        skip = self.skip(torch.tanh(self.filter(padded)) * torch.sigmoid(self.gate(padded)))
+        return x + skip, skip
+
+    layers = {name: nn.Conv1d(4, 4, 2, dilation=2) for name in ("filter", "gate")}
+    return net(forward, **layers, skip=nn.Conv1d(4, 4, 1))
+
+
+# text
+
+
+def bag_of_words():
+    def forward(self, words):
+        mask = (words != 0).unsqueeze(-1).float()
+        return self.fc((self.embed(words) * mask).sum(1) / mask.sum(1).clamp(min=1))
+
+    return net(forward, embed=Embedding(20, 6, padding_idx=0), fc=Linear(6, 3))
+
+
+def text_cnn():
+    def forward(self, words):
+        x = self.embed(words).transpose(1, 2)
+        return self.fc(torch.cat([F.relu(conv(x)).max(dim=2).values for conv in self.convs], 1))
+
+    convs = nn.ModuleList(nn.Conv1d(6, 4, k) for k in (2, 3, 4))
+    return net(forward, embed=Embedding(20, 6), convs=convs, fc=Linear(12, 3))
+
+
+def recurrent(kind, layers=1, both=False, **options):
+    rnn = kind(8, 6, layers, bidirectional=both, batch_first=True, **options)
+    return net(lambda self, x: self.fc(self.rnn(x)[0]), rnn=rnn, fc=Linear(12 if both else 6, 5))
+
+
+def tagger():
+    lstm = nn.LSTM(6, 5, num_layers=2, batch_first=True, bidirectional=True)
+
+    def forward(self, words):
+        return F.log_softmax(self.fc(self.lstm(self.embed(words))[0]), dim=-1)
+
+    return net(forward, embed=Embedding(20, 6), lstm=lstm, fc=Linear(10, 4))
+
+
+def projected():
+    return net(
+        lambda self, x: self.lstm(x.transpose(0, 1))[0][-1], lstm=nn.LSTM(4, 6, proj_size=3, bias=False)
+    )
+
+
+def seq2seq():
+    def forward(self, src, tgt):
+        memory, state = self.encoder(self.source(src))
+        out, _ = self.decoder(self.target(tgt), state)
+        weights = (out @ memory.transpose(1, 2)).softmax(-1)
+        return self.out(torch.cat([out, weights @ memory], -1))
+
+    rnns = {name: nn.GRU(6, 8, batch_first=True) for name in ("encoder", "decoder")}
+    return net(forward, source=Embedding(20, 6), target=Embedding(20, 6), **rnns, out=Linear(16, 15))
+
+
+def attention_seq2seq():
+    def forward(self, src, tgt):
+        memory, state = self.encoder(self.embed(src))
+        hidden, outs = state[0], []
+        for step in range(tgt.shape[1]):
+            weights = torch.bmm(memory, hidden.unsqueeze(2)).softmax(1)
+            context = (weights * memory).sum(1)
+            hidden = self.cell(torch.cat([self.embed(tgt[:, step]), context], 1), hidden)
+            outs.append(self.out(torch.cat([hidden, context], 1)))
+        return torch.stack(outs, 1)
+
+    rnns = {"encoder": nn.GRU(6, 6, batch_first=True), "cell": nn.GRUCell(12, 6)}
+    return net(forward, embed=Embedding(20, 6), **rnns, out=Linear(12, 20))
+
+
+def lstm_cells():
+    def forward(self, x):
+        state = x.new_zeros(x.shape[0], 5), x.new_zeros(x.shape[0], 5)
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+        return self.fc(state[0])
+
+    return net(forward, cell=nn.LSTMCell(4, 5), fc=Linear(5, 2))
+
+
+def elman():
+    def forward(self, x, state):
+        out, last = self.rnn(x.transpose(0, 1), state.unsqueeze(0))
+        return self.fc(out.transpose(0, 1)), last.squeeze(0)
+
+    return net(forward, rnn=nn.RNN(4, 5, nonlinearity="relu"), fc=Linear(5, 2))
+
+
+def cross_attention():
+    def forward(self, query, memory, padding):
+        q, m = query.transpose(0, 1), memory.transpose(0, 1)
+        return self.attention(q, m, m, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
+
+    return net(forward, attention=nn.MultiheadAttention(8, 4, kdim=6, vdim=6))
+
+
+def transformer_encoder():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu", norm_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, norm=LayerNorm(8), enable_nested_tensor=False)
+
+    def forward(self, x):
+        return self.encoder(x.transpose(0, 1), mask=self.mask, is_causal=True).transpose(0, 1)
+
+    return net(forward, encoder=encoder, mask=nn.Transformer.generate_square_subsequent_mask(5))
+
+
+def transformer():
+    def forward(self, src, tgt):
+        causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1])
+        return self.out(self.body(self.src(src), self.tgt(tgt), tgt_mask=causal, tgt_is_causal=True))
+
+    body = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
+    return net(forward, src=Embedding(20, 8), tgt=Embedding(20, 8), body=body, out=Linear(8, 20))
+
+
+def gpt_block():
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (p.view(b, t, 2, c // 2).transpose(1, 2) for p in self.c_attn(self.ln_1(x)).split(c, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.c_proj(y.transpose(1, 2).contiguous().view(b, t, c))
+        return x + self.mlp(self.ln_2(x))
+
+    mlp = Sequential(Linear(8, 32), nn.GELU(approximate="tanh"), Linear(32, 8))
+    attention = {"c_attn": Linear(8, 24), "c_proj": Linear(8, 8)}
+    return net(forward, ln_1=LayerNorm(8), ln_2=LayerNorm(8), **attention, mlp=mlp)
+
+
+def gpt():
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
+        return self.head(self.ln_f(self.blocks(x)))
+
+    blocks = Sequential(gpt_block(), gpt_block())
+    head = Linear(8, 20, bias=False)
+    made = net(
+        forward, wte=Embedding(20, 8), wpe=Embedding(16, 8), blocks=blocks, ln_f=LayerNorm(8), head=head
+    )
+    made.head.weight = made.wte.weight
+    return made
+
+
+def causal_attention():
+    def forward(self, x):
+        b, t, c = x.size()
+        k, q, v = (f(x).view(b, t, 2, 4).transpose(1, 2) for f in (self.key, self.query, self.value))
+        att = (q @ k.transpose(-2, -1)) / math.sqrt(4)
+        att = att.masked_fill(self.mask[:, :, :t, :t] == 0, float("-inf"))
+        return (F.softmax(att, dim=-1) @ v).transpose(1, 2).reshape(b, t, c)
+
+    linear = {name: Linear(8, 8) for name in ("key", "query", "value")}
+    return net(forward, **linear, mask=torch.tril(torch.ones(10, 10)).view(1, 1, 10, 10))
+
+
+def vit():
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], dim=1) + self.pos
+        return self.head(self.norm(self.block(x))[:, 0])
+
+    options = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
+    made = net(forward, patch=Conv2d(3, 8, 4, 4), block=nn.TransformerEncoderLayer(8, 2, 16, **options))
+    made.cls, made.pos = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 5, 8))
+    made.norm, made.head = LayerNorm(8), Linear(8, 3)
+    return made
+
+
+def bert():
+    def forward(self, input_ids, token_type_ids, attention_mask):
+        position = self.position_ids[:, : input_ids.shape[1]]
+        x = self.norm(self.word(input_ids) + self.kind(token_type_ids) + self.position(position))
+        bias = (1.0 - attention_mask[:, None, :].to(x.dtype)) * -10000.0
+        scores = torch.matmul(x, x.transpose(1, 2)) / math.sqrt(8) + bias
+        hidden = torch.matmul(F.softmax(scores, dim=-1), x)
+        return {"last_hidden_state": hidden, "pooler_output": torch.tanh(self.pooler(hidden[:, 0]))}
+
+    tables = {"word": Embedding(20, 8, padding_idx=0), "position": Embedding(12, 8), "kind": Embedding(2, 8)}
+    ids = torch.arange(12).expand((1, -1))
+    return net(forward, **tables, norm=LayerNorm(8, eps=1e-12), position_ids=ids, pooler=Linear(8, 8))
+
+
+def llama_block():
+    """Rotary positions, RMS norm and a gated feed-forward part."""
+
+    def rotate(x, cos, sin):
+        return x * cos + torch.cat((-x[..., 2:], x[..., :2]), dim=-1) * sin
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        angles = torch.outer(torch.arange(t).float(), self.inverse)
+        cos, sin = (each(torch.cat((angles, angles), dim=-1)) for each in (torch.cos, torch.sin))
+        q, k, v = self.qkv(self.norm(x)).view(b, t, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True)
+        x = x + y.transpose(1, 2).reshape(b, t, 8)
+        return x + self.down(F.silu(self.gate(x)) * self.up(x))
+
+    linear = {"gate": Linear(8, 12), "up": Linear(8, 12), "down": Linear(12, 8)}
+    made = net(forward, norm=nn.RMSNorm(8, eps=1e-6), qkv=Linear(8, 24, bias=False), **linear)
+    made.register_buffer("inverse", 1.0 / (10000 ** (torch.arange(0, 4, 2).float() / 4)), persistent=False)
+    return made
+
+
+def swin_window():
+    """Attention in shifted windows with a table of relative positions."""
+
+    def forward(self, x):
+        b, h, w, c = x.shape
+        x = torch.roll(x, shifts=(-1, -1), dims=(1, 2))
+        x = x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, c)
+        q, k, v = self.qkv(x).chunk(3, -1)
+        bias = self.table[self.index.view(-1)].view(4, 4)
+        y = ((q @ k.transpose(1, 2)) * c**-0.5 + bias).softmax(-1) @ v
+        y = y.view(b, h // 2, w // 2, 2, 2, c).permute(0, 1, 3, 2, 4, 5).reshape(b, h, w, c)
+        return torch.roll(y, shifts=(1, 1), dims=(1, 2))
+
+    places = torch.stack(torch.meshgrid(torch.arange(2), torch.arange(2), indexing="ij")).flatten(1)
+    relative = (places[:, :, None] - places[:, None, :]).permute(1, 2, 0) + 1
+    table = nn.Parameter(torch.randn(9, 1))
+    return net(forward, qkv=Linear(4, 12), table=table, index=relative[..., 0] * 3 + relative[..., 1])
+
+
+# tables, graphs, parts that are read in odd ways
+
+
+def deepfm():
+    def forward(self, fields):
+        e = self.embed(fields)
+        fm = 0.5 * (e.sum(1) ** 2 - (e**2).sum(1)).sum(1, keepdim=True)
+        return torch.sigmoid(self.linear(fields).sum(1) + fm + self.deep(e.flatten(1)))
+
+    deep = Sequential(Linear(12, 8), nn.BatchNorm1d(8), ReLU(), Linear(8, 1))
+    return net(forward, linear=Embedding(30, 1), embed=Embedding(30, 4), deep=deep)
+
+
+def graph_convolution():
+    def forward(self, nodes, edges):
+        degree = edges.sum(-1, keepdim=True).clamp(min=1)
+        hidden = F.relu(self.a(torch.bmm(edges, nodes) / degree))
+        return self.b(torch.einsum("bij,bjk->bik", edges, hidden)).mean(1)
+
+    return net(forward, a=Linear(5, 6), b=Linear(6, 3))
+
+
+def mixture():
+    """Experts weighted by a gate; writes its results into parts of an array."""
+
+    def forward(self, x):
+        weights = self.gate(x).softmax(-1)
+        outs = x.new_zeros(x.shape[0], 3, 2)
+        for i, expert in enumerate(self.experts):
+            outs[:, i] = expert(x)
+        return (weights.unsqueeze(-1) * outs).sum(1)
+
+    return net(forward, gate=Linear(4, 3), experts=nn.ModuleList(Linear(4, 2) for _ in range(3)))
+
+
+def activations():
+    named = "elu selu celu softplus mish silu hardswish relu6 tanh logsigmoid"
+    functions = [getattr(F, name) for name in named.split()]
+    return net(lambda self, x: self.p(sum(f(self.f(x)) for f in functions)), f=Linear(8, 6), p=nn.PReLU(6))
+
+
+def odd():
+    def forward(self, x):
+        y = torch.where(x > 0, x, x.exp() - 1).clamp(-0.5, 2.0)
+        return torch.cat([y[:, 1:, ::2], y.flip(1)[:, :3, ::2]], 1), y.cumsum(1), y.argmax(-1), y.std(-1)
+
+    return net(forward)
+
+
+def top():
+    def forward(self, x):
+        values, places = self.f(x).topk(3, dim=-1)
+        return values, places, torch.gather(x, 1, places)
+
+    return net(forward, f=Linear(8, 8))
+
+
+def mlp(*middle):
+    return Sequential(Linear(8, 16), *middle, Linear(16, 4))
+
+
+def vgg():
+    layers = Conv2d(3, 8, 3, padding=1), ReLU(inplace=True), Conv2d(8, 8, 3, padding=1), nn.MaxPool2d(2, 2)
+    return Sequential(*layers, nn.AdaptiveAvgPool2d(3), nn.Flatten(), Linear(72, 10), nn.LogSoftmax(-1))
+
+
+def lenet():
+    layers = Conv2d(1, 4, 5), nn.Tanh(), nn.MaxPool2d(2), Conv2d(4, 8, 3), nn.Tanh(), nn.AvgPool2d(2)
+    return Sequential(*layers, nn.Flatten(), Linear(8, 10))
+
+
+def volumes():
+    layers = nn.Conv3d(1, 4, 3, padding=1), nn.BatchNorm3d(4), ReLU(), nn.MaxPool3d(2)
+    return Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), Linear(4, 2))
+
+
+def conv1d():
+    return Sequential(nn.Conv1d(6, 4, 3), ReLU(), nn.MaxPool1d(2), nn.Flatten())
+
+
+def dilated():
+    return Sequential(Conv2d(3, 4, 3, dilation=2), nn.ReflectionPad2d(1), nn.PReLU(4))
+
+
+def bottleneck():
+    return residual(conv_bn(16, 4, 1), conv_bn(4, 4, 3), Conv2d(4, 16, 1), nn.BatchNorm2d(16))
+
+
+def depthwise():
+    return Sequential(
+        conv_bn(8, 8, groups=8), conv_bn(8, 16, 1), conv_bn(16, 16, 3, 2, 16), conv_bn(16, 8, 1)
+    )
+
+
+def attention():
+    return net(lambda self, x: self.a(x, x, x), a=nn.MultiheadAttention(8, 2, batch_first=True))
+
+
+def encoder_layer():
+    return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+
+def decoder_layer():
+    return nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+
+def cosine():
+    return net(lambda self, x, y: F.cosine_similarity(self.f(x), self.f(y)), f=Linear(8, 4))
+
+
+def loss_inside():
+    return net(lambda self, x, label: F.cross_entropy(self.fc(x), label), fc=Linear(6, 3))
+
+
+def several(*makes):
+    return lambda n: tuple(make(n)[0] for make in makes)
+
+
+def labels(n):
+    return (torch.randint(0, 3, (n,)),)
+
+
+def edges(n):
+    return ((torch.rand(n, 4, 4) > 0.5).float(),)
+
+
+def padding(n):
+    return (torch.arange(5).expand(n, 5) > 3,)
+
+
+def sentences(n):
+    return torch.randint(1, 20, (n, 6)), torch.randint(0, 2, (n, 6)), (torch.rand(n, 6) > 0.2).long()
+
+
+SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
+NETS = {
+    "mlp": (lambda: mlp(ReLU(), nn.Dropout(0.0), Linear(16, 16), nn.Tanh()), floats(8)),
+    "mlp_norm": (lambda: mlp(LayerNorm(16), nn.GELU()), floats(8)),
+    "mlp_bn": (lambda: mlp(nn.BatchNorm1d(16), nn.Tanh()), floats(8)),
+    "lenet": (lenet, floats(1, 12, 12)),
+    "vgg": (vgg, floats(3, 12, 12)),
+    "basic_block": (lambda: Sequential(basic_block(4, 4), basic_block(4, 8, 2)), floats(4, 8, 8)),
+    "bottleneck": (bottleneck, floats(16, 6, 6)),
+    "resnet": (resnet, floats(3, 24, 24)),
+    "densenet": (densenet, floats(4, 8, 8)),
+    "depthwise": (depthwise, floats(8, 8, 8)),
+    "mobilenet_v2": (mobilenet_v2, floats(4, 8, 8)),
+    "mobilenet_v3": (mobilenet_v3, floats(3, 8, 8)),
+    "inception": (inception, floats(4, 8, 8)),
+    "squeezenet": (squeezenet, floats(8, 5, 5)),
+    "shufflenet": (shufflenet, floats(8, 6, 6)),
+    "convnext": (convnext, floats(6, 7, 7)),
+    "ssd": (ssd, IMAGE),
+    "yolo": (yolo, IMAGE),
+    "feature_pyramid": (feature_pyramid, floats(3, 12, 12)),
+    "unet": (unet, floats(3, 8, 8)),
+    "nearest": (lambda: resized("nearest"), floats(3, 5, 5)),
+    "bilinear": (lambda: resized("bilinear", align_corners=False), floats(3, 5, 5)),
+    "corners": (lambda: resized("bilinear", align_corners=True), floats(3, 5, 5)),
+    "bicubic": (lambda: resized("bicubic", align_corners=False), floats(3, 5, 5)),
+    "autoencoder": (autoencoder, floats(1, 8, 8)),
+    "vae": (vae, floats(3, 4)),
+    "generator": (generator, floats(6, 1, 1)),
+    "discriminator": (discriminator, IMAGE),
+    "dilated": (dilated, IMAGE),
+    "group_norm": (group_norm, floats(3, 6, 6)),
+    "super_resolution": (super_resolution, floats(1, 5, 5)),
+    "siamese": (siamese, several(floats(6), floats(6))),
+    "wavenet": (wavenet, floats(4, 9)),
+    "conv1d": (conv1d, floats(6, 8)),
+    "volumes": (volumes, floats(1, 4, 4, 4)),
+    "bag_of_words": (bag_of_words, words(7)),
+    "text_cnn": (text_cnn, words(9)),
+    "lstm": (lambda: recurrent(nn.LSTM), SERIES),
+    "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
+    "gru": (lambda: recurrent(nn.GRU), SERIES),
+    "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
+    "rnn": (lambda: recurrent(nn.RNN), SERIES),
+    "rnn_relu": (lambda: recurrent(nn.RNN, both=True, nonlinearity="relu"), SERIES),
+    "tagger": (tagger, words(6)),
+    "projected": (projected, floats(5, 4)),
+    "seq2seq": (seq2seq, words(6, 4)),
+    "attention_seq2seq": (attention_seq2seq, words(5, 3)),
+    "lstm_cells": (lstm_cells, floats(4, 4)),
+    "elman": (elman, several(floats(6, 4), floats(5))),
+    "attention": (attention, floats(5, 8)),
+    "cross_attention": (cross_attention, several(floats(3, 8), floats(5, 6), padding)),
+    "encoder_layer": (encoder_layer, floats(5, 8)),
+    "encoder": (transformer_encoder, floats(5, 8)),
+    "decoder_layer": (decoder_layer, several(floats(4, 8), floats(5, 8))),
+    "transformer": (transformer, words(5, 4)),
+    "gpt_block": (gpt_block, floats(5, 8)),
+    "gpt": (gpt, words(6)),
+    "causal_attention": (causal_attention, floats(5, 8)),
+    "vit": (vit, floats(3, 8, 8)),
+    "bert": (bert, sentences),
+    "llama_block": (llama_block, floats(5, 8)),
+    "swin_window": (swin_window, floats(4, 6, 4)),
+    "deepfm": (deepfm, words(3)),
+    "graph_convolution": (graph_convolution, several(floats(4, 5), edges)),
+    "loss_inside": (loss_inside, several(floats(6), labels)),
+    "mixture": (mixture, floats(4)),
+    "activations": (activations, floats(8)),
+    "odd": (odd, SERIES),
+    "top": (top, floats(8)),
+    "cosine": (cosine, several(floats(8), floats(8))),
+}
+"""Name: what makes the module, and what makes its inputs for a batch size."""
+EVALUATES = ("vae",)
+"""Compared in evaluation mode only."""
