@@ -13,28 +13,28 @@ ENGINES = ["python", "auto"]
 SETTINGS = list(itertools.product(ENGINES, [False, True]))
 
 
-@pytest.fixture
-def _as_at_first():
+@pytest.fixture(autouse=True)
+def as_at_first():
     yield
-    dy.configure(engine="auto", autobatch=False, dtype="float32", weight_decay=0.0)
+    dy.configure(engine="auto", autobatch=False, dtype="float32", weight_decay=0.0, device="cpu")
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request, _as_at_first):
+def engine(request):
     """Each engine, with batches; its name."""
     dy.configure(engine=request.param, autobatch=True)
     return request.param
 
 
 @pytest.fixture(params=SETTINGS, ids=lambda s: f"{s[0]}-{'on' if s[1] else 'off'}")
-def setting(request, _as_at_first):
+def setting(request):
     """Each engine with and without batches; its name, and whether it batches."""
     dy.configure(engine=request.param[0], autobatch=request.param[1])
     return request.param
 
 
 @pytest.fixture
-def batched(_as_at_first):
+def batched():
     """The engine that would be chosen, with batches."""
     dy.configure(engine="auto", autobatch=True)
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
+import re
+from pathlib import Path
 
 import pytest
 
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.ops.spec import names
 from helpers.described import add_right_calls
-from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls
+from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls, wrong_types
 from helpers.programs import run_program
 
-DATA = os.path.join(os.path.dirname(__file__), "..", "data", "autobatch")
+PROGRAM = """
+import json
+import re
+import dpmodule.autobatch as dy
+from helpers.misuse import Runner
+runner = Runner(dy)
+print(json.dumps([runner.run(call)[:2] for call in {calls!r}]))
+"""
 MANNERS = [("python", True, False), ("auto", True, False), ("auto", False, False), ("auto", False, True)]
 """Engine, batching, and whether every expression is computed when it is made."""
 
@@ -42,12 +50,6 @@ ONCE_DIFFERENT = [
 add_right_calls()
 
 
-@pytest.fixture(autouse=True)
-def _as_at_first():
-    yield
-    dy.configure(engine="auto", autobatch=False)
-
-
 def outcomes(calls, engine, autobatch, immediate=False):
     """Run calls in one manner."""
     dy.configure(engine=engine, autobatch=autobatch)
@@ -71,6 +73,15 @@ def test_every_operation_has_a_right_call():
         assert [each for each in outcomes(right_calls(), *manner) if each[0]] == []
 
 
+def test_arguments_of_wrong_types_are_refused_with_the_line(engine):
+    taken = ("dy.log_softmax(X(4), None)", "dy.inputTensor(np.ones(3), batched=True)")
+    calls = [call for call in wrong_types() if call not in taken]
+    assert len(calls) > 800
+    found = zip(calls, outcomes(calls, engine, True))
+    told = re.compile(r"ForeignValueError: .*\(at <call>:1\)", re.DOTALL)
+    assert [(call, text) for call, (text, *_) in found if not told.match(text)] == []
+
+
 def test_both_engines_refuse_alike():
     calls = [*ONCE_DIFFERENT, *right_calls(), *wrong_calls(700, seed=2)]
     assert disagreements(calls, MANNERS[:3]) == []
@@ -83,26 +94,12 @@ def test_both_engines_refuse_very_many_alike():
     assert disagreements(wrong_calls(15_000, seed=3), MANNERS) == []
 
 
-PROGRAM = """
-import json
-import dpmodule.autobatch as dy
-from helpers.described import add_right_calls
-from helpers.misuse import Runner, right_calls, wrong_calls
-
-add_right_calls()
-runner = Runner(dy)
-calls = [*{more!r}, *right_calls(), *wrong_calls({count}, seed={seed})]
-print(json.dumps([runner.run(call)[:2] for call in calls]))
-"""
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_the_same_without_the_extension(count):
     """There the functions in Python are others than beside the extension."""
     calls = [*ONCE_DIFFERENT, *right_calls(), *wrong_calls(count, seed=4)]
-    program = PROGRAM.format(more=ONCE_DIFFERENT, count=count, seed=4)
-    done = run_program(program, seconds=500, DPMODULE_NATIVE="0")
+    done = run_program(PROGRAM.format(calls=calls), seconds=500, DPMODULE_NATIVE="0")
     assert done.returncode == 0, done.stderr
     wanted = [[text, json.loads(json.dumps(dim))] for text, dim, _ in outcomes(calls, "auto", False)]
     found = json.loads(done.stdout)
@@ -137,8 +134,7 @@ REFUSED = {
 
 def test_dynet_decides():
     """See tests/data/autobatch/record_refusals.py."""
-    with open(os.path.join(DATA, "refusals.json")) as source:
-        refusals = json.load(source)
+    refusals = json.loads((Path(__file__).parents[1] / "data" / "autobatch" / "refusals.json").read_text())
     assert set(refusals) >= TAKEN | REFUSED
     for call, (ours, *_) in zip(refusals, outcomes(refusals, "auto", True)):
         is_different = call in TAKEN | REFUSED

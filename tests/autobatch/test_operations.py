@@ -1,72 +1,75 @@
-"""Every operation: values and gradients as DyNet computed them, finite differences, batched and not."""
+"""Every operation: as DyNet computed it, finite differences, and examples of all kinds in one graph on each engine."""
 
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 import dpmodule.autobatch as dy
-from helpers.autobatch_cases import BATCHED, CASES, NOT_ITS_OWN, total, values
+from dpmodule.autobatch.ops import spec
+from helpers.autobatch_cases import BATCHED, CASES, total, values
+from helpers.both_engines import distances, on_both
+from helpers.described import described_cases
 from helpers.walk import walks
 
 FOUND = np.load(os.path.join(os.path.dirname(__file__), "..", "data", "autobatch", "operations.npz"))
-VARIANTS = sorted({key.rsplit("/", 1)[0] for key in FOUND})
-ALL = {**CASES, **BATCHED}
-# what DyNet 2.1 gets wrong (finite differences below agree with us): "value" or only "gradient"
-DIFFERENT = {
-    "average/mixed": "gradient",  # counts a broadcast operand's gradient once only
-    "average_many/mixed": "gradient",
-    "binary_log_loss/single": "gradient",  # of the second operand
-    "poisson_loss/single": "gradient",  # has the wrong sign
-    "silu_beta/single": "gradient",  # holds for beta = 1 only
-    "silu_beta/batch": "gradient",
-    "round_straight/single": "gradient",  # passes nothing through
-    "round_straight/batch": "gradient",
-    "floor_straight/single": "gradient",
-    "floor_straight/batch": "gradient",
-    "conv2d/batch": "value",  # these take the first element of the minibatch for all, or lose the others
-    "conv2d_same/batch": "value",
-    "conv2d_bias/batch": "value",
-    "filter1d_narrow/batch": "value",
-    "filter1d_narrow/mixed": "value",
-    "fold_rows/batch": "value",
-    "vanilla_lstm_gates/batch": "value",
+MORE = {
+    "identity": (("a",), lambda dy, x: dy.to_device(x, "CPU")),
+    "number_divided": (("pos",), lambda dy, x: 2.0 / x),
+    "number_power": (("a",), lambda dy, x: 2.0**x),
+}
+ALL = {**CASES, **BATCHED, **MORE, **described_cases()}
+VARIANTS = [
+    (name, variant)
+    for name, (operands, _) in ALL.items()
+    for variant in (
+        ["batch"] if name in BATCHED else ["single", "batch", "mixed", "last"][: 2 * min(len(operands), 2)]
+    )
+]
+# operations whose gradient is not that of their value: what it is the gradient of
+STANDS_FOR = {
+    **dict.fromkeys(["nobackprop", "round", "ceil", "argmax"], lambda dy, x: x * 0.0),
+    **dict.fromkeys(["round_straight", "floor_straight", "argmax_straight"], lambda dy, x: x * 1.0),
+    "flip_gradient": lambda dy, x: -x,
+    "scale_gradient": lambda dy, x: x * 0.5,
+}
+# what DyNet 2.1 gets wrong (finite differences below agree with us)
+WRONG_VALUES = {
+    *("conv2d/batch", "conv2d_same/batch", "conv2d_bias/batch"),  # of one element of the minibatch for all
+    *("filter1d_narrow/batch", "filter1d_narrow/mixed", "fold_rows/batch", "vanilla_lstm_gates/batch"),
+}
+WRONG_GRADIENTS = {
+    *("average/mixed", "average_many/mixed"),  # counts a broadcast operand's gradient once only
+    *("binary_log_loss/single", "poisson_loss/single"),  # of the second operand; of the wrong sign
+    *("silu_beta/single", "silu_beta/batch"),  # holds for beta = 1 only
+    *("round_straight/single", "round_straight/batch", "floor_straight/single", "floor_straight/batch"),
 }
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    yield
-    dy.configure(autobatch=False, dtype="float32", engine="auto")
-
-
-def operands(m, names, variant, dtype=np.float64, shift=None):
+def operands(name, variant, shift=None, dtype=np.float64):
+    """Return parameters and, where the variant has them, minibatches; one number moved by `shift`."""
     single, batch = values(seed=1), values(3, seed=2)
-    found = []
-    for place, name in enumerate(names):
-        if variant == "single" or (variant == "mixed" and place):
-            array = single[name]
-            if shift is not None and shift[0] == place:
-                array = array.copy()
-                array.flat[shift[1]] += shift[2]
-            found.append(m.parameters_from_numpy(array.astype(dtype)))
-        else:
-            array = batch[name]
-            if shift is not None and shift[0] == place:
-                array = array.copy()
-                array.flat[shift[1]] += shift[2]
-            found.append(dy.inputTensor(array.astype(dtype), batched=True))
+    names, m, found = ALL[name][0], dy.ParameterCollection(), []
+    has_batch = {"single": (), "mixed": (0,), "last": (len(names) - 1,)}.get(variant, range(len(names)))
+    for place, each in enumerate(names):
+        array = (batch if place in has_batch else single)[each].copy()
+        if shift is not None and shift[0] == place:
+            array.flat[shift[1]] += shift[2]
+        array = array.astype(dtype)
+        found.append(
+            dy.inputTensor(array, batched=True) if place in has_batch else m.parameters_from_numpy(array)
+        )
     return found
 
 
 def loss_of(name, variant, shift=None, dtype=np.float64):
-    names, function = ALL[name]
-    m = dy.ParameterCollection()
     dy.renew_cg()
-    given = operands(m, names, variant, dtype, shift)
+    given = operands(name, variant, shift, dtype)
+    function = ALL[name][1] if shift is None else STANDS_FOR.get(name, ALL[name][1])
     y = function(dy, *given)
     return given, y, total(dy, y, np.linspace(-1, 1, 11))
 
@@ -75,126 +78,224 @@ def gradient_of(x):
     return x.grad_as_array() if isinstance(x, dy.Parameters) else x.gradient()
 
 
-@walks(VARIANTS)
+@walks(sorted({key.rsplit("/", 1)[0] for key in FOUND} - WRONG_VALUES))
 def test_as_dynet(variant, setting):
-    name, kind = variant.split("/")
-    given, y, loss = loss_of(name, kind, dtype=np.float32)
-    if DIFFERENT.get(variant) == "value":
-        return
+    given, y, loss = loss_of(*variant.split("/"), dtype=np.float32)
     np.testing.assert_allclose(y.npvalue(), FOUND[f"{variant}/0"], rtol=2e-5, atol=2e-5)
     loss.backward(full=True)
-    if variant in DIFFERENT:
-        return
-    for place, x in enumerate(given):
+    for place, x in enumerate(given if variant not in WRONG_GRADIENTS else ()):
         wanted = FOUND[f"{variant}/{place + 1}"]
         np.testing.assert_allclose(gradient_of(x), wanted, rtol=2e-4, atol=5e-5, err_msg=f"operand {place}")
 
 
-def variants_of(name):
-    if name in BATCHED:
-        return ["batch"]
-    return ["single", "batch", *(["mixed"] if len(CASES[name][0]) > 1 else [])]
-
-
-@walks(
-    [(n, v) for n in ALL if n not in NOT_ITS_OWN for v in variants_of(n)],
-    family=lambda name, variant: variant,
-)
+@walks(VARIANTS, family=lambda name, variant: variant)
 def test_finite_differences(name, variant):
     dy.configure(dtype="float64", autobatch=True)
     given, _, loss = loss_of(name, variant)
     loss.backward(full=True)
-    gradients = [gradient_of(x) for x in given]
-    draw = np.random.RandomState(0)
-    step = 1e-5
+    gradients, step, draw = [gradient_of(x) for x in given], 1e-5, np.random.RandomState(0)
     for place, gradient in enumerate(gradients):
         for at in draw.choice(gradient.size, min(4, gradient.size), replace=False):
             ends = [loss_of(name, variant, (place, at, sign * step))[2].scalar_value() for sign in (1, -1)]
             slope = (ends[0] - ends[1]) / (2 * step)
-            assert gradient.flat[at] == pytest.approx(slope, rel=2e-3, abs=1e-6), (
-                f"operand {place}, element {at}"
-            )
+            assert gradient.flat[at] == pytest.approx(slope, rel=2e-3, abs=1e-6), (place, at)
 
 
-@walks(ALL)
-def test_several_in_one_batch(name):
-    """Three examples in one graph, with operands of their own, are what they are alone."""
-    variant = "batch" if name in BATCHED else "single"
-    dy.configure(dtype="float64", autobatch=True)
+EXAMPLES, ROWS = 5, 4
+AFTER = [lambda y: y, dy.tanh, lambda y: y * 0.5, dy.logistic]
+
+
+class Operands:
+    """Draws where the operands of an operation come from; the same ones from the same seed."""
+
+    def __init__(self, names, seed):
+        self.draw = np.random.RandomState(seed)
+        shared, rows, self.collection = values(0, seed + 1), values(ROWS, seed + 2), dy.ParameterCollection()
+        add, add_table = self.collection.parameters_from_numpy, self.collection.lookup_parameters_from_numpy
+        self.parameters = {name: add(shared[name].astype("f4")) for name in names}
+        self.tables = {name: add_table(np.moveaxis(rows[name], -1, 0).astype("f4")) for name in names}
+        self.inputs = []
+
+    def one(self, name, size):
+        """Return an operand, with a minibatch of `size` or without."""
+        kind = self.draw.randint(5)
+        if kind == 0:
+            return self.parameters[name] + 0.0 if self.draw.randint(2) else self.parameters[name]
+        if kind == 1:
+            return self.tables[name][int(self.draw.randint(ROWS))]
+        if kind == 2:
+            return dy.lookup_batch(self.tables[name], self.draw.randint(0, ROWS, size).tolist())
+        batch = size if kind == 3 else 0
+        array = values(batch, int(self.draw.randint(1000)))[name].astype("f4")
+        self.inputs.append(dy.inputTensor(array, batched=batch > 0))
+        return self.inputs[-1]
+
+
+def run(name, seed, dtype, engine, autobatch):
+    """Return the values, and gradients of all that has one; nothing where operands do not go together."""
+    dy.configure(dtype=dtype, autobatch=autobatch, engine=engine)
     names, function = ALL[name]
-    alone, together = [], []
-    draws = [values(3 if variant == "batch" else 0, seed=seed) for seed in (3, 4, 5)]
-    weights = np.linspace(-1, 1, 11)
-    for draw in draws:
-        dy.renew_cg()
-        xs = [dy.inputTensor(draw[n], batched=variant == "batch") for n in names]
-        loss = total(dy, function(dy, *xs), weights)
-        loss.backward(full=True)
-        alone.append([loss.scalar_value(), *[x.gradient() for x in xs]])
-    dy.renew_cg()
-    rows = [[dy.inputTensor(draw[n], batched=variant == "batch") for n in names] for draw in draws]
-    losses = [total(dy, function(dy, *xs), weights) for xs in rows]
-    dy.esum(losses).backward(full=True)
-    for xs, loss in zip(rows, losses):
-        together.append([loss.scalar_value(), *[x.gradient() for x in xs]])
-    for one, other in zip(alone, together):
-        for left, right in zip(one, other):
-            np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
+    drawn, found, losses = Operands(names, seed), [], []
+    for number in range(EXAMPLES):
+        size = 3 if name in BATCHED else int(drawn.draw.choice([1, 2, 3, 8]))
+        xs = [drawn.one(each, size) for each in names]
+        after = AFTER[drawn.draw.randint(len(AFTER))]
+        try:
+            found.append(function(dy, *xs))
+        except (dy.ShapeError, dy.BoundsError):
+            found.append(np.zeros(0))
+            continue
+        losses.append(total(dy, after(found[-1]), np.roll(np.linspace(-1, 1, 11), 3 * number)))
+    if losses:
+        dy.esum(losses).backward(full=True)
+    found = [y if isinstance(y, np.ndarray) else y.npvalue() for y in found]
+    found += [x.gradient() for x in drawn.inputs if losses]
+    return found + [each.grad_as_array() for each in (*drawn.parameters.values(), *drawn.tables.values())]
 
 
-def made_often(name, engine):
-    """Make an operation on operands that are one expression, on those of two draws, and on the first again."""
-    dy.configure(autobatch=True, engine=engine)
-    names, function = ALL[name]
-    is_batched = name in BATCHED
-    rows = []
-    for seed in (3, 4, 3):
-        draw = values(3 if is_batched else 0, seed=seed)
-        rows.append([dy.inputTensor(draw[n].astype(np.float32), batched=is_batched) for n in names])
-    by_shape = {}
-    alike = [by_shape.setdefault(x.dim(), x) for x in rows[0]]
-    weights = np.linspace(-1, 1, 11, dtype=np.float32)
-    losses = [total(dy, function(dy, *xs), weights) for xs in (alike, *rows) for _ in range(2)]
-    dy.esum(losses).backward(full=True)
-    return [loss.value() for loss in losses], [x.gradient() for xs in rows for x in xs]
+def compare(name, seed):
+    wanted = run(name, seed, "float64", "python", False)
+    rounding = distances(run(name, seed, "float32", "python", False), wanted)
+    assert rounding.max() < 1e-3
+    assert distances(run(name, seed, "float64", "python", True), wanted).max() < 1e-12
+    for manner in (("python", True), ("auto", False), ("auto", True)):
+        far = distances(run(name, seed, "float32", *manner), wanted)
+        assert (far <= 1e-5 + 4 * rounding).all(), f"{name}, seed {seed}, {manner}: {far}, {rounding}"
+
+
+@walks(ALL, family=lambda name: f"{len(ALL[name][0])} operands")
+def test_examples_of_all_kinds_in_one_graph(name):
+    """Each example has a minibatch of its own size; each operand has it or not, is its own, a parameter or a row."""
+    for seed in range(2):
+        compare(name, 1000 * seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ALL)
+def test_many_examples_of_all_kinds_in_one_graph(name):
+    for seed in range(60):
+        compare(name, 7000 + seed)
 
 
 @walks(ALL)
 def test_made_again(name):
     """The native engine remembers what an operation adds to the graph; the engine in Python looks at it each time."""
-    expected, found = made_often(name, "python"), made_often(name, "auto")
-    np.testing.assert_allclose(found[0], expected[0], rtol=2e-5, atol=2e-5)
-    for left, right in zip(found[1], expected[1]):
-        np.testing.assert_allclose(left, right, rtol=2e-4, atol=5e-5)
+
+    def program():
+        names, function = ALL[name]
+        draws = [values(3 if name in BATCHED else 0, seed=seed) for seed in (3, 4, 3)]
+        rows = [[dy.inputTensor(draw[n], batched=name in BATCHED) for n in names] for draw in draws]
+        by_shape = {}
+        alike = [by_shape.setdefault(x.dim(), x) for x in rows[0]]  # one expression for several operands
+        losses = [
+            total(dy, function(dy, *xs), np.linspace(-1, 1, 11)) for xs in (alike, *rows) for _ in range(2)
+        ]
+        dy.esum(losses).backward(full=True)
+        return [*dy.npvalues(losses), *[x.gradient() for xs in rows for x in xs]]
+
+    on_both(program)
 
 
-@pytest.mark.parametrize("engine", ["python", "auto"])
+def test_no_operation_is_left_out():
+    dy.configure(dtype="float64", autobatch=False, engine="python")
+    met = set()
+    for name, variant in VARIANTS:
+        loss_of(name, variant)[2].value()
+        met |= {step.kind.op.name for plan in dy.cg().plans() for step in plan.steps}
+    # what draws numbers (test_random_operations.py), has no operands, or is made of others
+    elsewhere = "block_dropout dropout dropout_batch dropout_dim noise noisy_lstm_gates random const_lookup"
+    elsewhere += (
+        " const_lookup_batch constant lookup lookup_batch one_hot extra lstm_first lstm_step products"
+    )
+    assert set(spec.names()) - met == set(elsewhere.split())
+
+
+def test_which_operations_run_in_torch():
+    """All but sources, which the engine has itself, and steps of LSTMs, which come as one node, have kernels."""
+    without = "logdet noisy_lstm_gates vanilla_lstm_gates vanilla_lstm_c vanilla_lstm_h lstm_first lstm_step products"
+    without += (
+        " extra input constant one_hot parameter random lookup lookup_batch const_lookup const_lookup_batch"
+    )
+    assert {name for name in spec.names() if spec.find(name).kernel is None} == set(without.split())
+
+
+def uniform(seed, *shape):
+    return np.random.RandomState(seed).uniform(-1, 1, shape)
+
+
+@walks(
+    product(
+        [False, True],
+        [(1, 1), (2, 3), (9, 9)],
+        [((3, 2), 3), ((1, 1), 1), ((5, 7), 2), ((2, 5), 17)],
+        [1, 2, 4],
+    )
+)
+def test_images_of_several_sizes(is_valid, stride, window, filters):
+    (*sizes,), channels = window
+    images = [uniform(k, *size, channels) for k, size in enumerate([(6, 7), (6, 7), (5, 9), (6, 7)])]
+
+    def program():
+        m = dy.ParameterCollection()
+        f = [m.parameters_from_numpy(uniform(k, *sizes, channels, 4)) for k in range(2)]
+        b = [m.parameters_from_numpy(uniform(k, 4)) for k in range(2)]
+        xs, found = [dy.inputTensor(image) for image in images], []
+        for k, x in enumerate(xs):  # one parameter, two, or values that each image has
+            f_k = dy.tanh(f[0] * (1 + k)) if filters == 4 else f[k % filters]
+            found += [dy.conv2d_bias(x, f_k, b[k % 2], stride, is_valid), dy.conv2d(x, f_k, stride, is_valid)]
+            found.append(dy.maxpooling2d(x, sizes, stride, is_valid))
+        dy.esum([dy.squared_norm(y) for y in found]).backward(full=True)
+        return [*dy.npvalues(found), *[x.gradient() for x in xs], *[p.grad_as_array() for p in (*f, *b)]]
+
+    _, alone, batched = on_both(program)
+    if dy.explain().engine == "native":  # a value is the same batched and alone there, to the bit
+        for one, other in zip(alone[:12], batched[:12]):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_images_without_channels_and_minibatches():
+    def program():
+        f = dy.ParameterCollection().parameters_from_numpy(uniform(0, 2, 2, 1, 3))
+        x, xs = dy.inputTensor(uniform(1, 4, 4)), dy.inputTensor(uniform(2, 4, 4, 1, 5), batched=True)
+        ys = dy.conv2d(xs, f, (1, 1))
+        found = [dy.conv2d(x, f, (1, 1)), ys, dy.maxpooling2d(ys, (2, 2), (1, 1))]
+        dy.esum([dy.sum_batches(dy.squared_norm(y)) for y in found]).backward(full=True)
+        return [*dy.npvalues(found), x.gradient(), xs.gradient(), f.grad_as_array()]
+
+    on_both(program)
+
+
+def test_the_first_of_equal_numbers_of_an_image_has_the_gradient(engine):
+    x, odd = dy.inputTensor(np.ones((2, 4, 2))), np.ones((2, 2, 2))
+    dy.sum_elems(dy.maxpooling2d(x, (2, 2), (2, 2))).backward(full=True)
+    assert x.gradient().sum() == x.gradient()[0, ::2].sum() == 4
+    odd[1, 0, 0] = np.nan
+    found = dy.maxpooling2d(dy.inputTensor(odd), (2, 2), (1, 1)).npvalue()
+    np.testing.assert_array_equal(found, [[[np.nan, 1.0]]])
+    f = dy.inputTensor(np.ones((2, 2, 2, 4)))
+    assert dy.conv2d(dy.inputTensor(np.ones((3, 3, 2))), f, (2**40, 1)).dim() == ((1, 2, 4), 1)
+    assert dy.maxpooling2d(dy.inputTensor(np.ones((3, 3, 2))), (2, 2), (2**40, 1)).dim() == ((1, 2, 2), 1)
+
+
 @pytest.mark.parametrize(
     ("size", "channels", "stride"), [((5, 7), 2, (1, 1)), ((9, 6), 3, (2, 3)), ((70, 66), 16, (1, 1))]
 )
 @pytest.mark.parametrize("is_valid", [True, False])
-def test_convolutions_of_any_size(engine, size, channels, stride, is_valid):
+def test_convolutions_as_torch(engine, size, channels, stride, is_valid):
     """Small ones are products of windows, the largest here is torch's own; both are checked by torch's autograd."""
-    dy.configure(engine=engine, autobatch=True)
-    draw = np.random.RandomState(0)
-    m = dy.ParameterCollection()
+    draw, m = np.random.RandomState(0), dy.ParameterCollection()
     f = m.parameters_from_numpy(draw.randn(3, 4, channels, 5).astype(np.float32))
     b = m.parameters_from_numpy(draw.randn(5).astype(np.float32))
-    images = [draw.randn(*size, channels).astype(np.float32) for _ in range(2)]
-    dy.renew_cg()
+    images = draw.randn(2, *size, channels).astype(np.float32)
     xs = [dy.inputTensor(each) for each in images]
     ys = [dy.conv2d_bias(x, f, b, stride, is_valid=is_valid) for x in xs]
     weights = draw.randn(*ys[0].dim()[0]).astype(np.float32)
     dy.esum([dy.dot_product(y, dy.inputTensor(weights)) for y in ys]).backward(full=True)
 
-    x = torch.tensor(np.stack(images)).permute(0, 3, 1, 2).requires_grad_()
-    kernel = f.tensor.clone().permute(3, 2, 0, 1).requires_grad_()
-    bias = b.tensor.clone().requires_grad_()
-    missing = (
-        [0, 0]
-        if is_valid
-        else [max((-(-n // s) - 1) * s + k - n, 0) for n, s, k in zip(size, stride, (3, 4))]
-    )
+    x = torch.tensor(images).permute(0, 3, 1, 2).requires_grad_()
+    kernel, bias = f.tensor.clone().permute(3, 2, 0, 1).requires_grad_(), b.tensor.clone().requires_grad_()
+    missing = [max((-(-n // s) - 1) * s + k - n, 0) * (not is_valid) for n, s, k in zip(size, stride, (3, 4))]
     up, left = (each // 2 for each in missing)
     padded = torch.nn.functional.pad(x, (left, missing[1] - left, up, missing[0] - up))
     y = torch.nn.functional.conv2d(padded, kernel, bias, stride)

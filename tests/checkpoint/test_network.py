@@ -1,11 +1,14 @@
 """Checkpoints: files as MXNet names them, clear errors, and sets that survive kills and full disks."""
 
+import errno
 import json
 import logging
 import os
+import random
 import resource
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +19,7 @@ import dpmodule as mx
 from dpmodule import _files as files
 from dpmodule import checkpoint
 from dpmodule.base import ArgumentError, FileError, FileFormatError
-from helpers.programs import run_file
-
-TESTS = Path(__file__).parents[1]
+from helpers.interrupted import interrupted
 
 
 @pytest.fixture
@@ -155,11 +156,97 @@ def test_foreign_keys_and_empty_files_warn(prefix, caplog):
     assert "is empty" in caplog.text
 
 
+def save_version(prefix, version, size=64):
+    """Save a checkpoint whose graph, parameters, auxiliary and optimizer states all have a version."""
+    value = mx.nd.full((size,), version)
+    checkpoint.save_checkpoint(
+        prefix, 7, network(version), {"w": value}, {"m": value}, states=b"%d;" % version * size
+    )
+
+
+def load_version(prefix):
+    """Return the version that all parts have, or the versions of the parts if they differ."""
+    net, args, auxs = checkpoint.load_checkpoint(prefix, 7)
+    found = {int(net.attr_dict()["fc"]["num_hidden"])}
+    found |= {int(value) for array in (args["w"], auxs["m"]) for value in np.unique(array.asnumpy())}
+    found |= {int(each) for each in checkpoint.load_states(prefix, 7).rstrip(b";").split(b";")}
+    return found.pop() if len(found) == 1 else sorted(found)
+
+
+def leftovers(prefix):
+    return set(names(prefix)) - {"net-symbol.json", "net-0007.params", "net-0007.states"}
+
+
+def in_child(function):
+    """Run a function in a process that may kill itself, with the status 9; returns its id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+        finally:
+            os._exit(0)
+    return child
+
+
+@pytest.mark.timeout(120)
+def test_killed_at_every_step(prefix):
+    def killed():
+        with interrupted("kill", last):
+            save_version(prefix, 2)
+
+    versions, status, last = [], 9, 0
+    while status == 9:
+        last += 1
+        save_version(prefix, 1)
+        status = os.waitstatus_to_exitcode(os.waitpid(in_child(killed), 0)[1])
+        assert len(leftovers(prefix)) <= 4  # one temporary per file and the journal
+        versions.append(load_version(prefix))
+        save_version(prefix, 3)
+        assert (load_version(prefix), leftovers(prefix)) == (3, set())
+    assert (len(versions) > 20, set(versions), versions) == (True, {1, 2}, sorted(versions))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["once", "for good"])
+def test_error_at_every_step_keeps_the_old_set(prefix, how):
+    for last in range(1, 200):
+        save_version(prefix, 1)
+        raised = None
+        with interrupted(how, last):
+            try:
+                save_version(prefix, 2)
+            except FileError as error:
+                raised = error
+        assert load_version(prefix) == (1 if raised else 2), last
+        if raised:
+            assert raised.errno == (errno.EIO if how == "once" else errno.ENOSPC)
+            assert Path(raised.filename) == Path(prefix).parent or "net" in raised.filename
+        elif last > 25:
+            return
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("count", "seed"), [(30, 1), pytest.param(1000, 2, marks=pytest.mark.slow)])
-def test_interrupted_saves_leave_a_whole_set(count, seed, tmp_path):
-    done = run_file(TESTS / "programs" / "interrupted_saves.py", tmp_path / "set", count, seed, seconds=800)
-    assert done.returncode == 0, done.stderr
+def test_killed_at_random_moments(count, seed, prefix):
+    def save_on():
+        for version in range(last + 1, 1 << 30):
+            save_version(prefix, version, size=100_000)
+
+    draw, last, start = random.Random(seed), 1, time.perf_counter()
+    save_version(prefix, 1, size=100_000)
+    once_s = time.perf_counter() - start
+    for _ in range(count):
+        child = in_child(save_on)
+        time.sleep(draw.uniform(0, 4 * once_s))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert len(leftovers(prefix)) <= 4
+        version = load_version(prefix)
+        assert isinstance(version, int)
+        assert version >= last
+        last = version
+    save_version(prefix, 1)
+    assert (last > 3, leftovers(prefix)) == (True, set())
 
 
 def test_file_size_limit_keeps_the_old_set(prefix):
@@ -200,7 +287,7 @@ def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
 
 
 def test_reads_what_mxnet_wrote():
-    data = TESTS / "data" / "goldens" / "module"
+    data = Path(__file__).parents[1] / "data" / "goldens" / "module"
     symbol, arg_params, aux_params = checkpoint.load_checkpoint(str(data / "mlp"), 10)
     assert symbol.list_outputs() == ["softmax_output"]
     assert aux_params == {}

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from helpers.nets import mlp
 from helpers.processes import SOON_S, resources, running, until
-from helpers.programs import Program, run_module
+from helpers.programs import TESTS, Program, run_file
 
+PROGRAMS = TESTS / "programs"
 ROUNDS = {
     "fit": (6, 1_000),  # epochs of 100 batches, on each of two contexts
     "predict": (60, 1_000),
@@ -25,35 +27,35 @@ ROUNDS = {
     "hogwild_worlds": (4, 2_000),
     "pools": (60, 10_000),
     "process_pools": (4, 10_000),
-    "spawned_pools": (4, 80),  # few, as each starts two interpreters that import torch
+    "spawned_pools": (0, 80),  # few, as each starts two interpreters that import torch
     "pipes": (100, 10_000),
 }
-"""Of each scenario of `helpers.endurance`: in short, and at length."""
+"""Of each scenario of programs/endurance.py: in short, and at length."""
 
 
-def check(scenario, rounds, seconds):
-    done = run_module("helpers.endurance", scenario, rounds, seconds=seconds)
+def grown(scenario, rounds, seconds=100):
+    """Run a scenario; returns what it held at the end and not before."""
+    done = run_file(PROGRAMS / "endurance.py", scenario, rounds, seconds=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     before, after = map(json.loads, done.stdout.splitlines())
-    assert after.pop("memory") < 1.01 * before.pop("memory"), done.stdout
-    assert after == before
+    after["memory"] = before["memory"] if after["memory"] < 1.01 * before["memory"] else after["memory"]
+    return {name: (before[name], count) for name, count in after.items() if count != before[name]}
 
 
-@pytest.mark.parametrize("scenario", [name for name in ROUNDS if name != "spawned_pools"])
+@pytest.mark.parametrize("scenario", [name for name in ROUNDS if ROUNDS[name][0]])
 def test_a_short_run_holds_no_more_and_no_more(scenario):
-    check(scenario, ROUNDS[scenario][0], 100)
+    assert grown(scenario, ROUNDS[scenario][0]) == {}
 
 
 def test_what_leaks_is_seen():
-    with pytest.raises(AssertionError):
-        check("leaks", 100, 100)
+    assert {"memory", "descriptors"} <= set(grown("leaks", 100))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("scenario", ROUNDS)
 def test_a_long_run_holds_no_more_and_no_more(scenario):
-    check(scenario, ROUNDS[scenario][1], 1400)
+    assert grown(scenario, ROUNDS[scenario][1], 1400) == {}
 
 
 @pytest.mark.skipif(
@@ -61,17 +63,8 @@ def test_a_long_run_holds_no_more_and_no_more(scenario):
 )
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
 def test_a_module_goes_on_after_it_was_short_of_memory(seed):
-    done = run_module("helpers.short_memory", seed, 200, fresh=True, seconds=100)
+    done = run_file(PROGRAMS / "short_memory.py", seed, 200, fresh=True, seconds=100)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def network(buckets):
-    def sym_gen(key):
-        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=300, name="fc0")
-        net = mx.sym.FullyConnected(mx.sym.tanh(net), num_hidden=10, name="fc1")
-        return mx.sym.SoftmaxOutput(net, name="softmax"), ("data",), ("softmax_label",)
-
-    return mx.mod.BucketingModule(sym_gen, 0) if buckets else mx.mod.Module(sym_gen(0)[0])
 
 
 class Keyed(mx.io.NDArrayIter):
@@ -83,7 +76,9 @@ class Keyed(mx.io.NDArrayIter):
 
 @pytest.mark.parametrize("buckets", [False, True])
 def test_two_threads_get_the_right_answer_or_an_error(buckets):
-    module = network(buckets)
+    net = mlp(classes=10, hidden=300)
+    made = (lambda key: (net, ("data",), ("softmax_label",)), 0) if buckets else (net,)
+    module = (mx.mod.BucketingModule if buckets else mx.mod.Module)(*made)
     module.bind([("data", (16, 40))], [("softmax_label", (16,))], for_training=False)
     module.init_params(mx.init.Xavier())
     rng = np.random.RandomState(0)
@@ -96,7 +91,7 @@ def test_two_threads_get_the_right_answer_or_an_error(buckets):
             try:
                 found = module.predict(data[number]).asnumpy()
             except mx.base.StateError as error:
-                refused.append(str(error))
+                refused.append("another thread" in str(error))
             else:
                 answers.append(np.array_equal(found, right[number]))
 
@@ -106,17 +101,15 @@ def test_two_threads_get_the_right_answer_or_an_error(buckets):
     for thread in threads:
         thread.join()
     assert answers
-    assert all(answers)
+    assert all(answers + refused)
     assert len(refused) + len(answers) == 200
-    assert all("another thread" in text for text in refused)
 
 
 def test_what_a_thread_is_inside_of_refuses_another():
-    module = network(False)
+    module, found = mx.mod.Module(mlp()), []
     data = mx.io.NDArrayIter(np.ones((32, 40), "f4"), np.zeros(32, "f4"), 16)
-    found = []
 
-    def enter(*_):
+    def enter():
         for call in (lambda: module.predict(data), lambda: module.forward(None), module.update):
             with pytest.raises(mx.base.StateError, match="another thread is running this Module") as caught:
                 call()
@@ -132,33 +125,30 @@ def test_what_a_thread_is_inside_of_refuses_another():
     module.score(data, "acc")
 
 
-def killed(method, folder):
-    """Kill a process for which others are at work; returns how many seconds these took to end."""
-    folder.mkdir()
-    before = set(resources()["shm"])
-    code = f"from helpers import at_work; at_work.begin({method!r})"
-    with Program("code", code, AT_WORK=str(folder)) as parent:
-        at_work = json.loads(parent.read(1)[0])
-        assert all(map(running, sum(at_work.values(), [])))
-        begin = time.monotonic()
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-    left = at_work
-    while left and time.monotonic() - begin < SOON_S:
-        alive = {name: [pid for pid in pids if running(pid)] for name, pids in left.items()}
-        left = {name: pids for name, pids in alive.items() if pids}
-    took = time.monotonic() - begin
-    assert not left
-    until(lambda: set(resources()["shm"]) <= before)
-    return took
+LONG_KILLS = (("fork", 40), ("spawn", 4), ("forkserver", 4))
 
 
-def test_workers_of_every_system_end_with_a_killed_parent(tmp_path):
-    killed("fork", tmp_path / "fork")
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("method", "count"), [("fork", 40), ("spawn", 4), ("forkserver", 4)])
-def test_workers_of_every_system_end_within_two_seconds(tmp_path, method, count):
-    assert np.median([killed(method, tmp_path / str(number)) for number in range(count)]) < 2
+@pytest.mark.parametrize(
+    ("method", "count"),
+    [("fork", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in LONG_KILLS)],
+)
+def test_workers_of_every_system_end_with_a_killed_parent(tmp_path, method, count):
+    took, before = [], set(resources()["shm"])
+    for number in range(count):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        code = f"from programs import at_work; at_work.begin({method!r})"
+        with Program("code", code, AT_WORK=str(folder)) as parent:
+            left = json.loads(parent.read(1)[0])
+            assert all(map(running, sum(left.values(), [])))
+            begin = time.monotonic()
+            parent.send_signal(signal.SIGKILL)
+            parent.wait()
+        while left and time.monotonic() - begin < SOON_S:
+            alive = {name: [pid for pid in pids if running(pid)] for name, pids in left.items()}
+            left = {name: pids for name, pids in alive.items() if pids}
+        took.append(time.monotonic() - begin)
+        assert not left
+        until(lambda: set(resources()["shm"]) <= before)
+    assert np.median(took) < 2 or count == 1

@@ -75,24 +75,12 @@ def misfit(folder):
 
 ROWS = [
     # saving
-    (
-        misfit,
-        ArgumentError,
-        "no parameters for bn_beta.*the symbol does not have: old.*x; .*also parameters: data",
-    ),
-    (
-        lambda folder: saved(folder, preprocessor={"lables": []}),
-        ArgumentError,
-        "'lables', expected some of labels",
-    ),
+    (misfit, ArgumentError, "for bn_beta.*does not have: old.*x; .*also parameters: data"),
+    (lambda folder: saved(folder, preprocessor={"lables": []}), ArgumentError, "'lables', expected"),
     (lambda folder: saved(folder, max_shard_bytes=0), ArgumentError, "max_shard_bytes is 0"),
     # folders
     (lambda folder: mx.interop.load_pretrained(folder), FileError, r"has no config\.json"),
-    (
-        lambda folder: mx.interop.load_pretrained(folder / "a"),
-        FileError,
-        "no such folder, and no repository's id",
-    ),
+    (lambda folder: mx.interop.load_pretrained(folder / "a"), FileError, "no such folder, and no repo"),
     (config(format_version=2), FileFormatError, "format_version is 2, expected 1"),
     (config(data=[{"name": "data"}]), FileFormatError, "data is not a list"),
     (config(data=[{"name": "data", "shape": [1], "dtype": "f7"}]), FileFormatError, "data is not a list"),

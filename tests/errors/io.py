@@ -1,6 +1,7 @@
 """Wrong calls of `mx.io`."""
 
 import gzip
+import pickle
 from functools import partial
 
 import numpy as np
@@ -22,7 +23,7 @@ from dpmodule.streams.errors import UnpicklableError
 from helpers import datasets, iterators
 from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, options, write_records
 
-DataDesc, ResizeIter, spawned = mx.io.DataDesc, mx.io.ResizeIter, mx.io.DataLoaderIter
+DataDesc, ResizeIter, refuse = mx.io.DataDesc, mx.io.ResizeIter, datasets.refuse
 PrefetchingIter, ProcessPrefetchingIter = mx.io.PrefetchingIter, mx.io.ProcessPrefetchingIter
 
 X, Y = np.zeros((4, 2)), np.zeros(4)
@@ -38,6 +39,10 @@ def arrays(*data, **options):
 
 def loader(source, **options):
     return mx.io.DataLoaderIter(source, start_method="fork", **options)
+
+
+def unpicklable():
+    return mx.io.DataLoaderIter(TABLE, batch_size=3, num_workers=1, collate_fn=lambda rows: rows)
 
 
 def workers(*factory, **options):
@@ -214,11 +219,7 @@ ROWS = [
         )
     ],
     (lambda: loader(iter([X] * 3), label_name=[]).take_part(2, 0), StateError, "list_iterator .* only once"),
-    (
-        lambda: parted(workers([partial(iterators.rows, 0, 1)])),
-        NotImplementedError,
-        "a list of factories cannot",
-    ),
+    (lambda: parted(workers([partial(iterators.rows, 0, 1)])), NotImplementedError, "list of factories"),
     (lambda: parted(workers(iterators.rows), 2), StateError, "already reads one of 2 parts"),
     # as_data_iter
     *each(
@@ -228,9 +229,7 @@ ROWS = [
         ("one Tensor", torch.zeros(4)),
         ("a tuple of 2 arrays", (Y, Y)),
         ("data is dict", {"data": Y}),
-        ("data is str", "file.csv"),
         ("data is NoneType", None),
-        ("data is int", 7),
         ("list yields no batches", []),
         ("yields no batches", iter([])),
         ("a tuple of 3 parts", [(1, 2, 3)]),
@@ -253,17 +252,10 @@ ROWS = [
     (lambda: loader(DataLoader(TABLE), batch_size=2), ArgumentError, "batch_size given.*is a DataLoader"),
     (lambda: loader([X], shuffle=True, drop_last=True), ArgumentError, "shuffle, drop_last given"),
     (lambda: loader([]), ArgumentError, "yields no batches"),
+    (lambda: pickle.dumps(loader(TABLE, batch_size=2)), StateError, "cannot be copied or pickled"),
     (lambda: loader(datasets.Bad(at=0), batch_size=2, num_workers=1), LookupError, "no example 0"),
-    (
-        lambda: loader(TABLE, num_workers=2, batch_size=2, worker_init_fn=datasets.refuse),
-        LookupError,
-        "worker 1",
-    ),
-    (
-        lambda: spawned(TABLE, batch_size=3, num_workers=1, collate_fn=lambda rows: rows),
-        UnpicklableError,
-        "lambda",
-    ),
+    (lambda: loader(TABLE, num_workers=2, batch_size=2, worker_init_fn=refuse), LookupError, "worker 1"),
+    (lambda: unpicklable(), UnpicklableError, "lambda"),
     # PrefetchingIter
     (lambda: PrefetchingIter([]), ArgumentError, "iters is empty"),
     (lambda: PrefetchingIter(arrays(), depth=0), ArgumentError, "depth is 0"),
@@ -274,11 +266,7 @@ ROWS = [
         StateError,
         r": \[1, 2\]",
     ),
-    (
-        lambda: first(PrefetchingIter([arrays(), Empty()])),
-        StateError,
-        r"iterators \[1\] ended before the others",
-    ),
+    (lambda: first(PrefetchingIter([arrays(), Empty()])), StateError, r"iterators \[1\] ended"),
     # ProcessPrefetchingIter
     *each(
         workers,
@@ -298,25 +286,13 @@ ROWS = [
     (lambda: ProcessPrefetchingIter(iterators.rows, start_method="x"), ArgumentError, "start_method is 'x'"),
     (lambda: ProcessPrefetchingIter(lambda **part: None), UnpicklableError, "lambda"),
     # states of other iterators
-    (
-        lambda: load(images(shuffle=True), images()),
-        ArgumentError,
-        "other records: records is .*'shuffle': True",
-    ),
+    (lambda: load(images(shuffle=True), images()), ArgumentError, "other records: .*'shuffle': True"),
     (lambda: load(images(), images(round_batch=False)), ArgumentError, "wraps is True, here False"),
     (lambda: load(listed(1, 2, 3), listed(1, 2)), ArgumentError, "examples is 3, here 2"),
     (lambda: load(listed(1, 2), listed(1, 2), seq=["1", "7"]), ArgumentError, "over other images"),
-    (
-        lambda: load(mx.mod.ExampleIter([1], [1], 1), arrays()),
-        ArgumentError,
-        "'ExampleIter', here 'NDArrayIter'",
-    ),
+    (lambda: load(mx.mod.ExampleIter([1], [1], 1), arrays()), ArgumentError, "'ExampleIter', here"),
     (lambda: arrays().load_state_dict(3), ArgumentError, "is int, expected the result of state_dict"),
-    (
-        lambda: load(PrefetchingIter([arrays()] * 2), PrefetchingIter(arrays())),
-        ArgumentError,
-        "has 2 iterators",
-    ),
+    (lambda: load(PrefetchingIter([arrays()] * 2), PrefetchingIter(arrays())), ArgumentError, "2 iterators"),
     (lambda: with_workers(1, 2), ArgumentError, "with 1 workers, but here are 2; give num_workers=1"),
     (lambda: with_workers(2, 0), ArgumentError, "with 2 workers, but here are 0; give num_workers=2"),
     (lambda: load(as_iter(4), as_iter(2), 4), StateError, "yielded only 2 batches, but .* saved after 4"),
@@ -327,21 +303,14 @@ ROWS = [
         FileFormatError,
         (r"a\.csv: line 2: 'x' is not a number of type float32", "1,2\n3,x\n"),
         (r"a\.csv: line 3: 1 numbers, expected 2", "1,2\n\n3\n"),
-        (r"a\.csv: line 1: 'a' is no", "a,b\n1,2\n"),
-        (r"a\.csv: line 1: '' is no", "1,\n"),
         ("HTML page", "<!DOCTYPE html>\n"),
         (r"CSVIter: .*a\.csv is empty", ""),
-        (r"CSVIter: .*a\.csv is empty", "\n \n"),
     ),
     (lambda folder: csv(folder, "1,2.5\n", dtype="int32"), FileFormatError, "'2.5' is not .* of type int32"),
     (lambda folder: csv(folder, data_csv="missing.csv"), FileError, "missing"),
     (lambda: mx.io.CSVIter(data_shape=(2,), batch_size=1), ArgumentError, "data_csv is required"),
     (lambda folder: csv(folder, batch_size=0), ArgumentError, "batch_size is 0"),
-    (
-        lambda folder: csv(folder, label_csv=file(folder, "1\n"), text="1,2\n3,4\n"),
-        ShapeError,
-        "has 1 rows, but",
-    ),
+    (lambda folder: csv(folder, label_csv=file(folder, "1\n"), text="1,2\n3,4\n"), ShapeError, "1 rows"),
     (lambda folder: csv(folder, batch_size=9).next(), MXNetError, "1 examples, too few to pad a batch of 9"),
     (lambda folder: csv(folder).getdata(), StateError, "no current batch"),
     # LibSVMIter
@@ -350,10 +319,7 @@ ROWS = [
         FileFormatError,
         (r"a\.svm: line 2: '8:1': columns are whole numbers from 0 to 7", "1 0:1\n2 8:1\n"),
         (r"a\.svm: line 2: 'a:1'", "1 0:1\n2 a:1\n"),
-        (r"a\.svm: line 1: '3'", "1 0:1 3\n"),
-        (r"a\.svm: line 1: '0:1:2'", "1 0:1:2\n"),
         (r"a\.svm: line 1: '-1:2'", "1 -1:2\n"),
-        (r"a\.svm: line 1: '1.5:2'", "1 1.5:2\n"),
         (r"a\.svm: line 1: 'x'", "x\n"),
         (r"a\.svm: line 1: '0:'", "1 0:\n"),
         (r"LibSVMIter: .*a\.svm is empty", ""),
@@ -404,29 +370,11 @@ ROWS = [
         ("byte 0: .*HTML page", "<!DOCTYPE html><html></html>"),
         ("byte 1132: .*cut short", (FORMATS / "images_l1.rec").read_bytes()[:2000]),
     ),
-    (
-        lambda folder: images(path_imglist=file(folder, "0\t1\n"), label_width=2),
-        FileFormatError,
-        "expected number, 2",
-    ),
+    (lambda folder: images(path_imglist=file(folder, "0\t1\n"), label_width=2), FileFormatError, "number, 2"),
     # ImageDetRecordIter
     (lambda folder: objects(folder, label_pad_width=5), ArgumentError, "is 5, but an image has 12 labels"),
-    (
-        lambda folder: objects(folder, min_crop_scales=(0.1, 0.2, 0.3)),
-        ArgumentError,
-        "expected 1 or 1 numbers",
-    ),
-    (
-        lambda folder: objects(folder, min_crop_overlaps=0.9, max_crop_overlaps=0.5),
-        ArgumentError,
-        "is above max_crop_overlaps",
-    ),
-    *in_folder(
-        lambda folder, labels: objects(folder, [labels]).next(),
-        FileFormatError,
-        *[
-            (r"a\.rec: byte 0: ", labels)
-            for labels in (1.0, [2, 5, 0], [2, 5, 0, 0.1, 0.1, 0.2, 0.2, 7], [1, 5, 0, 0, 0, 1, 1])
-        ],
-    ),
+    (lambda folder: objects(folder, min_crop_scales=(0.1, 0.2, 0.3)), ArgumentError, "expected 1 or 1"),
+    (lambda folder: objects(folder, min_crop_overlaps=0.9, max_crop_overlaps=0.5), ArgumentError, "is above"),
+    (lambda folder: objects(folder, [[2, 5, 0]]).next(), FileFormatError, r"a\.rec: byte 0: "),
+    (lambda folder: objects(folder, [1.0]).next(), FileFormatError, r"a\.rec: byte 0: "),
 ]

@@ -150,33 +150,29 @@ def read_index(path):
             record.read_idx(key)
 
 
-def read_csv(path):
-    list(mx.io.CSVIter(data_csv=path, data_shape=(3,), batch_size=2))
-
-
-def read_libsvm(path):
-    list(mx.io.LibSVMIter(data_libsvm=path, data_shape=(5,), batch_size=2))
-
-
 def read_digits(path):
     labels = path.with_suffix(".labels")
     labels.write_bytes(struct.pack(">HBBI", 0, 8, 1, 2) + b"\1\2")
     list(mx.io.MNISTIter(image=path, label=labels, batch_size=1, shuffle=False))
 
 
+SIZES = {"csv": {"data_shape": (3,), "batch_size": 2}, "libsvm": {"data_shape": (5,), "batch_size": 2}}
 KINDS = {
     "symbol.json": (graphs, read_graph),
     "params": (arrays, read_arrays),
     "safetensors": (safetensors, read_safetensors),
     "states": (states, read_states),
     "rec": (records, read_records),
-    "idx": (lambda folder: [b"0\t0\n1\t44\n2\t80\n3\t88\n"], read_index),
-    "csv": (lambda folder: [b"1,2,3\n4.5,5e-1,6\n7,8,9\n"], read_csv),
-    "libsvm": (lambda folder: [b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n"], read_libsvm),
+    "idx": (b"0\t0\n1\t44\n2\t80\n3\t88\n", read_index),
+    "csv": (b"1,2,3\n4.5,5e-1,6\n7,8,9\n", lambda path: list(mx.io.CSVIter(data_csv=path, **SIZES["csv"]))),
+    "libsvm": (
+        b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n",
+        lambda path: list(mx.io.LibSVMIter(data_libsvm=path, **SIZES["libsvm"])),
+    ),
     "mnist": (digits, read_digits),
     "onnx": (onnx, read_onnx),
 }
-"""Kind: makes valid files in a folder, and reads a damaged one."""
+"""Kind: valid files, or what makes them in a folder, and what reads a damaged one."""
 
 
 # damage: flipped bits, odd numbers, cuts, repeats, joins, and for JSON changed values
@@ -218,36 +214,27 @@ VALUES = (*NUMBERS, *TEXTS, None, True, 1.5, [], {}, [[]], [0, 0, 0], {"a": "b"}
 KEYS = ("op", "name", "inputs", "attrs", "attr", "param", "x", "subgraphs", "shape")
 
 
-def flip(data, rng):
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-
-
-def overwrite(data, rng):
-    size = rng.choice((1, 2, 4, 8))
-    at = rng.randrange(max(len(data) - size, 0) + 1)
-    data[at : at + size] = (rng.choice(NUMBERS) & (2 ** (8 * size) - 1)).to_bytes(size, "little")
-
-
-def cut(data, rng):
-    del data[rng.randrange(len(data)) :]
-
-
-def drop(data, rng):
-    at = rng.randrange(len(data))
-    del data[at : at + rng.choice((1, 2, 4, 8, 64))]
-
-
-def repeat(data, rng):
-    at = rng.randrange(len(data))
-    data[at:at] = data[at : at + rng.choice((1, 4, 8, 64))] * rng.choice((1, 2, 16))
-
-
-def insert(data, rng):
-    data[rng.randrange(len(data) + 1) : 0] = rng.randbytes(rng.choice((1, 4, 8)))
-
-
-CHANGES = (flip, flip, overwrite, overwrite, cut, drop, repeat, insert)
+def change_bytes(data, rng):
+    """Flip bits, write a number over others, cut the end, drop, repeat or insert bytes."""
+    at, action = (
+        rng.randrange(len(data)),
+        rng.choice(("flip", "flip", "over", "over", "cut", "drop", "repeat", "insert")),
+    )
+    if action == "flip":
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    elif action == "over":
+        size = rng.choice((1, 2, 4, 8))
+        at = min(at, max(len(data) - size, 0))
+        data[at : at + size] = (rng.choice(NUMBERS) & (2 ** (8 * size) - 1)).to_bytes(size, "little")
+    elif action == "cut":
+        del data[at:]
+    elif action == "drop":
+        del data[at : at + rng.choice((1, 2, 4, 8, 64))]
+    elif action == "repeat":
+        data[at:at] = data[at : at + rng.choice((1, 4, 8, 64))] * rng.choice((1, 2, 16))
+    else:
+        data[at:at] = rng.randbytes(rng.choice((1, 4, 8)))
 
 
 def places(value, found):
@@ -298,7 +285,7 @@ def mutate(data, others, rng):
         return bytes(changed[: rng.randrange(len(changed) + 1)]) + other[rng.randrange(len(other) + 1) :]
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         if changed:
-            rng.choice(CHANGES)(changed, rng)
+            change_bytes(changed, rng)
     return bytes(changed)
 
 
@@ -313,7 +300,7 @@ def campaign(kind, count, seed):
     folder.mkdir(exist_ok=True)
     path = folder / f"a.{kind}"
     make, read = KINDS[kind]
-    valid = make(folder)
+    valid = [make] if isinstance(make, bytes) else make(folder)
     for data in valid:
         path.write_bytes(data)
         read(path)

@@ -54,49 +54,14 @@ def _unary(name, operand="a", **more):
     return (operand,), lambda dy, x: getattr(dy, name)(x, **more)
 
 
+_UNARY = "tanh logistic rectify exp square cube abs sin cos tan asin acos atan sinh cosh asinh"
+_UNARY += " atanh erf softsign log_sigmoid selu nobackprop flip_gradient silu elu softmax log_softmax"
+_UNARY += (
+    " squared_norm l2_norm sum_elems mean_elems std_elems logsumexp_dim cumsum transpose max_dim min_dim"
+)
+
 CASES = {
-    **{
-        name: _unary(name)
-        for name in [
-            "tanh",
-            "logistic",
-            "rectify",
-            "exp",
-            "square",
-            "cube",
-            "abs",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "asinh",
-            "atanh",
-            "erf",
-            "softsign",
-            "log_sigmoid",
-            "selu",
-            "nobackprop",
-            "flip_gradient",
-            "silu",
-            "elu",
-            "softmax",
-            "log_softmax",
-            "squared_norm",
-            "l2_norm",
-            "sum_elems",
-            "mean_elems",
-            "std_elems",
-            "logsumexp_dim",
-            "cumsum",
-            "transpose",
-            "max_dim",
-            "min_dim",
-        ]
-    },
+    **{name: _unary(name) for name in _UNARY.split()},
     **{name: _unary(name, "pos") for name in ("log", "sqrt", "lgamma")},
     "acosh": _unary("acosh", "above"),
     "elu_alpha": _unary("elu", alpha=0.5),
@@ -237,7 +202,7 @@ CASES = {
     "vanilla_lstm_gates": (("q", "a", "wx", "wh", "b12"), lambda dy, *xs: dy.vanilla_lstm_gates(*xs)),
     "vanilla_lstm_c": (("a", "g8"), lambda dy, c, g: dy.vanilla_lstm_c(c, g)),
     "vanilla_lstm_h": (("a", "g8"), lambda dy, c, g: dy.vanilla_lstm_h(c, g)),
-}
+}  # fmt: skip
 
 # with minibatches only: the labels belong to 3 elements
 BATCHED = {
@@ -250,14 +215,6 @@ BATCHED = {
     "std_batches": (("M",), lambda dy, x: dy.std_batches(x)),
     "strided_select_batch": (("a",), lambda dy, x: dy.strided_select(x, [1, 2], [0, 0], [2, 3])),
 }
-
-NO_GRADIENT = {"nobackprop", "round", "ceil", "argmax"}
-"""Operations whose gradient is zero by definition, whatever the value does."""
-
-NOT_ITS_OWN = NO_GRADIENT | {
-    "flip_gradient", "scale_gradient", "round_straight", "floor_straight", "argmax_straight",
-}  # fmt: skip
-"""Operations whose gradient is not that of their value."""
 
 
 def total(dy, y, weights):

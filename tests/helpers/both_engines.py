@@ -8,18 +8,21 @@ import dpmodule.autobatch as dy
 
 
 def on_both(program):
-    """Hold what a program returns on the native engine, batched and alone, to float64 on the other."""
+    """Compare what a program returns on the native engine, one by one and batched, with float64 on the other.
+
+    Returns:
+        The results in float64, one by one and batched.
+    """
     dy.configure(engine="python", autobatch=False, dtype="float64")
-    dy.renew_cg()
-    wanted = program()
-    batched = []
+    found = [program()]
     for autobatch in (False, True):
         dy.configure(engine="auto", autobatch=autobatch, dtype="float32")
-        dy.renew_cg()
-        batched.append(program())
-        for found, right in zip(batched[-1], wanted):
-            np.testing.assert_allclose(found, right, rtol=1e-4, atol=4e-6 * max(1.0, np.abs(right).max()))
-    return batched
+        found.append(program())
+        for one, right in zip(found[-1], found[0], strict=True):
+            np.testing.assert_allclose(
+                one, right, rtol=1e-4, atol=4e-6 * max(1.0, np.abs(right).max(initial=0))
+            )
+    return found
 
 
 def distances(found, wanted):

@@ -11,25 +11,6 @@ import time
 import numpy as np
 import torch
 
-__all__ = [
-    "Counter",
-    "UnpicklableError",
-    "asleep_in_c",
-    "deep",
-    "draws",
-    "echo",
-    "endless",
-    "fill_and_echo",
-    "facts",
-    "fail",
-    "fail_before_use",
-    "returns",
-    "send_ones",
-    "signal_facts",
-    "stubborn",
-    "worker_job",
-]
-
 
 class UnpicklableError(Exception):
     """Cannot be pickled: what it holds cannot."""
@@ -184,3 +165,69 @@ def draws(channel):
 
     ours = [mx.nd.random.uniform(shape=(3,), ctx=mx.cpu(i)).asnumpy().tolist() for i in range(2)]
     return [[random.random()], np.random.uniform(size=3).tolist(), torch.rand(3).tolist(), *ours]
+
+
+# --- ends of pipes
+
+
+def value_of(i):
+    return {"i": torch.tensor(i), "x": [torch.full((1 + i % 50,), float(i)), None]}
+
+
+def write_values(writer):
+    torch.set_num_threads(1)
+    with writer:
+        for i in range(50):
+            writer.send(value_of(i))
+
+
+def sum_values(reader, answer):
+    torch.set_num_threads(1)
+    with answer:
+        answer.send([torch.tensor(sum(int(value["i"]) for value in reader))])
+    reader.close()
+
+
+def sleep(*_):
+    time.sleep(60)
+
+
+def send_one(writer):
+    writer.send(torch.ones(1))
+
+
+def add_on_gpu(reader, answering):
+    with answering:
+        for value in reader:
+            answering.send((value["x"].sum().cpu() + value["host"]).view(1))
+            del value
+    reader.close()
+
+
+# --- handles
+
+
+def answer_handles(connection):
+    """Receive handles; say of each what it holds, then once more when told that it was written to."""
+    torch.set_num_threads(1)
+    for handle in iter(connection.recv, None):
+        shared = isinstance(handle.source, torch.Tensor) and handle.source.is_shared()
+        connection.send((bytes(handle[:8]), len(handle), shared))
+        connection.recv()
+        connection.send(bytes(handle[:8]))
+    connection.send("done")
+
+
+def give_handles(connection, size):
+    """Send a handle over bytes, one over a shared tensor, and wait until they are no longer needed."""
+    from dpmodule.streams import StringHandle
+
+    torch.set_num_threads(1)
+    connection.send(StringHandle(b"b" * size))
+    connection.send(StringHandle(torch.full((size,), 7, dtype=torch.uint8).share_memory_())[size // 2 :])
+    connection.recv()
+
+
+def report_handle(connection, handle):
+    """Say what a handle holds that came as an argument."""
+    connection.send((bytes(handle[:4]), len(handle)))

@@ -1,10 +1,11 @@
 """Ready-made functors with the extension and in Python, in one process."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dpmodule import native
 
-__all__ = ["backend", "backends", "outcome"]
+__all__ = ["agree", "backend", "backends", "outcome", "with_backend"]
 
 backends = ["native", "python"] if native.core is not None else ["python"]
 
@@ -17,9 +18,35 @@ def backend(request, monkeypatch):
     return request.param
 
 
+def with_backend(examples):
+    """Return hypothesis's settings for tests of both."""
+    ignored = [HealthCheck.function_scoped_fixture]
+    return settings(
+        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=ignored, database=None
+    )
+
+
 def outcome(functor):
     """Return a functor's result, or the type and text of what it raises."""
     try:
         return functor.run()
     except Exception as error:
         return type(error), str(error)
+
+
+def agree(monkeypatch, calls, plain=lambda found: found):
+    """Make functors with the extension and in Python, which must end alike; returns how many were refused.
+
+    Args:
+        calls: tuples of a functor's class, its arguments and its options.
+        plain: from a result to what compares.
+    """
+    made = [(kind(*args, **options), kind, args, options) for kind, args, options in calls]
+    refused = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "core", None)
+        for functor, kind, args, options in made:
+            found = outcome(functor)
+            assert plain(found) == plain(outcome(kind(*args, **options))), (args, options)
+            refused += isinstance(found, tuple) and isinstance(found[0], type)
+    return refused

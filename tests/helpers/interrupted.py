@@ -1,9 +1,11 @@
-"""Steps of saves, at each of which the process can be killed or the disk can fail."""
+"""Kill a process that writes files, or let a step of it fail."""
 
 import errno
 import os
 from contextlib import contextmanager
 from unittest import mock
+
+__all__ = ["interrupted"]
 
 STEPS = ("open", "replace", "unlink", "chmod")
 
@@ -24,10 +26,7 @@ class Written:
 
 @contextmanager
 def interrupted(how, last):
-    """Kill the process, or fail, at the given step; `how` is "kill", "once" or "for good" (a full disk).
-
-    Yield the list of the steps that were taken.
-    """
+    """Kill the process, or fail, at the given step; `how` is "kill", "once" or "for good" (a full disk)."""
     passed = []
 
     def step(name, before=lambda: None):
@@ -51,4 +50,4 @@ def interrupted(how, last):
     real = os.fdopen
     patched |= {"fsync": lambda number: step("fsync"), "fdopen": lambda *args: Written(real(*args), step)}
     with mock.patch.multiple(os, **patched):
-        yield passed
+        yield

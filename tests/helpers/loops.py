@@ -1,10 +1,16 @@
-"""Event loops of all kinds that are installed, and a run in one that must leave nothing behind."""
+"""Event loops of all kinds that are installed, a run in one that must leave nothing behind, and what runs in loops."""
 
 import asyncio
+import collections
+import dataclasses
+import functools
 import gc
 import importlib.util
+import inspect
 
 import pytest
+
+from dpmodule.streams import BaseAsyncExtendableStream, BaseAsyncWorker, BaseAsyncWorkerPool
 
 
 def _kinds():
@@ -17,7 +23,6 @@ def _kinds():
 
 
 KINDS = _kinds()
-every_loop = pytest.mark.parametrize("new_loop", list(KINDS.values()), ids=list(KINDS))
 
 
 def run(coroutine, new_loop=asyncio.new_event_loop, seconds=10.0):
@@ -38,6 +43,26 @@ def run(coroutine, new_loop=asyncio.new_event_loop, seconds=10.0):
     return result
 
 
+def every_loop(test):
+    """Give a test each kind of loop as `new_loop`; run one that is a coroutine in each."""
+    if inspect.iscoroutinefunction(test):
+        test = _in_loop(test)
+    return pytest.mark.parametrize("new_loop", list(KINDS.values()), ids=list(KINDS))(test)
+
+
+def _in_loop(coroutine):
+    @functools.wraps(coroutine)
+    def test(*, new_loop, **arguments):
+        run(coroutine(**arguments), new_loop, 15.0)
+
+    signature, new = (
+        inspect.signature(coroutine),
+        inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY),
+    )
+    test.__signature__ = signature.replace(parameters=[*signature.parameters.values(), new])
+    return test
+
+
 async def soon(condition, seconds=10.0):
     """Wait until `condition()` holds."""
     end = asyncio.get_running_loop().time() + seconds
@@ -53,3 +78,52 @@ async def raised(awaitable):
     except BaseException as error:
         return error
     return None
+
+
+@dataclasses.dataclass
+class ByHooks(BaseAsyncExtendableStream):
+    queue: collections.deque = dataclasses.field(init=False, default_factory=collections.deque)
+
+    def _async_iterator_put_impl(self, data):
+        self.queue.append(data)
+
+    async def _async_iterator_next_impl(self):
+        return self.queue.popleft()
+
+    def _empty_impl(self):
+        return not self.queue
+
+
+class Worker(BaseAsyncWorker):
+    """Sleeps, then doubles, raises, or calls what it is given; a pool's log has its comings and goings."""
+
+    def __init__(self, log):
+        self.log, self.jobs = log, 0
+
+    async def __aenter__(self):
+        self.log.append("enter")
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        self.log.append("exit")
+        self.error = error
+
+    async def _do_job(self, value, seconds=0.0):
+        self.jobs += 1
+        if seconds:
+            await asyncio.sleep(seconds)
+        if isinstance(value, BaseException):
+            raise value
+        return await value() if callable(value) else value * 2
+
+
+class Pool(BaseAsyncWorkerPool):
+    """A pool of such workers, or of another kind of them."""
+
+    def __init__(self, workers_count, worker=Worker):
+        super().__init__(workers_count)
+        self.log, self.workers, self.worker = [], [], worker
+
+    def create_new_worker(self):
+        self.workers.append(self.worker(self.log))
+        return self.workers[-1]

@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 
-__all__ = ["INTERNAL", "RIGHT", "Runner", "are_alike", "right_calls", "wrong_calls"]
+__all__ = ["INTERNAL", "RIGHT", "Runner", "are_alike", "right_calls", "wrong_calls", "wrong_types"]
 
 INTERNAL = {"extra", "products"}
 """Operations that no function adds: further results of others, and what the schedule puts together."""
@@ -28,8 +28,7 @@ RIGHT = {
     **{name: [f"dy.{name}(X(3))"] for name in _UNARY.split()},
     "add_number": ["X(3) + 1.5", "2.0 - X(3)"],
     "affine_transform": [
-        "dy.affine_transform([X(3), X(3, 4), X(4)])",
-        "dy.affine_transform([P(3), P(3, 4), X(4), P(3, 2), X(2)])",
+        "dy.affine_transform([X(3), X(3, 4), X(4)])", "dy.affine_transform([P(3), P(3, 4), X(4), P(3, 2), X(2)])",
     ],
     "argmax": ["dy.argmax(X(3), 'zero_gradient')"],
     "average": ["dy.average([X(3), X(3), X(3)])", "dy.average([X(3) + 1.0, X(3), X(3), X(3), X(3)])"],
@@ -42,8 +41,7 @@ RIGHT = {
     "cmult": ["dy.cmult(X(3), X(3))", "dy.cmult(X(3, 4), X(3))"],
     "colwise_add": ["dy.colwise_add(X(3, 4), X(3))"],
     "concatenate": [
-        "dy.concatenate([X(3), X(4)])",
-        "dy.concatenate([X(3, 4), X(3, 2)], 1)",
+        "dy.concatenate([X(3), X(4)])", "dy.concatenate([X(3, 4), X(3, 2)], 1)",
         "dy.concatenate_cols([X(3), X(3, 2)])",
     ],
     "concatenate_many": [f"dy.concatenate({_FIVE}, 0)"],
@@ -54,10 +52,8 @@ RIGHT = {
     "constant": ["dy.constant((3, 4), 1.5, 2)", "dy.zeros((3, 4))", "dy.ones(3)"],
     "constrained_softmax": ["dy.constrained_softmax(X(3), dy.logistic(X(3)))"],
     "contract3d": [
-        "dy.contract3d_1d(X(2, 3, 4), X(4))",
-        "dy.contract3d_1d_bias(X(2, 3, 4), X(4), X(2, 3))",
-        "dy.contract3d_1d_1d(X(2, 3, 4), X(4), X(3))",
-        "dy.contract3d_1d_1d_bias(X(2, 3, 4), X(4), X(3), X(2))",
+        "dy.contract3d_1d(X(2, 3, 4), X(4))", "dy.contract3d_1d_bias(X(2, 3, 4), X(4), X(2, 3))",
+        "dy.contract3d_1d_1d(X(2, 3, 4), X(4), X(3))", "dy.contract3d_1d_1d_bias(X(2, 3, 4), X(4), X(3), X(2))",
     ],
     "conv2d": [
         "dy.conv2d(X(5, 4, 2), X(2, 3, 2, 3), [1, 2])",
@@ -78,13 +74,8 @@ RIGHT = {
     "huber_distance": ["dy.huber_distance(X(3), X(3), 0.7)"],
     "identity": ["dy.to_device(X(3), 'CPU')"],
     "input": [
-        "dy.inputTensor([1.0, 2.0])",
-        "dy.inputTensor(np.ones((3, 2)), batched=True)",
-        "dy.inputVector([1.0, 2.0])",
-        "dy.scalarInput(2.0)",
-        "dy.vecInput(3)",
-        "dy.matInput(3, 4)",
-        "dy.inputMatrix([1.0, 2.0, 3.0, 4.0], (2, 2))",
+        "dy.inputTensor([1.0, 2.0])", "dy.inputTensor(np.ones((3, 2)), batched=True)", "dy.inputVector([1.0, 2.0])",
+        "dy.scalarInput(2.0)", "dy.vecInput(3)", "dy.matInput(3, 4)", "dy.inputMatrix([1.0, 2.0, 3.0, 4.0], (2, 2))",
         "dy.sparse_inputTensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 3))",
     ],
     "inverse": ["dy.inverse(X(3, 3))"],
@@ -108,12 +99,8 @@ RIGHT = {
     "min": ["dy.bmin(X(3), X(3))"],
     "min_dim": ["dy.min_dim(X(3, 4), 0)"],
     "moment_dim": [
-        "dy.moment_dim(X(3, 4), [0], 2, False)",
-        "dy.mean_dim(X(3, 4), [1], True, 5)",
-        "dy.moment_elems(X(3, 4), 3)",
-        "dy.mean_elems(X(3, 4))",
-        "dy.moment_batches(X(3, n=2), 2)",
-        "dy.mean_batches(X(3, n=2))",
+        "dy.moment_dim(X(3, 4), [0], 2, False)", "dy.mean_dim(X(3, 4), [1], True, 5)", "dy.moment_elems(X(3, 4), 3)",
+        "dy.mean_elems(X(3, 4))", "dy.moment_batches(X(3, n=2), 2)", "dy.mean_batches(X(3, n=2))",
     ],
     "multiply": ["X(3, 4) * X(4)", "P(3, 4) * X(4)"],
     "multiply_number": ["X(3) * 2.5", "X(3) / 4.0"],
@@ -127,24 +114,19 @@ RIGHT = {
     "parameter": ["P(3)", "dy.parameter(P(3))"],
     "pick": ["dy.pick(X(3), 1)", "dy.pick(X(3, 4), 1, 1)", "X(3)[1]"],
     "pick_batch": [
-        "dy.pick_batch(X(3, n=2), [1, 0])",
-        "dy.pick_batch(X(3, 4, n=2), [1, 0], 1)",
-        "dy.pick(X(3, n=2), [1, 0])",
+        "dy.pick_batch(X(3, n=2), [1, 0])", "dy.pick_batch(X(3, 4, n=2), [1, 0], 1)", "dy.pick(X(3, n=2), [1, 0])",
     ],
     "pick_batch_elems": ["dy.pick_batch_elems(X(3, n=2), [1, 0])", "dy.pick_batch_elem(X(3, n=2), 1)"],
     "pick_range": ["dy.pick_range(X(3, 4), 1, 3, 1)", "X(4)[1:3]", "dy.pickrange(X(4), 1, 3)"],
     "pickneglogsoftmax": ["dy.pickneglogsoftmax(X(3), 1)"],
     "pickneglogsoftmax_batch": [
-        "dy.pickneglogsoftmax_batch(X(3, n=2), [1, 0])",
-        "dy.pickneglogsoftmax(X(3, n=2), [1, 0])",
+        "dy.pickneglogsoftmax_batch(X(3, n=2), [1, 0])", "dy.pickneglogsoftmax(X(3, n=2), [1, 0])",
     ],
     "poisson_loss": ["dy.poisson_loss(X(1), 3)"],
     "pow": ["dy.pow(dy.exp(X(3)), X(1))", "dy.exp(X(3)) ** X(1)"],
     "power_number": ["dy.exp(X(3)) ** 1.5"],
     "random": [
-        "dy.random_normal((3, 4), 2.0, 0.0)",
-        "dy.random_uniform(3, 1.0, 1.0)",
-        "dy.random_bernoulli(3, 1.0, 2.0)",
+        "dy.random_normal((3, 4), 2.0, 0.0)", "dy.random_uniform(3, 1.0, 1.0)", "dy.random_bernoulli(3, 1.0, 2.0)",
         "dy.random_gumbel(3, 1.0, 0.0)",
     ],
     "reshape": ["dy.reshape(X(3, 4), (2, 6))", "dy.reshape(X(3, 4, n=2), (6, 4), 1)"],
@@ -171,88 +153,30 @@ RIGHT = {
     ],
     "vanilla_lstm_h": ["dy.vanilla_lstm_h(X(3), X(12))"],
     "weight_norm": ["dy.weight_norm(X(3, 4), X(1))"],
-}
+}  # fmt: skip
 """Right calls by the name of the operation that they add."""
 
-_NOT_FINITE = ["float('nan')", "float('inf')"]
-_INTEGERS = [
-    "-1",
-    "0",
-    "1",
-    "2",
-    "3",
-    "4",
-    "7",
-    "LARGE",
-    "-LARGE",
-    "1.5",
-    "2.0",
-    "None",
-    "'1'",
-    "True",
-    "[0]",
-]
-_INTEGERS += ["[0, 1]", "[]", "(1,)", "np.int64(1)", "np.float32(1.5)", "np.array([1])", "np.array(1)"]
-_INTEGERS += ["np.array([0, 1])", *_NOT_FINITE]
-_NUMBERS = [
-    "-1.0",
-    "0.0",
-    "1.0",
-    "2.0",
-    "1e300",
-    "1e-300",
-    "1",
-    "-3",
-    "HUGE",
-    "None",
-    "'a'",
-    "[]",
-    "[0.5]",
-    "True",
-]
-_NUMBERS += [
-    "np.float32(0.5)",
-    "np.array([0.5])",
-    "np.array(0.5)",
-    "np.array([0.5, 1.0])",
-    "1j",
-    *_NOT_FINITE,
-]
-_OPERANDS = [
-    "None",
-    "3",
-    "2.0",
-    "'x'",
-    "[X(3)]",
-    "[1.0, 2.0, 3.0]",
-    "np.ones(3)",
-    "np.float32(2.0)",
-    "S()",
-    "R()",
-]
-_OPERANDS += ["T(5, 3)", "object", "float('nan')"]
-_FLAGS = ["None", "'no'", "1", "0", "2", "[]", "0.5", "np.bool_(True)", "np.array([True, False])"]
-_TEXTS = ["None", "'a'", "3", "''", "'GPU:0'", "[]"]
-_ENDS = ["None", "0", "1", "2", "-1", "9", "-9"]
-_SHAPES = [
-    "1",
-    "2",
-    "3",
-    "4",
-    "5",
-    "6",
-    "12",
-    "3, 1",
-    "1, 3",
-    "3, 4",
-    "4, 3",
-    "3, 3",
-    "4, 4",
-    "2, 3, 4",
-    "3, 4, 1",
-]
-_SHAPES += ["5, 4, 2", "12, 2", "1, 1", "2, 2, 2, 2"]
-_KEYWORDS = ["x", "d", "dim", "m", "other"]
+
+def _of(text):
+    return text.split("|")
+
+
+_INTEGERS = _of(
+    "-1|0|1|2|3|4|7|LARGE|-LARGE|1.5|2.0|None|'1'|True|[0]|[0, 1]|[]|(1,)|np.int64(1)|np.float32(1.5)"
+)
+_INTEGERS += _of("np.array([1])|np.array(1)|np.array([0, 1])|float('nan')|float('inf')")
+_NUMBERS = _of(
+    "-1.0|0.0|1.0|2.0|1e300|1e-300|1|-3|HUGE|None|'a'|[]|[0.5]|True|np.float32(0.5)|np.array([0.5])"
+)
+_NUMBERS += _of("np.array(0.5)|np.array([0.5, 1.0])|1j|float('nan')|float('inf')")
+_OPERANDS = _of(
+    "None|3|2.0|'x'|[X(3)]|[1.0, 2.0, 3.0]|np.ones(3)|np.float32(2.0)|S()|R()|T(5, 3)|object|float('nan')"
+)
+_FLAGS = _of("None|'no'|1|0|2|[]|0.5|np.bool_(True)|np.array([True, False])")
+_TEXTS = _of("None|'a'|3|''|'GPU:0'|[]")
+_ENDS = _of("None|0|1|2|-1|9|-9")
+_SHAPES = _of("1|2|3|4|5|6|12|3, 1|1, 3|3, 4|4, 3|3, 3|4, 4|2, 3, 4|3, 4, 1|5, 4, 2|12, 2|1, 1|2, 2, 2, 2")
+_KEYWORDS = _of("x|d|dim|m|other")
 
 
 def _parsed(text):
@@ -355,6 +279,33 @@ def _places(tree):
         elif isinstance(parent, ast.Tuple):
             found += [(parent, "elts", i) for i in range(len(parent.elts))]
     return found or [(tree, "body", None)]
+
+
+_NEVER = {
+    float: _of("None|'a'|{}|[None]"),
+    int: _of("None|'a'|0.5|object()"),
+    bool: _of("'no'|[]|0.5"),
+    str: [],
+}
+"""What an argument of a type never is; operands and lists come below."""
+
+
+def wrong_types():
+    """Return right calls of functions, each with one argument of a type that none takes."""
+    found = []
+    for call in right_calls():
+        for index, (parent, field, at) in enumerate(_places(ast.parse(call, mode="eval"))):
+            if not _is_function(parent) or field != "args":
+                continue
+            old = parent.args[at]
+            values = (
+                _of("None|object()") if isinstance(old, (ast.List, ast.Tuple)) else _of("None|'x'|np.ones(3)")
+            )
+            for value in _NEVER[type(old.value)] if isinstance(old, ast.Constant) else values:
+                tree = ast.parse(call, mode="eval")
+                _places(tree)[index][0].args[at] = _parsed(value)
+                found.append(ast.unparse(tree))
+    return found
 
 
 def right_calls():

@@ -8,13 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import dpmodule as mx
 from dpmodule.onnx.prediction import prediction_graph
 
 __all__ = [
-    *("CHECKPOINTS", "EXAMPLES", "LARGE", "NETWORKS", "ROOT", "SYMBOLS"),
+    *("CHECKPOINTS", "LARGE", "NETWORKS", "ROOT", "SYMBOLS"),
     *("Model", "by_path", "model", "with_parameters"),
 ]
 
@@ -80,6 +79,10 @@ def with_parameters(symbol, given, seed=0):
     return Model(symbol, arrays | given, params, [name for name in given if name in read])
 
 
+def pictures(*shape):
+    return np.random.RandomState(1).rand(*shape).astype("float32")
+
+
 SIZES = {
     "miraclewkf_lenet_output": (2, 1, 28, 28),
     "songtianyi_go_test_pr3": (4, 1),
@@ -120,7 +123,7 @@ LARGE = [
 def published(name):
     """Return a graph of tests/data/symbols, with drawn parameters."""
     path = next(p for p in (DATA / "symbols").glob(f"{name}*.json") if p.stem in (name, f"{name}-symbol"))
-    given = {"data": values(*SIZES.get(name, (2, 3, 64, 64)))()}
+    given = {"data": pictures(*SIZES.get(name, (2, 3, 64, 64)))}
     if name == "songtianyi_go_test_pr3":
         given["softmax_label"] = np.zeros(4, "float32")
     return with_parameters(mx.sym.load(str(path)), given)
@@ -145,78 +148,14 @@ def network(name):
     """Return a network of the benchmarks."""
     made = by_path(ROOT / "benchmarks" / "networks.py", "benchmark_networks").NETWORKS[name](mx, 10)
     sizes = {"mlp": (2, 784), "lenet": (2, 1, 28, 28), "lstm": (2, 35, 8), "resnet20": (2, 3, 32, 32)}
-    inputs = {"data": values(*sizes.get(name, (2, 3, 64, 64)))()}
+    inputs = {"data": pictures(*sizes.get(name, (2, 3, 64, 64)))}
     if name == "lstm":
         inputs["softmax_label"] = np.zeros((2, 35), "float32")
     return with_parameters(made, inputs)
-
-
-def of_example(file, *arguments, function="network", **inputs):
-    """Return what makes the network of an example, which a function returns, perhaps with more."""
-
-    def make():
-        module = by_path(ROOT / "examples" / f"{file}.py", f"example_{Path(file).name}")
-        made = getattr(module, function)(*arguments)
-        made = made(5) if function == "generator" else made  # of a length
-        return with_parameters(
-            made[0] if isinstance(made, tuple) else made, {k: draw() for k, draw in inputs.items()}
-        )
-
-    return make
-
-
-def values(*shape, below=0, share=0):
-    """Return what draws an input: numbers below 1, whole ones below a limit, or a share of ones."""
-
-    def draw():
-        rng = np.random.RandomState(1)
-        made = rng.randint(0, below, shape) if below else rng.rand(*shape)
-        return (made < share if share else made).astype("float32")
-
-    return draw
-
-
-def chained(position, name, *shape):
-    def make():
-        example = by_path(ROOT / "examples" / "chained_modules.py", "example_chained_modules")
-        module = example.chain(torch.nn.Identity(), 16)._modules[position]
-        return with_parameters(module.symbol, {name: values(*shape)()})
-
-    return make
-
-
-def agent():
-    made = by_path(ROOT / "examples" / "agents" / "module_agent.py", "example_module_agent").MoodAgent
-    return with_parameters(made.sym_gen(None, {}, ["good", "bad"]), {"words": values(2, 30)()})
-
-
-TEXT = {"function": "generator", "data": values(2, 5, below=20), "softmax_label": values(2, 5, below=1)}
-RARE = values(2, 65536, share=1e-4)
-STATEFUL = {"softmax_label": values(2, 32), **{f"lstm_begin_state_{i}": values(1, 2, 8) for i in (0, 1)}}
-SOME = values(2, below=50)
-EXAMPLES = {
-    "agent": agent,
-    "autoencoder": of_example("autoencoder", 8, data=values(2, 64)),
-    "bucketing_lm": of_example("bucketing_lm", 20, 8, **TEXT),
-    "chained_begin": chained(0, "data", 2, 1, 8, 8),
-    "chained_end": chained(2, "features", 2, 16),
-    "custom_metric": of_example("custom_metric", data=values(2, 64)),
-    "detection_ssd": of_example("detection_ssd", data=values(2, 3, 32, 32), label=values(2, 3, 5)),
-    "fit_digits": of_example("fit_digits", data=values(2, 64)),
-    "model_parallel_lstm": of_example("model_parallel_lstm", 20, 8, **TEXT),
-    "multi_context": of_example("multi_context", data=values(2, 1, 8, 8)),
-    "sparse_linear": of_example("sparse_linear", 2, function="linear", data=RARE),
-    "factorization_machine": of_example("sparse_linear", 4, function="factorization_machine", data=RARE),
-    "stateful_lstm": of_example("stateful_lstm", 20, 8, data=values(2, 32, below=20), **STATEFUL),
-    "skip_gram": of_example("hogwild/skip_gram", word=SOME, other=SOME),
-}
-"""Networks of the examples, by how they are made, but for those of ragged variables and `custom_operator`."""
 
 
 @lru_cache(maxsize=2)
 def model(name):
     """Return a model by its name, with small inputs of two rows or so; its nodes are counted from 0."""
     with mx.name.NameManager():
-        if name in EXAMPLES:
-            return EXAMPLES[name]()
         return (checkpoint if name in CHECKPOINTS else network if name in NETWORKS else published)(name)

@@ -57,9 +57,12 @@ def from_torch(name, folder, is_new):
     return File(path, [dict(zip(labels, (t.numpy() for t in batch))) for batch in (example, other)])
 
 
+NEW_ONLY = ("encoder_layer", "encoder", "decoder_layer", "transformer", "llama_block")
+
+
 def exporters(name):
     """Return which of torch's exporters write a network: False the old one, True the new one."""
-    return (True,) if name in ("encoder_layer", "encoder", "decoder_layer", "transformer") else (False, True)
+    return (True,) if name in NEW_ONLY else (False, True)
 
 
 def _sklearn_models():

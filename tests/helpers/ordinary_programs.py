@@ -49,75 +49,64 @@ class Draw:
 
 
 def dense(mx, draw):
-    """Return layers of any usual width, and numbers."""
-    widths = [
-        draw.random.choice((3, 16, 70, 128, 128, 512, 1024)) for _ in range(draw.random.choice((1, 2, 2, 3)))
-    ]
-    value = mx.sym.Variable("data")
-    for i, width in enumerate(widths):
-        value = mx.sym.FullyConnected(value, num_hidden=width, name=f"fc{i}")
+    """Return layers of any usual width, and the shape of an example."""
+    one, value = draw.random.choice, mx.sym.Variable("data")
+    for i in range(one((1, 2, 2, 3))):
+        value = mx.sym.FullyConnected(value, num_hidden=one((3, 16, 70, 128, 128, 512, 1024)), name=f"fc{i}")
         value = mx.sym.Activation(value, act_type=draw.act)
-        if draw.random.random() < 0.2:
+        if one(range(5)) == 0:
             value = mx.sym.Dropout(value, p=0.2)
-    return value, (draw.random.choice((1, 2, 64, 70, 784)),)
+    return value, (one((1, 2, 64, 70, 784)),)
 
 
 def convolutional(mx, draw):
-    size = draw.random.choice((8, 8, 13, 28))
-    value, shape = mx.sym.Variable("data"), (draw.random.choice((1, 3)), size, size)
+    one, value = draw.random.choice, mx.sym.Variable("data")
+    size = one((8, 8, 13, 28))
+    shape = (one((1, 3)), size, size)
     draw.batch, draw.count = min(draw.batch, 7), min(draw.count, 14)
-    for i in range(draw.random.choice((1, 2, 3))):
-        kernel = draw.random.choice((1, 3, 5))
-        filters = draw.random.choice((4, 16, 48))
-        pad = (kernel // 2,) * 2
-        value = mx.sym.Convolution(value, kernel=(kernel,) * 2, pad=pad, num_filter=filters, name=f"conv{i}")
-        norm = draw.random.randrange(5)
-        if norm == 0:
-            value = mx.sym.BatchNorm(value, name=f"bn{i}", fix_gamma=False)
-        elif norm == 1:
-            value = mx.sym.InstanceNorm(value, name=f"in{i}")
+    for i in range(one((1, 2, 3))):
+        kernel, norm = one((1, 3, 5)), one(("BatchNorm", "InstanceNorm", None, None, None))
+        options = {"kernel": (kernel,) * 2, "pad": (kernel // 2,) * 2, "num_filter": one((4, 16, 48))}
+        value = mx.sym.Convolution(value, name=f"conv{i}", **options)
+        if norm:
+            value = getattr(mx.sym, norm)(value, name=f"norm{i}")
         value = mx.sym.Activation(value, act_type=draw.act)
-        if size >= 4 and draw.random.random() < 0.6:
-            kind, size = draw.random.choice(("max", "avg")), size // 2
-            value = mx.sym.Pooling(value, kernel=(2, 2), stride=(2, 2), pool_type=kind)
+        if size >= 4 and one((True, False)):
+            value, size = (
+                mx.sym.Pooling(value, kernel=(2, 2), stride=(2, 2), pool_type=one(("max", "avg"))),
+                size // 2,
+            )
     return mx.sym.Flatten(value), shape
 
 
 def recurrent(mx, draw):
-    steps, units = draw.random.choice((3, 8, 20)), draw.random.choice((5, 16, 64))
+    one, value = draw.random.choice, mx.sym.Variable("data")
+    steps, units, features = one((3, 8, 20)), one((5, 16, 64)), one(((), (4,)))
     draw.batch, draw.count = min(draw.batch, 50), min(draw.count, 60)
-    kind = draw.random.choice((mx.rnn.LSTMCell, mx.rnn.GRUCell, mx.rnn.RNNCell))
-    stack = mx.rnn.SequentialRNNCell()
-    for i in range(draw.random.choice((1, 1, 2))):
+    kind, stack = one((mx.rnn.LSTMCell, mx.rnn.GRUCell, mx.rnn.RNNCell)), mx.rnn.SequentialRNNCell()
+    for i in range(one((1, 1, 2))):
         stack.add(kind(units, prefix=f"cell{i}_"))
-    features = draw.random.choice(((), (4,)))
-    value = mx.sym.Variable("data")
     if not features:  # one number a step
         value = list(mx.sym.SliceChannel(value, num_outputs=steps, axis=1, squeeze_axis=True))
-    outputs, _ = stack.unroll(steps, value, layout="NTC", merge_outputs=draw.random.random() < 0.5)
+    outputs, _ = stack.unroll(steps, value, layout="NTC", merge_outputs=one((True, False)))
     last = outputs if isinstance(outputs, mx.sym.Symbol) and len(outputs) == 1 else list(outputs)[-1]
     return mx.sym.Flatten(last), (steps, *features)
 
 
 def embedding(mx, draw):
-    words = draw.random.choice((20, 3000))
-    value = mx.sym.Embedding(
-        mx.sym.Variable("data"), input_dim=words, output_dim=draw.random.choice((4, 64)), name="embed"
-    )
-    draw.words = words
-    return mx.sym.mean(value, axis=1), (draw.random.choice((1, 12)),)
+    one, value = draw.random.choice, mx.sym.Variable("data")
+    draw.words = one((20, 3000))
+    value = mx.sym.Embedding(value, input_dim=draw.words, output_dim=one((4, 64)), name="embed")
+    return mx.sym.mean(value, axis=1), (one((1, 12)),)
 
 
 def sparse(mx, draw):
-    draw.feed = "iterator"
-    value = mx.sym.Variable("data", stype="csr")
+    draw.feed, value = "iterator", mx.sym.Variable("data", stype="csr")
     if draw.random.random() < 0.3:
-        weight = mx.sym.Variable("w_weight", stype="row_sparse", shape=(200, 8))
-        value = mx.sym.Activation(mx.sym.dot(value, weight), act_type=draw.act)
+        value = mx.sym.dot(value, mx.sym.Variable("w_weight", stype="row_sparse", shape=(200, 8)))
     else:
         value = mx.sym.FullyConnected(value, num_hidden=draw.random.choice((4, 64)), name="fc")
-        value = mx.sym.Activation(value, act_type=draw.act)
-    return value, (200,)
+    return mx.sym.Activation(value, act_type=draw.act), (200,)
 
 
 KINDS = {each.__name__: each for each in (dense, convolutional, recurrent, embedding, sparse)}
@@ -157,6 +146,7 @@ def contexts(mx, draw):
     return [mx.cpu(i) for i in range(draw.num_contexts)]
 
 
+INPUTS = ("data", "softmax_label")
 RATES = {"sgd": 0.05, "adam": 0.002, "rmsprop": 0.002, "adagrad": 0.02}
 
 
@@ -164,14 +154,8 @@ def trained(mx, draw, net, x, y):
     """Return a module that has been trained."""
     module = mx.mod.Module(net, context=contexts(mx, draw))
     mx.random.seed(0)
-    rate = {"learning_rate": RATES[draw.optimizer]}
-    module.fit(
-        fed(mx, draw, x, y),
-        num_epoch=draw.epochs,
-        optimizer=draw.optimizer,
-        optimizer_params=rate,
-        initializer=mx.init.Xavier(),
-    )
+    rule = {"optimizer": draw.optimizer, "optimizer_params": {"learning_rate": RATES[draw.optimizer]}}
+    module.fit(fed(mx, draw, x, y), num_epoch=draw.epochs, initializer=mx.init.Xavier(), **rule)
     return module
 
 
@@ -190,16 +174,16 @@ def program(mx, draw):
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "net")
         if draw.first != "fit":  # a process that only predicts, of parameters that others have trained
-            args, _, auxs = net.infer_shape(data=(draw.batch, *x.shape[1:]))
-            numbers = np.random.RandomState(1)
-            names = [name for name in net.list_arguments() if name not in ("data", "softmax_label")]
-            shapes = dict(zip(net.list_arguments(), args, strict=True))
-            values = {n: mx.nd.array(numbers.uniform(-0.3, 0.3, shapes[n])) for n in names}
+            shape, numbers = (draw.batch, *x.shape[1:]), np.random.RandomState(1)
+            args, _, auxs = net.infer_shape(data=shape)
+            values = dict(zip(net.list_arguments(), args, strict=True))
+            values = {
+                n: mx.nd.array(numbers.uniform(-0.3, 0.3, s)) for n, s in values.items() if n not in INPUTS
+            }
             states = {n: mx.nd.ones(s) for n, s in zip(net.list_auxiliary_states(), auxs, strict=True)}
             mx.model.save_checkpoint(prefix, 0, net, values, states)
             module = mx.mod.Module.load(prefix, 0)
-            shape = [("data", (draw.batch, *x.shape[1:]))]
-            module.bind(shape, for_training=False)
+            module.bind([("data", shape)], for_training=False)
             predicted(mx, draw, module, x)
         module = trained(mx, draw, net, x, y)
         (_, value), *_ = module.score(fed(mx, draw, x, y), "ce")

@@ -6,7 +6,7 @@ import numpy as np
 
 import dpmodule.autobatch as dy
 
-SIZE, WORDS = 3, 6
+WORDS = 6
 BUILDERS = [
     "VanillaLSTMBuilder",
     "CompactVanillaLSTMBuilder",
@@ -16,21 +16,22 @@ BUILDERS = [
 ]
 
 
-def model():
-    """Return parameters, a table and recurrent networks by name; "all" is their collection."""
+def model(size=3):
+    """Return parameters of vectors of `size`, a table and recurrent networks by name; "all" is their collection."""
     m = dy.ParameterCollection()
     draw = np.random.RandomState(7)
 
     def drawn(bound, *shape):  # the same numbers in float32 and in float64
         return draw.uniform(-bound, bound, shape).astype(np.float32)
 
-    shapes = {"W": (SIZE, SIZE), "V": (SIZE, SIZE), "U": (SIZE, 2 * SIZE), "b": (SIZE,)}
-    found = {name: m.parameters_from_numpy(drawn(0.7, *shape)) for name, shape in shapes.items()}
-    found["table"] = m.lookup_parameters_from_numpy(drawn(1, WORDS, SIZE))
+    bound = 1.2 / size**0.5
+    shapes = {"W": (size, size), "V": (size, size), "U": (size, 2 * size), "b": (size,)}
+    found = {name: m.parameters_from_numpy(drawn(bound, *shape)) for name, shape in shapes.items()}
+    found["table"] = m.lookup_parameters_from_numpy(drawn(1, WORDS, size))
     for name in BUILDERS:
-        found[name] = getattr(dy, name)(1, SIZE, SIZE, m)
+        found[name] = getattr(dy, name)(1, size, size, m)
         for p in found[name].param_collection().parameters_list():
-            p.set_value(drawn(0.5, *p.shape()))
+            p.set_value(drawn(bound, *p.shape()))
     found["all"] = m
     return found
 
@@ -38,7 +39,7 @@ def model():
 def as_vector(x):
     """Take a dimension of 1 away."""
     d, batch = x.dim()
-    return x if d == (SIZE,) else dy.reshape(x, (SIZE,), batch)
+    return x if len(d) == 1 else dy.reshape(x, (max(d),), batch)
 
 
 class Maker:
@@ -52,11 +53,12 @@ class Maker:
     def __init__(self, m, seed):
         self.draw = np.random.RandomState(seed)
         self.m = m
+        (self.size,) = m["b"].shape()
         self.batches = self.draw.choice([2, 3, 5, 17], 2).tolist()
         self.builder = BUILDERS[self.draw.randint(len(BUILDERS))]
 
-    def places(self, count, most=SIZE):
-        return self.draw.randint(0, most, count).tolist()
+    def places(self, count, most=None):
+        return self.draw.randint(0, most or self.size, count).tolist()
 
     def array(self, *shape):
         return self.draw.uniform(-1, 1, shape).astype(np.float32)
@@ -64,9 +66,9 @@ class Maker:
     def leaf(self):
         kind, batch = self.draw.randint(6), self.batches[self.draw.randint(2)]
         if kind == 0:
-            return dy.inputTensor(self.array(SIZE))
+            return dy.inputTensor(self.array(self.size))
         if kind == 1:
-            return dy.inputTensor(self.array(SIZE, batch), batched=True)
+            return dy.inputTensor(self.array(self.size, batch), batched=True)
         if kind == 2:
             return dy.lookup_batch(self.m["table"], self.places(batch, WORDS))
         if kind == 3:
@@ -74,7 +76,7 @@ class Maker:
         return self.m["table"][int(self.draw.randint(WORDS))]
 
     def unary(self, x):
-        number, place = float(self.draw.uniform(0.2, 1.5)), int(self.draw.randint(SIZE))
+        number, place = float(self.draw.uniform(0.2, 1.5)), int(self.draw.randint(self.size))
         m, batch = self.m, x.dim()[1]
         labels, some = self.places(batch), self.places(self.draw.randint(1, 4), batch)
         options = [
@@ -84,7 +86,7 @@ class Maker:
             lambda: x * number,
             lambda: x - number,
             lambda: dy.softmax(x),
-            lambda: dy.concatenate([x[1:3], x[:1]]),
+            lambda: dy.concatenate([x[1:], x[:1]]),
             lambda: m["W"] * x,
             lambda: m["V"] * x,
             lambda: dy.affine_transform([m["b"], m["W"], x]),
@@ -93,7 +95,7 @@ class Maker:
             lambda: dy.layer_norm(x, m["b"], m["b"]),
             lambda: dy.nobackprop(x),
             lambda: dy.sparsemax(x),
-            lambda: dy.reshape(dy.transpose(dy.reshape(x, (1, SIZE), batch)), (SIZE,), batch),
+            lambda: dy.reshape(dy.transpose(dy.reshape(x, (1, self.size), batch)), (self.size,), batch),
             lambda: dy.pickneglogsoftmax(x, place if batch == 1 else labels) + x,
             lambda: dy.pickneglogsoftmax_batch(m["W"] * x, labels) - x,
             lambda: dy.hinge_batch(x, labels, number) * 0.3 + x,
@@ -105,7 +107,7 @@ class Maker:
             lambda: dy.strided_select(dy.concatenate_cols([x, m["b"]]), [1, 2]),
             lambda: dy.squared_norm(x) * 0.2 + x,
             lambda: dy.cdiv(x, dy.squared_norm(x) + 1),
-            lambda: dy.select_rows(x, [2, 0, 2]),
+            lambda: dy.select_rows(x, [2, 0, 2, *range(3, self.size)]),
         ]
         return as_vector(options[self.draw.randint(len(options))]())
 
@@ -130,7 +132,7 @@ class Maker:
             lambda: dy.logsumexp_dim(dy.concatenate_cols(xs), 1),
             lambda: dy.mean_dim(dy.concatenate_cols(xs), [1], bool(axis)),
             lambda: dy.pick(dy.softmax(dy.concatenate_cols([x, y, x * 0.5]), axis), 1, 1),
-            lambda: dy.concatenate_cols([x, y, m["b"]]) * dy.softmax(dy.transpose(dy.transpose(x))),
+            lambda: dy.concatenate_cols([x, y, m["b"]]) * dy.softmax(dy.transpose(dy.transpose(x[:3]))),
             lambda: dy.logsumexp(xs),
         ]
         return as_vector(options[self.draw.randint(len(options))]())

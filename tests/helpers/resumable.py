@@ -139,7 +139,7 @@ def _workers():
 
 
 def _half():
-    net = mx.mod.Module(classifier(dropout=0.3), amp="bf16")
+    net = mx.mod.Module(classifier(dropout=0.3), amp="fp16")
     evaluations = {"first": blobs(seed=5), "second": blobs(seed=6)}
     options = {"optimizer": "ftrl", "eval_data": evaluations, "eval_every_n_batches": 5}
     return net, mx.io.ResizeIter(blobs(shuffle=True), 10), options

@@ -5,12 +5,11 @@ import numpy as np
 import dpmodule as mx
 
 
-def random_args(shapes, seed=0, low=-0.6, high=0.6):
+def random_args(shapes, seed=0):
     """Return random arrays by name."""
     random = np.random.RandomState(seed)
     return {
-        name: mx.nd.array(random.uniform(low, high, shape).astype("float32"))
-        for name, shape in shapes.items()
+        name: mx.nd.array(random.uniform(-0.6, 0.6, shape).astype("f4")) for name, shape in shapes.items()
     }
 
 
@@ -19,37 +18,30 @@ def shapes_of(symbol, **given):
     return dict(zip(symbol.list_arguments(), symbol.infer_shape(**given)[0], strict=True))
 
 
-def run(symbol, args, heads=None):
-    """Run forward and backward; return the outputs and the gradients by name, as NumPy arrays.
+def outputs_of(symbol, args, is_train=False):
+    """Return the outputs as NumPy arrays; `args` may have more than the arguments."""
+    args = {name: args[name] for name in symbol.list_arguments()}
+    return [output.asnumpy() for output in symbol.bind(mx.cpu(), args).forward(is_train=is_train)]
 
-    Args:
-        symbol: the network.
-        args: every argument by name.
-        heads: head gradients; ones that grow along every output if None.
-    """
+
+def run(symbol, args):
+    """Return the outputs, and gradients by name for head gradients that grow along every output, as NumPy arrays."""
     grads = {name: mx.nd.zeros(array.shape) for name, array in args.items()}
     executor = symbol.bind(mx.cpu(), dict(args), args_grad=grads)
     outputs = [output.asnumpy() for output in executor.forward(is_train=True)]
-    if heads is None:
-        heads = [np.linspace(0.5, 1.5, output.size).reshape(output.shape) for output in outputs]
-    executor.backward([mx.nd.array(head) for head in heads])
-    return outputs, {name: grad.asnumpy() for name, grad in grads.items()}
+    executor.backward(
+        [mx.nd.array(np.linspace(0.5, 1.5, output.size).reshape(output.shape)) for output in outputs]
+    )
+    return outputs, as_numpy(grads)
 
 
 def close(found, want, rtol=1e-4, atol=1e-5):
     """Compare two lists or dicts of arrays."""
     if isinstance(want, dict):
         assert found.keys() == want.keys()
-        for name in want:
-            np.testing.assert_allclose(found[name], want[name], rtol, atol, err_msg=name)
-        return
+        found, want = [[each[name] for name in want] for each in (found, want)]
     for one, other in zip(found, want, strict=True):
         np.testing.assert_allclose(one, other, rtol, atol)
-
-
-def as_arrays(values):
-    """Return NumPy arrays by name as NDArrays."""
-    return {name: mx.nd.array(value) for name, value in values.items()}
 
 
 def as_numpy(arrays):

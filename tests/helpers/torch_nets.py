@@ -51,35 +51,8 @@ def basic_block(inputs, outputs, stride=1):
 
 
 def resnet():
-    blocks = basic_block(8, 8), basic_block(8, 8), basic_block(8, 16, 2), basic_block(16, 16)
-    head = nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), Linear(16, 10)
-    return Sequential(conv_bn(3, 8, 7, 2), nn.MaxPool2d(3, 2, 1), *blocks, *head)
-
-
-def residual(*layers, outside=F.relu):
-    return net(lambda self, x: outside(x + self.body(x)), body=Sequential(*layers))
-
-
-def densenet():
-    def forward(self, x):
-        for layer in self.layers:
-            x = torch.cat([x, layer(x)], 1)
-        return self.transition(x)
-
-    layers = [Sequential(nn.BatchNorm2d(c), ReLU(), Conv2d(c, 4, 3, padding=1)) for c in (4, 8, 12)]
-    transition = Sequential(nn.BatchNorm2d(16), ReLU(), Conv2d(16, 8, 1), nn.AvgPool2d(2, 2))
-    return net(forward, layers=nn.ModuleList(layers), transition=transition)
-
-
-def mobilenet_v2():
-    act = nn.ReLU6
-    return residual(
-        conv_bn(4, 12, 1, act=act),
-        conv_bn(12, 12, groups=12, act=act),
-        Conv2d(12, 4, 1, bias=False),
-        nn.BatchNorm2d(4),
-        outside=lambda x: x,
-    )
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), Linear(8, 10)
+    return Sequential(basic_block(4, 4), basic_block(4, 8, 2), *head)
 
 
 def mobilenet_v3():
@@ -104,14 +77,6 @@ def inception():
         Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False), conv_bn(4, 4, 1)),
     )
     return net(forward, branches=nn.ModuleList(branches))
-
-
-def squeezenet():
-    def forward(self, x):
-        x = F.relu(self.squeeze(x))
-        return torch.cat((F.relu(self.left(x)), F.relu(self.right(x))), dim=1)
-
-    return net(forward, squeeze=Conv2d(8, 2, 1), left=Conv2d(2, 4, 1), right=Conv2d(2, 4, 3, padding=1))
 
 
 def shufflenet():
@@ -149,30 +114,6 @@ def ssd():
     return net(forward, down=down, cls=cls, loc=loc)
 
 
-def yolo():
-    def forward(self, x):
-        y = self.a(x)
-        n, _, h, w = y.shape
-        y = y.view(n, 2, 7, h, w).permute(0, 1, 3, 4, 2).sigmoid()
-        rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
-        grid = torch.stack((columns, rows), 2).float()
-        centre, size = (y[..., 0:2] * 2 - 0.5 + grid) * 8, (y[..., 2:4] * 2) ** 2 * 4
-        return torch.cat([centre, size, y[..., 4:]], -1).view(n, -1, 7)
-
-    return net(forward, a=Conv2d(3, 14, 3, 8, 1))
-
-
-def feature_pyramid():
-    def forward(self, x):
-        c1 = self.c1(x)
-        p2 = self.l2(self.c2(c1))
-        return self.l1(c1) + F.interpolate(p2, size=c1.shape[-2:], mode="nearest"), p2
-
-    return net(
-        forward, c1=conv_bn(3, 4, 3, 2), c2=conv_bn(4, 8, 3, 2), l1=Conv2d(4, 6, 1), l2=Conv2d(8, 6, 1)
-    )
-
-
 def unet():
     def forward(self, x):
         d1 = self.d1(x)
@@ -187,12 +128,6 @@ def resized(mode, **options):
     return Sequential(conv_bn(3, 4), nn.Upsample(scale_factor=2, mode=mode, **options), Conv2d(4, 2, 1))
 
 
-def autoencoder():
-    down = Conv2d(1, 4, 3, 2, 1), nn.ELU(), Conv2d(4, 8, 3, 2, 1), nn.LeakyReLU(0.1)
-    up = ConvTranspose2d(8, 4, 3, 2, 1, output_padding=1), nn.PReLU(), ConvTranspose2d(4, 1, 3, 2, 1, 1)
-    return Sequential(*down, *up, nn.Sigmoid())
-
-
 def vae():
     def forward(self, x):
         hidden = F.relu(self.encode(x.flatten(1)))
@@ -204,43 +139,9 @@ def vae():
     return net(forward, encode=Linear(12, 8), mu=Linear(8, 3), logvar=Linear(8, 3), decode=decode)
 
 
-def generator():
-    first = ConvTranspose2d(6, 8, 4, 1, 0, bias=False), nn.BatchNorm2d(8), ReLU(True)
-    return Sequential(*first, ConvTranspose2d(8, 4, 4, 2, 1, bias=False), nn.BatchNorm2d(4), nn.Tanh())
-
-
-def discriminator():
-    leaky = nn.LeakyReLU(0.2, inplace=True)
-    layers = Conv2d(3, 4, 4, 2, 1), leaky, Conv2d(4, 8, 4, 2, 1), nn.InstanceNorm2d(8, affine=True), leaky
-    return Sequential(*layers, Conv2d(8, 1, 4), nn.Flatten())
-
-
 def group_norm():
     last = Conv2d(8, 4, 3, padding_mode="reflect", padding=1), nn.Mish()
     return Sequential(Conv2d(3, 8, 3, padding="same"), nn.GroupNorm(4, 8), nn.SiLU(), *last)
-
-
-def super_resolution():
-    layers = Conv2d(1, 8, 5, padding=2), nn.Tanh(), Conv2d(8, 4, 3, padding=1), nn.PixelShuffle(2)
-    return net(lambda self, x: self.body(x) + F.interpolate(x, scale_factor=2), body=Sequential(*layers))
-
-
-def siamese():
-    def forward(self, left, right):
-        a, b = F.normalize(self.tower(left), dim=1), F.normalize(self.tower(right), dim=1)
-        return (a - b).pow(2).sum(1).add(1e-6).sqrt()
-
-    return net(forward, tower=Sequential(Linear(6, 8), ReLU(), Linear(8, 4)))
-
-
-def wavenet():
-    def forward(self, x):
-        padded = F.pad(x, (2, 0))
-        skip = self.skip(torch.tanh(self.filter(padded)) * torch.sigmoid(self.gate(padded)))
-        return x + skip, skip
-
-    layers = {name: nn.Conv1d(4, 4, 2, dilation=2) for name in ("filter", "gate")}
-    return net(forward, **layers, skip=nn.Conv1d(4, 4, 1))
 
 
 # text
@@ -252,15 +153,6 @@ def bag_of_words():
         return self.fc((self.embed(words) * mask).sum(1) / mask.sum(1).clamp(min=1))
 
     return net(forward, embed=Embedding(20, 6, padding_idx=0), fc=Linear(6, 3))
-
-
-def text_cnn():
-    def forward(self, words):
-        x = self.embed(words).transpose(1, 2)
-        return self.fc(torch.cat([F.relu(conv(x)).max(dim=2).values for conv in self.convs], 1))
-
-    convs = nn.ModuleList(nn.Conv1d(6, 4, k) for k in (2, 3, 4))
-    return net(forward, embed=Embedding(20, 6), convs=convs, fc=Linear(12, 3))
 
 
 def recurrent(kind, layers=1, both=False, **options):
@@ -292,39 +184,6 @@ def seq2seq():
 
     rnns = {name: nn.GRU(6, 8, batch_first=True) for name in ("encoder", "decoder")}
     return net(forward, source=Embedding(20, 6), target=Embedding(20, 6), **rnns, out=Linear(16, 15))
-
-
-def attention_seq2seq():
-    def forward(self, src, tgt):
-        memory, state = self.encoder(self.embed(src))
-        hidden, outs = state[0], []
-        for step in range(tgt.shape[1]):
-            weights = torch.bmm(memory, hidden.unsqueeze(2)).softmax(1)
-            context = (weights * memory).sum(1)
-            hidden = self.cell(torch.cat([self.embed(tgt[:, step]), context], 1), hidden)
-            outs.append(self.out(torch.cat([hidden, context], 1)))
-        return torch.stack(outs, 1)
-
-    rnns = {"encoder": nn.GRU(6, 6, batch_first=True), "cell": nn.GRUCell(12, 6)}
-    return net(forward, embed=Embedding(20, 6), **rnns, out=Linear(12, 20))
-
-
-def lstm_cells():
-    def forward(self, x):
-        state = x.new_zeros(x.shape[0], 5), x.new_zeros(x.shape[0], 5)
-        for step in x.unbind(1):
-            state = self.cell(step, state)
-        return self.fc(state[0])
-
-    return net(forward, cell=nn.LSTMCell(4, 5), fc=Linear(5, 2))
-
-
-def elman():
-    def forward(self, x, state):
-        out, last = self.rnn(x.transpose(0, 1), state.unsqueeze(0))
-        return self.fc(out.transpose(0, 1)), last.squeeze(0)
-
-    return net(forward, rnn=nn.RNN(4, 5, nonlinearity="relu"), fc=Linear(5, 2))
 
 
 def cross_attention():
@@ -463,25 +322,6 @@ def swin_window():
 # tables, graphs, parts that are read in odd ways
 
 
-def deepfm():
-    def forward(self, fields):
-        e = self.embed(fields)
-        fm = 0.5 * (e.sum(1) ** 2 - (e**2).sum(1)).sum(1, keepdim=True)
-        return torch.sigmoid(self.linear(fields).sum(1) + fm + self.deep(e.flatten(1)))
-
-    deep = Sequential(Linear(12, 8), nn.BatchNorm1d(8), ReLU(), Linear(8, 1))
-    return net(forward, linear=Embedding(30, 1), embed=Embedding(30, 4), deep=deep)
-
-
-def graph_convolution():
-    def forward(self, nodes, edges):
-        degree = edges.sum(-1, keepdim=True).clamp(min=1)
-        hidden = F.relu(self.a(torch.bmm(edges, nodes) / degree))
-        return self.b(torch.einsum("bij,bjk->bik", edges, hidden)).mean(1)
-
-    return net(forward, a=Linear(5, 6), b=Linear(6, 3))
-
-
 def mixture():
     """Experts weighted by a gate; writes its results into parts of an array."""
 
@@ -509,49 +349,8 @@ def odd():
     return net(forward)
 
 
-def top():
-    def forward(self, x):
-        values, places = self.f(x).topk(3, dim=-1)
-        return values, places, torch.gather(x, 1, places)
-
-    return net(forward, f=Linear(8, 8))
-
-
-def mlp(*middle):
-    return Sequential(Linear(8, 16), *middle, Linear(16, 4))
-
-
-def vgg():
-    layers = Conv2d(3, 8, 3, padding=1), ReLU(inplace=True), Conv2d(8, 8, 3, padding=1), nn.MaxPool2d(2, 2)
-    return Sequential(*layers, nn.AdaptiveAvgPool2d(3), nn.Flatten(), Linear(72, 10), nn.LogSoftmax(-1))
-
-
-def lenet():
-    layers = Conv2d(1, 4, 5), nn.Tanh(), nn.MaxPool2d(2), Conv2d(4, 8, 3), nn.Tanh(), nn.AvgPool2d(2)
-    return Sequential(*layers, nn.Flatten(), Linear(8, 10))
-
-
-def volumes():
-    layers = nn.Conv3d(1, 4, 3, padding=1), nn.BatchNorm3d(4), ReLU(), nn.MaxPool3d(2)
-    return Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), Linear(4, 2))
-
-
-def conv1d():
-    return Sequential(nn.Conv1d(6, 4, 3), ReLU(), nn.MaxPool1d(2), nn.Flatten())
-
-
 def dilated():
     return Sequential(Conv2d(3, 4, 3, dilation=2), nn.ReflectionPad2d(1), nn.PReLU(4))
-
-
-def bottleneck():
-    return residual(conv_bn(16, 4, 1), conv_bn(4, 4, 3), Conv2d(4, 16, 1), nn.BatchNorm2d(16))
-
-
-def depthwise():
-    return Sequential(
-        conv_bn(8, 8, groups=8), conv_bn(8, 16, 1), conv_bn(16, 16, 3, 2, 16), conv_bn(16, 8, 1)
-    )
 
 
 def attention():
@@ -566,10 +365,6 @@ def decoder_layer():
     return nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
 
 
-def cosine():
-    return net(lambda self, x, y: F.cosine_similarity(self.f(x), self.f(y)), f=Linear(8, 4))
-
-
 def loss_inside():
     return net(lambda self, x, label: F.cross_entropy(self.fc(x), label), fc=Linear(6, 3))
 
@@ -582,10 +377,6 @@ def labels(n):
     return (torch.randint(0, 3, (n,)),)
 
 
-def edges(n):
-    return ((torch.rand(n, 4, 4) > 0.5).float(),)
-
-
 def padding(n):
     return (torch.arange(5).expand(n, 5) > 3,)
 
@@ -596,55 +387,28 @@ def sentences(n):
 
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
-    "mlp": (lambda: mlp(ReLU(), nn.Dropout(0.0), Linear(16, 16), nn.Tanh()), floats(8)),
-    "mlp_norm": (lambda: mlp(LayerNorm(16), nn.GELU()), floats(8)),
-    "mlp_bn": (lambda: mlp(nn.BatchNorm1d(16), nn.Tanh()), floats(8)),
-    "lenet": (lenet, floats(1, 12, 12)),
-    "vgg": (vgg, floats(3, 12, 12)),
-    "basic_block": (lambda: Sequential(basic_block(4, 4), basic_block(4, 8, 2)), floats(4, 8, 8)),
-    "bottleneck": (bottleneck, floats(16, 6, 6)),
-    "resnet": (resnet, floats(3, 24, 24)),
-    "densenet": (densenet, floats(4, 8, 8)),
-    "depthwise": (depthwise, floats(8, 8, 8)),
-    "mobilenet_v2": (mobilenet_v2, floats(4, 8, 8)),
+    "mlp": (
+        lambda: Sequential(Linear(8, 16), LayerNorm(16), nn.Dropout(0.0), nn.GELU(), Linear(16, 4)),
+        floats(8),
+    ),
+    "resnet": (resnet, floats(4, 8, 8)),
     "mobilenet_v3": (mobilenet_v3, floats(3, 8, 8)),
     "inception": (inception, floats(4, 8, 8)),
-    "squeezenet": (squeezenet, floats(8, 5, 5)),
     "shufflenet": (shufflenet, floats(8, 6, 6)),
     "convnext": (convnext, floats(6, 7, 7)),
     "ssd": (ssd, IMAGE),
-    "yolo": (yolo, IMAGE),
-    "feature_pyramid": (feature_pyramid, floats(3, 12, 12)),
     "unet": (unet, floats(3, 8, 8)),
-    "nearest": (lambda: resized("nearest"), floats(3, 5, 5)),
     "bilinear": (lambda: resized("bilinear", align_corners=False), floats(3, 5, 5)),
-    "corners": (lambda: resized("bilinear", align_corners=True), floats(3, 5, 5)),
-    "bicubic": (lambda: resized("bicubic", align_corners=False), floats(3, 5, 5)),
-    "autoencoder": (autoencoder, floats(1, 8, 8)),
     "vae": (vae, floats(3, 4)),
-    "generator": (generator, floats(6, 1, 1)),
-    "discriminator": (discriminator, IMAGE),
     "dilated": (dilated, IMAGE),
     "group_norm": (group_norm, floats(3, 6, 6)),
-    "super_resolution": (super_resolution, floats(1, 5, 5)),
-    "siamese": (siamese, several(floats(6), floats(6))),
-    "wavenet": (wavenet, floats(4, 9)),
-    "conv1d": (conv1d, floats(6, 8)),
-    "volumes": (volumes, floats(1, 4, 4, 4)),
     "bag_of_words": (bag_of_words, words(7)),
-    "text_cnn": (text_cnn, words(9)),
-    "lstm": (lambda: recurrent(nn.LSTM), SERIES),
     "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
-    "gru": (lambda: recurrent(nn.GRU), SERIES),
     "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
-    "rnn": (lambda: recurrent(nn.RNN), SERIES),
     "rnn_relu": (lambda: recurrent(nn.RNN, both=True, nonlinearity="relu"), SERIES),
     "tagger": (tagger, words(6)),
     "projected": (projected, floats(5, 4)),
     "seq2seq": (seq2seq, words(6, 4)),
-    "attention_seq2seq": (attention_seq2seq, words(5, 3)),
-    "lstm_cells": (lstm_cells, floats(4, 4)),
-    "elman": (elman, several(floats(6, 4), floats(5))),
     "attention": (attention, floats(5, 8)),
     "cross_attention": (cross_attention, several(floats(3, 8), floats(5, 6), padding)),
     "encoder_layer": (encoder_layer, floats(5, 8)),
@@ -658,14 +422,10 @@ NETS = {
     "bert": (bert, sentences),
     "llama_block": (llama_block, floats(5, 8)),
     "swin_window": (swin_window, floats(4, 6, 4)),
-    "deepfm": (deepfm, words(3)),
-    "graph_convolution": (graph_convolution, several(floats(4, 5), edges)),
     "loss_inside": (loss_inside, several(floats(6), labels)),
     "mixture": (mixture, floats(4)),
     "activations": (activations, floats(8)),
     "odd": (odd, SERIES),
-    "top": (top, floats(8)),
-    "cosine": (cosine, several(floats(8), floats(8))),
 }
 """Name: what makes the module, and what makes its inputs for a batch size."""
 EVALUATES = ("vae",)

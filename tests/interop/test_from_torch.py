@@ -10,7 +10,7 @@ from dpmodule import autobatch
 from helpers.torch_import import array, compare
 from helpers.torch_nets import EVALUATES, NETS, net
 
-QUICK = ("basic_block", "ssd", "bag_of_words", "encoder_layer", "gpt", "mixture")
+QUICK = ("resnet", "ssd", "bag_of_words", "encoder_layer", "gpt", "mixture")
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
@@ -42,13 +42,13 @@ SGD = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
 
 
 @pytest.mark.parametrize(
-    ("make", "shape", "ours", "theirs"),
+    ("make", "shape", "ours", "theirs", "tolerance"),
     [
-        (image_net, (1, 6, 6), ("sgd", SGD), lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01)),
-        (frozen_net, (4,), ("adam", {"learning_rate": 0.01}), lambda p: torch.optim.Adam(p, 0.01)),
+        (image_net, (1, 6, 6), ("sgd", SGD), lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01), 1e-5),
+        (frozen_net, (4,), ("adam", {"learning_rate": 0.01}), lambda p: torch.optim.Adam(p, 0.01), 1e-4),
     ],
 )
-def test_fine_tuning_follows_torch(make, shape, ours, theirs):
+def test_fine_tuning_follows_torch(make, shape, ours, theirs, tolerance):
     net = make()
     module = mx.mod.Module.from_torch(net, torch.zeros(6, *shape), head=mx.sym.SoftmaxOutput)
     module.init_optimizer(optimizer=ours[0], optimizer_params={**ours[1], "rescale_grad": 1 / 6})
@@ -61,7 +61,7 @@ def test_fine_tuning_follows_torch(make, shape, ours, theirs):
         module.update()
     args, _ = module.get_params()
     for name, value in net.named_parameters():
-        np.testing.assert_allclose(args[name].asnumpy(), value.detach().numpy(), 0, 1e-5, err_msg=name)
+        np.testing.assert_allclose(args[name].asnumpy(), value.detach().numpy(), 0, tolerance, err_msg=name)
 
 
 def test_a_module_predicts_at_once_and_is_fitted():

@@ -44,19 +44,15 @@ def test_pairs_are_wrapped_without_copying():
 
 
 def test_dataloader_keeps_every_example_and_reshuffles():
-    x, y = torch.arange(10.0).reshape(10, 1), torch.arange(10)
     torch.manual_seed(1)
-    it = mx.io.as_data_iter(DataLoader(TensorDataset(x, y), batch_size=4, shuffle=True))
-    orders = []
+    it = mx.io.as_data_iter(DataLoader(TensorDataset(torch.zeros(10, 1), torch.arange(10)), 4, shuffle=True))
+    orders = set()
     for _ in range(3):
-        batches = list(it)
-        assert [batch.data[0].shape for batch in batches] == [(4, 1), (4, 1), (2, 1)]
-        rows = np.concatenate([batch.data[0].asnumpy()[:, 0] for batch in batches])
-        np.testing.assert_array_equal(np.concatenate([batch.label[0].asnumpy() for batch in batches]), rows)
-        orders.append(rows.tolist())
+        labels = [batch.label[0].asnumpy().tolist() for batch in it]
+        assert list(map(len, labels)) == [4, 4, 2]
+        orders.add(tuple(sum(labels, [])))
         it.reset()
-    assert all(sorted(order) == list(range(10)) for order in orders)
-    assert len({tuple(order) for order in orders}) == 3
+    assert [sorted(order) for order in orders] == [list(range(10))] * 3
 
 
 def test_dataloader_is_started_once_per_epoch():

@@ -1,10 +1,5 @@
 """Datasets and loaders of torch as iterators for modules."""
 
-import copy
-import os
-import pickle
-import signal
-import time
 from functools import partial
 from multiprocessing import resource_tracker
 
@@ -15,10 +10,8 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 import dpmodule as mx
 from dpmodule._core import torch_private
-from dpmodule.base import StateError
-from dpmodule.streams.errors import WorkerDied, WorkerStuck
 from helpers import datasets
-from helpers.processes import SOON_S, await_gone, resources
+from helpers.processes import resources
 
 # Python 3.12 warns of forked workers
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -198,40 +191,6 @@ def test_a_dataset_that_stops_in_a_worker_is_no_end():
         next(batches), next(batches)
         with pytest.raises(RuntimeError, match="StopIteration"):
             next(batches)
-
-
-def test_a_killed_worker():
-    with Iter(table(200), batch_size=1, num_workers=2) as batches:
-        next(batches)
-        pid = batches.pids[0]
-        os.kill(pid, signal.SIGKILL)
-        await_gone([pid])
-        with pytest.raises(WorkerDied, match=f"pid {pid}.*SIGKILL"):
-            list(batches)
-        batches.reset()
-        assert len(list(batches)) == 200
-
-
-def test_a_stuck_worker():
-    with Iter(datasets.Bad(at=5, how="sleep"), batch_size=2, num_workers=1, timeout_s=0.3) as batches:
-        begin = time.monotonic()
-        with pytest.raises(WorkerStuck, match="in __getitem__"):
-            list(batches)
-        assert time.monotonic() - begin < SOON_S
-
-
-def test_closing():
-    batches = Iter(table(), batch_size=2, num_workers=1)
-    batch = next(batches)
-    for way in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(StateError, match="cannot be copied or pickled. Make a new one"):
-            way(batches)
-    batches.close()
-    batches.close()
-    assert batch.label[0].asnumpy().tolist() == [0, 1]
-    for call in (batches.next, batches.reset):
-        with pytest.raises(StateError, match="closed"):
-            call()
 
 
 @pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine

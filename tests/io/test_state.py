@@ -169,86 +169,54 @@ def workers(factory=iterators.Drawing, **options):
 
 
 def loader(dataset, **options):
-    return partial(mx.io.DataLoaderIter, dataset, batch_size=3, start_method="fork", **options)
+    return mx.io.DataLoaderIter(dataset, batch_size=3, start_method="fork", **options)
 
 
-HANDLES = st.sampled_from(["pad", "discard", "roll_over"])
-TWO = st.booleans()
-OBJECTS = [[2, 5, i, 0.1, 0.1, 0.5, 0.6, f"{NAMES[i % 3]}.png"] for i in range(5)]
+def drawn(make, *given, **options):
+    """Return a strategy of functions that make an iterator, with options from these lists."""
+    options = {name: st.sampled_from(values) for name, values in options.items()}
+    return st.builds(partial, st.just(make), *map(st.just, given), **options)
+
+
+TWO, HANDLES = [False, True], ["pad", "discard", "roll_over"]
+SHUFFLED = {"shuffle": TWO, "last_batch_handle": HANDLES}
+SOURCES = ["indexed", "in order", "list"]
+RECORDS = dict.fromkeys(("indexed", "shuffle", "round_batch", "rand_mirror"), TWO)
+RECORDS |= {"batch_size": range(2, 6), "prefetch_buffer": range(5), "seed_aug": [None, 3]}
+ARRAYS = {"kind": ["dense", "csr", "ragged", "TN"], "count": range(1, 21), "batch_size": range(1, 8)}
 DRAWN = {
-    "arrays": lambda at: st.builds(
-        partial,
-        st.just(arrays),
-        kind=st.sampled_from(["dense", "csr", "ragged", "TN"]),
-        count=st.integers(1, 20),
-        batch_size=st.integers(1, 7),
-        shuffle=TWO,
-        last_batch_handle=HANDLES,
-    ),
-    "records": lambda at: st.builds(
-        partial,
-        st.just(records),
-        st.just(at),
-        indexed=TWO,
-        shuffle=TWO,
-        round_batch=TWO,
-        rand_mirror=TWO,
-        batch_size=st.integers(2, 5),
-        prefetch_buffer=st.integers(0, 4),
-        seed_aug=st.sampled_from([None, 3]),
-    ),
-    "images": lambda at: st.builds(
-        partial,
-        st.just(images),
-        st.just(at),
-        source=st.sampled_from(["indexed", "in order", "list"]),
-        shuffle=TWO,
-        last_batch_handle=HANDLES,
-    ),
+    "arrays": lambda at: drawn(arrays, **ARRAYS, **SHUFFLED),
+    "records": lambda at: drawn(records, at, **RECORDS),
+    "images": lambda at: drawn(images, at, source=SOURCES, **SHUFFLED),
 }
 """Iterators with drawn options."""
 
+THREE, PIXELS = {"batch_size": 3}, {"data_shape": (3, 8, 8), "verbose": False, "batch_size": 3}
+CHANGED = {"rand_mirror_prob": 0.5, "rand_crop_prob": 0.5, "shuffle": True}
+OBJECTS = [[2, 5, i, 0.1, 0.1, 0.5, 0.6, f"{NAMES[i % 3]}.png"] for i in range(5)]
+LISTED = {"imglist": OBJECTS, "path_root": FOLDER, "shuffle": True, "rand_mirror": True}
+DIGITS = {
+    part: FORMATS / f"t20-{part}s-idx{3 if part == 'image' else 1}-ubyte" for part in ("image", "label")
+}
 KINDS = {
-    "objects": lambda at: mx.image.ImageDetIter(
-        2, (3, 4, 4), imglist=OBJECTS, path_root=FOLDER, shuffle=True, rand_mirror=True
-    ),
+    "objects": lambda at: mx.image.ImageDetIter(2, (3, 4, 4), **LISTED),
     "object records": lambda at: mx.io.ImageDetRecordIter(
-        path_imgrec=f"{at}/objects.rec",
-        batch_size=3,
-        shuffle=True,
-        data_shape=(3, 8, 8),
-        verbose=False,
-        rand_mirror_prob=0.5,
-        rand_crop_prob=0.5,
+        path_imgrec=f"{at}/objects.rec", **PIXELS, **CHANGED
     ),
-    "bytes": lambda at: mx.io.ImageRecordUInt8Iter(
-        path_imgrec=f"{at}/objects.rec", batch_size=3, label_width=9, data_shape=(3, 8, 8), verbose=False
-    ),
-    "csv": lambda at: mx.io.CSVIter(data_csv=f"{at}/rows.csv", data_shape=(2,), batch_size=3),
-    "csv in part": lambda at: mx.io.CSVIter(
-        data_csv=f"{at}/rows.csv", data_shape=(2,), batch_size=3, round_batch=False
-    ),
-    "libsvm": lambda at: mx.io.LibSVMIter(
-        data_libsvm=f"{at}/rows.libsvm", data_shape=(4,), label_shape=(1,), batch_size=3
-    ),
-    "mnist": lambda at: mx.io.MNISTIter(
-        image=FORMATS / "t20-images-idx3-ubyte",
-        label=FORMATS / "t20-labels-idx1-ubyte",
-        batch_size=2,
-        shuffle=True,
-        silent=True,
-    ),
+    "bytes": lambda at: mx.io.ImageRecordUInt8Iter(path_imgrec=f"{at}/objects.rec", label_width=9, **PIXELS),
+    "csv": lambda at, **more: mx.io.CSVIter(data_csv=f"{at}/rows.csv", data_shape=(2,), **THREE, **more),
+    "csv in part": lambda at: KINDS["csv"](at, round_batch=False),
+    "libsvm": lambda at: mx.io.LibSVMIter(data_libsvm=f"{at}/rows.libsvm", data_shape=(4,), **THREE),
+    "mnist": lambda at: mx.io.MNISTIter(**DIGITS, batch_size=2, shuffle=True, silent=True),
     "examples": lambda at: examples(),
     "sentences": lambda at: mx.rnn.BucketSentenceIter([[1, 2], [3], [4, 5], [6], [7]], 2, [1, 2]),
-    "loader": lambda at: loader(datasets.Drawn(11), shuffle=True)(),
-    "iterable": lambda at: loader(datasets.Numbers(11))(),
+    "loader": lambda at: loader(datasets.Drawn(11), shuffle=True),
+    "iterable": lambda at: loader(datasets.Numbers(11)),
     "torch": lambda at: mx.io.as_data_iter(torch.utils.data.DataLoader(datasets.Drawn(11), 3, shuffle=True)),
     "resized": lambda at: mx.io.ResizeIter(examples(), 2),
     "in a thread": lambda at: mx.io.PrefetchingIter(examples()),
     "several in threads": lambda at: mx.io.PrefetchingIter(
-        [mx.io.NDArrayIter(np.arange(11), batch_size=3, shuffle=True), KINDS["csv in part"](at)],
-        rename_data=[{"data": "a"}, {"data": "b"}],
-        depth=2,
+        [arrays("dense", 11, **THREE, shuffle=True), KINDS["csv in part"](at)], [{"data": "a"}, {}], depth=2
     ),
     "resized in a thread": lambda at: mx.io.PrefetchingIter(mx.io.ResizeIter(KINDS["csv"](at), 3)),
     "workers in a thread": lambda at: mx.io.PrefetchingIter(workers()),
@@ -256,8 +224,8 @@ KINDS = {
     "workers that roll over": lambda at: workers(
         iterators.rows, count=13, shuffle=True, last_batch_handle="roll_over"
     ),
-    "loading workers": lambda at: loader(datasets.Drawn(11), shuffle=True, num_workers=2)(),
-    "iterable in workers": lambda at: loader(datasets.Numbers(11), num_workers=2)(),
+    "loading workers": lambda at: loader(datasets.Drawn(11), shuffle=True, num_workers=2),
+    "iterable in workers": lambda at: loader(datasets.Numbers(11), num_workers=2),
 }
 COPIED = ("arrays", "csv", "csv in part", "libsvm", "several in threads", "resized in a thread")
 
@@ -283,27 +251,21 @@ def held():
     }  # of records they end later
 
 
-def check(kind, files, examples, steps):
+SLOW = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(15, marks=SLOW)])
+@pytest.mark.parametrize("kind", [*DRAWN, *KINDS])
+def test_any_order_of_calls(kind, times, files):
     before = held()
     makes = DRAWN[kind](files) if kind in DRAWN else st.just(partial(KINDS[kind], files))
-    options = settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None
-    )
     facts = {"makes": makes, "path": files / "state.run", "is_copied": kind in COPIED}
+    count = times * (60 if kind == "arrays" else 3 if "workers" in kind else 8)
+    options = settings(
+        max_examples=count, stateful_step_count=10, deadline=None, derandomize=True, database=None
+    )
     run_state_machine_as_test(type("Positions", (Positions,), facts), settings=options)
     assert held() == before
-
-
-@pytest.mark.parametrize("kind", [*DRAWN, *KINDS])
-def test_any_order_of_calls(kind, files):
-    check(kind, files, *((60, 10) if kind == "arrays" else (3, 8) if "workers" in kind else (8, 10)))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", [*DRAWN, *KINDS])
-def test_any_order_of_many_calls(kind, files):
-    check(kind, files, *((1000, 20) if kind == "arrays" else (30, 20) if "workers" in kind else (200, 20)))
 
 
 def test_every_iterator_saves_its_position():

@@ -27,11 +27,7 @@ def libsvm(**options):
 
 @pytest.mark.parametrize(
     ("make", "name"),
-    [
-        (csv, "csv|{}_round1"),
-        (lambda: csv(round_batch=False), "csv|{}_round0"),
-        (libsvm, "libsvm|{}"),
-    ],
+    [(csv, "csv|{}_round1"), (lambda: csv(round_batch=False), "csv|{}_round0"), (libsvm, "libsvm|{}")],
 )
 def test_batches_are_mxnets(make, name):
     for found, part in zip(zip(*batches(make())), ("data", "label", "pad"), strict=True):
@@ -40,11 +36,7 @@ def test_batches_are_mxnets(make, name):
 
 def test_the_next_epoch_goes_on_behind_the_rows_that_filled_up_as_in_mxnet():
     it = csv()
-    epochs = [
-        [[0, 1, 2], [3, 4, 5], [6, 0, 1]],
-        [[2, 3, 4], [5, 6, 0]],
-        [[1, 2, 3], [4, 5, 6]],
-    ]
+    epochs = [[[0, 1, 2], [3, 4, 5], [6, 0, 1]], [[2, 3, 4], [5, 6, 0]], [[1, 2, 3], [4, 5, 6]]]
     for epoch in epochs:
         assert rows(it) == epoch
         it.reset()
@@ -65,6 +57,9 @@ def test_getters_return_arrays():
     assert (it.getpad(), it.getindex().tolist()) == (0, [0, 1, 2])
     assert len(rows(it)) == 2
     assert not it.iter_next()
+    it = csv()
+    it.debug_skip_load()
+    assert it.next() is it.next()
 
 
 def test_options_may_be_text_and_unknown_ones_are_named():
@@ -74,13 +69,6 @@ def test_options_may_be_text_and_unknown_ones_are_named():
     assert it.provide_label[0] == ("y", (2,))
     with pytest.warns(UserWarning, match="no option 'data_shapes'.*did you mean data_shape"):
         csv(data_shapes=(2,))
-
-
-def test_debug_skip_load_repeats_the_first_batch():
-    it = csv()
-    it.debug_skip_load()
-    first = it.next()
-    assert it.next() is first
 
 
 def test_a_folder_is_read_as_one_and_types_are_kept(tmp_path):

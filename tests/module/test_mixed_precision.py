@@ -19,7 +19,6 @@ from helpers.small_fits import (
     mean_of_bucket,
     parameters,
     ready,
-    same,
     step,
 )
 
@@ -201,26 +200,6 @@ def test_bad_data_are_no_overflow():
     data[9] = np.nan
     with pytest.raises(NonFiniteError, match=r"batch 1 of epoch 0 \(samples 9\)"):
         mx.mod.Module(classifier(), amp="fp16").fit(mx.io.NDArrayIter(data, np.zeros(16), 8), num_epoch=1)
-
-
-@both_types
-def test_a_resumed_run_is_the_one_never_broken_off(amp, tmp_path):
-    def run(prefix, **options):
-        mx.random.seed(1)
-        module = mx.mod.Module(classifier(dropout=0.2), amp=amp)
-        options |= {
-            "checkpoint": mx.callback.Checkpoint(tmp_path / prefix, every_n_batches=4),
-            "num_epoch": 2,
-        }
-        options |= {"optimizer": "adam", "accumulate": 2, "clip_global_norm": 1.0, "initializer": "xavier"}
-        module.fit(blobs(shuffle=True), **options)
-        return module
-
-    whole = run("whole")
-    run("part", max_batches=15)
-    resumed = run("part", resume="auto")
-    same(resumed, whole)
-    assert [each.value for each in resumed.loss_scales()] == [each.value for each in whole.loss_scales()]
 
 
 def test_buckets_share_their_scale_and_members_of_a_chain_have_their_own():

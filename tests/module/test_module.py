@@ -428,3 +428,6 @@ def test_repr_of_an_executor():
     executor = mlp().simple_bind(mx.cpu(), data=(2, 6), grad_req={"fc1_weight": "write"})
     assert repr(executor).startswith("<Executor on cpu(0): data (2, 6), fc1_weight (")
     assert repr(executor).endswith("-> softmax_output (2, 4); gradients for 1 of 6>")
+    many = mx.sym.add_n(*[mx.sym.Variable(f"x{k}") for k in range(9)], name="sum")
+    executor = many.simple_bind(mx.cpu(), **{f"x{k}": (1,) for k in range(9)})
+    assert "x5 (1,) and 3 more -> sum_output (1,); gradients for 9 of 9>" in repr(executor)

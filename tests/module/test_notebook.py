@@ -48,14 +48,6 @@ def test_a_module_shows_names_shapes_and_what_is_trained():
     assert WEIGHT in rows(module)
 
 
-def test_many_parameters_wait_for_a_click():
-    net = mx.sym.Variable("data")
-    for _ in range(12):
-        net = mx.sym.FullyConnected(net, num_hidden=4)
-    for module, wanted in ((ready(net, shapes=SHAPES[:1]), None), (ready(), "open")):
-        assert [each.get("open") for each in parsed(module).iter("details")] == [wanted, None]
-
-
 def test_other_modules_show_what_they_hold():
     low = mx.mod.Module(
         mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="below"), label_names=None

@@ -139,12 +139,3 @@ def test_chain_with_a_python_loss_learns_as_with_the_symbols_own():
         }
         mod.fit(mx.io.NDArrayIter(data, label, 4), **options)
     same(*mods, 1e-5)
-
-
-def test_a_monitor_sees_what_stands_before_a_python_loss():
-    chain = ready(with_loss(), shapes=SHAPES)
-    monitor = mx.mon.Monitor(1, pattern="fc_output")
-    chain.install_monitor(monitor)
-    monitor.tic()
-    chain.forward(scores(), is_train=True)
-    assert [name for _, name, _ in monitor.toc()] == ["fc_output"]

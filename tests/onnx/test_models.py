@@ -1,19 +1,15 @@
-"""Whole networks go out: published ones, those of the benchmarks and of the examples."""
-
-import re
+"""Whole networks go out: published ones, those of the benchmarks and of the test of equivalence."""
 
 import numpy as np
 import pytest
 
 from dpmodule.onnx.hints import fixed_gammas
-from helpers.models import CHECKPOINTS, EXAMPLES, LARGE, NETWORKS, SYMBOLS, model
+from helpers.models import CHECKPOINTS, LARGE, NETWORKS, SYMBOLS, model
+from helpers.nets import NETS
 from helpers.onnx_runs import again, exported, our_outputs, runtime_outputs
 from helpers.walk import walks
 
-EVERY = [*CHECKPOINTS, *SYMBOLS, *NETWORKS, *EXAMPLES]
-
-FROM_LABELS = {"detection_ssd": r"loc_loss_output|blockgrad\d+_output"}
-"""Outputs that are computed from labels, and are left out: patterns, since operators without names are counted."""
+EVERY = [*CHECKPOINTS, *SYMBOLS, *NETWORKS]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +26,7 @@ def check(name, opset, folder):
     dynamic = {each: {axes[each]: "batch"} for each in net.inputs}
     found = exported(net.symbol, net.arrays, net.params, opset, dynamic)
     names = [out.name for out in found.graph.output]
-    left_out = FROM_LABELS.get(name, "")
-    assert names == [each for each in net.symbol.list_outputs() if not re.fullmatch(left_out, each)]
+    assert names == net.symbol.list_outputs()
     assert {each.name for each in found.graph.input} == set(net.inputs)
     compare(net.symbol, found, net.arrays)
     outside = [each for each in net.arrays if each not in net.params]
@@ -79,6 +74,20 @@ def test_small_networks(name, folder):
 def test_every_network(name, folder, opset):
     if opset == 17 or "ilsvrc" not in name:
         check(name, opset, folder)
+
+
+@walks([name for name, net in NETS.items() if not (net.random or net.ragged)])
+def test_networks_of_the_test_of_equivalence(name):
+    net = NETS[name]
+    symbol = net.symbol()
+    arrays = net.arrays(symbol)
+    inputs = [each for each in net.shapes if each in arrays and not each.endswith("label")]
+    params = [each for each in arrays if each not in net.shapes and not each.endswith("label")]
+    found = exported(symbol, arrays, params, dynamic={each: {0: "batch"} for each in inputs if net.rows})
+    compare(symbol, found, arrays)
+    if net.rows:
+        more = {each: np.concatenate([arrays[each]] * 3) for each in arrays if each not in params}
+        compare(symbol, found, arrays | more)
 
 
 @pytest.mark.parametrize(("name", "left"), [("resnet20", 0), ("yeyupiaoli_model_model", 1)])

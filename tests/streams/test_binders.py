@@ -11,8 +11,9 @@ from dpmodule.base import StateError
 from dpmodule.streams import ThreadPool, cpp_threaded_worker
 from helpers import compiled
 from helpers.loops import run
+from helpers.programs import TESTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "streams" / "threads.md"
+PAGE = TESTS.parent / "docs" / "streams" / "threads.md"
 NAMES = ["sum_pybind11", "sum_nanobind"]
 pytestmark = [
     pytest.mark.timeout(120),
@@ -27,39 +28,33 @@ def needs(name):
     if name == "sum_pybind11":
         return [], [f"-I{binder.get_include()}"]
     folder = Path(binder.source_dir()).parent
-    return [folder / "src/nb_combined.cpp"], [
-        f"-I{folder / path}" for path in ("include", "ext/robin_map/include")
-    ]
+    return [folder / "src/nb_combined.cpp"], [f"-I{folder}/include", f"-I{folder}/ext/robin_map/include"]
 
 
-@pytest.fixture
-def modules(tmp_path):
-    """The modules of all binders."""
+def build(folder, name, needed):
+    sources, flags = needed
+    target = folder / f"{name}.so"
+    compiled.build([folder / f"{name}.cpp", *sources], target, "-O0", "-fno-strict-aliasing", *flags)
+    return compiled.load_file(name, target)
+
+
+async def send_and_send_again(module):
+    with ThreadPool(1) as pool:
+        worker = cpp_threaded_worker(pool)
+        functor = module.Sum(memoryview(b"abc"))
+        future = worker(functor)
+        with pytest.raises(StateError, match="is still running"):
+            worker(functor)
+        assert await future == sum(b"abc")
+        assert await worker(functor) == sum(b"abc")
+
+
+def test_functors_of_binders_are_sent_and_sent_again(tmp_path):
     for file, code in re.findall(r"```cpp\n// (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         (tmp_path / file).write_text(code)
-
-    def build(name, needed):
-        sources, flags = needed
-        target = tmp_path / f"{name}.so"
-        compiled.build([tmp_path / f"{name}.cpp", *sources], target, "-O0", "-fno-strict-aliasing", *flags)
-        return compiled.load_file(name, target)
-
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(build, NAMES, [needs(name) for name in NAMES]))
-
-
-def test_functors_of_binders_are_sent_and_sent_again(modules):
-    async def main(module):
-        with ThreadPool(1) as pool:
-            worker = cpp_threaded_worker(pool)
-            functor = module.Sum(memoryview(b"abc"))
-            future = worker(functor)
-            with pytest.raises(StateError, match="is still running"):
-                worker(functor)
-            assert await future == sum(b"abc")
-            assert await worker(functor) == sum(b"abc")
-
+        modules = list(pool.map(build, [tmp_path] * 2, NAMES, [needs(name) for name in NAMES]))
     for module in modules:
-        run(main(module))
+        run(send_and_send_again(module))
         with pytest.raises(TypeError, match="bytes-like object"):
             module.Sum("text")

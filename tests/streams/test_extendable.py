@@ -1,41 +1,27 @@
-"""Extendable streams: order, the end, errors, one consumer, cancellation, other threads."""
+"""Extendable streams: any order of calls beside a list, hooks that wait, other threads, closed loops."""
 
 import asyncio
-import collections
 import concurrent.futures
 import dataclasses
-import threading
 import traceback
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpmodule.base import ArgumentError, MXNetError, StateError
+from dpmodule.base import MXNetError, StateError
 from dpmodule.streams import (
-    BaseAsyncExtendableStream,
     CompletionExtendableStream,
     LoopClosedError,
     PriorityExtendableStream,
     SortedExtendableStream,
     StreamStopped,
 )
-from helpers.loops import every_loop, raised, run, soon
-from helpers.programs import run_program
+from helpers.loops import KINDS, ByHooks, every_loop, raised, run, soon
+from helpers.machines import examples, play
+from helpers.programs import TESTS, run_file
 
 pytestmark = pytest.mark.timeout(20)
-
-
-@dataclasses.dataclass
-class ByHooks(BaseAsyncExtendableStream):
-    queue: collections.deque = dataclasses.field(init=False, default_factory=collections.deque)
-
-    def _async_iterator_put_impl(self, data):
-        self.queue.append(data)
-
-    async def _async_iterator_next_impl(self):
-        return self.queue.popleft()
-
-    def _empty_impl(self) -> bool:
-        return len(self.queue) == 0
 
 
 @dataclasses.dataclass
@@ -49,7 +35,7 @@ class WaitingHook(ByHooks):
 
 class OwnInit(ByHooks):
     def __init__(self):
-        self.queue = collections.deque()
+        self.queue = type(ByHooks().queue)()
 
 
 @dataclasses.dataclass
@@ -77,279 +63,194 @@ class OverridesBuiltIn(SortedExtendableStream):
 IN_ORDER = [SortedExtendableStream, PriorityExtendableStream, ByHooks, WaitingHook, OwnInit, OverridesBuiltIn]
 every_stream = pytest.mark.parametrize("kind", IN_ORDER)
 
-SEED = """
-import asyncio
-import dataclasses
-import collections
-from dpmodule.streams import BaseAsyncExtendableStream
-
-async def main():
-    @dataclasses.dataclass
-    class SortedExtendableStream(BaseAsyncExtendableStream):
-        queue: collections.deque = dataclasses.field(init=False, default_factory=collections.deque)
-        def _async_iterator_put_impl(self, data):
-            self.queue.append(data)
-
-        async def _async_iterator_next_impl(self):
-            return self.queue.popleft()
-
-        def _empty_impl(self) -> bool:
-            return len(self.queue) == 0
-
-
-    stream = SortedExtendableStream()
-
-
-    async def producer(stream):
-        try:
-            for i in range(10):
-                stream.put(i)
-        except Exception as ex:
-            stream.throw(ex)
-            raise
-        else:
-            stream.stop()
-
-    loop = asyncio.get_running_loop()
-    loop.create_task(producer(stream))
-    async for x in stream:
-        print(x)
-asyncio.run(main())
-"""
-
 
 @pytest.mark.timeout(120)
-def test_the_example_of_the_description_runs_as_printed():
-    done = run_program(SEED, seconds=80, PYTHONWARNINGS="always")
-    assert done.stdout.split() == [str(i) for i in range(10)]
-    assert done.stderr == ""
+def test_the_example_of_the_description_prints_its_items():
+    done = run_file(TESTS / "programs" / "extendable_example.py", seconds=80, PYTHONWARNINGS="always")
+    assert (done.stdout.split(), done.stderr) == ([str(i) for i in range(10)], "")
 
 
-@every_loop
-@every_stream
-@pytest.mark.parametrize("burst", [1, 3, 100])
-def test_items_come_in_order_and_then_the_end(kind, burst, new_loop):
-    async def main():
-        stream = kind()
+# --- any order of calls
 
-        async def produce():
-            for number in range(20):
-                stream.put(number)
-                if number % burst == 0:
+
+class AnyOrder(RuleBasedStateMachine):
+    """A stream, and beside it a list of its items, its end, and the task that reads it."""
+
+    @initialize(kind=st.sampled_from(IN_ORDER), new_loop=st.sampled_from(list(KINDS.values())))
+    def begin(self, kind, new_loop):
+        self.loop, self.stream = new_loop(), kind()
+        self.items, self.stopped, self.error, self.reader, self.iterated = [], False, None, None, False
+        self.first = min if kind is PriorityExtendableStream else (lambda items: items[0])
+
+    def within(self, call):
+        """Call a function in the loop, and let what it sets off come to rest."""
+
+        async def main():
+            try:
+                return call()
+            finally:
+                for _ in range(8):
                     await asyncio.sleep(0)
-            stream.stop()
 
-        producer = asyncio.ensure_future(produce())
-        items = [item async for item in stream]
-        await producer
-        assert isinstance(await raised(stream.__anext__()), StopAsyncIteration)  # the end stays
-        return items
+        return self.loop.run_until_complete(main())
 
-    assert run(main(), new_loop) == list(range(20))
+    def call(self, name, *args):
+        if not name.endswith("_threadsafe"):
+            return self.within(lambda: getattr(self.stream, name)(*args))
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            thread.submit(getattr(self.stream, name), *args).result()
+        return self.within(lambda: None)
 
+    def put_one(self, name, item):
+        if not (self.stopped or self.error):
+            getattr(self.stream, name)(item)
+            self.items.append(item)
+            return
+        with pytest.raises(StreamStopped, match="failed with" if self.error else "after stop") as refused:
+            getattr(self.stream, name)(item)
+        assert self.error is None or refused.value.__cause__ is self.error
 
-@every_stream
-def test_put_after_stop_raises(kind):
-    async def main():
-        stream = kind()
-        stream.put(1)
-        stream.stop()
-        stream.stop()
-        with pytest.raises(StreamStopped, match="after stop"):
-            stream.put(2)
-        with pytest.raises(StreamStopped, match="after stop"):
-            stream.put_threadsafe(2)
-        return [item async for item in stream]
+    @rule(
+        items=st.lists(st.tuples(st.sampled_from(["put", "put_threadsafe"]), st.integers(0, 9)), min_size=1)
+    )
+    def put(self, items):
+        self.within(lambda: [self.put_one(*each) for each in items])
 
-    assert run(main()) == [1]
+    @rule(item=st.integers(0, 9))
+    def put_in_a_thread(self, item):
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            thread.submit(self.put_one, "put_threadsafe", item).result()
 
+    @rule(name=st.sampled_from(["stop", "stop_threadsafe"]))
+    def stop(self, name):
+        self.call(name)
+        self.stopped = True
 
-@every_loop
-@every_stream
-def test_a_thrown_error_overtakes_and_stays(kind, new_loop):
-    error = KeyError("producer")
+    @precondition(lambda self: self.items or not self.stopped)
+    @rule(
+        name=st.sampled_from(["throw", "throw_threadsafe", "cancel"]),
+        error=st.sampled_from([KeyError("a"), OSError, StopIteration(5), StopAsyncIteration]),
+    )
+    def throw(self, name, error):
+        self.call(name, *([] if name == "cancel" else [error]))
+        if self.error is not None:
+            return
+        self.error = self.reader.exception() if self.reader else self.within_raised()
+        looks_like_the_end = error is StopAsyncIteration or isinstance(error, StopIteration)
+        if name == "cancel":
+            assert type(self.error) is asyncio.CancelledError
+        elif looks_like_the_end:
+            assert type(self.error) is MXNetError
+            assert isinstance(self.error.__cause__, (StopIteration, StopAsyncIteration))
+        else:
+            assert self.error is error or type(self.error) is error
 
-    async def main():
-        stream = kind()
-        stream.put(1)
-        stream.put(2)
-        assert await stream.__anext__() == 1
-        stream.throw(error)
-        stream.throw(ValueError("a later one has no effect"))
-        for _ in range(3):
-            assert await raised(stream.__anext__()) is error
-        with pytest.raises(StreamStopped, match="failed with an error") as refused:
-            stream.put(3)
-        assert refused.value.__cause__ is error
+    def within_raised(self):
+        return self.loop.run_until_complete(raised(self.stream.__anext__()))
 
-    run(main(), new_loop)
+    @rule()
+    def read(self):
+        if self.reader is None:
+            self.reader = self.within(lambda: asyncio.ensure_future(self.stream.__anext__()))
+        else:
+            assert isinstance(self.within_raised(), StreamStopped)
 
+    @precondition(lambda self: self.reader)
+    @rule(item=st.integers(0, 9), put=st.booleans())
+    def cancel_the_reader(self, item, put):
+        """Before or after an item has woken it; a hook that waits may have taken that already."""
 
-@every_stream
-def test_a_thrown_error_wakes_the_consumer_after_stop_too(kind):
-    error = OSError("late")
+        def both():
+            if put and not self.stopped:
+                self.put_one("put", item)
+            self.reader.cancel()
 
-    async def main():
-        stream = kind()
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        stream.throw(error)
-        assert await raised(consumer) is error
-        stream = kind()
-        stream.put(1)
-        stream.stop()
-        stream.throw(error)
-        assert await raised(stream.__anext__()) is error
+        self.within(both)
+        reader, self.reader = self.reader, None
+        if not reader.cancelled():
+            self.items.remove(reader.result())
 
-    run(main())
+    @rule()
+    def iterate(self):
+        if self.iterated:
+            with pytest.raises(StreamStopped, match="is read once"):
+                self.stream.__aiter__()
+        else:
+            assert self.stream.__aiter__() is self.stream
+        self.iterated = True
 
-
-@every_stream
-def test_the_traceback_does_not_grow(kind):
-    async def main():
-        stream = kind()
-        try:
-            raise KeyError("where it happened")
-        except KeyError as error:
-            stream.throw(error)
-        lengths = set()
-        for _ in range(5):
-            error = await raised(stream.__anext__())
-            lengths.add(len(traceback.extract_tb(error.__traceback__)))
-        assert len(lengths) == 1
-        names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-        assert names[-1] == "main"  # with the traceback it was thrown with
-
-    run(main())
-
-
-@every_stream
-@pytest.mark.parametrize("waiting", [False, True])
-def test_cancel_raises_cancelled_error(kind, waiting):
-    async def main():
-        stream = kind()
-        if not waiting:
-            stream.cancel()
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        if waiting:
-            stream.cancel()
-        assert isinstance(await raised(consumer), asyncio.CancelledError)
-
-    run(main())
-
-
-@every_stream
-@pytest.mark.parametrize("error", [StopIteration(5), StopAsyncIteration, StopAsyncIteration("x")])
-def test_an_error_that_would_look_like_the_end_is_wrapped(kind, error):
-    async def main():
-        stream = kind()
-        stream.throw(error)
-        found = await raised(stream.__anext__())
-        assert type(found) is MXNetError
-        assert isinstance(found.__cause__, (StopIteration, StopAsyncIteration))
-
-    run(main())
-
-
-@every_stream
-def test_throw_takes_classes_and_refuses_what_is_no_exception(kind):
-    async def main():
-        stream = kind()
-        for wrong in ("text", 5, int, None):
-            with pytest.raises(ArgumentError, match="throw"):
-                stream.throw(wrong)
-        stream.throw(ZeroDivisionError)
-        assert isinstance(await raised(stream.__anext__()), ZeroDivisionError)
-
-    run(main())
-
-
-@every_loop
-@every_stream
-def test_a_second_iteration_raises_at_once(kind, new_loop):
-    async def main():
-        stream = kind()
-        items = []
-
-        async def read():
-            items.extend([item async for item in stream])
-
-        first = asyncio.ensure_future(read())
-        await asyncio.sleep(0)
-        assert isinstance(await raised(read()), StreamStopped)
-        assert isinstance(await raised(stream.__anext__()), StreamStopped)  # while the first waits
-        for number in range(3):
-            stream.put(number)
-        assert isinstance(
-            await raised(stream.__anext__()), StreamStopped
-        )  # the first has been woken, nothing more
-        stream.stop()
-        await first
-        assert items == [0, 1, 2]
-        assert isinstance(await raised(read()), StreamStopped)
-        assert await raised(asyncio.gather(read(), read())) is not None
-
-    run(main(), new_loop)
-
-
-@every_loop
-@every_stream
-def test_a_cancelled_consumer_loses_nothing(kind, new_loop):
-    async def main():
-        stream = kind()
-        for number in range(50):
-            consumer = asyncio.ensure_future(stream.__anext__())
-            await asyncio.sleep(0)
-            if number % 2:
-                stream.put(number)  # woken and cancelled before it runs again
-                consumer.cancel()
+    @invariant()
+    def the_reader_has_what_it_should(self):
+        if getattr(self, "reader", None) is None:
+            return
+        self.within(lambda: None)
+        assert self.reader.done() == bool(self.error or self.items or self.stopped)
+        if not self.reader.done():
+            return
+        reader, self.reader = self.reader, None
+        if self.error is not None or not self.items:
+            error = None if reader.cancelled() else reader.exception()
+            if isinstance(self.error, asyncio.CancelledError):
+                assert reader.cancelled()
             else:
-                consumer.cancel()
-                stream.put(number)
-            got = await raised(consumer)
-            if got is None:  # a hook that waits may have got so far before it was cancelled
-                assert consumer.result() == number
-                continue
-            assert isinstance(got, asyncio.CancelledError)
-            assert await stream.__anext__() == number
-        stream.stop()
+                assert error is self.error if self.error else isinstance(error, StopAsyncIteration)
+            return
+        assert reader.result() == self.first(self.items)
+        self.items.remove(reader.result())
+
+    def teardown(self):
+        if getattr(self, "reader", None) is not None:
+            self.within(self.reader.cancel)
+        if hasattr(self, "loop"):
+            self.loop.close()
+
+
+@pytest.mark.timeout(60)
+@examples(150, 5000)
+def test_any_order_of_calls(examples):
+    play(AnyOrder, examples)
+
+
+@every_loop
+@every_stream
+async def test_a_second_iteration_raises_at_once(kind):
+    stream = kind()
+
+    async def read():
         return [item async for item in stream]
 
-    assert run(main(), new_loop) == []
+    first = asyncio.ensure_future(read())
+    await asyncio.sleep(0)
+    assert isinstance(await raised(read()), StreamStopped)
+    stream.put(0)
+    assert isinstance(await raised(stream.__anext__()), StreamStopped)  # the first is woken, no more
+    stream.stop()
+    assert await first == [0]
+    assert isinstance(await raised(read()), StreamStopped)
 
 
 @every_stream
-def test_a_loop_left_early_can_be_continued(kind):
-    async def main():
-        stream = kind()
-        for number in range(4):
-            stream.put(number)
-        stream.stop()
-        async for number in stream:
-            if number == 1:
-                break
-        rest = [await stream.__anext__(), await stream.__anext__()]
-        assert isinstance(await raised(stream.__anext__()), StopAsyncIteration)
-        return rest
-
-    assert run(main()) == [2, 3]
+async def test_the_traceback_does_not_grow(kind):
+    stream = kind()
+    try:
+        raise KeyError("where it happened")
+    except KeyError as error:
+        stream.throw(error)
+    errors = [await raised(stream.__anext__()) for _ in range(5)]
+    frames = [traceback.extract_tb(error.__traceback__) for error in errors]
+    assert len(set(map(len, frames))) == 1
+    assert frames[0][-1].name == "test_the_traceback_does_not_grow"  # with the traceback it was thrown with
 
 
-def test_hooks_of_a_subclass_of_a_built_in_one_are_called():
-    async def main():
-        stream = OverridesBuiltIn()
-        stream.put(1)
-        stream.stop()
-        assert [item async for item in stream] == [1]
-        assert stream.calls[:3] == ["put", "empty", "next"]
-
-    run(main())
+# --- hooks
 
 
-def test_a_stream_without_hooks_cannot_be_made():
-    with pytest.raises(TypeError, match="abstract"):
-        BaseAsyncExtendableStream()
+async def test_hooks_of_a_subclass_of_a_built_in_one_are_called():
+    stream = OverridesBuiltIn()
+    stream.put(1)
+    stream.stop()
+    assert [item async for item in stream] == [1]
+    assert stream.calls[:3] == ["put", "empty", "next"]
 
 
 @dataclasses.dataclass
@@ -359,9 +260,8 @@ class OfFutures(ByHooks):
     cleaned: list = dataclasses.field(init=False, default_factory=list)
 
     async def _async_iterator_next_impl(self):
-        future = self.queue[0]
         try:
-            result = await future
+            result = await self.queue[0]
         except BaseException as error:
             self.cleaned.append(error)
             raise
@@ -369,66 +269,46 @@ class OfFutures(ByHooks):
         return result
 
 
-@every_loop
-def test_a_hook_may_wait(new_loop):
-    async def main():
-        stream = OfFutures()
-        loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in range(3)]
-        for future in futures:
-            stream.put(future)
-        stream.stop()
-        for delay, number in ((0.02, 0), (0.01, 1), (0.0, 2)):
-            loop.call_later(delay, futures[number].set_result, number)
-        return [item async for item in stream]
-
-    assert run(main(), new_loop) == [0, 1, 2]
+async def reading(stream, *items):
+    """Put items, and return a task that waits for one."""
+    for item in items:
+        stream.put(item)
+    task = asyncio.ensure_future(stream.__anext__())
+    await asyncio.sleep(0)
+    return task
 
 
 @every_loop
-def test_other_calls_do_not_disturb_a_hook_that_waits(new_loop):
-    async def main():
-        stream = OfFutures()
-        loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in range(3)]
-        stream.put(futures[0])
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        stream.put(futures[1])
-        await asyncio.sleep(0)
-        stream.put_threadsafe(futures[2])
-        await asyncio.sleep(0.001)
-        stream.stop()
-        await asyncio.sleep(0)
-        assert not consumer.done()
-        for number, future in enumerate(futures):
-            future.set_result(number)
-        return [await consumer] + [item async for item in stream]
-
-    assert run(main(), new_loop) == [0, 1, 2]
+async def test_other_calls_do_not_disturb_a_hook_that_waits():
+    stream = OfFutures()
+    futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
+    consumer = await reading(stream, futures[0])
+    stream.put(futures[1])
+    await asyncio.sleep(0)
+    stream.put_threadsafe(futures[2])
+    await asyncio.sleep(0.001)
+    stream.stop()
+    await asyncio.sleep(0)
+    assert not consumer.done()
+    for number in (2, 0, 1):
+        futures[number].set_result(number)
+    assert [await consumer] + [item async for item in stream] == [0, 1, 2]
 
 
 @every_loop
-def test_an_error_reaches_a_hook_that_waits(new_loop):
+async def test_an_error_reaches_a_hook_that_waits():
     error = KeyError("the producer will never set the future")
-
-    async def main():
-        stream = OfFutures()
-        future = asyncio.get_running_loop().create_future()
-        stream.put(future)
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        assert isinstance(await raised(stream.__anext__()), StreamStopped)
-        stream.throw(error)
-        assert await raised(consumer) is error
-        assert stream.cleaned == [error]
-        assert not future.cancelled()
-
-    run(main(), new_loop)
+    stream, future = OfFutures(), asyncio.get_running_loop().create_future()
+    consumer = await reading(stream, future)
+    assert isinstance(await raised(stream.__anext__()), StreamStopped)
+    stream.throw(error)
+    assert await raised(consumer) is error
+    assert stream.cleaned == [error]
+    assert not future.cancelled()
 
 
 @every_loop
-def test_cancelling_the_consumer_cancels_what_the_hook_waits_for(new_loop):
+async def test_cancelling_the_consumer_cancels_what_the_hook_waits_for():
     ended = []
 
     async def slow():
@@ -438,23 +318,18 @@ def test_cancelling_the_consumer_cancels_what_the_hook_waits_for(new_loop):
             await asyncio.sleep(0)
             ended.append(True)
 
-    async def main():
-        stream = OfFutures()
-        task = asyncio.ensure_future(slow())
-        stream.put(task)
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0.01)
-        consumer.cancel()
-        assert isinstance(await raised(consumer), asyncio.CancelledError)
-        assert ended
-        assert task.cancelled()
-        assert len(stream.queue) == 1
-        assert isinstance(stream.cleaned[0], asyncio.CancelledError)
-
-    run(main(), new_loop)
+    stream, task = OfFutures(), asyncio.ensure_future(slow())
+    consumer = await reading(stream, task)
+    await asyncio.sleep(0.01)
+    consumer.cancel()
+    assert isinstance(await raised(consumer), asyncio.CancelledError)
+    assert ended
+    assert task.cancelled()
+    assert len(stream.queue) == 1
+    assert isinstance(stream.cleaned[0], asyncio.CancelledError)
 
 
-def test_a_hook_that_survives_the_error_does_not_hide_it():
+async def test_a_hook_that_survives_the_error_does_not_hide_it():
     class Stubborn(ByHooks):
         async def _async_iterator_next_impl(self):
             try:
@@ -463,189 +338,87 @@ def test_a_hook_that_survives_the_error_does_not_hide_it():
                 await asyncio.sleep(0)
             return 5
 
-    async def main():
-        stream = Stubborn()
-        error = KeyError()
-        stream.put(1)
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        stream.throw(error)
-        assert await raised(consumer) is error
-
-    run(main())
+    stream, error = Stubborn(), KeyError()
+    consumer = await reading(stream, 1)
+    stream.throw(error)
+    assert await raised(consumer) is error
 
 
 @pytest.mark.parametrize("hook", ["_async_iterator_put_impl", "_async_iterator_next_impl", "_empty_impl"])
-def test_an_error_in_a_hook_arrives(hook):
+async def test_an_error_in_a_hook_arrives(hook):
     error = KeyError(hook)
 
     def fail(self, *args):
         raise error
 
-    async def main():
-        stream = type("Bad", (ByHooks,), {hook: fail})()
-        if hook == "_async_iterator_put_impl":
-            with pytest.raises(KeyError):
-                stream.put(1)
-            stream.put_threadsafe(1)
-        else:
+    stream = type("Bad", (ByHooks,), {hook: fail})()
+    if "put" in hook:
+        with pytest.raises(KeyError):
             stream.put(1)
-        assert await raised(stream.__anext__()) is error
+        stream.put_threadsafe(1)
+    else:
+        stream.put(1)
+    assert await raised(stream.__anext__()) is error
 
-    run(main())
 
-
-def test_an_error_while_giving_up_does_not_leave_the_consumer_waiting():
+async def test_an_error_while_giving_up_does_not_leave_the_consumer_waiting():
     class Bad(ByHooks):
         def _failed_impl(self):
             raise OSError("disk")
 
-    async def main():
-        stream = Bad()
-        thrown = KeyError("thrown")
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        with pytest.raises(OSError, match="disk"):
-            stream.throw(thrown)
-        assert await raised(consumer) is thrown
-
-    run(main())
+    stream, thrown = Bad(), KeyError("thrown")
+    consumer = await reading(stream)
+    with pytest.raises(OSError, match="disk"):
+        stream.throw(thrown)
+    assert await raised(consumer) is thrown
 
 
-# ---- other threads
+# --- other threads
 
 
 @every_loop
 @every_stream
-def test_items_of_other_threads_arrive_in_each_threads_order(kind, new_loop):
-    async def main():
-        stream = kind()
-        count, threads = 500, 4
+async def test_items_that_threads_were_allowed_to_put_arrive_in_their_order(kind):
+    for round in range(15):
+        stream, accepted = kind(), [[], [], []]
 
-        def produce(first):
-            for number in range(first, first + count):
-                stream.put_threadsafe(number)
-
-        def all_of_them():
-            workers = [threading.Thread(target=produce, args=(each * count,)) for each in range(threads)]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
-            stream.stop_threadsafe()
-
-        threading.Thread(target=all_of_them).start()
-        items = [item async for item in stream]
-        assert sorted(items) == list(range(count * threads))
-        if kind is not PriorityExtendableStream:
-            for each in range(threads):
-                mine = [item for item in items if item // count == each]
-                assert mine == sorted(mine)
-
-    run(main(), new_loop)
-
-
-@every_stream
-def test_an_item_that_a_thread_was_allowed_to_put_is_not_lost(kind):
-    for _ in range(30):
-        accepted = []
-        stream = kind()
-
-        def produce(stream=stream, accepted=accepted):
-            for number in range(10000):
+        def produce(number, stream=stream, accepted=accepted):
+            for item in range(number, 6000, 3):
                 try:
-                    stream.put_threadsafe(number)
+                    stream.put_threadsafe(item)
                 except StreamStopped:
                     return
-                accepted.append(number)
+                accepted[number].append(item)
 
-        async def main(stream=stream, produce=produce):
-            thread = threading.Thread(target=produce)
-            thread.start()
-            asyncio.get_running_loop().call_later(0.001, stream.stop)
+        with concurrent.futures.ThreadPoolExecutor(3) as executor:
+            producers = executor.map(produce, range(3))
+            asyncio.get_running_loop().call_later(0.0005 * round, stream.stop)
             items = [item async for item in stream]
-            thread.join()
-            return items
-
-        assert run(main()) == accepted
-
-
-@every_stream
-def test_calls_of_all_threads_take_effect_in_their_order(kind):
-    async def main():
-        stream = kind()
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        stream.put_threadsafe(0)
-        stream.put(1)
-        stream.put_threadsafe(2)
-        stream.put(3)
-        stream.put_threadsafe(4)
-        stream.stop()
-        return [await consumer] + [item async for item in stream]
-
-    assert run(main()) == [0, 1, 2, 3, 4]
-
-
-@every_stream
-def test_what_other_threads_put_before_there_is_a_loop_is_kept(kind):
-    stream = kind()
-    thread = threading.Thread(
-        target=lambda: (stream.put_threadsafe(1), stream.put_threadsafe(2), stream.stop_threadsafe())
-    )
-    thread.start()
-    thread.join()
-    with pytest.raises(StreamStopped):
-        stream.put_threadsafe(3)
-
-    async def main():
-        return [item async for item in stream]
-
-    assert run(main()) == [1, 2]
+            list(producers)
+        assert sorted(items) == sorted(sum(accepted, []))
+        if kind is not PriorityExtendableStream:
+            assert [[item for item in items if item % 3 == number] for number in range(3)] == accepted
 
 
 @every_loop
-@every_stream
-def test_throw_from_another_thread(kind, new_loop):
-    error = OSError("in the thread")
+async def test_many_items_of_a_thread_wake_the_loop_once():
+    stream = SortedExtendableStream()
+    consumer = await reading(stream)
+    loop, calls = asyncio.get_running_loop(), []
 
-    async def main():
-        stream = kind()
-        stream.put(1)
-        thread = threading.Thread(target=lambda: (stream.put_threadsafe(2), stream.throw_threadsafe(error)))
-        thread.start()
-        thread.join()
-        with pytest.raises(StreamStopped):
-            stream.put_threadsafe(3)
-        assert await stream.__anext__() == 1
-        assert await raised(stream.__anext__()) is error
+    class Counting:
+        def call_soon_threadsafe(self, *args):
+            calls.append(args)
+            return loop.call_soon_threadsafe(*args)
 
-    run(main(), new_loop)
+        def is_closed(self):
+            return False
 
-
-@every_loop
-def test_many_items_of_a_thread_wake_the_loop_once(new_loop):
-    async def main():
-        stream = SortedExtendableStream()
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        loop, calls = asyncio.get_running_loop(), []
-
-        class Counting:
-            def call_soon_threadsafe(self, *args):
-                calls.append(args)
-                return loop.call_soon_threadsafe(*args)
-
-            def is_closed(self):
-                return False
-
-        stream._mailbox.loop = Counting()
-        for number in range(1000):
-            stream.put_threadsafe(number)
-        assert len(calls) == 1
-        assert await consumer == 0
-
-    run(main(), new_loop)
+    stream._mailbox.loop = Counting()
+    for number in range(1000):
+        stream.put_threadsafe(number)
+    assert len(calls) == 1
+    assert await consumer == 0
 
 
 @every_loop
@@ -657,60 +430,49 @@ def test_a_closed_loop_is_an_error(kind, new_loop):
         assert await raised(asyncio.wait_for(stream.__anext__(), 0.01)) is not None
 
     run(main(), new_loop)
-    for call in (
-        lambda: stream.put_threadsafe(1),
-        stream.stop_threadsafe,
-        lambda: stream.throw_threadsafe(KeyError),
-    ):
+    for name, *args in (["put_threadsafe", 1], ["stop_threadsafe"], ["throw_threadsafe", KeyError]):
         with pytest.raises(LoopClosedError, match=kind.__name__):
-            call()
+            getattr(stream, name)(*args)
 
     async def again():  # and another loop may take it over; what was refused is not there
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
+        consumer = await reading(stream)
         stream.put_threadsafe(2)
         return await consumer
 
     assert run(again(), new_loop) == 2
 
 
+def done(kind, value):
+    if kind is not CompletionExtendableStream:
+        return value
+    future = concurrent.futures.Future()
+    future.set_result(value)
+    return future
+
+
 @every_loop
+@pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("kind", [*IN_ORDER, CompletionExtendableStream])
-def test_a_call_of_another_thread_that_cannot_wake_the_loop_says_so(kind, new_loop):
-    """In asyncio's debug mode as without, and the stream is as before."""
-
-    async def main(debug):
-        asyncio.get_running_loop().set_debug(debug)
-        stream = kind()
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        for name, call in (
-            ("put", lambda: stream.put(done(1))),
-            ("stop", stream.stop),
-            ("throw", lambda: stream.throw(KeyError)),
-            ("throw", stream.cancel),
-        ):
-            says = rf"{kind.__name__}\.{name} was called in another thread.* call {name}_threadsafe there"
-            with pytest.raises(StateError, match=says):
-                await asyncio.to_thread(call)
-        stream.put(done(2))
-        return await consumer
-
-    def done(value):
-        if kind is not CompletionExtendableStream:
-            return value
-        future = concurrent.futures.Future()
-        future.set_result(value)
-        return future
-
-    for debug in (False, True):
-        assert run(main(debug), new_loop) == 2
+async def test_a_call_of_another_thread_that_cannot_wake_the_loop_changes_nothing(kind, debug):
+    asyncio.get_running_loop().set_debug(debug)
+    stream = kind()
+    consumer = await reading(stream)
+    for name, told, *args in (
+        ["put", "put", done(kind, 1)],
+        ["stop", "stop"],
+        ["throw", "throw", KeyError],
+        ["cancel", "throw"],
+    ):
+        says = rf"{kind.__name__}\.{told} was called in another thread.* call {told}_threadsafe there"
+        with pytest.raises(StateError, match=says):
+            await asyncio.to_thread(getattr(stream, name), *args)
+    stream.put(done(kind, 2))
+    assert await consumer == 2
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
 def test_put_for_a_consumer_whose_loop_is_closed():
-    stream = SortedExtendableStream()
-    loop = asyncio.new_event_loop()
+    stream, loop = SortedExtendableStream(), asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)
     task = loop.create_task(stream.__anext__())
     loop.run_until_complete(asyncio.sleep(0))
@@ -720,63 +482,42 @@ def test_put_for_a_consumer_whose_loop_is_closed():
     del task
 
 
-def test_a_refused_item_of_a_thread_fails_the_stream():
-    async def main():
-        stream = PriorityExtendableStream()
-        stream.put(1)
-        stream.put_threadsafe("not comparable with 1")
-        stream.put_threadsafe(2)
-        await asyncio.sleep(0)
-        with pytest.raises(StreamStopped) as refused:
-            stream.put(3)
-        assert isinstance(refused.value.__cause__, TypeError)
-        assert await raised(stream.__anext__()) is refused.value.__cause__
-
-    run(main())
+# --- priority
 
 
-# ---- priority
+async def test_a_refused_item_of_a_thread_fails_the_stream():
+    stream = PriorityExtendableStream()
+    stream.put(1)
+    stream.put_threadsafe("not comparable with 1")
+    stream.put_threadsafe(2)
+    await asyncio.sleep(0)
+    with pytest.raises(StreamStopped) as refused:
+        stream.put(3)
+    assert isinstance(refused.value.__cause__, TypeError)
+    assert await raised(stream.__anext__()) is refused.value.__cause__
 
 
-def test_priority_gives_the_smallest_and_keeps_the_order_of_equals():
-    async def main():
-        stream = PriorityExtendableStream(key=lambda pair: pair[0])
-        pairs = [(number * 7 % 5, object()) for number in range(40)]
-        for pair in pairs:
-            stream.put(pair)
-        stream.stop()
-        assert [pair async for pair in stream] == sorted(pairs, key=lambda pair: pair[0])
-
-    run(main())
+async def test_priority_keeps_the_order_of_equals():
+    stream = PriorityExtendableStream(key=lambda pair: pair[0])
+    pairs = [(number * 7 % 5, object()) for number in range(40)]
+    for pair in pairs:
+        stream.put(pair)
+    stream.stop()
+    assert [pair async for pair in stream] == sorted(pairs, key=lambda pair: pair[0])
 
 
-def test_priority_refuses_what_cannot_be_compared_and_goes_on():
-    async def main():
-        stream = PriorityExtendableStream()
-        for number in (3, 1, 2):
-            stream.put(number)
-        with pytest.raises(TypeError):
-            stream.put("text")
-        stream.put(0)
-        stream.stop()
-        return [item async for item in stream]
-
-    assert run(main()) == [0, 1, 2, 3]
+async def test_priority_refuses_what_cannot_be_compared_and_goes_on():
+    stream = PriorityExtendableStream()
+    for number in (3, 1, 2):
+        stream.put(number)
+    with pytest.raises(TypeError):
+        stream.put("text")
+    stream.put(0)
+    stream.stop()
+    assert [item async for item in stream] == [0, 1, 2, 3]
 
 
-def test_priority_takes_a_smaller_item_that_comes_later_first():
-    async def main():
-        stream = PriorityExtendableStream()
-        stream.put(5)
-        stream.put(9)
-        assert await stream.__anext__() == 5
-        stream.put(1)
-        assert await stream.__anext__() == 1
-
-    run(main())
-
-
-# ---- completion
+# --- completion
 
 
 async def after(seconds, result):
@@ -787,141 +528,62 @@ async def after(seconds, result):
 
 
 @every_loop
-def test_completion_gives_results_as_they_are_ready(new_loop):
-    async def main():
-        stream = CompletionExtendableStream()
-        stream.put(after(0.04, "last"))
-        stream.put(asyncio.ensure_future(after(0.0, "first")))
-        with concurrent.futures.ThreadPoolExecutor(1) as executor:
-            stream.put(executor.submit(lambda: "thread"))
-            twice = asyncio.get_running_loop().create_future()
-            stream.put(twice)
-            stream.put(twice)
-            stream.stop()
-            twice.set_result("twice")
-            items = [item async for item in stream]
-        assert sorted(items) == ["first", "last", "thread", "twice", "twice"]
-        assert items[-1] == "last"
-
-    run(main(), new_loop)
-
-
-@every_loop
-def test_completion_takes_awaitables_while_it_is_read(new_loop):
-    async def main():
-        stream = CompletionExtendableStream()
-        stream.put(after(0, 0))
-        items = []
-        async for item in stream:
-            items.append(item)
-            if item < 5:
-                stream.put(after(0.001, item + 1))
-            else:
-                stream.stop()
-        return items
-
-    assert run(main(), new_loop) == [0, 1, 2, 3, 4, 5]
-
-
-@every_loop
-def test_completion_raises_a_failure_in_its_turn_and_cancels_the_rest(new_loop):
-    error = KeyError("job")
-
-    async def main():
-        stream = CompletionExtendableStream()
-        slow = asyncio.ensure_future(after(10, 0))
-        stream.put(after(0, 1))
-        stream.put(after(0.01, error))
-        stream.put(after(0.01, ValueError("at the same time")))
-        stream.put(slow)
-        stream.put(after(0.02, ValueError("nobody asks any more")))
-        assert await stream.__anext__() == 1
-        assert await raised(stream.__anext__()) is error
-        assert await raised(stream.__anext__()) is error
-        await asyncio.sleep(0.03)
-        assert slow.cancelled()
-        assert not stream.pending
-
-    run(main(), new_loop)
-
-
-@every_loop
-@pytest.mark.parametrize("how", ["cancel", "throw"])
-def test_completion_cleans_up(how, new_loop):
-    async def main():
-        stream = CompletionExtendableStream()
-        tasks = [asyncio.ensure_future(after(0.001 * number, ValueError(number))) for number in range(5)]
-        tasks.append(asyncio.ensure_future(after(10, 0)))
-        for task in tasks:
-            stream.put(task)
-        await asyncio.sleep(0.003)
-        getattr(stream, how)(*([KeyError("x")] if how == "throw" else []))
-        assert isinstance(
-            await raised(stream.__anext__()), asyncio.CancelledError if how == "cancel" else KeyError
-        )
-        await soon(lambda: not stream.pending)
-        assert tasks[-1].cancelled()
-
-    run(main(), new_loop)
-
-
-@every_loop
-def test_completion_of_a_cancelled_future(new_loop):
-    async def main():
-        stream = CompletionExtendableStream()
-        future = asyncio.get_running_loop().create_future()
-        stream.put(future)
-        future.cancel()
-        assert isinstance(await raised(stream.__anext__()), asyncio.CancelledError)
-
-    run(main(), new_loop)
-
-
-def test_completion_of_an_error_that_would_look_like_the_end():
-    async def main():
-        stream = CompletionExtendableStream()
-        stream.put(after(0, StopAsyncIteration("a stray one")))
-        error = await raised(stream.__anext__())
-        assert type(error) is MXNetError
-        assert isinstance(error.__cause__, StopAsyncIteration)
-        assert await raised(stream.__anext__()) is error
-
-    run(main())
-
-
-def test_completion_refuses_what_cannot_be_awaited():
-    async def main():
-        stream = CompletionExtendableStream()
-        with pytest.raises(ArgumentError, match="int cannot be awaited"):
-            stream.put(5)
-        other = asyncio.new_event_loop()
-        future = other.create_future()
-        other.close()
-        with pytest.raises(ArgumentError, match="another event loop"):
-            stream.put(future)
+async def test_completion_gives_results_as_they_are_ready():
+    stream = CompletionExtendableStream()
+    stream.put(after(0.04, "last"))
+    stream.put(asyncio.ensure_future(after(0.0, "first")))
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        stream.put(executor.submit(lambda: "thread"))
+        await asyncio.to_thread(stream.put_threadsafe, executor.submit(lambda: "of a thread"))
+        twice = asyncio.get_running_loop().create_future()
+        stream.put(twice)
+        stream.put(twice)
         stream.stop()
-        return [item async for item in stream]
-
-    assert run(main()) == []
-
-
-def test_completion_by_put_needs_the_loop_of_this_thread():
-    with pytest.raises(StateError, match="no event loop is running in this thread.*put_threadsafe in others"):
-        CompletionExtendableStream().put(concurrent.futures.Future())
+        twice.set_result("twice")
+        items = [item async for item in stream]
+    assert sorted(items) == ["first", "last", "of a thread", "thread", "twice", "twice"]
+    assert items[-1] == "last"
 
 
-def test_completion_from_a_thread():
-    async def main():
-        stream = CompletionExtendableStream()
-        consumer = asyncio.ensure_future(stream.__anext__())
-        await asyncio.sleep(0)
-        done = concurrent.futures.Future()
-        thread = threading.Thread(
-            target=lambda: (stream.put_threadsafe(done), stream.stop_threadsafe(), done.set_result(7))
-        )
-        thread.start()
-        assert await consumer == 7
-        thread.join()
-        assert isinstance(await raised(stream.__anext__()), StopAsyncIteration)
+@every_loop
+async def test_completion_raises_a_failure_in_its_turn_and_cancels_the_rest():
+    error = KeyError("job")
+    stream, slow = CompletionExtendableStream(), asyncio.ensure_future(after(10, 0))
+    late = [(0.01, error), (0.01, ValueError("at the same time")), (0.02, ValueError("unasked"))]
+    for each in (after(0, 1), *(after(*each) for each in late), slow):
+        stream.put(each)
+    assert await stream.__anext__() == 1
+    assert await raised(stream.__anext__()) is error
+    assert await raised(stream.__anext__()) is error
+    await asyncio.sleep(0.03)
+    assert slow.cancelled()
+    assert not stream.pending
 
-    run(main())
+
+@every_loop
+@pytest.mark.parametrize(("how", "args"), [("cancel", []), ("throw", [KeyError("x")])])
+async def test_completion_cleans_up(how, args):
+    stream = CompletionExtendableStream()
+    tasks = [asyncio.ensure_future(after(0.001 * number, ValueError(number))) for number in range(5)]
+    tasks.append(asyncio.ensure_future(after(10, 0)))
+    for task in tasks:
+        stream.put(task)
+    await asyncio.sleep(0.003)
+    getattr(stream, how)(*args)
+    assert type(await raised(stream.__anext__())) is (KeyError if args else asyncio.CancelledError)
+    await soon(lambda: not stream.pending)
+    assert tasks[-1].cancelled()
+
+
+@every_loop
+async def test_completion_of_what_was_cancelled_and_of_what_looks_like_the_end():
+    stream, future = CompletionExtendableStream(), asyncio.get_running_loop().create_future()
+    stream.put(future)
+    future.cancel()
+    assert isinstance(await raised(stream.__anext__()), asyncio.CancelledError)
+    stream = CompletionExtendableStream()
+    stream.put(after(0, StopAsyncIteration("a stray one")))
+    error = await raised(stream.__anext__())
+    assert type(error) is MXNetError
+    assert isinstance(error.__cause__, StopAsyncIteration)
+    assert await raised(stream.__anext__()) is error

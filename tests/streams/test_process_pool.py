@@ -1,8 +1,7 @@
-"""Jobs in child processes: results, failures everywhere the same, and that the processes always end."""
+"""Jobs in child processes: results, failures, and that the processes always end; any order in test_worker_pool.py."""
 
 import asyncio
 import functools
-import importlib.util
 import os
 import random
 import signal
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from dpmodule.base import ArgumentError, MXNetError
 from dpmodule.streams import ProcessWorkerPool
 from dpmodule.streams.errors import (
     PoolClosedError,
@@ -24,6 +22,7 @@ from dpmodule.streams.errors import (
 )
 from helpers import child_targets
 from helpers.child_targets import worker_job
+from helpers.loops import KINDS, every_loop
 from helpers.processes import SOON_S, mostly_within, resources, running, until
 
 # Python 3.12 warns of what these tests do on purpose
@@ -32,88 +31,63 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 pool_of = functools.partial(ProcessWorkerPool, start_method="fork")
 
 
-def uvloop_run(main):
-    uvloop = pytest.importorskip("uvloop")
-    loop = uvloop.new_event_loop()
-    try:
-        return loop.run_until_complete(main)
-    finally:
-        loop.close()
-
-
-@pytest.fixture(params=[asyncio.run, uvloop_run], ids=["asyncio", "uvloop"])
-def run(request):
-    return request.param
-
-
 @pytest.fixture(scope="module", autouse=True)
 def nothing_stays():
     resource_tracker.ensure_running()  # Python starts these once, and keeps them
     forkserver.ensure_running()
-    if importlib.util.find_spec("uvloop"):
-        uvloop_run(asyncio.sleep(0))
+    for new_loop in KINDS.values():
+        new_loop().close()
     before = resources()
     yield
     # asyncio's own executor threads end with their loop, uvloop's with the process
     assert {**resources(), "threads": 0} == {**before, "threads": 0}
 
 
-def test_results_come_from_all_workers(run):
-    async def main():
-        async with pool_of(3, worker_job) as pool:
-            futures = [await pool.assign_job(0.02, "sleep") for _ in range(6)]
-            assert [await future for future in futures] == [0.02] * 6
-            pids = {await (await pool.assign_job(0, how="pid")) for _ in range(9)}
-            assert pids <= set(pool.pids)
-            return pool.pids
-
-    pids = run(main())
-    assert len(set(pids)) == 3
-    assert not any(running(pid) for pid in pids)
-
-
-def test_tensors_and_arrays_there_and_back(run):
-    async def main():
-        async with pool_of(2, worker_job) as pool:
-            for value in (torch.arange(6).view(2, 3).t(), torch.zeros(0), torch.rand(2_000_000)):
-                got = await (await pool.assign_job(value, "double"))
-                assert torch.equal(got, value * 2)
-            array = np.arange(100_000.0)
-            np.testing.assert_array_equal(await (await pool.assign_job(array, "double")), array * 2)
-            assert await (await pool.assign_job({"a": [b"x" * 500_000]})) == {"a": [b"x" * 500_000]}
-
-    run(main())
+@every_loop
+async def test_results_come_from_all_workers_and_leaving_waits():
+    async with pool_of(3, worker_job) as pool:
+        futures = [await pool.assign_job(0.02, "sleep") for _ in range(6)]
+        assert [await future for future in futures] == [0.02] * 6
+        assert {await (await pool.assign_job(0, how="pid")) for _ in range(9)} <= set(pool.pids)
+        last = await pool.assign_job(0.2, "sleep")
+    assert last.done()
+    with pytest.raises(PoolClosedError):
+        await pool.assign_job(1)
+    assert len(set(pool.pids)) == 3
+    assert not any(running(pid) for pid in pool.pids)
 
 
-def test_workers_keep_their_state(run):
-    async def main():
-        async with pool_of(1, child_targets.Counter()) as pool:
-            assert [await (await pool.assign_job(2)) for _ in range(3)] == [2, 4, 6]
-
-    run(main())
-
-
-@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
-def test_spawned_workers_with_an_initializer():
-    async def main():
-        async with ProcessWorkerPool(1, os.getenv, initializer=os.putenv, initargs=("A", "B")) as pool:
-            return await (await pool.assign_job("HOME"))
-
-    assert asyncio.run(main()) == os.getenv("HOME")
+@every_loop
+async def test_tensors_and_arrays_there_and_back():
+    async with pool_of(2, worker_job) as pool:
+        for value in (torch.arange(6).view(2, 3).t(), torch.zeros(0), torch.rand(2_000_000)):
+            got = await (await pool.assign_job(value, "double"))
+            assert torch.equal(got, value * 2)
+        array = np.arange(100_000.0)
+        np.testing.assert_array_equal(await (await pool.assign_job(array, "double")), array * 2)
+        assert await (await pool.assign_job({"a": [b"x" * 500_000]})) == {"a": [b"x" * 500_000]}
 
 
-@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
-def test_workers_of_a_server():
-    async def main():
-        async with ProcessWorkerPool(2, worker_job, start_method="forkserver") as pool:
-            futures = [await pool.assign_job(i, "double") for i in range(4)]
-            return [await future for future in futures]
-
-    assert asyncio.run(main()) == [0, 2, 4, 6]
+async def test_workers_keep_their_state():
+    async with pool_of(1, child_targets.Counter()) as pool:
+        assert [await (await pool.assign_job(2)) for _ in range(3)] == [2, 4, 6]
 
 
-def test_a_failed_job_fails_the_pool_with_that_exception(run, capfd):
-    raised, pids = [], []
+@pytest.mark.timeout(120)  # starts interpreters, which takes its time on a busy machine
+def test_other_ways_to_start():
+    async def main(given, *args, **options):
+        async with ProcessWorkerPool(*args, **options) as pool:
+            return [await future for future in [await pool.assign_job(*each) for each in given]]
+
+    spawned = main([["HOME"]], 1, os.getenv, initializer=os.putenv, initargs=("A", "B"))
+    assert asyncio.run(spawned) == [os.getenv("HOME")]
+    served = main([(i, "double") for i in range(4)], 2, worker_job, start_method="forkserver")
+    assert asyncio.run(served) == [0, 2, 4, 6]
+
+
+@every_loop
+def test_a_failed_job_fails_the_pool_with_that_exception(new_loop, capfd):
+    errors, pids = [], []
 
     async def main():
         async with pool_of(2, worker_job) as pool:
@@ -123,13 +97,13 @@ def test_a_failed_job_fails_the_pool_with_that_exception(run, capfd):
             for awaitable in (failed, slow, pool.assign_job(1)):
                 with pytest.raises(LookupError) as caught:
                     await awaitable
-                raised.append(caught.value)
+                errors.append(caught.value)
 
-    begin = time.monotonic()
+    loop, begin = new_loop(), time.monotonic()
     with pytest.raises(LookupError) as left:
-        run(main())
-    assert len(raised) == 3
-    assert all(error is left.value for error in raised)
+        loop.run_until_complete(main())
+    loop.close()
+    assert errors == [left.value] * 3
     assert isinstance(left.value.__cause__, RemoteTraceback)
     assert left.value.__cause__.text.count("in deep") == 3
     assert "process_pool.py" not in left.value.__cause__.text
@@ -138,134 +112,96 @@ def test_a_failed_job_fails_the_pool_with_that_exception(run, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_result_that_cannot_be_pickled(run):
-    async def main():
-        async with pool_of(1, worker_job) as pool:
-            await (await pool.assign_job(0, "unpicklable"))
-
-    with pytest.raises(TypeError, match="pickle"):
-        run(main())
+async def use(job, function=worker_job, **options):
+    """Do a job, after another one."""
+    async with pool_of(2, function, **options) as pool:
+        await (await pool.assign_job(1))
+        await (await pool.assign_job(*job))
 
 
-def test_a_function_that_cannot_be_pickled():
-    async def main():
-        async with ProcessWorkerPool(2, lambda: 1):
-            pass
-
-    with pytest.raises(UnpicklableError, match="lambda"):
-        asyncio.run(main())
+@pytest.mark.parametrize(
+    ("job", "options", "error", "text"),
+    [
+        ((0, "unpicklable"), {}, TypeError, "pickle"),
+        ((3, "exit"), {}, WorkerDied, "exit code 3 while working on job 1"),
+        (
+            (0, "loop"),
+            {"timeout_s": 0.2},
+            WorkerStuck,
+            "did not finish within 0.2 s, working on job 1.*in worker_job",
+        ),
+        ((0,), {"function": lambda: 1, "start_method": "spawn"}, UnpicklableError, "lambda"),
+    ],
+)
+@every_loop
+async def test_jobs_that_cannot_be_done(job, options, error, text):
+    begin = time.monotonic()
+    with pytest.raises(error, match=f"(?s){text}"):
+        await use(job, **options)
+    assert time.monotonic() - begin < SOON_S
 
 
 @pytest.mark.parametrize("moment", ["busy", "idle", "waiting"])
-def test_a_killed_worker_fails_the_pool(run, moment):
-    pids, kills = [], []
+@every_loop
+async def test_a_killed_worker_fails_the_pool(moment):
+    kills = []
 
     def kill(pid):
         os.kill(pid, signal.SIGKILL)
         kills.append(time.monotonic())
 
-    async def main():
-        async with pool_of(2, worker_job) as pool:
-            pids.extend(pool.pids)
-            await (await pool.assign_job(1))
-            if moment == "idle":
-                kill(pids[0])
-                await asyncio.to_thread(until, lambda: pool.die_mode)
-                await pool.assign_job(2)
-            futures = [await pool.assign_job(30, "sleep") for _ in range(2)]
-            await asyncio.sleep(0.1)
-            kill(pids[1])
-            if moment == "busy":
-                await asyncio.gather(*futures)
-            else:
-                await pool.assign_job(3)
+    async def body(pool):
+        await (await pool.assign_job(1))
+        if moment == "idle":
+            kill(pool.pids[0])
+            await asyncio.to_thread(until, lambda: pool.die_mode)
+            await pool.assign_job(2)
+        futures = [await pool.assign_job(30, "sleep") for _ in range(2)]
+        await asyncio.sleep(0.1)
+        kill(pool.pids[1])
+        await (asyncio.gather(*futures) if moment == "busy" else pool.assign_job(3))
 
     with pytest.raises(WorkerDied, match=r"\(pid \d+\) was killed by SIGKILL") as left:
-        run(main())
+        async with pool_of(2, worker_job) as pool:
+            await body(pool)
     assert time.monotonic() - kills[0] < SOON_S
     assert ("working on job" in str(left.value)) == (moment != "idle")
-    assert not any(running(pid) for pid in pids)
+    assert not any(running(pid) for pid in pool.pids)
 
 
-def test_a_worker_that_takes_too_long(run):
-    async def main():
-        async with pool_of(2, worker_job, timeout_s=0.2) as pool:
-            await (await pool.assign_job(1))
-            await (await pool.assign_job(0, "loop"))
-
-    begin = time.monotonic()
-    with pytest.raises(WorkerStuck, match="did not finish within 0.2 s, working on job 1") as caught:
-        run(main())
-    assert time.monotonic() - begin < SOON_S
-    assert "in worker_job" in str(caught.value)
-
-
-def test_an_exit_of_a_job(run):
-    async def main():
-        async with pool_of(1, worker_job) as pool:
-            await (await pool.assign_job(3, "exit"))
-
-    with pytest.raises(WorkerDied, match="exit code 3 while working on job 0"):
-        run(main())
-
-
-def test_a_cancelled_job_frees_its_worker_when_it_has_ended(run):
-    async def main():
-        async with pool_of(1, worker_job, timeout_s=10) as pool:
-            cancelled = await pool.assign_job(0.1, "sleep")
-            await asyncio.sleep(0.02)
-            cancelled.cancel()
-            begin = time.monotonic()
-            assert await (await pool.assign_job(5, "double")) == 10
-            assert time.monotonic() - begin > 0.04
-            with pytest.raises(asyncio.CancelledError):
-                await cancelled
-
-    run(main())
-
-
-def test_leaving_with_an_exception_kills_the_workers(run):
-    async def main():
-        async with pool_of(2, worker_job) as pool:
-            await pool.assign_job(30, "sleep")
-            raise ZeroDivisionError
-
-    begin = time.monotonic()
-    with pytest.raises(ZeroDivisionError):
-        run(main())
-    assert time.monotonic() - begin < SOON_S
-
-
-def test_leaving_waits_for_jobs(run):
-    async def main():
-        async with pool_of(2, worker_job) as pool:
-            future = await pool.assign_job(0.2, "sleep")
-        assert future.done()
-        with pytest.raises(PoolClosedError):
-            await pool.assign_job(1)
-
-    run(main())
-
-
-def test_a_cancelled_body_ends_the_workers(run):
-    async def main():
-        pids = []
-
-        async def use():
-            async with pool_of(2, worker_job) as pool:
-                pids.extend(pool.pids)
-                await (await pool.assign_job(30, "sleep"))
-
-        task = asyncio.ensure_future(use())
-        await asyncio.sleep(0.1)
-        task.cancel()
+@every_loop
+async def test_a_cancelled_job_frees_its_worker_when_it_has_ended():
+    async with pool_of(1, worker_job, timeout_s=10) as pool:
+        cancelled = await pool.assign_job(0.1, "sleep")
+        await asyncio.sleep(0.02)
+        cancelled.cancel()
+        begin = time.monotonic()
+        assert await (await pool.assign_job(5, "double")) == 10
+        assert time.monotonic() - begin > 0.04
         with pytest.raises(asyncio.CancelledError):
-            await task
-        assert len(pids) == 2
-        assert not any(running(pid) for pid in pids)
+            await cancelled
 
-    begin = time.monotonic()
-    run(main())
+
+@pytest.mark.parametrize("how", [ZeroDivisionError, asyncio.CancelledError])
+@every_loop
+async def test_leaving_with_an_error_or_cancelled_kills_the_workers(how):
+    pids, begin = [], time.monotonic()
+
+    async def body():
+        async with pool_of(2, worker_job) as pool:
+            pids.extend(pool.pids)
+            future = await pool.assign_job(30, "sleep")
+            if how is ZeroDivisionError:
+                raise ZeroDivisionError
+            await future
+
+    task = asyncio.ensure_future(body())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(how):
+        await task
+    assert len(pids) == 2
+    assert not any(running(pid) for pid in pids)
     assert time.monotonic() - begin < SOON_S
 
 
@@ -290,42 +226,14 @@ def test_kills_at_random_moments(count):
     mostly_within(2, noticed)
 
 
-def cycles(count):
-    async def main():
-        async with pool_of(1, worker_job) as pool:
-            assert await (await pool.assign_job(2, "double")) == 4
-
-    for _ in range(count):
-        asyncio.run(main())
-
-
-@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
-def test_cycles_leave_nothing():
-    cycles(3)
-    before = resources()
-    cycles(10)
-    assert resources() == before
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)  # thousands of processes
-def test_two_thousand_cycles_leave_nothing():
-    cycles(100)
+@pytest.mark.parametrize("count", [10, pytest.param(2000, marks=pytest.mark.slow)])
+def test_pools_that_come_and_go_leave_nothing(count):
+    def cycles(count):
+        for _ in range(count):
+            asyncio.run(use((2, "double")))
+
+    cycles(3 if count == 10 else 100)
     before = resources()
-    cycles(2000)
+    cycles(count)
     assert resources() == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "text"),
-    [
-        ((0, worker_job), {}, "workers_count is 0"),
-        ((1, 5), {}, "function is 5"),
-        ((1, worker_job), {"start_method": "thread"}, "start_method"),
-        ((1, worker_job), {"timeout_s": -1}, "timeout_s is -1"),
-    ],
-)
-def test_arguments_that_make_no_sense(arguments, options, text):
-    with pytest.raises(ArgumentError, match=text):
-        ProcessWorkerPool(*arguments, **options)
-    assert issubclass(ArgumentError, MXNetError)

@@ -11,27 +11,27 @@ from helpers.programs import run_program
 PROGRAM = """
 import json, sys
 import dpmodule as mx
-from dpmodule.streams.supervisor import Supervisor
-from helpers.child_targets import draws
-
-def numbers(method, count):
-    with Supervisor("drawer", start_method=method) as children:
-        for _ in range(count):
-            children.start(draws)
-        return children.join(timeout_s=60)
+from streams.test_random_numbers import children_of
 
 method, seed, rest = sys.argv[1:]
 if seed != "none":
     mx.random.seed(int(seed))
-found = numbers(method, 2)
+found = children_of(None, method)
 if rest == "more":
-    found += numbers(method, 1)  # children of another pool are others, too
+    found += children_of(None, method, 1)  # children of another pool are others, too
     mx.random.seed(7)
-    again = numbers(method, 1)
+    again = children_of(None, method, 1)
     mx.random.seed(7)
-    assert again == numbers(method, 1)
+    assert again == children_of(None, method, 1)
 print(json.dumps(found))
 """
+
+
+def children_of(channel, method="fork", count=2):
+    with Supervisor("drawer", start_method=method) as children:
+        for _ in range(count):
+            children.start(draws)
+        return children.join(timeout_s=60)
 
 
 def numbers(method, seed, rest=""):
@@ -54,16 +54,10 @@ def test_the_start_method_does_not_matter():
 
 
 def test_a_child_may_have_children():
+    first, second = (children_of(None) for _ in range(2))
     with Supervisor("parent", start_method="fork") as parents:
         for _ in range(2):
-            parents.start(_children_of)
-        first, second = parents.join(timeout_s=20)
-    every = [tuple(map(tuple, each)) for each in (*first, *second)]
-    assert len(set(every)) == len(every) == 4
-
-
-def _children_of(channel):
-    with Supervisor("child", start_method="fork") as children:
-        for _ in range(2):
-            children.start(draws)
-        return children.join(timeout_s=10)
+            parents.start(children_of)
+        found = parents.join(timeout_s=20)
+    every = [tuple(map(tuple, each)) for pair in (first, second, *found) for each in pair]
+    assert len(set(every)) == len(every) == 8

@@ -13,15 +13,16 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, precondition, rule
 
 from dpmodule import native
-from dpmodule.base import ArgumentError, BoundsError, DTypeError, StateError
+from dpmodule.base import ArgumentError, BoundsError, StateError
 from dpmodule.native import string_handle as fallback
 from dpmodule.streams import CompressFunctor, StringHandle
 from helpers.both_backends import descriptors, in_native, measures_memory, resident_bytes
-from helpers.loops import every_loop, run
+from helpers.loops import every_loop
+from helpers.machines import examples, play
 from helpers.programs import again_without_native
 
 KINDS = {"python": fallback.StringHandle}
@@ -35,81 +36,122 @@ def address(data):
     return np.frombuffer(memoryview(data), np.uint8).ctypes.data
 
 
-def strings():
-    """Different sources of the same bytes."""
-    text = bytes(range(256)) * 4
-    return {
-        "bytes": text,
-        "bytearray": bytearray(text),
-        "memoryview": memoryview(b"ab" + text)[2:],
-        "array": np.frombuffer(text, np.int32).reshape(16, 16),
-        "tensor": torch.tensor(list(text), dtype=torch.uint8).view(32, 32),
-        "shared tensor": torch.tensor(list(text), dtype=torch.uint8).share_memory_(),
-        "handle": StringHandle(text),
-    }
+# --- any order of calls
+
+SOURCES = {
+    "bytes": lambda text: text,
+    "bytearray": bytearray,
+    "array": lambda text: np.array(bytearray(text), np.uint8),
+    "tensor": lambda text: torch.tensor(list(text), dtype=torch.uint8),
+    "shared tensor": lambda text: torch.tensor(list(text), dtype=torch.uint8).share_memory_(),
+}
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Handles and views of them, each beside the bytes of its source and its place there."""
+
+    handles, views = Bundle("handles"), Bundle("views")
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    @rule(target=handles, text=st.binary(max_size=40), name=st.sampled_from(list(SOURCES)))
+    def make(self, text, name):
+        source = SOURCES[name](text)
+        handle = self.kind(source)
+        assert handle.source is source
+        if text:
+            assert address(handle) == (address(source) if not torch.is_tensor(source) else source.data_ptr())
+        return handle, source, slice(0, len(text))
+
+    def bytes_of(self, made):
+        _, source, where = made
+        return bytes(source.numpy() if torch.is_tensor(source) else source)[where]
+
+    @rule(target=handles, made=handles, cut=st.slices(50).map(lambda cut: slice(cut.start, cut.stop)))
+    def cut(self, made, cut):
+        handle, source, where = made
+        begin, end, _ = cut.indices(len(handle))
+        part = handle[cut]
+        assert (part.source is source, part.offset) == (True, where.start + begin)
+        return part, source, slice(where.start + begin, where.start + max(begin, end))
+
+    @rule(target=handles, made=handles)
+    def make_of_a_handle(self, made):
+        return self.kind(made[0]), *made[1:]
+
+    @rule(target=views, made=handles)
+    def view(self, made):
+        view = memoryview(made[0])
+        assert (view.readonly, view.format, view.ndim, view.nbytes) == (True, "B", 1, len(made[0]))
+        return view, *made[1:]
+
+    @rule(made=handles, index=st.integers(0, 39), value=st.integers(0, 255))
+    def write(self, made, index, value):
+        source = made[1]
+        if not isinstance(source, bytes) and index < len(source):
+            source[index] = value  # the handle shows it
+
+    @rule(made=st.one_of(handles, views))
+    def read(self, made):
+        assert bytes(made[0]) == self.bytes_of(made)
+
+    @rule(made=handles, index=st.integers(-50, 50), other=st.binary(max_size=3))
+    def compare(self, made, index, other):
+        handle, text = made[0], self.bytes_of(made)
+        assert handle == text
+        assert text == handle
+        assert hash(handle) == hash(text)
+        assert list(handle) == list(text)
+        assert (len(handle), bool(handle)) == (len(text), bool(text))
+        assert (other in handle) == (other in text)
+        assert (handle == other, handle != other) == (text == other, text != other)
+        if -len(text) <= index < len(text):
+            assert handle[index] == text[index]
+            assert text[index] in handle
+        else:
+            with pytest.raises(BoundsError, match="outside of its"):
+                handle[index]
+
+    @precondition(lambda self: self.kind is StringHandle)
+    @rule(made=handles, protocol=st.integers(2, pickle.HIGHEST_PROTOCOL))
+    def pickle(self, made, protocol):
+        again = pickle.loads(pickle.dumps(made[0], protocol))
+        assert type(again) is StringHandle
+        assert bytes(again) == self.bytes_of(made)
+        assert not made[0] or address(again) != address(made[0])
+
+    @rule(made=consumes(handles))
+    def drop(self, made):
+        if isinstance(made[1], bytearray):
+            with pytest.raises(BufferError):
+                made[1].append(1)
+
+
+@pytest.mark.timeout(120)
+@every_kind
+@examples(60, 3000)
+def test_any_order_of_calls(kind, examples):
+    play(lambda: AnyOrder(kind), examples)
+
+
+# --- sources
 
 
 @every_kind
-@pytest.mark.parametrize("name", strings())
-def test_every_source_reads_as_bytes_without_a_copy(kind, name):
-    source, text = strings()[name], bytes(range(256)) * 4
-    handle = kind(source)
-    where = source.data_ptr() if isinstance(source, torch.Tensor) else address(source)
-    assert (len(handle), bytes(handle), address(handle)) == (1024, text, where)
-    assert handle == text
-    assert text == handle
-    assert hash(handle) == hash(text)
-    view = memoryview(handle)
-    assert (view.readonly, view.format, view.ndim, view.nbytes) == (True, "B", 1, 1024)
-
-
-@every_kind
-def test_source_and_offset_tell_where_the_bytes_are(kind):
-    text = b"0123456789"
-    handle = kind(text)
-    assert handle.source is text
-    part = handle[2:9][3:]
-    assert (part.source is text, part.offset, bytes(part)) == (True, 5, b"5678")
-
-
-def test_memory_of_a_functor_has_no_source_in_python():
-    handle = CompressFunctor(b"a" * 100).run()
-    assert bytes(handle[:2]) == b"\x1f\x8b"
-    if native.core is not None:
-        assert handle.source is None
-
-
-@every_kind
-def test_slices_and_views_keep_the_memory_alive(kind):
+def test_memory_is_kept_by_slices_and_views_alone(kind):
     tensor = torch.arange(100, dtype=torch.uint8)
     alive = weakref.ref(tensor)
     part = kind(tensor)[10:20]
     view = memoryview(part)
-    del tensor
+    del tensor, part
     gc.collect()
-    assert (alive() is not None, bytes(part), bytes(view)) == (
-        True,
-        bytes(range(10, 20)),
-        bytes(range(10, 20)),
-    )
-    del part
-    gc.collect()
-    assert alive() is not None
+    assert (alive() is not None, bytes(view)) == (True, bytes(range(10, 20)))
     view.release()
     del view
     gc.collect()
     assert alive() is None
-
-
-@every_kind
-def test_handle_shows_what_is_written_to_its_tensor(kind):
-    tensor = torch.zeros(8, dtype=torch.uint8)
-    handle = kind(tensor)
-    before = hash(handle)
-    tensor[0] = 65
-    assert handle[0] == 65
-    assert handle == b"A" + bytes(7)
-    assert hash(handle) == hash(b"A" + bytes(7)) != before
 
 
 @every_kind
@@ -124,105 +166,64 @@ def test_bytearray_cannot_move_while_a_handle_is_over_it(kind):
 
 
 @every_kind
-def test_mapped_file_is_read_in_place(kind, tmp_path):
-    path = tmp_path / "data"
-    path.write_bytes(b"mapped file")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+def test_sources_of_other_shapes_and_types(kind, tmp_path):
+    text = bytes(range(256)) * 4
+    for source in (
+        memoryview(b"ab" + text)[2:],
+        np.frombuffer(text, np.int32).reshape(16, 16),
+        torch.tensor(list(text), dtype=torch.uint8).view(32, 32),
+        StringHandle(text),
+    ):
+        assert kind(source) == text
+    for source in (torch.empty(0, dtype=torch.uint8), np.empty((0, 3)), kind(b"abc")[3:]):
+        handle = kind(source)
+        assert (len(handle), bytes(handle), handle == b"", hash(handle)) == (0, b"", True, hash(b""))
+        assert memoryview(handle).nbytes == 0
+    (tmp_path / "data").write_bytes(b"mapped file")
+    with (
+        (tmp_path / "data").open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
         handle = kind(mapped)
         assert bytes(handle[7:]) == b"file"
         del handle
         gc.collect()
 
 
-@pytest.mark.timeout(120)  # many examples, which take their time on a busy machine
-@every_kind
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_slices_indices_and_comparisons_are_those_of_bytes(kind, data):
-    text = data.draw(st.binary(max_size=40))
-    handle = kind(text)
-    cut = data.draw(st.slices(50).map(lambda s: slice(s.start, s.stop)))
-    part, expected = handle[cut], text[cut]
-    assert bytes(part) == expected
-    assert part == expected
-    assert part == kind(expected)
-    assert hash(part) == hash(expected)
-    assert list(part) == list(expected)
-    assert (len(part), bool(part)) == (len(expected), bool(expected))
-    other = data.draw(st.binary(max_size=3))
-    assert (other in handle) == (other in text)
-    assert (handle == other, handle != other) == (text == other, text != other)
-    index = data.draw(st.integers(-50, 50))
-    if -len(text) <= index < len(text):
-        assert handle[index] == text[index]
-        assert text[index] in handle
-    else:
-        with pytest.raises(BoundsError, match="outside of its"):
-            handle[index]
-
-
-@every_kind
-def test_empty_handle(kind):
-    for source in (b"", bytearray(), torch.empty(0, dtype=torch.uint8), np.empty((0, 3)), kind(b"abc")[3:]):
-        handle = kind(source)
-        assert (len(handle), bytes(handle), list(handle), handle == b"", hash(handle)) == (
-            0,
-            b"",
-            [],
-            True,
-            hash(b""),
-        )
-        assert memoryview(handle).nbytes == 0
-
-
 @every_kind
 def test_handles_are_unequal_to_what_is_not_bytes(kind):
     handle = kind(b"abc")
-    assert handle != "abc"
-    assert handle != 3
-    assert handle is not None
+    assert handle not in ("abc", 3, None)
     assert handle == bytearray(b"abc")
     assert handle == memoryview(b"abc")
-    with pytest.raises(TypeError):
-        handle < b"b"  # noqa: B015
+    assert repr(kind(b"abc\0")) == r"StringHandle(b'abc\x00')"
+    assert repr(kind(b"a" * 10**6)) == "<StringHandle b'aaaaaaaaaaaaaaaa'... of 1000000 bytes>"
+
+
+def assign(target):
+    target[0] = 1
 
 
 @every_kind
 @pytest.mark.parametrize(
-    ("data", "error", "text"),
+    ("use", "error", "text"),
     [
-        ("abc", DTypeError, r"str.*encode"),
-        (7, DTypeError, "int, expected bytes"),
-        (None, DTypeError, "NoneType"),
-        (torch.zeros(3), DTypeError, r"torch.float32.*view\(torch.uint8\)"),
-        (torch.zeros(4, 4, dtype=torch.uint8)[:, 1], ArgumentError, r"not contiguous; call contiguous"),
-        (np.zeros((4, 4), np.uint8)[:, 1], ArgumentError, "ndarray that is not contiguous"),
-        (memoryview(b"abcdef")[::2], ArgumentError, "not contiguous"),
+        (lambda handle: handle[::2], ArgumentError, r"step 2 would be a copy; write bytes\(handle\)"),
+        (lambda handle: handle[::-1], ArgumentError, "step -1"),
+        (assign, (TypeError, ValueError), None),
+        (lambda handle: assign(memoryview(handle)), (TypeError, ValueError), None),
+        (lambda handle: handle["a"], TypeError, None),
+        (lambda handle: 256 in handle, ArgumentError, "0 to 255"),
+        (lambda handle: "a" in handle, TypeError, None),
+        (lambda handle: handle < b"b", TypeError, None),
     ],
-    ids=["text", "number", "none", "float tensor", "strided tensor", "strided array", "strided view"],
 )
-def test_what_is_no_bytes_is_refused(kind, data, error, text):
+def test_what_bytes_cannot_do_or_would_copy_is_refused(kind, use, error, text):
     with pytest.raises(error, match=text):
-        kind(data)
+        use(kind(b"abcdef"))
 
 
-@every_kind
-def test_slices_with_a_step_and_writes_are_refused(kind):
-    handle = kind(b"abcdef")
-    with pytest.raises(ArgumentError, match=r"step 2 would be a copy; write bytes\(handle\)"):
-        handle[::2]
-    with pytest.raises(ArgumentError, match="step -1"):
-        handle[::-1]
-    with pytest.raises((TypeError, ValueError)):
-        handle[0] = 1
-    with pytest.raises((TypeError, ValueError)):
-        memoryview(handle)[0] = 1
-    with pytest.raises(TypeError):
-        handle["a"]
-    with pytest.raises(ArgumentError, match="0 to 255"):
-        assert 256 in handle
-    with pytest.raises(TypeError):
-        assert "a" in handle
+USES = [lambda h: h[0], lambda h: h[1:3], lambda h: h == b"", hash, repr]
 
 
 @every_kind
@@ -233,70 +234,29 @@ def test_tensor_whose_memory_has_moved_is_noticed(kind, move):
     tensor = torch.arange(64, dtype=torch.uint8)
     handle = kind(tensor)
     move(tensor)
-    for use in (
-        lambda: handle[0],
-        lambda: handle[1:3],
-        lambda: handle == b"",
-        lambda: hash(handle),
-        lambda: repr(handle),
-    ):
+    for use in USES if kind is KINDS["python"] else [*USES, memoryview, lambda h: h.__dpmodule_bytes__()]:
         with pytest.raises(StateError, match="memory has moved"):
-            use()
-
-
-@in_native
-def test_view_of_a_tensor_whose_memory_has_moved_is_refused():
-    tensor = torch.arange(64, dtype=torch.uint8)
-    handle = StringHandle(tensor)
-    tensor.share_memory_()
-    with pytest.raises(StateError, match="memory has moved"):
-        memoryview(handle)
-    with pytest.raises(StateError, match="memory has moved"):
-        handle.__dpmodule_bytes__()
-
-
-@every_kind
-def test_repr_is_short(kind):
-    assert repr(kind(b"abc\0")) == r"StringHandle(b'abc\x00')"
-    assert repr(kind(b"a" * 10**6)) == "<StringHandle b'aaaaaaaaaaaaaaaa'... of 1000000 bytes>"
-
-
-def test_plain_pickle_is_by_value():
-    tensor = torch.arange(50, dtype=torch.uint8).share_memory_()
-    for handle in (StringHandle(b"abc"), StringHandle(tensor)[5:], StringHandle(b"")):
-        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-            again = pickle.loads(pickle.dumps(handle, protocol))
-            assert type(again) is StringHandle
-            assert again == handle
-            assert address(again) != address(handle) or len(handle) == 0
+            use(handle)
 
 
 @in_native
 def test_capsules_carry_bytes_from_and_to_cpp():
-    text = b"some text"
-    handle = StringHandle(text)
+    handle = StringHandle(b"some text")
     capsule = handle[5:].__dpmodule_bytes__()
     again = StringHandle(capsule)
     where = address(handle)
     del handle, capsule
     gc.collect()
     assert (bytes(again), address(again), again.source) == (b"text", where + 5, None)
-
-    class Owner:
-        def __dpmodule_bytes__(self):
-            return again.__dpmodule_bytes__()
-
-    assert StringHandle(Owner()) == b"text"
-
-
-@in_native
-def test_object_of_another_library_gets_a_clear_answer():
-    class Odd:
-        def __dpmodule_bytes__(self):
-            return 3
-
+    assert CompressFunctor(b"a" * 100).run().source is None
+    given = [again.__dpmodule_bytes__(), 3]
+    owner = type("Owner", (), {"__dpmodule_bytes__": lambda self: given.pop(0)})()
+    assert StringHandle(owner) == b"text"
     with pytest.raises(TypeError):
-        StringHandle(Odd())
+        StringHandle(owner)
+
+
+# --- those who read
 
 
 def test_arrays_and_tensors_are_made_without_a_copy():
@@ -307,18 +267,15 @@ def test_arrays_and_tensors_are_made_without_a_copy():
         warnings.simplefilter("ignore")  # torch has no tensors that cannot be written, and says so
         tensor = torch.frombuffer(handle, dtype=torch.uint8)
     assert tensor.data_ptr() == source.data_ptr() + 8
-    source[8] = 200
-    assert int(tensor[0]) == 200
 
 
 def test_libraries_read_handles(tmp_path):
     handle = StringHandle(b"xxabcyy")[2:5]
     assert hashlib.sha256(handle).digest() == hashlib.sha256(b"abc").digest()
     assert b"-".join([handle, b"d"]) == b"abc-d"
-    path = tmp_path / "file"
-    with path.open("wb") as file:
+    with (tmp_path / "file").open("wb") as file:
         file.write(handle)
-    assert path.read_bytes() == b"abc"
+    assert (tmp_path / "file").read_bytes() == b"abc"
     one, two = socket.socketpair()
     with one, two:
         one.sendall(handle)
@@ -326,56 +283,39 @@ def test_libraries_read_handles(tmp_path):
 
 
 @every_loop
-def test_transports_of_asyncio_send_handles(new_loop):
-    async def main():
-        one, two = socket.socketpair()
-        reader, unused = await asyncio.open_connection(sock=one)
-        _, writer = await asyncio.open_connection(sock=two)
-        large = StringHandle(b"z" * 300_000)
-        writer.write(memoryview(StringHandle(b"abcd")[1:]))
-        writer.writelines([large, StringHandle(b"end")])
-        received = asyncio.create_task(reader.readexactly(300_006))
-        await writer.drain()
-        assert await received == b"bcd" + bytes(large) + b"end"
-        for end in (writer, unused):
-            end.close()
-            await end.wait_closed()
-
-    run(main(), new_loop)
+async def test_transports_of_asyncio_send_handles():
+    one, two = socket.socketpair()
+    reader, unused = await asyncio.open_connection(sock=one)
+    _, writer = await asyncio.open_connection(sock=two)
+    large = StringHandle(b"z" * 300_000)
+    writer.write(memoryview(StringHandle(b"abcd")[1:]))
+    writer.writelines([large, StringHandle(b"end")])
+    received = asyncio.create_task(reader.readexactly(300_006))
+    await writer.drain()
+    assert await received == b"bcd" + bytes(large) + b"end"
+    for end in (writer, unused):
+        end.close()
+        await end.wait_closed()
 
 
 @measures_memory
 @every_kind
 def test_ten_thousand_handles_leave_nothing(kind):
-    tensor = torch.zeros(1 << 16, dtype=torch.uint8)
-    text = b"t" * (1 << 16)
+    tensor, text = torch.zeros(1 << 16, dtype=torch.uint8), b"t" * (1 << 16)
 
-    def use():
-        for source in (tensor, text):
-            handle = kind(source)
-            part = handle[100:-100]
-            assert len(memoryview(part)) == len(source) - 200
-            assert part[5] in (0, ord("t"))
-            hash(handle[:50])
+    def use(count):
+        for _ in range(count):
+            for source in (tensor, text):
+                handle = kind(source)
+                assert len(memoryview(handle[100:-100])) == len(source) - 200
+                hash(handle[:50])
+                kind is not StringHandle or pickle.loads(pickle.dumps(handle[: 1 << 14]))
 
-    for _ in range(500):
-        use()
+    use(500)
     before, references, files = resident_bytes(), sys.getrefcount(text), descriptors()
-    for _ in range(10_000):
-        use()
+    use(10_000)
     assert resident_bytes() - before < 2 << 20
     assert (sys.getrefcount(text), descriptors()) == (references, files)
-
-
-@measures_memory
-def test_ten_thousand_pickles_leave_nothing():
-    handle = StringHandle(b"p" * (1 << 14))
-    for _ in range(500):
-        pickle.loads(pickle.dumps(handle))
-    before = resident_bytes()
-    for _ in range(10_000):
-        pickle.loads(pickle.dumps(handle))
-    assert resident_bytes() - before < 2 << 20
 
 
 @pytest.mark.timeout(120)

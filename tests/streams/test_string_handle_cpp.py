@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,25 +11,21 @@ import torch
 from dpmodule import native
 from dpmodule.streams import StringHandle, ThreadPool, cpp_threaded_worker
 from helpers import compiled
-from helpers.loops import run
+from helpers.programs import TESTS
 
 if native.core is None or compiled.compiler() is None:
     pytest.skip("functors in C++ need the extension and a compiler", allow_module_level=True)
 
-reverse = compiled.load(Path(__file__).parents[1] / "native" / "reverse.cpp")
+reverse = compiled.load(TESTS / "native" / "reverse.cpp")
 
 
-def test_functor_takes_and_gives_handles():
+async def test_functor_takes_and_gives_handles():
     tensor = torch.tensor(list(b"tensor"), dtype=torch.uint8).share_memory_()
     sources = [StringHandle(tensor), StringHandle(b"xyztensor")[3:], b"tensor", bytearray(b"tensor")]
-
-    async def main():
-        with ThreadPool(2) as pool:
-            worker = cpp_threaded_worker(pool)
-            return await asyncio.gather(*(worker(reverse.reverse(source)) for source in sources))
-
-    for result in run(main()):
-        assert (type(result), result, result.source) == (StringHandle, b"rosnet", None)
+    with ThreadPool(2) as pool:
+        worker = cpp_threaded_worker(pool)
+        for result in await asyncio.gather(*(worker(reverse.reverse(source)) for source in sources)):
+            assert (type(result), result, result.source) == (StringHandle, b"rosnet", None)
 
 
 def test_bytes_come_back_without_a_copy():
@@ -46,8 +41,5 @@ def test_bytes_come_back_without_a_copy():
     del again
     gc.collect()
     assert alive() is None
-
-
-def test_what_is_no_bytes_is_refused_by_the_header():
     with pytest.raises(TypeError):
         reverse.echo("text")

@@ -1,5 +1,6 @@
 """StringHandles between processes: shared memory, both ways of starting a process, and nothing left behind."""
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -12,7 +13,7 @@ import torch
 
 from dpmodule.streams import StringHandle, Supervisor
 from helpers.both_backends import descriptors
-from helpers.handle_child import answer, give, report
+from helpers.child_targets import answer_handles, give_handles, report_handle
 from helpers.programs import again_without_native
 
 pytestmark = [
@@ -34,28 +35,22 @@ def nothing_is_left():
     assert set(os.listdir("/dev/shm")) <= segments
 
 
-class Child:
+@contextlib.contextmanager
+def child(start, target, *args):
     """A process that runs a function of a connection, joined at the end."""
-
-    def __init__(self, start, target, *args):
-        context = multiprocessing.get_context(start)
-        self.connection, other = context.Pipe()
-        self.process = context.Process(target=target, args=(other, *args), daemon=True)
-        self.process.start()
-        other.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.join(80)
-        code = self.process.exitcode
-        if code is None:
-            self.process.kill()
-            self.process.join(5)
-        self.connection.close()
-        self.process.close()
-        assert code == 0
+    context = multiprocessing.get_context(start)
+    connection, other = context.Pipe()
+    process = context.Process(target=target, args=(other, *args), daemon=True)
+    process.start()
+    other.close()
+    with connection:
+        yield connection
+        process.join(80)
+    code = process.exitcode
+    process.kill()
+    process.join(5)
+    process.close()
+    assert code == 0
 
 
 @every_start
@@ -71,33 +66,36 @@ def test_handles_go_to_a_child(start):
         (StringHandle(b"small")[1:], shared, (b"mall", 4, False), b"mall"),
         (StringHandle(b""), shared, (b"", 0, False), b""),
     ]
-    with Child(start, answer) as child:
+    with child(start, answer_handles) as connection:
         for handle, tensor, held, then in cases:
-            child.connection.send(handle)
-            assert child.connection.recv() == held
+            connection.send(handle)
+            assert connection.recv() == held
             tensor.fill_(9)  # seen there only where the memory is the same
-            child.connection.send("look again")
-            assert child.connection.recv() == then
+            connection.send("look again")
+            assert connection.recv() == then
             tensor.fill_(1 if tensor is shared else 2)
-        child.connection.send(None)
-        assert child.connection.recv() == "done"
+        connection.send(None)
+        assert connection.recv() == "done"
 
 
 def test_a_handle_may_be_an_argument_of_a_process():
     """The shared memory that is made for it lives until the process has it."""
     expected = (b"abcd", 200_000)
-    with Child("spawn", report, StringHandle(b"abcd" * 50_000)) as child, Supervisor() as supervisor:
-        assert supervisor.start(report, StringHandle(b"abcd" * 50_000)).recv(30) == expected
-        assert child.connection.poll(30)
-        assert child.connection.recv() == expected
+    with (
+        child("spawn", report_handle, StringHandle(b"abcd" * 50_000)) as connection,
+        Supervisor() as supervisor,
+    ):
+        assert supervisor.start(report_handle, StringHandle(b"abcd" * 50_000)).recv(30) == expected
+        assert connection.poll(30)
+        assert connection.recv() == expected
 
 
 @pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_handles_come_from_a_child_and_outlive_it(start):
     size = 1 << 16
-    with Child(start, give, size) as child:
-        first, second = child.connection.recv(), child.connection.recv()
-        child.connection.send("thanks")
+    with child(start, give_handles, size) as connection:
+        first, second = connection.recv(), connection.recv()
+        connection.send("thanks")
     assert first == b"b" * size
     assert second == b"\7" * (size // 2)
     assert first.source.is_shared()

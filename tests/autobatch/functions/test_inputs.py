@@ -3,75 +3,115 @@
 from __future__ import annotations
 
 import array
-import fractions
 from itertools import product
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.functions.inputs import InputExpression
-from dpmodule.base import DTypeError
 from helpers.walk import walks
 
-
-@pytest.fixture(params=["python", "auto"], autouse=True)
-def _engine(request):
-    dy.configure(engine=request.param, autobatch=True)
-    yield
-    dy.configure(engine="auto", autobatch=False)
-
-
-GRID = np.arange(12.0).reshape(3, 4)
-VECTORS = {
-    "floats": [0.1, 2.0],
-    "integers": (3, -4),
-    "mixed": [1, 2.5],
-    "truths": [True, 2.0],
-    "large": [2**53 + 1, -(2**60) - 1],
-    "numpy numbers": [np.float64(0.1), np.float64(2.0)],
-    "small numpy numbers": [np.float32(0.1), np.int64(2)],
-    "doubles": np.array([0.1, 2.0]),
-    "singles": np.array([0.1, 2.0], np.float32),
-    "whole": np.array([1, 2]),
-    "halves": np.array([0.5, 2.0], np.float16),
-    "turned bytes": np.array([0.1, 2.0], ">f8"),
-    "every second": GRID[0, ::2],
-    "a column": GRID[:, 1],
-    "a buffer": array.array("d", [0.1, 2.0]),
-    "bytes": memoryview(b"ab"),
-}
-TENSORS = {
-    **VECTORS,
-    "a number": 2.5,
-    "a matrix": GRID,
-    "a small matrix": GRID.astype(np.float32),
-    "a turned matrix": GRID.T,
-    "rows of lists": [[1.0, 2.0], [3.0, 4.0]],
-    "more dimensions": np.arange(24.0).reshape(2, 3, 1, 4),
-}
+pytestmark = pytest.mark.usefixtures("engine")
+GRID, WHOLE = np.arange(12.0).reshape(3, 4), np.random.RandomState(3).normal(size=(4, 6, 5))
+VECTORS = [
+    *([0.1, 2.0], (3, -4), [1, 2.5], [True, 2.0], [2**53 + 1, -(2**60) - 1], array.array("d", [0.1, 2.0])),
+    *(
+        [np.float64(0.1), np.float64(2.0)],
+        [np.float32(0.1), np.int64(2)],
+        memoryview(b"ab"),
+        GRID[0, ::2],
+        GRID[:, 1],
+    ),
+    *[np.array([0.5, 2.0], dtype) for dtype in ("f8", "f4", "f2", ">f8", ">f4", "longdouble")],
+    *[np.array([1, 0], dtype) for dtype in ("i8", ">i4", "u1", "?")],
+    torch.tensor([1.0, 2.0], requires_grad=True),
+]
+ARRAYS = [
+    *(
+        2.5,
+        GRID,
+        GRID.astype("f4"),
+        GRID.T,
+        GRID[::-1],
+        GRID[:, ::-2],
+        GRID[::-1, ::-1].T,
+        [[1.0, 2.0], [3.0, 4.0]],
+    ),
+    *(WHOLE, WHOLE.T, np.asfortranarray(WHOLE), WHOLE[:, ::2, 1::2], WHOLE[::-1, :, ::-1], WHOLE[:, :, :1]),
+    *(np.broadcast_to(WHOLE[0], (3, 6, 5)), WHOLE.astype(">f8"), np.arange(24).reshape(2, 3, 4)),
+    *(np.arange(24.0).reshape(2, 3, 1, 4), np.arange(81).reshape(3, 3, 3, 3)),
+]
 
 
-def holds(expression, wanted):
-    wanted = np.asarray(wanted, np.float32)
-    assert expression.dim() == (wanted.shape, 1)
-    np.testing.assert_array_equal(expression.npvalue(), wanted)
-    np.testing.assert_array_equal((expression * 2.0).npvalue(), wanted * 2)
+def holds(expression, wanted, size=1):
+    wanted = np.asarray(wanted).astype(np.float32)
+    assert expression.dim() == ((wanted.shape[:-1] or (1,), size) if size > 1 else (wanted.shape, 1))
+    np.testing.assert_array_equal(expression.npvalue().reshape(wanted.shape), wanted)
+    np.testing.assert_array_equal((expression * 2.0).npvalue().reshape(wanted.shape), wanted * 2)
 
 
-@walks(VECTORS)
-def test_vectors(name):
-    holds(dy.inputVector(VECTORS[name]), np.array(VECTORS[name]))
+@walks(range(len(VECTORS)))
+def test_vectors(place):
+    given = VECTORS[place]
+    wanted = given.detach().numpy() if torch.is_tensor(given) else np.array(given)
+    for make in (dy.inputVector, dy.inputTensor):
+        holds(make(given), wanted)
+    x = dy.vecInput(len(wanted))
+    x.set(given)
+    holds(x, wanted)
 
 
-def test_a_matrix_as_a_vector():
+@walks(range(len(ARRAYS)))
+def test_arrays_of_any_layout(place):
+    given = ARRAYS[place]
+    wanted = np.atleast_1d(np.array(given))
+    holds(dy.inputTensor(given), wanted)
+    last = dy.inputTensor(given, batched=True)
+    if wanted.ndim == 1:
+        return
+    assert last.dim() == dy.inputTensor(given, True).dim() == (wanted.shape[:-1], wanted.shape[-1])
+    np.testing.assert_array_equal(last.npvalue().reshape(wanted.shape), wanted.astype("f4"))
+    dy.sum_batches(dy.sum_elems(dy.tanh(last))).backward(full=True)
+    slope = 1 - np.tanh(wanted.astype("f8")) ** 2
+    np.testing.assert_allclose(last.gradient().reshape(wanted.shape), slope, atol=1e-5)
+    listed = dy.inputTensor([np.asarray(part).T for part in wanted.T])
+    np.testing.assert_array_equal(listed.npvalue().reshape(wanted.shape), wanted.astype("f4"))
+
+
+def test_matrices_as_vectors_and_by_columns():
     holds(dy.inputVector(GRID), GRID.ravel())
     holds(dy.inputVector(GRID.T), GRID.T.ravel())
+    holds(dy.inputMatrix([1, 2, 3, 4, 5, 6], (2, 3)), [[1, 3, 5], [2, 4, 6]])
 
 
-@walks(TENSORS)
-def test_tensors(name):
-    holds(dy.inputTensor(TENSORS[name]), np.atleast_1d(np.array(TENSORS[name])))
+@pytest.mark.parametrize(
+    ("dim", "size", "expected"),
+    [
+        ((2, 3), 1, [[0, 2, 4], [1, 3, 5]]),
+        ((3, 2), 1, [[0, 3], [1, 4], [2, 5]]),
+        ((2,), 3, [[0, 2, 4], [1, 3, 5]]),
+        (None, 1, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_input_tensor_transpose_as_in_dynet(dim, size, expected):
+    for numbers in (np.arange(6.0), [0, 1, 2, 3, 4, 5]):
+        x = dy.inputTensorTranspose(numbers, dim, size)
+        assert x.dim() == (dim or (6,), size)
+        np.testing.assert_array_equal(x.npvalue(), expected)
+    assert dy.inputTensorTranspose([1.0, 2.0], batch_size=True, dim=2).dim() == ((2,), 1)
+
+
+def test_sparse_inputs():
+    whole = np.arange(81).reshape((3, 3, 3, 3))
+    places = ([0, 0], [0, 1], [0, 2], [0, 0])
+    x = dy.sparse_inputTensor(places, [whole[0, 0, 0, 0], whole[0, 1, 2, 0]], (3, 3, 3, 3), batched=True)
+    assert x.dim() == ((3, 3, 3), 3)
+    assert x.npvalue()[0, 1, 2, 0] == whole[0, 1, 2, 0]
+    assert np.count_nonzero(x.npvalue()) == 1
+    x = dy.sparse_inputTensor(([0, 1], [1, 1]), np.array([2, 3]), (2, 2), defval=np.float32(1.0))
+    np.testing.assert_array_equal(x.npvalue(), [[1, 2], [1, 3]])
 
 
 def test_operations_on_four_and_more_dimensions():
@@ -88,10 +128,10 @@ def test_operations_on_four_and_more_dimensions():
             np.testing.assert_allclose(found.npvalue(), want)
 
 
-@walks([0.1, 3, True, 2**53 + 1, -(2**60) - 1, 1e300, np.float64(0.1), np.float32(0.1)])
+@walks([0.1, 3, True, 2**53 + 1, -(2**60) - 1, 1e300, np.float64(0.1), np.float32(0.1), torch.tensor(2.0)])
 def test_numbers(number):
     with np.errstate(over="ignore"):
-        holds(dy.scalarInput(number), [number])
+        holds(dy.scalarInput(number), [float(number)])
 
 
 @walks(
@@ -107,107 +147,33 @@ def test_constants(dim, val):
 
 
 def test_every_input_can_be_set():
-    made = [
-        dy.scalarInput(1.0),
-        dy.scalarInput(True),
-        dy.inputVector([1.0, 2.0]),
-        dy.inputVector([True, 2.0]),
-    ]
-    made += [
-        dy.inputTensor(GRID),
-        dy.inputTensor(GRID.T),
-        dy.vecInput(3),
-        dy.vecInput((3,)),
-        dy.matInput(2, 3),
-    ]
-    for x in made:
+    made = [dy.scalarInput(1.0), dy.scalarInput(True), dy.inputVector([True, 2.0]), dy.inputTensor(GRID.T)]
+    for x in (*made, dy.vecInput(3), dy.vecInput((3,)), dy.matInput(2, 3)):
         y = x + x
         y.npvalue()
         wanted = np.full(x.dim()[0], 0.5)
         x.set(wanted)
         assert isinstance(x, InputExpression)
-        assert isinstance(x, dy.Expression)
         np.testing.assert_array_equal(y.npvalue(), 2 * wanted)
     assert not isinstance(dy.zeros(3), InputExpression)
 
 
-def test_an_input_is_a_copy():
-    for numbers in (np.ones(3), np.ones(3, np.float32), [1.0, 1.0, 1.0]):
-        x = dy.inputTensor(numbers)
-        numbers[0] = 7.0
-        assert x.vec_value() == [1.0, 1.0, 1.0]
+MAKERS = [
+    dy.inputTensor,
+    dy.inputVector,
+    lambda x: dy.inputTensor(x, batched=True),
+    lambda x: dy.inputMatrix(x, (3,)),
+]
 
 
-def test_inputs_are_told_from_what_is_none():
-    for call in (
-        lambda: dy.inputVector([1.0, fractions.Fraction(1, 2)]),
-        lambda: dy.inputTensor(np.array(["a"])),
-        lambda: dy.inputTensor(np.array([1j])),
-        lambda: dy.scalarInput("a"),
-    ):
-        with pytest.raises(dy.ForeignValueError):
-            call()
-    for call in (
-        lambda: dy.inputVector([]),
-        lambda: dy.inputTensor(np.ones((2, 0))),
-        lambda: dy.matInput(2, 0),
-    ):
-        with pytest.raises(dy.ShapeError):
-            call()
-
-
-WHOLE = np.random.RandomState(3).normal(size=(4, 6, 5))
-LAYOUTS = {
-    "as it is": WHOLE,
-    "float32": WHOLE.astype(np.float32),
-    "transposed": WHOLE.T,
-    "Fortran": np.asfortranarray(WHOLE),
-    "every second": WHOLE[:, ::2, 1::2],
-    "backwards": WHOLE[::-1, :, ::-1],
-    "one row again and again": np.broadcast_to(WHOLE[0], (3, 6, 5)),
-    "flat": WHOLE[0, 0],
-    "one element": WHOLE[:, :, :1],
-    "integers": np.arange(24).reshape(2, 3, 4),
-    "in the other order of bytes": WHOLE.astype(">f8"),
-}
-
-
-@walks(LAYOUTS)
-def test_arrays_lie_anyhow(name):
-    given = LAYOUTS[name]
-    dy.renew_cg()
-    plain, last = dy.inputTensor(given), dy.inputTensor(given, batched=True)
-    again = dy.inputTensor(given, True)
-    assert plain.dim() == (given.shape, 1)
-    assert last.dim() == again.dim() == (given.shape[:-1] or (1,), given.shape[-1])
-    wanted = given.reshape(1, -1) if given.ndim == 1 else given
-    np.testing.assert_array_equal(plain.npvalue(), given.astype(np.float32))
-    for each in (last, again):
-        np.testing.assert_array_equal(each.npvalue().reshape(wanted.shape), wanted.astype(np.float32))
-    (dy.sum_batches(dy.sum_elems(dy.tanh(last)))).backward(full=True)
-    np.testing.assert_allclose(
-        last.gradient().reshape(wanted.shape), 1 - np.tanh(wanted.astype(np.float64)) ** 2, atol=1e-5
-    )
-
-
-def test_values_are_arrays_of_their_own():
-    dy.renew_cg()
-    x = dy.inputTensor(WHOLE, batched=True)
-    y = dy.tanh(x)
-    found = y.npvalue()
-    assert found.flags.c_contiguous
-    assert found.dtype == np.float64
-    before = found.copy()
-    found[:] = 7.0
-    np.testing.assert_array_equal(y.npvalue(), before)
-
-
-def test_a_parameter_that_changes_its_type_between_graphs():
-    p = dy.ParameterCollection().parameters_from_numpy(np.ones(3))
-    for _ in range(2):
-        dy.renew_cg()
-        assert dy.sum_elems(p).value() == 3.0
-    p.tensor.data = p.tensor.data.double()
-    dy.renew_cg()
-    with pytest.raises(DTypeError, match="float64"):
-        dy.sum_elems(p)
+@walks(product(MAKERS, ["f8", "f4", list]))
+def test_inputs_keep_the_values_of_the_call(make, kind):
+    """One buffer serves for many inputs of a graph."""
+    buffer = [1.0, 2.0, 4.0] if kind is list else np.array([1.0, 2.0, 4.0], kind)
+    first, other = make(buffer), dy.vecInput(3)
+    other.set(buffer)
+    buffer[:] = [10.0, 20.0, 40.0]
+    second = make(buffer)
+    buffer[:] = [0.0] * 3
+    assert first.vec_value() == other.vec_value() == [1, 2, 4]
+    assert second.vec_value() == [10, 20, 40]

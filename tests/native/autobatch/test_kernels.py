@@ -1,148 +1,118 @@
-"""Single kernels of the native engine: accuracy, gradients against finite differences, odd numbers, odd sizes."""
+"""Kernels of the native engine: accuracy, odd numbers and sizes, against float64; other instruction sets."""
 
 from __future__ import annotations
 
-import math
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
+import dpmodule.autobatch as dy
 from dpmodule import native
-from helpers.raw_graph import OF_ONE, OF_TWO, OP, UNARY, RawGraph
+from helpers.programs import run_program
 from helpers.walk import walks
 
-core = native.core
-pytestmark = pytest.mark.skipif(core is None, reason="no native extension")
+pytestmark = pytest.mark.skipif(native.core is None, reason="no native extension")
+INF, NAN = np.inf, np.nan
 
 
-@pytest.fixture
-def graph():
-    found = RawGraph(core)
-    found.renew()
-    return found
+@pytest.fixture(autouse=True)
+def _autobatch():
+    dy.configure(engine="native", autobatch=True)
+    yield
+    dy.configure(engine="auto", autobatch=False)
 
 
-def apply(graph, name, values, number=0.0):
-    node = graph.machine.kernel(
-        OP["unary"], UNARY[name], (graph.input(np.asarray(values, np.float32)),), number
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [(dy.tanh, np.tanh), (dy.logistic, lambda x: 1 / (1 + np.exp(-x))), (dy.exp, np.exp)]
+)
+def test_accuracy(ours, theirs):
+    x = np.concatenate([np.linspace(-30, 30, 20001), np.linspace(-1, 1, 20001), [1e-30, -1e-30, 0.0]]).astype(
+        "f4"
     )
-    return np.frombuffer(graph.machine.value(node), np.float32)
-
-
-@pytest.mark.parametrize("name", ["tanh", "logistic", "exp"])
-def test_accuracy(graph, name):
-    x = np.concatenate([np.linspace(-30, 30, 20001), np.linspace(-1, 1, 20001), [1e-30, -1e-30, 0.0]])
-    x = x.astype(np.float32)
-    wide = x.astype(np.float64)
-    wanted = {"tanh": np.tanh(wide), "logistic": 1 / (1 + np.exp(-wide)), "exp": np.exp(wide)}[name]
-    found = apply(graph, name, x).astype(np.float64)
+    found, wanted = ours(dy.inputTensor(x)).npvalue(), theirs(x.astype("f8"))
     assert np.max(np.abs(found - wanted) / np.maximum(np.abs(wanted), 1e-35)) < 5e-7
 
 
-def test_limits(graph):
-    x = [np.inf, -np.inf, np.nan, 100.0, -200.0, 88.0]
-    np.testing.assert_allclose(apply(graph, "tanh", x), [1, -1, np.nan, 1, -1, 1])
-    np.testing.assert_allclose(apply(graph, "logistic", x), [1, 0, np.nan, 1, 0, 1], atol=1e-37)
-    np.testing.assert_allclose(
-        apply(graph, "exp", x), [np.inf, 0, np.nan, np.inf, 0, math.exp(88.0)], rtol=1e-6
-    )
-    assert np.isnan(apply(graph, "rectify", x)[2])
+def test_limits():
+    x = dy.inputTensor([INF, -INF, NAN, 100.0, -200.0, 88.0])
+    np.testing.assert_allclose(dy.tanh(x).npvalue(), [1, -1, NAN, 1, -1, 1])
+    np.testing.assert_allclose(dy.logistic(x).npvalue(), [1, 0, NAN, 1, 0, 1], atol=1e-37)
+    np.testing.assert_allclose(dy.exp(x).npvalue(), [INF, 0, NAN, INF, 0, np.exp(88.0)], rtol=1e-6)
+    assert np.isnan(dy.rectify(x).npvalue()[2])
 
 
-@walks(product([1, 7, 16, 33], sorted(OF_ONE)))
-def test_of_one(width, name):
-    graph = RawGraph(core)
-    param = graph.param(width)
-    if name in ("sqrt", "log", "recip"):
-        graph.params[0][0].abs_().add_(0.5)
-    graph.renew()
-    x = graph.at(param)
-    found = graph.one(name, x, 0.7)
-    loss = graph.dot(found, graph.one("square", x))
-    graph.check_value(found, 1e-6)
-    graph.check_gradients(loss)
+OF_ONE = [
+    *[(getattr(dy, name), getattr(torch, name)) for name in ("tanh", "exp", "sqrt", "log", "square", "abs")],
+    *((dy.logistic, torch.sigmoid), (dy.rectify, torch.relu), (dy.cube, lambda x: x**3)),
+    (lambda x: dy.elu(x - 1.5, 0.7), lambda x: torch.where(x > 1.5, x - 1.5, 0.7 * torch.expm1(x - 1.5))),
+    (dy.softsign, lambda x: x / (1 + x.abs())),
+    *[
+        (f, f)
+        for f in (lambda x: 0.7 / x, lambda x: -x, lambda x: x * 0.7, lambda x: x + 0.7, lambda x: 0.7 - x)
+    ],
+]
+OF_TWO = [
+    *[(f, f) for f in (lambda x, y: x + y, lambda x, y: x - y)],
+    *((dy.cmult, torch.mul), (dy.cdiv, torch.div), (dy.bmax, torch.maximum), (dy.bmin, torch.minimum)),
+]
 
 
-@walks(product([1, 7, 16, 33], sorted(OF_TWO)))
-def test_of_two(width, name):
-    graph = RawGraph(core)
-    a, b = graph.param(width), graph.param(width)
-    graph.params[1][0].abs_().add_(0.5)
-    graph.renew()
-    found = graph.two(name, graph.at(a), graph.at(b))
-    loss = graph.dot(found, graph.one("square", graph.at(a)))
-    graph.check_value(found, 1e-6)
-    graph.check_gradients(loss)
+@walks(product([1, 7, 16, 33], [(1, *each) for each in OF_ONE] + [(2, *each) for each in OF_TWO]))
+def test_elements_of_vectors_of_every_width(width, case):
+    count, ours, theirs = case
+    arrays = np.random.RandomState(width).uniform(0.5, 2, (5, count, width)).astype("f4")
+    xs = [[dy.inputTensor(array) for array in row] for row in arrays]
+    ys = [ours(*row) for row in xs]
+    dy.esum([dy.dot_product(y, dy.square(row[0])) for y, row in zip(ys, xs)]).backward(full=True)
+    for y, row, given in zip(ys, xs, arrays):
+        tensors = [torch.tensor(each, dtype=torch.float64, requires_grad=True) for each in given]
+        wanted = theirs(*tensors)
+        (wanted * tensors[0].square()).sum().backward()
+        np.testing.assert_allclose(y.npvalue(), wanted.detach(), rtol=1e-6, atol=1e-6)
+        for x, tensor in zip(row, tensors):
+            np.testing.assert_allclose(x.gradient(), tensor.grad, rtol=2e-5, atol=1e-5)
 
 
-@walks(
-    [
-        (a, *b)
-        for a, b in product(
-            [1, 2, 5, 13, 64, 700], [(1, 1), (3, 5), (16, 16), (50, 200), (130, 65), (400, 9)]
-        )
+SIZES = [(1, 1), (3, 5), (16, 16), (50, 200), (130, 65), (400, 9)]
+
+
+@walks(product([1, 2, 5, 13, 64, 700], SIZES))
+def test_products(rows, sizes):
+    """Of a matrix with so many vectors; the vectors are words of a table, some of them the same."""
+    (inner, outer), draw, m = sizes, np.random.RandomState(rows), dy.ParameterCollection()
+    arrays = [
+        (draw.normal(size=shape) / shape[-1] ** 0.5).astype("f4")
+        for shape in ((outer, inner), (outer,), (max(1, rows * 2 // 3), inner))
     ]
-)
-def test_products(rows, inner, outer):
-    graph = RawGraph(core)
-    w, b = graph.param(outer, inner), graph.param(outer)
-    graph.renew()
-    xs = [graph.input(torch.randn(inner)) for _ in range(rows)]
-    found = [graph.affine(graph.at(b), graph.at(w), x) for x in xs]
-    loss = graph.sum(*[graph.total(each, square=True) for each in found])
-    graph.forward(loss)
-    for node in (found[0], found[-1]):
-        graph.check_value(node)
-    graph.check_gradients(loss)
+    w, b = (m.parameters_from_numpy(array) for array in arrays[:2])
+    table, places = m.lookup_parameters_from_numpy(arrays[2]), [k % len(arrays[2]) for k in range(rows)]
+    found = [dy.affine_transform([b, w, table[place]]) for place in places]
+    dy.esum([dy.squared_norm(dy.tanh(each)) for each in found]).backward()
+    tw, tb, tt = (torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in arrays)
+    wanted = tt[places] @ tw.T + tb
+    torch.tanh(wanted).square().sum().backward()
+    for one, other in (
+        (np.stack(dy.npvalues(found)), wanted.detach()),
+        *((p.grad_as_array(), t.grad) for p, t in zip((w, b, table), (tw, tb, tt))),
+    ):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * max(1, float(other.abs().max())))
 
 
-def test_shared_operand_is_no_packed_matrix():
-    """All rows of one batch may be the same vector: its block has a stride of zero."""
-    graph = RawGraph(core)
-    w, v = graph.param(6, 6), graph.param(6)
-    graph.renew()
-    losses = [graph.loss(graph.affine(None, graph.at(w), graph.at(v)), k % 6) for k in range(9)]
-    graph.check_gradients(graph.sum(*losses))
+def test_one_vector_for_all_rows_of_a_batch():
+    m, draw = dy.ParameterCollection(), np.random.RandomState(0)
+    w, v = m.parameters_from_numpy(draw.normal(size=(6, 6))), m.parameters_from_numpy(draw.normal(size=6))
+    dy.esum([dy.pickneglogsoftmax(w * v, k % 6) for k in range(9)]).backward()
+    tw, tv = (torch.tensor(p.as_array(), requires_grad=True) for p in (w, v))
+    torch.nn.functional.cross_entropy((tw @ tv).expand(9, 6), torch.arange(9) % 6, reduction="sum").backward()
+    np.testing.assert_allclose(w.grad_as_array(), tw.grad, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(v.grad_as_array(), tv.grad, rtol=1e-4, atol=1e-5)
 
 
-def test_repeated_words_are_multiplied_once_and_counted_often():
-    graph = RawGraph(core)
-    w, words = graph.param(5, 4), graph.table(3, 4)
-    graph.renew()
-    outputs = [
-        graph.one("tanh", graph.affine(None, graph.at(w), graph.lookup(words, k % 3))) for k in range(40)
-    ]
-    loss = graph.sum(*[graph.loss(each, k % 5) for k, each in enumerate(outputs)])
-    graph.check_value(loss)
-    graph.check_gradients(loss)
-    assert sorted(np.frombuffer(graph.machine.touched(words), np.int64)) == [0, 1, 2]
-    assert not graph.machine.touched(words)
-
-
-def test_finite_differences():
-    """Not through autograd: the loss itself, moved along random directions."""
-    graph = RawGraph(core)
-    w, v, words = graph.param(8, 8), graph.param(32, 8), graph.table(5, 8)
-    u, b = graph.param(32, 8), graph.param(32)
-
-    def run():
-        graph.renew()
-        h = c = None
-        for k in range(6):
-            h, c = graph.lstm(graph.lookup(words, k % 5), h, c, graph.at(v), graph.at(u), graph.at(b))
-        return graph.sum(graph.loss(graph.affine(None, graph.at(w), h), 3), graph.total(c, square=True))
-
-    loss = run()
-    graph.backward(loss)
-    gradients = [grad.clone() for _, grad in graph.params + graph.tables]
-    for (value, _), gradient in zip(graph.params + graph.tables, gradients):
-        direction, kept, step = torch.randn_like(value) / value.numel() ** 0.5, value.clone(), 1e-2
-        ends = []
-        for sign in (1, -1):
-            value.copy_(kept + sign * step * direction)
-            ends.append(float(graph.value(run())))
-        value.copy_(kept)
-        wanted = float((gradient * direction).sum())
-        assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(wanted, rel=2e-2, abs=2e-3)
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_instruction_sets(isa):
+    """Random graphs with other kernels, where this CPU has them; the choice is made once a process."""
+    code = "from autobatch import test_random_graphs as t; t.on_each_engine(range(12), size=17)"
+    done = run_program(code, DPMODULE_ISA=isa)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -29,12 +29,18 @@ def close(found, wanted):
 
 def test_numbers_of_one_array():
     x = dy.inputTensor(np.full(MANY, 0.1))
-    dy.esum([dy.sum_elems(x), dy.dot_product(x, x), dy.squared_norm(x)]).forward()
-    close(dy.sum_elems(x).value(), MANY * TENTH)
-    close(dy.dot_product(x, x).value(), MANY * TENTH**2)
-    close(dy.squared_norm(x).value(), MANY * TENTH**2)
-    close(dy.pickneglogsoftmax(x, 7).value(), np.log(MANY))
-    close(dy.log_softmax(x).npvalue(), -np.log(MANY))
+    for found, wanted in (
+        (dy.sum_elems(x), MANY * TENTH),
+        (dy.dot_product(x, x), MANY * TENTH**2),
+        (dy.squared_norm(x), MANY * TENTH**2),
+        (dy.pickneglogsoftmax(x, 7), np.log(MANY)),
+        (dy.log_softmax(x), -np.log(MANY)),
+        (dy.hinge(x, 3, 0.2), (MANY - 1) * float(np.float32(0.2))),
+        (dy.sum_batches(dy.inputTensor(np.full((2, MANY // 2), 0.1), batched=True)), MANY / 2 * TENTH),
+        (dy.mean_batches(dy.inputTensor(np.full((2, MANY // 2), 0.1), batched=True)), TENTH),
+        (dy.sum_elems(dy.inputTensor(np.full((MANY // 2, 2), 0.1), batched=True)), MANY / 2 * TENTH),
+    ):
+        close(found.npvalue(), np.full(found.npvalue().shape, wanted))
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -49,26 +55,6 @@ def test_along_one_dimension(axis):
         (dy.logsumexp_dim(x, axis), np.log(MANY / 2) + TENTH),
     ):
         close(found.npvalue(), np.full(found.dim()[0], wanted))
-    close(dy.hinge(dy.inputTensor(np.full(MANY, 0.1)), 3, 0.2).value(), (MANY - 1) * float(np.float32(0.2)))
-
-
-def test_minibatches():
-    x = dy.inputTensor(np.full((2, MANY // 2), 0.1), batched=True)
-    close(dy.sum_batches(x).npvalue(), np.full(2, MANY / 2 * TENTH))
-    close(dy.mean_batches(x).npvalue(), np.full(2, TENTH))
-    y = dy.inputTensor(np.full((MANY // 2, 2), 0.1), batched=True)
-    close(dy.sum_elems(y).npvalue(), np.full((1, 2), MANY / 2 * TENTH))
-
-
-def test_a_vector_that_many_nodes_reduce():
-    m = dy.ParameterCollection()
-    p = m.parameters_from_numpy(np.array([0.5, 0.25]))
-    losses = [dy.sum_dim(p, [0]) * (3 * TENTH) for _ in range(MANY // 4)]
-    losses += [dy.max_dim(p) * TENTH for _ in range(MANY // 4)]
-    losses += [dy.hinge(p, 1) * TENTH for _ in range(MANY // 4)]
-    losses += [dy.dropout(p, 0.0)[0] * TENTH for _ in range(MANY // 4)]
-    dy.esum(losses).backward()
-    close(p.grad_as_array(), MANY / 4 * TENTH * np.array([6.0, 2.0]))
 
 
 @pytest.mark.parametrize("width", [1, 2, 70])
@@ -77,74 +63,74 @@ def test_values_of_many_nodes(width):
     close(dy.esum(xs * (MANY // 10)).npvalue(), MANY * np.linspace(0.1, 0.2, width).astype(np.float32))
 
 
-def test_a_parameter_that_many_nodes_use():
-    m = dy.ParameterCollection()
-    p = m.parameters_from_numpy(np.array([0.5, 0.25]))
-    x = dy.inputTensor([TENTH, 2 * TENTH])
-    dy.esum([dy.dot_product(p, x) for _ in range(MANY)]).backward()
-    close(p.grad_as_array(), [MANY * TENTH, 2 * MANY * TENTH])
+def of_reductions(m, p, x):
+    kinds = (
+        lambda: dy.sum_dim(p, [0]) * 3.0,
+        lambda: dy.max_dim(p),
+        lambda: dy.hinge(p, 1),
+        lambda: dy.dropout(p, 0.0)[0],
+    )
+    return [make() * TENTH for make in kinds for _ in range(MANY // 4)], [
+        (p, MANY / 4 * TENTH * np.array([6.0, 2.0]))
+    ]
 
 
-def test_a_value_that_many_nodes_use():
+def of_products(m, p, x):
+    vector = dy.inputTensor([TENTH, 2 * TENTH])
+    return [dy.dot_product(p, vector) for _ in range(MANY)], [(p, [MANY * TENTH, 2 * MANY * TENTH])]
+
+
+def of_a_value(m, p, x):
     """What is behind it receives the whole gradient."""
-    m = dy.ParameterCollection()
-    p = m.parameters_from_numpy(np.array([0.5, 0.25]))
     both = p * 2.0
-    x = dy.inputTensor([TENTH])
     losses = [dy.cmult(dy.pick(both, 1), x) for _ in range(MANY // 2)]
     losses += [dy.cmult(both[0:1], x) for _ in range(MANY // 2)]
-    dy.esum(losses).backward(full=True)
-    close(both.gradient(), np.full(2, MANY / 2 * TENTH))
-    close(p.grad_as_array(), np.full(2, MANY * TENTH))
-    close(x.gradient(), MANY / 2 * (0.5 + 1.0))
+    half = MANY / 2
+    return losses, [(both, np.full(2, half * TENTH)), (p, np.full(2, MANY * TENTH)), (x, half * (0.5 + 1.0))]
 
 
-def test_rows_that_are_looked_up_often():
-    m = dy.ParameterCollection()
+def of_rows(m, p, x):
     table = m.lookup_parameters_from_numpy(np.ones((3, 1)))
-    x = dy.inputTensor([TENTH])
-    dy.esum([dy.cmult(table[k % 2], x) for k in range(MANY)]).backward()
-    close(table.grad_as_array().ravel(), [MANY / 2 * TENTH, MANY / 2 * TENTH, 0])
+    losses = [dy.cmult(table[k % 2], x) for k in range(MANY)]
+    return losses, [(table, [[MANY / 2 * TENTH], [MANY / 2 * TENTH], [0]])]
 
 
-@pytest.mark.parametrize("looked_up", [False, True])
-def test_weights_and_biases(looked_up):
-    m = dy.ParameterCollection()
+def of_maps(m, p, x, looked_up=True):
     table = m.lookup_parameters_from_numpy(np.array([[0.1, 0.2], [0.3, 0.4]]))
     W, b = m.parameters_from_numpy(np.ones((1, 2))), m.parameters_from_numpy(np.ones(1))
     xs = [dy.inputTensor([0.1, 0.2]), dy.inputTensor([0.3, 0.4])]
     rows = [table[k % 2] for k in range(MANY)] if looked_up else xs * (MANY // 2)
-    (dy.esum([dy.affine_transform([b, W, x]) for x in rows]) * TENTH).backward(full=True)
-    close(W.grad_as_array().ravel(), MANY * TENTH * np.array([0.2, 0.3]))
-    close(b.grad_as_array(), [MANY * TENTH])
-    if looked_up:
-        close(table.grad_as_array(), np.full((2, 2), MANY / 2 * TENTH))
-    else:
-        close(xs[1].gradient(), np.full(2, MANY / 2 * TENTH))
+    last = (table, np.full((2, 2), MANY / 2 * TENTH)) if looked_up else (xs[1], np.full(2, MANY / 2 * TENTH))
+    losses = dy.esum([dy.affine_transform([b, W, x]) for x in rows]) * TENTH
+    return [losses], [(W, MANY * TENTH * np.array([[0.2, 0.3]])), (b, [MANY * TENTH]), last]
 
 
-def test_memories_that_many_steps_begin_with():
-    count = 2000
-    m = dy.ParameterCollection()
+def of_inputs(m, p, x):
+    return of_maps(m, p, x, looked_up=False)
+
+
+def of_memories(m, p, x):
     builder = dy.VanillaLSTMBuilder(1, 1, 1, m)
-    for p in m.parameters_list():
-        p.set_value(np.zeros(p.shape()))
-    c, h, x = (dy.inputTensor([number]) for number in (0.3, 0.2, 0.1))
-    outputs = [builder.initial_state([c, h]).add_input(x).s()[0] for _ in range(count)]
-    (dy.esum(outputs) * TENTH).backward(full=True)
-    close(c.gradient(), count * TENTH / (1 + np.exp(-1.0)))
+    for each in m.parameters_list():
+        each.set_value(np.zeros(each.shape()))
+    c, h = dy.inputTensor([0.3]), dy.inputTensor([0.2])
+    steps = [builder.initial_state([c, h]).add_input(x).s()[0] * TENTH for _ in range(2000)]
+    return steps, [(c, 2000 * TENTH / (1 + np.exp(-1.0)))]
 
 
-@walks(
-    [(a, *b) for a, b in product([2, 3, 4, 30], [(1, 1), (3, 5), (17, 16), (50, 200), (130, 65), (800, 9)])]
-)
-def test_a_row_alone_has_the_value_it_has_among_others(rows, inner, outer):
-    draw = np.random.RandomState(0)
+@walks([of_reductions, of_products, of_a_value, of_rows, of_maps, of_inputs, of_memories])
+def test_gradients_of_many_nodes(make):
     m = dy.ParameterCollection()
-    W, b = (
-        m.parameters_from_numpy(draw.normal(size=(outer, inner))),
-        m.parameters_from_numpy(draw.normal(size=outer)),
-    )
+    losses, wanted = make(m, m.parameters_from_numpy(np.array([0.5, 0.25])), dy.inputTensor([TENTH]))
+    dy.esum(losses).backward(full=True)
+    for each, gradient in wanted:
+        close(each.grad_as_array() if hasattr(each, "grad_as_array") else each.gradient(), gradient)
+
+
+@walks(product([2, 3, 4, 30], [(1, 1), (3, 5), (17, 16), (50, 200), (130, 65), (800, 9)]))
+def test_a_row_alone_has_the_value_it_has_among_others(rows, sizes):
+    (inner, outer), draw, m = sizes, np.random.RandomState(0), dy.ParameterCollection()
+    W, b = (m.parameters_from_numpy(draw.normal(size=shape)) for shape in ((outer, inner), outer))
     arrays = draw.normal(size=(rows, inner))
 
     def run(arrays):
@@ -160,17 +146,13 @@ def test_a_row_alone_has_the_value_it_has_among_others(rows, inner, outer):
 
 def test_the_order_of_two_products_does_not_depend_on_batching():
     """Inside the recurrence the other product is there first, while batched."""
-    draw = np.random.RandomState(0)
-    m = dy.ParameterCollection()
-    W, V = (m.parameters_from_numpy(draw.normal(size=(20, 20))) for _ in range(2))
-    b = m.parameters_from_numpy(draw.normal(size=20))
+    draw, m, found = np.random.RandomState(0), dy.ParameterCollection(), []
+    W, V, b = (m.parameters_from_numpy(draw.normal(size=shape)) for shape in ((20, 20), (20, 20), 20))
     arrays = draw.normal(size=(12, 20))
-
-    def run(autobatch):
+    for autobatch in (False, True):
         dy.renew_cg(autobatching=autobatch)
         h = dy.inputTensor(np.zeros(20))
         for array in arrays:
             h = dy.tanh(dy.affine_transform([b, W, h, V, dy.inputTensor(array)]))
-        return h.npvalue()
-
-    np.testing.assert_array_equal(run(False), run(True))
+        found.append(h.npvalue())
+    np.testing.assert_array_equal(*found)

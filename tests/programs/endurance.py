@@ -1,4 +1,4 @@
-"""Do one thing over and over in a process, and say what it holds: ``python -m helpers.endurance SCENARIO COUNT``.
+"""Do one thing over and over in a process, and say what it holds: ``endurance.py SCENARIO COUNT``.
 
 Prints a line of JSON for what is held after a quarter of the rounds and at their end. The first quarter fills caches.
 """
@@ -19,6 +19,7 @@ import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule import streams
 from dpmodule.agents import Agent, create_task
+from helpers.nets import mlp
 
 S = mx.sym
 
@@ -28,12 +29,11 @@ def held():
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text()
-    (memory,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     tasks = os.listdir("/proc/self/task")
     children = [Path(f"/proc/self/task/{task}/children").read_text().split() for task in tasks]
     maps = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
     return {
-        "memory": memory,
+        "memory": next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")),
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(tasks),
         "children": sum(map(len, children)),
@@ -41,40 +41,30 @@ def held():
     }
 
 
-def perceptron(inputs=20):
-    net = S.Activation(S.FullyConnected(S.Variable("data"), num_hidden=32), act_type="relu")
-    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=4), name="softmax")
-
-
-def trained(net, shape, **options):
-    module = mx.mod.Module(net, **options)
-    module.bind([("data", shape)], [("softmax_label", shape[:1])])
+def trained(module, data, label):
+    module.bind(data, label)
     module.init_params()
     module.init_optimizer(optimizer_params={"momentum": 0.9})
     return module
+
+
+def perceptron(**options):
+    net = mlp(classes=4, hidden=32)
+    return trained(mx.mod.Module(net, **options), [("data", (8, 20))], [("softmax_label", (8,))])
 
 
 def fit():
     """A hundred batches of `fit`, over two contexts, with a metric."""
     rng = np.random.RandomState(0)
     data = mx.io.NDArrayIter(rng.rand(800, 20).astype("f4"), rng.randint(0, 4, 800).astype("f4"), 8)
-    module = trained(perceptron(), (8, 20), context=[mx.cpu(0), mx.cpu(1)])
-
-    def go(number):
-        data.reset()
-        module.fit(data, num_epoch=1)
-
-    return go
+    module = perceptron(context=[mx.cpu(0), mx.cpu(1)])
+    return lambda number: (data.reset(), module.fit(data, num_epoch=1))
 
 
 def predict():
     """Prediction of a batch of a size that has not been there before."""
-    module = trained(perceptron(), (8, 20))
-
-    def go(number):
-        module.predict(np.ones((1 + number, 20), np.float32))
-
-    return go
+    module = perceptron()
+    return lambda number: module.predict(np.ones((1 + number, 20), np.float32))
 
 
 def buckets():
@@ -88,25 +78,13 @@ def buckets():
         return S.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
 
     def batch(length):
-        shape = (4, length)
-        return mx.io.DataBatch(
-            [mx.nd.ones(shape)],
-            [mx.nd.ones(shape)],
-            bucket_key=length,
-            provide_data=[mx.io.DataDesc("data", shape)],
-            provide_label=[mx.io.DataDesc("softmax_label", shape)],
-        )
+        ones, names = [mx.nd.ones((4, length))], ("data", "softmax_label")
+        data, label = ([mx.io.DataDesc(name, (4, length))] for name in names)
+        return mx.io.DataBatch(ones, ones, bucket_key=length, provide_data=data, provide_label=label)
 
-    module = mx.mod.BucketingModule(sym_gen, 12)
-    module.bind(batch(12).provide_data, batch(12).provide_label)
-    module.init_params()
-    module.init_optimizer()
-
-    def go(number):
-        module.forward_backward(batch(2 + number * 7 % 11))
-        module.update()
-
-    return go
+    first = batch(12)
+    module = trained(mx.mod.BucketingModule(sym_gen, 12), first.provide_data, first.provide_label)
+    return lambda number: (module.forward_backward(batch(2 + number * 7 % 11)), module.update())
 
 
 def autobatch():
@@ -165,32 +143,26 @@ def hogwild_worlds():
     return go
 
 
-def pools():
-    """A pool of threads, one of C++ functors where there is the extension, and one of jobs of asyncio."""
+async def use(make, *job):
+    async with make() as pool:
+        await (await pool.assign_job(*job))
 
-    async def use():
-        async with streams.ThreadWorkerPool(2, len) as pool:
-            await (await pool.assign_job("ab"))
-        async with streams.CppWorkerPool(2) as pool:
-            await (await pool.assign_job(streams.NoopFunctor()))
+
+def pools():
+    """A pool of threads, and one of C++ functors where there is the extension."""
 
     def go(number):
-        asyncio.run(use())
+        asyncio.run(use(lambda: streams.ThreadWorkerPool(2, len), "ab"))
+        asyncio.run(use(lambda: streams.CppWorkerPool(2), streams.NoopFunctor()))
 
     return go
 
 
 def process_pools(method="fork"):
     """A pool of two processes."""
-
-    async def use():
-        async with streams.ProcessWorkerPool(2, len, start_method=method) as pool:
-            await (await pool.assign_job("ab"))
-
-    def go(number):
-        asyncio.run(use())
-
-    return go
+    return lambda number: asyncio.run(
+        use(lambda: streams.ProcessWorkerPool(2, len, start_method=method), "ab")
+    )
 
 
 def spawned_pools():
@@ -213,40 +185,13 @@ def pipes():
 def leaks():
     """Hold a little more in every round, to see that this is seen."""
     kept = []
-
-    def go(number):
-        kept.append((os.dup(0), bytearray(100_000)))
-
-    return go
-
-
-SCENARIOS = {
-    each.__name__: each
-    for each in (
-        fit,
-        predict,
-        buckets,
-        autobatch,
-        hogwild_files,
-        hogwild_worlds,
-        pools,
-        process_pools,
-        spawned_pools,
-        pipes,
-        leaks,
-    )
-}
-
-
-def main(name, count):
-    go = SCENARIOS[name]()
-    quarter = max(1, count // 4)
-    for number in range(count):
-        if number == quarter:
-            print(json.dumps(held()))
-        go(number)
-    print(json.dumps(held()))
+    return lambda number: kept.append((os.dup(0), bytearray(100_000)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    run_once, count = globals()[sys.argv[1]](), int(sys.argv[2])
+    for number in range(count):
+        if number == max(1, count // 4):
+            print(json.dumps(held()))
+        run_once(number)
+    print(json.dumps(held()))

@@ -1,4 +1,4 @@
-"""Bind, run and load with less and less memory: ``python -m helpers.short_memory SEED COUNT``.
+"""Bind, run and load with less and less memory: ``short_memory.py SEED COUNT``.
 
 Address space is limited at random points. What then fails has to say so by MemoryError or MXNetError, and the module
 has to compute the same as before once there is memory again. Prints how many points failed. The layers are of a size
@@ -21,17 +21,16 @@ WIDTH, ROWS = 240, 64
 DATA = np.random.RandomState(0).rand(ROWS, WIDTH).astype("f4")
 
 
-def network():
+def bound(module):
+    module.bind([("data", DATA.shape)], [("softmax_label", (ROWS,))])
+    return module
+
+
+def made():
     net = S.Variable("data")
     for number in range(3):
         net = S.Activation(S.FullyConnected(net, num_hidden=WIDTH, name=f"fc{number}"), act_type="tanh")
-    return S.SoftmaxOutput(net, name="softmax")
-
-
-def bound(net):
-    module = mx.mod.Module(net)
-    module.bind([("data", DATA.shape)], [("softmax_label", (ROWS,))])
-    return module
+    return bound(mx.mod.Module(S.SoftmaxOutput(net, name="softmax")))
 
 
 def output(module, is_train=False):
@@ -42,48 +41,39 @@ def output(module, is_train=False):
     return module.get_outputs()[0].asnumpy()
 
 
-def size():
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+def limit(size):
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    most = resource.RLIM_INFINITY if size is None else used + size
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
 
 def main(seed, count):
-    rng = random.Random(seed)
-    net, module = network(), bound(network())
+    rng, module, failed = random.Random(seed), made(), collections.Counter()
     mx.random.seed(0)
     module.init_params(mx.init.Xavier())
     prefix = str(Path(tempfile.mkdtemp()) / "net")
     module.save_checkpoint(prefix, 0)
     right = output(module)
-
-    def load():
-        other = mx.mod.Module.load(prefix, 0)
-        other.bind([("data", DATA.shape)], [("softmax_label", (ROWS,))])
-        other.init_params()
-
     calls = {
-        "bind": lambda: bound(net),
+        "bind": made,
         "forward": lambda: output(module, is_train=rng.random() < 0.5),
-        "load": load,
+        "load": lambda: bound(mx.mod.Module.load(prefix, 0)).init_params(),
     }
     for call in calls.values():  # what is imported and chosen once has been
         call()
-    failed = collections.Counter()
     for _ in range(count):
         name = rng.choice(["bind", "forward", "forward", "forward", "load"])
-        resource.setrlimit(
-            resource.RLIMIT_AS, (size() + rng.randrange(1 << rng.randrange(1, 22)), resource.RLIM_INFINITY)
-        )
+        limit(rng.randrange(1 << rng.randrange(1, 22)))
         try:
             calls[name]()
         except (MemoryError, mx.MXNetError):
             failed[name] += 1
         finally:
-            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            limit(None)
         np.testing.assert_allclose(output(module), right, rtol=1e-6)
     print(dict(failed))
     if min(failed[name] for name in calls) == 0:
         raise SystemExit("no point was short of memory")
 
 
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+main(*map(int, sys.argv[1:]))

@@ -1,4 +1,7 @@
-"""Have processes at work for every system that starts some; see `begin`."""
+"""Have processes at work for every system that starts some: see `begin`.
+
+Each process at work, or the program that it waits for, leaves a file of its number in the folder ``AT_WORK``.
+"""
 
 import asyncio
 import json
@@ -16,17 +19,11 @@ from dpmodule.agents import Agent, create_task
 from helpers.hogwild import dense_module, described
 from helpers.processes import descendants
 
-__all__ = ["begin"]
-
 
 def work(*_):
     """Say that this process is at work, and never end."""
-    say()
-    time.sleep(600)
-
-
-def say():
     Path(os.environ["AT_WORK"], str(os.getpid())).touch()
+    time.sleep(600)
 
 
 def at_work():
@@ -49,7 +46,7 @@ def pool(method):
 
 def send_on(_, writer):
     """Send until the pipe is full, and wait then."""
-    say()
+    Path(os.environ["AT_WORK"], str(os.getpid())).touch()
     while True:
         writer.send(torch.ones(100_000))
 
@@ -105,7 +102,7 @@ def world(method):
     return made
 
 
-def training(method, mode, workers):
+def training(method, mode="process", workers=2):
     """An `AsyncExecutor` with workers for each of which a program reads a file."""
     folder = Path(os.environ["AT_WORK"])
     files = [str(folder / name) for name in ("a", "b")]
@@ -124,26 +121,17 @@ def training(method, mode, workers):
     return run
 
 
-def executor(method):
-    return training(method, "process", 2)
-
-
 def program(method):
+    """An `AsyncExecutor` in this process with a program that reads a file."""
     return training(method, "serial", 1)
 
 
-SYSTEMS = {pool: 2, pipe: 1, iterator: 2, loader: 1, world: 2, executor: 2, program: 1}
+SYSTEMS = {pool: 2, pipe: 1, iterator: 2, loader: 1, world: 2, training: 2, program: 1}
 """What has processes at work, and how many of them say so."""
 
 
 def begin(method):
-    """Have all systems at work, print a line of JSON with the processes of each, and wait to be killed.
-
-    Each process at work, or the program that it waits for, leaves a file of its number in the folder ``AT_WORK``.
-
-    Args:
-        method: how processes are started.
-    """
+    """Print a line of JSON with the processes of each system, and wait to be killed."""
     kept, found = [], {}
     for system, count in SYSTEMS.items():
         before, expected = descendants(), at_work() + count

@@ -1,0 +1,281 @@
+"""Any order of calls of a session against torch in float64: build, ask, differentiate, go back, update, save, renew."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import dpmodule.autobatch as dy
+
+SIZE, RATE = 3, 0.1
+PLACE = st.integers(0, 99)
+NUMBERS = st.lists(st.sampled_from([-1.0, -0.25, 0.0, 0.5, 1.0]), min_size=SIZE, max_size=SIZE)
+# operations on vectors, for expressions and for tensors alike: of parameters and one or two operands
+OF_ONE = {
+    "tanh": (lambda p, x: dy.tanh(x), lambda p, x: torch.tanh(x)),
+    "sine": (lambda p, x: dy.sin(x * 2.0) - 0.5, lambda p, x: torch.sin(x * 2) - 0.5),
+    "product": (lambda p, x: dy.tanh(p["W"] * x), lambda p, x: torch.tanh(p["W"] @ x)),
+    "affine": (
+        lambda p, x: dy.logistic(dy.affine_transform([p["b"], p["W"], x])),
+        lambda p, x: torch.sigmoid(p["b"] + p["W"] @ x),
+    ),
+    "constant": (
+        lambda p, x: dy.cmult(dy.const_parameter(p["b"]), x),
+        lambda p, x: p["b"].detach() * x,
+    ),
+    "part": (lambda p, x: dy.concatenate([x[1:], x[:1]]), lambda p, x: torch.cat([x[1:], x[:1]])),
+    "norm": (
+        lambda p, x: dy.softmax(x) * dy.squared_norm(p["b"]),
+        lambda p, x: x.softmax(0) * p["b"].square().sum(),
+    ),
+}
+OF_TWO = {
+    "sum": (lambda p, x, y: (x + y) * 0.5, lambda p, x, y: (x + y) * 0.5),
+    "difference": (lambda p, x, y: dy.tanh(x - y), lambda p, x, y: torch.tanh(x - y)),
+    "product": (lambda p, x, y: dy.cmult(x, dy.tanh(y)), lambda p, x, y: x * torch.tanh(y)),
+    "columns": (
+        lambda p, x, y: dy.concatenate_cols([x, y, p["b"]]) * dy.softmax(y),
+        lambda p, x, y: torch.stack([x, y, p["b"]], 1) @ y.softmax(0),
+    ),
+}
+
+
+def close(found, wanted):
+    wanted = np.asarray(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5 * max(1.0, np.abs(wanted).max(initial=0)))
+
+
+class Session(RuleBasedStateMachine):
+    """Nodes of the graph, each with the way to compute it from tensors; and the parameters as tensors."""
+
+    def __init__(self):
+        super().__init__()
+        draw = np.random.RandomState(0)
+        arrays = {"W": draw.uniform(-0.7, 0.7, (SIZE, SIZE)), "b": draw.uniform(-1, 1, SIZE)}
+        self.m = dy.ParameterCollection()
+        self.p = {name: self.m.parameters_from_numpy(array.astype("f4")) for name, array in arrays.items()}
+        self.p["e"] = self.m.lookup_parameters_from_numpy(draw.uniform(-1, 1, (4, SIZE)).astype("f4"))
+        self.trainer = dy.SimpleSGDTrainer(self.m, RATE)
+        self.trainer.set_clip_threshold(0)
+        self.values = {name: torch.tensor(p.as_array(), requires_grad=True) for name, p in self.p.items()}
+        self.gradients = {name: np.zeros(value.shape) for name, value in self.values.items()}
+        self.folder = tempfile.TemporaryDirectory()
+        self.saved = None
+        self.begin()
+
+    def begin(self):
+        self.nodes, self.marks, self.loss = [], [], None
+
+    def teardown(self):
+        dy.configure(engine="auto", autobatch=False)
+        self.folder.cleanup()
+
+    def add(self, expression, compute, *operands, held=None):
+        self.nodes.append((expression, compute, operands, held))
+
+    def tensors(self):
+        found = []
+        for _, compute, operands, _ in self.nodes:
+            found.append(compute(*[found[place] for place in operands]))
+            if found[-1].requires_grad:
+                found[-1].retain_grad()
+        return found
+
+    has_nodes = precondition(lambda self: self.nodes)
+
+    def vector(self, place):
+        """Return the place of a node that is no loss."""
+        found = [k for k, (expression, *_) in enumerate(self.nodes) if expression.dim()[0] == (SIZE,)]
+        return found[place % len(found)]
+
+    @rule(engine=st.sampled_from(["python", "auto"]), autobatch=st.booleans())
+    def renew(self, engine, autobatch):
+        old = self.nodes[-1:]
+        dy.configure(engine=engine, autobatch=autobatch)
+        self.begin()
+        for expression, *_ in old:
+            with pytest.raises(dy.StaleExpressionError, match="renew"):
+                expression.npvalue()
+
+    @rule(numbers=NUMBERS)
+    def enter(self, numbers):
+        x, tensor = dy.vecInput(SIZE), torch.zeros(SIZE, dtype=torch.float64, requires_grad=True)
+        x.set(numbers)
+        tensor.data[:] = torch.tensor(numbers)
+        self.add(x, lambda: tensor * 1.0, held=tensor)
+
+    @rule(row=st.integers(0, 3), constant=st.booleans())
+    def look_up(self, row, constant):
+        values = self.values["e"]
+        expression = dy.lookup(self.p["e"], row, not constant)
+        self.add(expression, lambda: (values.detach().requires_grad_() if constant else values)[row] * 1.0)
+
+    @has_nodes
+    @rule(place=PLACE, name=st.sampled_from(sorted(OF_ONE)))
+    def take_one(self, place, name):
+        place = self.vector(place)
+        ours, theirs = OF_ONE[name]
+        self.add(ours(self.p, self.nodes[place][0]), lambda x: theirs(self.values, x), place)
+
+    @has_nodes
+    @rule(places=st.tuples(PLACE, PLACE), name=st.sampled_from(sorted(OF_TWO)))
+    def take_two(self, places, name):
+        places = [self.vector(place) for place in places]
+        ours, theirs = OF_TWO[name]
+        self.add(
+            ours(self.p, *[self.nodes[place][0] for place in places]),
+            lambda x, y: theirs(self.values, x, y),
+            *places,
+        )
+
+    @has_nodes
+    @rule(place=PLACE, again=st.booleans())
+    def ask(self, place, again):
+        place %= len(self.nodes)
+        close(self.nodes[place][0].npvalue(recalculate=again), self.tensors()[place].detach())
+        self.loss = None if again else self.loss  # all is computed anew, and may be differentiated again
+
+    @has_nodes
+    @rule(count=st.integers(1, 5))
+    def forward(self, count):
+        dy.forward([expression for expression, *_ in self.nodes[-count:]])
+
+    @has_nodes
+    @rule(place=PLACE, numbers=NUMBERS)
+    def set(self, place, numbers):
+        x, *_, held = self.nodes[place % len(self.nodes)]
+        if held is not None:
+            x.set(numbers)
+            held.data[:] = torch.tensor(numbers)
+            self.loss = None
+
+    @has_nodes
+    @rule(place=PLACE, full=st.booleans(), first=st.booleans())
+    def differentiate(self, place, full, first):
+        place %= len(self.nodes)
+        self.add(dy.sum_elems(dy.tanh(self.nodes[place][0])), lambda x: torch.tanh(x).sum()[None], place)
+        loss = self.nodes[-1][0]
+        if first:
+            close(loss.npvalue(), self.tensors()[-1].detach())
+        loss.backward(full=full)
+        self.loss, self.is_full = len(self.nodes) - 1, full
+        for value in self.values.values():
+            value.grad = None
+        tensors = self.tensors()
+        if tensors[-1].requires_grad:
+            tensors[-1].backward()
+        self.slopes = [t.grad if t.requires_grad else None for t in tensors]
+        for name, value in self.values.items():
+            if value.grad is not None:
+                self.gradients[name] += value.grad.numpy()
+
+    @has_nodes
+    @rule(place=PLACE)
+    def ask_gradient(self, place):
+        place %= len(self.nodes)
+        expression = self.nodes[place][0]
+        if self.loss is None or place > self.loss:
+            return
+        slope = self.slopes[place]
+        if self.is_full:
+            close(expression.gradient(), np.zeros(expression.dim()[0]) if slope is None else slope)
+
+    @precondition(lambda self: self.loss is not None)
+    @rule()
+    def differentiate_twice(self):
+        with pytest.raises(dy.StateError, match="twice"):
+            self.nodes[self.loss][0].backward()
+
+    @rule()
+    def reset_gradients(self):
+        self.m.reset_gradient()
+        self.gradients = {name: np.zeros_like(each) for name, each in self.gradients.items()}
+
+    @rule()
+    def checkpoint(self):
+        dy.cg_checkpoint()
+        self.marks.append(len(self.nodes))
+
+    @rule()
+    def revert(self):
+        if not self.marks:
+            with pytest.raises(dy.StateError, match="cg_checkpoint"):
+                dy.cg_revert()
+            return
+        dy.cg_revert()
+        count = self.marks.pop()
+        for expression, *_ in self.nodes[count:][-1:]:
+            with pytest.raises(dy.StaleExpressionError, match="removed by cg_revert"):
+                expression.npvalue()
+        del self.nodes[count:]
+        if self.loss is not None and self.loss >= count:
+            self.loss = None
+            for expression, *_ in self.nodes[-1:]:
+                with pytest.raises(dy.NoGradientError):
+                    expression.gradient()
+
+    @rule()
+    def update(self):
+        self.trainer.update()
+        for name, value in self.values.items():
+            value.data -= RATE * torch.tensor(self.gradients[name])
+        self.reset_gradients()
+        dy.renew_cg()
+        self.begin()
+
+    @rule()
+    def save(self):
+        self.m.save(os.path.join(self.folder.name, "model"))
+        values = {name: value.detach().clone() for name, value in self.values.items()}
+        self.saved = values, {name: each.copy() for name, each in self.gradients.items()}
+
+    @precondition(lambda self: self.saved)
+    @rule()
+    def populate(self):
+        self.m.populate(os.path.join(self.folder.name, "model"))
+        for name, value in self.saved[0].items():
+            self.values[name].data.copy_(value)
+        self.gradients = {name: each.copy() for name, each in self.saved[1].items()}
+        dy.renew_cg()
+        self.begin()
+
+    @invariant()
+    def parameters_are_those_of_torch(self):
+        for name, p in self.p.items():
+            close(p.as_array(), self.values[name].detach())
+            close(p.grad_as_array(), self.gradients[name])
+
+
+def play(examples):
+    options = {
+        "deadline": None,
+        "derandomize": True,
+        "suppress_health_check": list(HealthCheck),
+        "database": None,
+    }
+    run_state_machine_as_test(
+        Session, settings=settings(max_examples=examples, stateful_step_count=30, **options)
+    )
+
+
+def test_any_order_of_calls():
+    play(25)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_orders_of_calls():
+    play(3000)
