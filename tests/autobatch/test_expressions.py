@@ -80,24 +80,6 @@ def test_numbers_that_the_loss_does_not_read_spoil_no_gradient(autobatch):
     np.testing.assert_allclose(w.grad_as_array(), np.array([0.5, 0.25]) * (1 + 2**0.5), rtol=1e-5)
 
 
-def test_a_value_that_is_asked_for_and_used_again():
-    """Fusion makes it vanish into the first loss, so that the second one reads a copy."""
-    w, x = (
-        dy.ParameterCollection().parameters_from_numpy(np.array([[0.5, -1.0], [2.0, 0.25]])),
-        np.array([1.0, 2.0]),
-    )
-    inner = w * dy.inputTensor(x)
-    first = dy.sum_elems(dy.tanh(inner))
-    first.value()
-    second = dy.sum_elems(dy.square(inner))
-    second.value()
-    (first + second).backward(full=True)
-    product = w.as_array() @ x
-    wanted = 1 - np.tanh(product) ** 2 + 2 * product
-    np.testing.assert_allclose(inner.gradient(), wanted, rtol=1e-5)
-    np.testing.assert_allclose(w.grad_as_array(), np.outer(wanted, x), rtol=1e-5)
-
-
 def chain(depth):
     dy.renew_cg()
     y = dy.scalarInput(0.5)
@@ -148,19 +130,6 @@ def test_more_kinds_of_nodes_than_the_table_of_recent_ones_has_places():
         np.testing.assert_allclose((x + x).npvalue(), [1.0, 2.0])
         np.testing.assert_allclose(dy.cmult(x, x).npvalue(), [0.25, 1.0])
     np.testing.assert_allclose(y.npvalue()[:3], 2.0)
-
-
-def test_many_products_with_few_matrices():
-    """Attention: the queries of a sentence share its matrix."""
-    draw = np.random.RandomState(0)
-    arrays, vectors = draw.uniform(-1, 1, (3, 4, 5)), draw.uniform(-1, 1, (3, 20, 5))
-    w = dy.ParameterCollection().parameters_from_numpy(np.eye(4))
-    matrices = [w * dy.inputTensor(a) for a in arrays]
-    products = [[matrix * dy.inputTensor(v) for v in row] for matrix, row in zip(matrices, vectors)]
-    dy.esum([dy.sum_elems(p) for row in products for p in row]).backward(full=True)
-    for matrix, array, row, found in zip(matrices, arrays, vectors, products):
-        np.testing.assert_allclose(dy.npvalues(found), row @ array.T, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(matrix.gradient(), np.tile(row.sum(0), (4, 1)), rtol=1e-4, atol=1e-5)
 
 
 def test_elements_of_results_are_picked_again():

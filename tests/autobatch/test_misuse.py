@@ -82,6 +82,19 @@ def test_arguments_of_wrong_types_are_refused_with_the_line(engine):
     assert [(call, text) for call, (text, *_) in found if not told.match(text)] == []
 
 
+OURS = "ForeignValue|Shape|Bounds|NegativeIndex|EmptySequence|Argument|StaleExpression"
+
+
+def test_errors_of_functions_are_of_the_package_and_name_the_line(engine):
+    calls = [call for call in wrong_calls(1500, seed=6) if re.match(r"dy\.[a-z]\w*\((?!.*float)", call)]
+    told = re.compile(
+        rf"TypeError|SyntaxError|OverflowError: int|({OURS})Error: .*\(at <call>:1\)", re.DOTALL
+    )
+    found = [(call, text) for call, (text, *_) in zip(calls, outcomes(calls, engine, True)) if text]
+    assert len(found) > 500
+    assert [each for each in found if not told.match(each[1])] == []
+
+
 def test_both_engines_refuse_alike():
     calls = [*ONCE_DIFFERENT, *right_calls(), *wrong_calls(700, seed=2)]
     assert disagreements(calls, MANNERS[:3]) == []

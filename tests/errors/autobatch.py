@@ -357,13 +357,10 @@ NUMBERS = [  # out of range
         ("gain", lambda v: dy.GlorotInitializer(gain=v)),
         ("noise", lambda v: dy.noise(X(), v)),
         ("random_normal", lambda v: dy.random_normal(3, 0.0, v)),
-        ("random_gumbel", lambda v: dy.random_gumbel(3, 0.0, v)),
     ),
     *alike(
         ArgumentError,
         ("learning_rate", lambda: trainer("Adam").set_learning_rate(NAN)),
-        ("random_normal", lambda: dy.random_normal(3, INF)),
-        ("random_uniform", lambda: dy.random_uniform(3, 2.0, 1.0)),
         ("p is", lambda: dy.random_bernoulli(3, 1.5)),
         ("dropout", lambda: dy.dropout(X(), 1.5)),
         ("init", lambda: model().add_parameters(3, init=[1.0, 2.0, 3.0])),
@@ -376,10 +373,7 @@ NUMBERS = [  # out of range
         *[("spec", lambda n=n: getattr(dy, f"{n}Builder").from_spec((1, 2), model())) for n in (*BUILDERS, "BiRNN")],
         ("sparsity", lambda: network("SparseLSTM").set_sparsity(1.5)),
         ("states is empty", lambda: dy.StackedRNNState([])),
-        *[
-            ("gradient mode", lambda f=f, v=v: f(X(), v))
-            for f, v in ((dy.round, None), (dy.ceil, []), (dy.argmax, "a"))
-        ],
+        *[("gradient mode", lambda f=f: f(X(), "a")) for f in (dy.round, dy.ceil, dy.argmax)],
         ("num", lambda: dy.tanh(X()).tensor_value().categorical_sample_log_prob(0, 0)),
         ("'/'", lambda: model().add_parameters(3, name="a/b")),
         ("dtypes", lambda: dy.wrap(torch.tanh, dtypes=["integers"])),
@@ -390,11 +384,7 @@ NUMBERS = [  # out of range
         ("0 inputs", lambda: dy.wrap(torch.tanh)()),
     ),
     *each(dy.BoundsError, [1 << 31, 1 << 70], ("r is", lambda v: dy.moment_elems(X(), v))),
-    *each(
-        dy.BoundsError,
-        [1 << 31],
-        *[("n is", lambda v, f=f: f(X(), 0, False, v)) for f in (dy.mean_dim, dy.std_dim)],
-    ),
+    *each(dy.BoundsError, [1 << 31], ("n is", lambda v: dy.mean_dim(X(), 0, False, v))),
     *alike(
         dy.BoundsError,
         ("", lambda: table()[4]),
@@ -402,13 +392,9 @@ NUMBERS = [  # out of range
         ("", lambda: dy.pick(M(), 4, 1)),
         ("", lambda: M()[-4]),
         ("", lambda: X()[1:1]),
-        ("", lambda: dy.pickneglogsoftmax(X(), 3)),
         *[("3 out of bounds", lambda f=f: f(batch(), [0, 3])) for f in (dy.pickneglogsoftmax_batch, dy.pick_batch)],
-        ("3 out of bounds", lambda: dy.hinge_batch(batch(), [0, 3])),
         ("", lambda: dy.one_hot(3, 3)),
-        ("", lambda: dy.pick_batch_elem(X(), 1)),
         ("requested element 2", lambda: dy.pick_batch_elems(batch(), [0, 2])),
-        ("", lambda: dy.select_cols(M(), [4])),
         *[("", lambda v=v: dy.strided_select(M(), *v)) for v in ([[0]], [[1], [3], [3]], [[1], [0], [4]])],
         ("dim", lambda: dy.tanh(X()).tensor_value().argmax(1)),
         ("num", lambda: dy.tanh(X()).tensor_value().topk(0, 4)),
@@ -419,8 +405,6 @@ NUMBERS = [  # out of range
         lambda: table()[-1],
         lambda: dy.lookup_batch(table(), [-1]),
         lambda: dy.pick(X(), -1),
-        lambda: dy.pickneglogsoftmax(X(), -1),
-        lambda: dy.hinge(X(), -1),
     ),
     *each(
         dy.EmptySequenceError,
@@ -439,12 +423,9 @@ SHAPES = [
         [-1, -2, 2**40],
         r"\{3",
         lambda d: dy.concatenate([M(), M()], d),
-        lambda d: dy.concatenate([dy.tanh(M()) for _ in range(6)], d),
         *[lambda d, f=f: f(M(), d) for f in (dy.softmax, dy.sum_dim, dy.max_dim, dy.cumsum) * 2],
         *[lambda d, f=f: f(M(), 1, d) for f in (dy.pick, dy.kmax_pooling) * 2],
-        lambda d: dy.pick_batch(batch(), [0, 1], d),
         lambda d: dy.pick_range(M(), 0, 2, d),
-        lambda d: dy.std_dim(M(), d, False),
         lambda d: dy.transpose(M(), (0, d)),
         lambda d: dy.dropout_dim(M(), d, 0.5),
     ),
@@ -466,60 +447,32 @@ SHAPES = [
         dy.ShapeError,
         (r"\{3,4\} \{3\}", lambda: dy.inputTensor(np.ones((3, 4))) * X()),
         (r"\{3\} \{2\}", lambda: X() + dy.inputVector([1.0, 2.0])),
-        (r"\{3\} \{2\}", lambda: dy.cmult(X(), dy.inputVector([1.0, 2.0]))),
         ("right one equal 1", lambda: X() / M()),
         (r"\{3X2\} \{3X4\}", lambda: dy.lookup_batch(table(), [1, 2]) + batch(4)),
         (r"\{3,4\} \{3\}", lambda: dy.concatenate([M(), X()])),
         (r"\{3\} \{3,4\} \{3\}", lambda: dy.affine_transform([X(), M(), X()])),
-        *[
-            ("affine_transform.*pairs", lambda k=k: dy.affine_transform([X(), *[M(3, 3), X()] * 10][:k]))
-            for k in (2, 20)
-        ],
-        (r"\{3\}", lambda: dy.pick_range(X(), 1, 7)),
-        ("PickRange", lambda: dy.pick_range(X(), 0, 2**40)),
+        *[("affine.*pairs", lambda k=k: dy.affine_transform([X(), *[M(3, 3), X()] * 10][:k])) for k in (2, 20)],
         ("PickRange", lambda: dy.pick_range(X(), 2**70, 2**71)),
         (r"\{2,2\} \{3\}", lambda: dy.reshape(X(), (2, 2))),
-        (r"\{3,4\} \{3\}", lambda: dy.dot_product(M(), X())),
-        ("", lambda: dy.bmax(M(), X())),
-        ("", lambda: dy.colwise_add(M(), dy.inputVector([1.0, 2.0]))),
         ("", lambda: dy.logsumexp([dy.scalarInput(1.0), X()])),
         ("a vector or a matrix is needed", lambda: dy.logsumexp_dim(dy.inputTensor(np.ones((2, 3, 4))))),
-        ("", lambda: dy.select_cols(X(), [0])),
-        *[
-            ("", lambda d=d: dy.conv2d(dy.zeros((3, 3, 2)), dy.zeros(d), (1, 1)))
-            for d in ((2, 2, 3, 4), (4, 2, 2, 4))
-        ],
-        ("", lambda: dy.conv2d(X(), dy.zeros((2, 2, 2, 4)), (1, 1))),
+        ("", lambda: dy.conv2d(dy.zeros((3, 3, 2)), dy.zeros((2, 2, 3, 4)), (1, 1))),
         ("", lambda: dy.conv2d_bias(dy.zeros((3, 3, 2)), dy.zeros((2, 2, 2, 4)), X(), (1, 1))),
         ("", lambda: dy.maxpooling2d(dy.zeros((3, 3, 2)), (4, 1), (1, 1))),
-        ("", lambda: dy.concatenate([dy.zeros((3, 3, 2)), dy.zeros((3, 2, 2))], 2)),
         *[("", lambda f=f: f(batch(), [0, 1, 2]).value()) for f in (dy.pickneglogsoftmax_batch, dy.hinge_batch)],
         ("", lambda: dy.sum_dim(M(), [0, 0])),
-        ("", lambda: dy.mean_dim(M(), [0, 5], False)),
         ("", lambda: dy.inputVector([])),
         *[("6 values", lambda v=v: dy.inputTensorTranspose(np.arange(6.0), *v)) for v in (((2, 2), 1), (None, 2))],
-        ("1 indices", lambda: dy.sparse_inputTensor([[1]], [1.0, 2.0], (3,))),
-        ("hinge_dim: 2 labels", lambda: dy.hinge_dim(M(3, 3), [0, 1])),
         *[("", lambda n=n: network(n, size=4).initial_state().add_input(X())) for n in BUILDERS],
         ("no elements", lambda: dy.wrap(lambda x: x[:0])(X())),
         (r"Linear fails on inputs of shapes \(3,\)", lambda: dy.wrap(torch.nn.Linear(2, 2))(X())),
         (r"step: inputs of shapes x \(3,\), h \(4,\)", lambda: called(np.ones(3), np.ones(4))),
     ),
     *[(lambda t=t: model().parameter_from_tensor(t), e, r"/\(unnamed\) would ") for e in TENSORS for t in TENSORS[e]],
-    *[
-        (lambda t=t: model().lookup_parameter_from_tensor(t, "w"), e, "/w would ")
-        for e in TENSORS
-        for t in TENSORS[e]
-    ],
+    *[(lambda t=t: model().lookup_parameter_from_tensor(t, "w"), e, "/w ") for e in TENSORS for t in TENSORS[e]],
     *[(lambda t=t: cell(params={"f_weight": t}), e, "/f_weight would ") for e in TENSORS for t in TENSORS[e]],
-    *[
-        (lambda u=u: in_type("float32", "float64", u), DTypeError, "is float32 on cpu, but .* uses float64")
-        for u in USES
-    ],
-    *[
-        (lambda u=u: in_type("float64", "float32", u), DTypeError, "is float64 on cpu, but .* uses float32")
-        for u in USES
-    ],
+    *[(lambda u=u: in_type("float32", "float64", u), DTypeError, "is float32 on cpu, .* uses float64") for u in USES],
+    *[(lambda u=u: in_type("float64", "float32", u), DTypeError, "is float64 on cpu, .* uses float32") for u in USES],
 ]  # fmt: skip
 STALE = [
     *[(lambda u=u: stale(u), dy.StaleExpressionError, "renew") for u in STALE_USES],
@@ -592,14 +545,8 @@ FILES = [  # and others that do not name the line of the caller
     *each(ArgumentError, ["--dynet-seed", "--dynet-seed="], ("needs a value", lambda v: pop_arguments(["prog", v]))),
     (lambda: dy.to_device(X(), "GPU:0"), ArgumentError, "Invalid device name: GPU:0; this graph is on CPU"),
     (lambda: dy.inputTensor(batched=True), TypeError, "arr"),
-    (lambda: dy.softmax(X(), 1, axis=1), TypeError, "axis"),
     (lambda: dy.softmax(X(), 1, d=1), TypeError, "d"),
-    (lambda: dy.moment_dim(X(), d=[0], b=False), TypeError, "r"),
     (lambda: dy.elu(X(), beside=1.0), TypeError, "unexpected keyword argument 'beside'"),
-    (lambda: pow(X(), 2, 2), TypeError, ""),
-    (lambda: X() + "a", TypeError, ""),
-    (lambda: state().add_input(), TypeError, ""),
-    (lambda: dy.conv2d(dy.zeros((3, 3, 2)), dy.zeros((2, 2, 2, 4)), (0, 1)), ArgumentError, "stride"),
     (lambda: dy.maxpooling2d(dy.zeros((3, 3, 2)), (1, 1), (1,)), ArgumentError, "stride"),
     (lambda: (M(2, 2) * dy.inputVector([1.0, 2.0])).backward(), dy.NotScalarError, r"dimension: \{2\}"),
     (lambda: X().scalar_value(), dy.NotScalarError, "scalar_value"),
@@ -611,7 +558,6 @@ FILES = [  # and others that do not name the line of the caller
     (lambda: model().lookup_parameter_from_tensor(torch.ones(3, 2).t()), ArgumentError, "not contiguous"),
     (lambda: model().add_lookup_parameters((5, 4), init=np.ones((2, 3))), dy.ShapeError, "does not fit"),
     (lambda: dy.inverse(dy.ones((2, 2))).value(), ArgumentError, "singular"),
-    (lambda: dy.inverse(dy.ones((40, 40))).value(), ArgumentError, "singular"),
     (lambda: dy.explain(), dy.StateError, "nothing has been computed since renew_cg"),
     (lambda: (dy.zeros(3).value(), dy.explain()), dy.StateError, "only parameters, inputs, table rows"),
     (lambda: (dy.renew_cg(check_validity=True), dy.log(dy.scalarInput(0.0))), dy.NonFiniteError, "not finite"),

@@ -166,17 +166,6 @@ def test_gradients_are_right_and_apart(name, reqs, views):
             assert np.array_equal(executor.kept.pop(0).asnumpy(), array.asnumpy()[0:1])
 
 
-@pytest.mark.parametrize(("req", "stale"), [("write", 0), ("add", 5)])
-def test_tied_weights_add_up(req, stale):
-    a, w, options = S.Variable("a"), S.Variable("w"), {"num_hidden": 2, "no_bias": True}
-    net = S.FullyConnected(S.FullyConnected(a, w, **options), w, **options)
-    x, m, head = np.array([[1.0, 2.0]]), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 10.0]])
-    executor = gradients(net, req, mx.nd.array(head), a=x, w=m)
-    want = head.T @ (x @ m.T) + (head @ m).T @ x + stale
-    np.testing.assert_allclose(executor.grad_dict["w"].asnumpy(), want, rtol=1e-6)
-    check_apart(executor)
-
-
 def test_a_users_gradient_array_is_written_never_replaced():
     a = mx.nd.array(A)
     mine = mx.nd.zeros((2, 3))

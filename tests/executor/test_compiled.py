@@ -80,14 +80,6 @@ def test_results_are_the_same(name):
     check(name, NETS[name][2])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", NETS)
-def test_results_are_the_same_with_the_usual_backend(name):
-    check(name, True, 1e-4)
-
-
 def refuse(*args, **kwargs):
     raise RuntimeError("no C++ compiler found\nlong explanation")
 

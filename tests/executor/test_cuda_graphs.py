@@ -12,13 +12,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.executor import cuda_graph_mode, cuda_graphs
-from dpmodule.executor.cuda_graphs import (
-    Driver,
-    RecordedOutputs,
-    Recorder,
-    unsupported_reason,
-    without_aliases,
-)
+from dpmodule.executor.cuda_graphs import Driver, RecordedOutputs, unsupported_reason, without_aliases
 from dpmodule.executor.program import program_of
 from helpers.nets import blobs, lenet, mlp
 from helpers.recording import FakeDriver
@@ -291,25 +285,6 @@ def test_what_shares_memory_is_copied():
     assert len(set(pointers)) == len(pointers)
     for got, wanted in zip(found, given, strict=True):
         assert got is wanted is None or (torch.equal(got, wanted) and got.is_contiguous())
-
-
-def test_a_recorder_counts_anew_when_it_forgets():
-    results, memory = RecordedOutputs([], []), [torch.ones(1)]
-    driver = SimpleNamespace(warm_up=lambda work: (results, ""), record=lambda *_: (lambda: None, results))
-    recorder = Recorder(driver, lambda: results, lambda: list(memory))
-    for plain in (3, 6):
-        counted = 0
-        while not recorder.is_recorded:
-            if recorder.is_due():
-                recorder.run()
-            else:
-                counted += 1
-        assert counted == plain
-        if plain == 3:
-            recorder.forget()
-    memory[0] = torch.ones(1)
-    assert not recorder.is_due()
-    assert not recorder.is_recorded
 
 
 # the driver of a GPU

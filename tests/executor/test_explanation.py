@@ -228,17 +228,6 @@ def test_every_kind_of_graph_can_be_timed(net, shapes):
         assert str(found)
 
 
-def test_several_contexts_can_be_timed():
-    with mx.AttrScope(ctx_group="one"):
-        x = S.FullyConnected(X, num_hidden=3)
-    with mx.AttrScope(ctx_group="two"):
-        x = S.tanh(x)
-    executor = x.simple_bind(mx.cpu(), group2ctx={"one": mx.cpu(0), "two": mx.cpu(1)}, data=(2, 4))
-    found = executor.explain(times=True, repeats=1)
-    assert found.forward_s > 0
-    assert set(found.training.off) == {p.name for p in passes.PASSES if p.training and not p.moved}
-
-
 # memory
 
 
@@ -365,14 +354,3 @@ def test_modules_explain_their_executor():
     assert module.explain(False, measure_memory=True).memory.measured
     assert np.array_equal(before, module.get_outputs()[0].asnumpy())
     module.backward()
-
-
-def test_a_bucketing_module_explains_the_current_bucket():
-    x = S.Embedding(X, input_dim=9, output_dim=4, name="embed")
-    x = S.SoftmaxOutput(S.FullyConnected(S.sum(x, axis=1), num_hidden=3, name="fc"), name="softmax")
-    module = mx.mod.BucketingModule(lambda length: (x, ("data",), ("softmax_label",)), default_bucket_key=8)
-    module.bind([("data", (2, 8))], [("softmax_label", (2,))])
-    module.init_params()
-    assert module.explain().parameters == 9 * 4 + 15
-    module.switch_bucket(5, [("data", (2, 5))], [("softmax_label", (2,))])
-    assert {row.operator: row for row in module.explain().steps}["Embedding"].shapes == ((2, 5, 4),)

@@ -373,21 +373,6 @@ def test_modules_are_copied_pickled_and_traced(name):
         assert torch.equal(other.eval()(data), wanted)
 
 
-def test_state_dictionaries_are_saved_and_loaded():
-    net, other = network("mlp"), S.FullyConnected(DATA, num_hidden=128, name="fc1")
-    state = loaded(net.state_dict())
-    module = other.to_torch({name: mx.nd.from_torch(value) for name, value in state.items()})
-    assert torch.equal(module.fc1_weight, net.fc1_weight)
-    missing, unexpected = module.load_state_dict(state, strict=False)
-    assert (missing, len(unexpected)) == ([], 4)
-
-
-def test_source_reads_like_the_network():
-    code = network("mlp").code
-    assert "fc1 = dpmodule_ops_fx_FullyConnected(data, fc1_weight, fc1_bias, num_hidden = 128)" in code
-    assert "def forward(self, data, softmax_label = None):" in code
-
-
 # torch's tools
 
 

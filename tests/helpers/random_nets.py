@@ -31,7 +31,7 @@ class _Net:
     """
 
     def __init__(self, seed: int, is_random: bool, has_states: bool) -> None:
-        self.random = random.Random(seed)
+        self.seed, self.random = seed, random.Random(seed)
         self.is_random, self.has_states = is_random, has_states
         self.batch, self.channels, self.size = 4, self.random.choice((1, 3, 4)), self.random.choice((7, 8))
         self.shapes = {"data": (self.batch, self.channels, self.size, self.size)}
@@ -106,7 +106,18 @@ class _Net:
         """Read the features as a sequence, by cells one after the other."""
         wide = S.FullyConnected(self.value, num_hidden=9, name=self.name("wide"))
         kind = self.random.choice((mx.rnn.LSTMCell, mx.rnn.GRUCell, mx.rnn.RNNCell))
-        cell = kind(5, prefix=self.name("cell") + "_")
+        prefix, form = self.name("cell"), self.seed // 20 % 3
+        cell: Any = kind(5, prefix=f"{prefix}_")
+        if form == 1:
+            cell = mx.rnn.BidirectionalCell(
+                cell, mx.rnn.GRUCell(2, prefix=f"{prefix}r_"), output_prefix=prefix
+            )
+        elif form == 2:
+            stack = mx.rnn.SequentialRNNCell()
+            drops = [mx.rnn.DropoutCell(0.3)] if self.is_random else []
+            for each in (cell, *drops, mx.rnn.ResidualCell(mx.rnn.GRUCell(5, prefix=f"{prefix}s_"))):
+                stack.add(each)
+            cell = stack
         outputs, _ = cell.unroll(3, inputs=S.Reshape(wide, shape=(0, 3, 3)), layout="NTC", merge_outputs=True)
         self.value = S.Reshape(outputs, shape=(0, -1))
 

@@ -1,7 +1,5 @@
 """Cells of automatic batching whose symbols take ragged inputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -38,9 +36,9 @@ def test_pooled_rows_of_equal_lengths_are_one_call():
         for word in row:
             wanted[word] += 1 / len(row)
     np.testing.assert_allclose(table.grad.asnumpy(), wanted, rtol=1e-5)
-    batches = [line for line in str(dy.explain()).splitlines() if "cell" in line]
-    assert "one by one" not in str(dy.explain())
-    assert batches
+    told = str(dy.explain())
+    assert "cell" in told
+    assert "one by one" not in told
 
 
 def test_ragged_outputs_have_the_rows_length():
@@ -97,16 +95,3 @@ def test_parameters_are_made_by_the_first_call_and_train():
         )
         trainer.update()
     assert losses[-1] < losses[0] / 3
-
-
-def test_outputs_of_rows_of_different_lengths_are_refused():
-    both = S.elemwise_add(S.Variable("x", stype="ragged"), S.Variable("y", stype="ragged"))
-    added = dy.cell(both, {})
-    assert added(dy.inputVector([1, 2]), dy.inputVector([3, 4])).npvalue().tolist() == [4, 6]
-    with pytest.raises(mx.base.ShapeError, match=r"rows of different lengths \[1, 2\]"):
-        added(dy.inputVector([1, 2]), dy.inputVector([3]))
-
-
-def test_operators_that_take_no_ragged_values_are_refused_when_the_cell_is_made():
-    with pytest.raises(mx.base.OpError, match="takes no ragged"):
-        dy.cell(S.sum(S.Variable("x", stype="ragged")), {})

@@ -5,7 +5,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from helpers.rnn_run import as_numpy, close, outputs_of, random_args, run, shapes_of
+from helpers.rnn_run import as_numpy, close, outputs_of, random_args, shapes_of
 
 ROWS, STEPS, UNITS = 2, 4, 3
 X, DATA, LENGTHS = mx.sym.Variable("x"), mx.sym.Variable("data"), mx.sym.Variable("n")
@@ -147,21 +147,6 @@ def test_a_users_cell_without_valid_length_and_its_gates():
     }
     assert (parts["own_h2h_b_weight"].asnumpy() == packed["own_h2h_weight"].asnumpy()[3:]).all()
     close(as_numpy(cell.pack_weights(parts)), as_numpy(packed), 0, 0)
-
-
-@pytest.mark.parametrize("merge", [True, False])
-def test_a_residual_cell_adds_the_input(merge):
-    def make(wrap):
-        outputs, _ = wrap(mx.rnn.GRUCell(UNITS, prefix="g_")).unroll(STEPS, DATA, merge_outputs=merge)
-        return outputs if merge else mx.sym.stack(*outputs, axis=1)
-
-    plain, residual = make(lambda cell: cell), make(mx.rnn.ResidualCell)
-    args = random_args(shapes_of(plain, data=(ROWS, STEPS, UNITS)))
-    (want,), plain_grads = run(plain, args)
-    (found,), grads = run(residual, args)
-    np.testing.assert_allclose(found, want + args["data"].asnumpy(), 1e-6, 1e-6)
-    head = np.linspace(0.5, 1.5, found.size).reshape(found.shape)
-    close(grads, {**plain_grads, "data": plain_grads["data"] + head})
 
 
 def test_valid_length_masks_the_input_of_a_residual_cell_too():

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from dpmodule import native
 from dpmodule.executor import cuda_graphs
@@ -113,8 +112,6 @@ def test_devices_are_not_mixed():
     arrays = {"data": mx.nd.ones((2, 3), ctx=mx.gpu()), "w": mx.nd.ones((2, 3))}
     with pytest.raises(mx.MXNetError):
         mx.sym.elemwise_add(data, weight).bind(mx.gpu(), arrays).forward()
-    with pytest.raises(RuntimeError, match="same device"):
-        arrays["data"].raw + arrays["w"].raw
 
 
 @pytest.mark.skipif(native.core is None, reason="there is no extension")
@@ -123,24 +120,3 @@ def test_the_extension_is_kept_off_the_device():
     assert native.core.first_nonfinite([here.data_ptr()], [3]) < 0
     with pytest.raises(RuntimeError, match="address of the device's memory"):
         native.core.first_nonfinite([there.data_ptr()], [3])
-
-
-def test_what_reads_the_device_is_refused():
-    tensor = mx.nd.array([0, 1, 2], ctx=mx.gpu()).raw
-    reads = (
-        lambda: tensor[0].item(),
-        tensor.tolist,
-        tensor.nonzero,
-        lambda: tensor[tensor > 0],
-        lambda: float(tensor.sum()),
-        lambda: bool((tensor > 0).all()),
-        tensor.cpu,
-        lambda: torch.tensor([1.0], device=tensor.device),
-        tensor.unique,
-        mx.context.gpu_module().synchronize,
-    )
-    for read in reads:
-        with WAITS.refused(), pytest.raises(DataDependentOutputException):
-            read()
-    with WAITS.refused():
-        (tensor * 2).sum()

@@ -1,5 +1,6 @@
 """What training is made of, on the simulated device: passes, optimizers, metrics, stores, autobatch."""
 
+import copy
 import importlib
 import runpy
 
@@ -18,10 +19,10 @@ dy = importlib.import_module("dpmodule.autobatch")
 S, WAITS = mx.sym, accelerator.WAITS
 GPU, CPU = mx.gpu(0), mx.cpu(0)
 # metrics that need each batch on the host: users' functions, and one whose table grows with the classes it meets
-COPIES = {"custom": 2, "pcc": 1}
+COPIES = {"CustomMetric": 2, "PCC": 1}
 RULES = runpy.run_path(str(TESTS / "optimizer" / "test_rules.py"))
 NETS = runpy.run_path(str(TESTS / "executor" / "test_passes.py"))["NETS"]
-METRICS = runpy.run_path(str(TESTS / "metric" / "test_merge.py"))["KINDS"]
+METRICS = runpy.run_path(str(TESTS / "metric" / "test_merge.py"))["ROWS"]
 
 
 def on_both(net, shapes, **options):
@@ -105,17 +106,14 @@ def test_every_recorded_optimizer(name, at_once):
 
 
 @walks(METRICS)
-def test_every_metric(kind):
-    make, draw = METRICS[kind]
-    here, there = make(), make()
-    source = np.random.default_rng(3)
-    waits = []
+def test_every_metric(new, draw):
+    here, there, source, waits = copy.deepcopy(new), copy.deepcopy(new), np.random.default_rng(3), []
     for _ in range(3):
         label, pred = draw(source, 6)
         arrays = [mx.nd.array(label, ctx=GPU)], [mx.nd.array(pred, ctx=GPU)]
         waits += WAITS.during(lambda arrays=arrays: here.update(*arrays))
         there.update([mx.nd.array(label)], [mx.nd.array(pred)])
-    assert len(waits) == 3 * COPIES.get(kind, 0), waits
+    assert len(waits) == 3 * COPIES.get(type(new).__name__, 0), waits
     for (name, value), (_, other) in zip(here.get_name_value(), there.get_name_value(), strict=True):
         assert value == pytest.approx(other, rel=1e-6, nan_ok=True), name
 

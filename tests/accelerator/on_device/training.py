@@ -41,11 +41,11 @@ def on_cpus(contexts):
     return [mx.cpu(i) for i in range(len(CONTEXTS[contexts]))]
 
 
-def trained(name, contexts, bad=None, net=None, **options):
+def trained(name, contexts, bad=None, net=None, recorded=None, **options):
     mx.random.seed(3)
     np.random.seed(3)
     where = CONTEXTS[contexts] if isinstance(contexts, str) else contexts
-    module = mx.mod.Module(NETS[name][0] if net is None else net, context=where)
+    module = mx.mod.Module(NETS[name][0] if net is None else net, context=where, cuda_graphs=recorded)
     known = {"num_epoch": 1, "initializer": mx.init.Uniform(0.3), "optimizer_params": SGD}
     module.fit(data_of(name, bad), **{**known, **options})
     return module
@@ -217,9 +217,23 @@ def test_monitors(caplog):
     assert seen(GPU) == seen(CPU) != []
 
 
+@pytest.mark.parametrize("name", ["mlp", "lenet"])
+def test_recorded_runs_train_the_same_without_waiting(name):
+    options = {"on_nonfinite": "ignore", "kvstore": "device", "num_epoch": 2}
+    module = trained(name, [GPU], recorded=True, **options)
+    assert module.group.execs[0].execution_mode(True) == "CUDA graph"
+    assert_equal(parameters(module), parameters(trained(name, [CPU], **options)))
+    del options["num_epoch"]
+    assert not any(waits_by_batch(name, "one", recorded=True, **options))
+
+
 def test_dropout_draws_the_same_numbers_again():
-    once, again = (parameters(trained("mlp", [GPU], net=mlp(dropout=0.5))) for _ in range(2))
-    assert_equal(once, again, 0)
+    dropped, found = mlp(dropout=0.5), []
+    for recorded in (None, None, True):
+        module = trained("mlp", [GPU], net=dropped, recorded=recorded, num_epoch=2, on_nonfinite="ignore")
+        found.append(parameters(module))
+    assert_equal(found[0], found[1], 0)
+    assert_equal(found[0], found[2])
 
 
 class Own:

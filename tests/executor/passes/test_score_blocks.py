@@ -223,19 +223,6 @@ def test_what_somebody_holds_keeps_its_values(holder, is_train):
     assert np.array_equal(numbers(held), values)
 
 
-def test_what_autograd_has_recorded_keeps_its_values():
-    one = bound()
-    out = run(one, 1.0)
-    out.attach_grad()
-    before = out.asnumpy()
-    with mx.autograd.record():
-        square = out * out
-    run(one, 0.0)
-    square.backward()
-    if out.grad is not None:
-        np.testing.assert_allclose(out.grad.asnumpy(), 2 * before)
-
-
 def test_a_second_backward_leaves_the_output_alone():
     one = bound()
     out, found = run(one, 1.0), []
