@@ -34,6 +34,7 @@ def test_tables_and_curves():
     ("array", "head", "words"),
     [
         (mx.nd.array(5.0), "NDArray scalar float32", "5"),
+        (mx.nd.arange(2000).reshape((100, 20)), "NDArray 100x20 float32", "from 0 to 1999, mean 999.5"),
         (mx.nd.full((0, 3), 1), "NDArray 0x3 float32", ""),
         (mx.nd.full((3, 4, 5), 2), "NDArray 3x4x5 float32", "from 2 to 2, mean 2"),
         (mx.nd.full((20,), float("nan")), "NDArray 20 float32", "no finite numbers"),

@@ -116,6 +116,16 @@ def test_contexts():
         assert sparse.zeros("row_sparse", (2, 2)).context == mx.cpu(2)
 
 
+def test_properties():
+    array = two_rows("float16")
+    assert (array.shape, array.ndim, array.size, len(array), array.stype) == ((4, 2), 2, 8, 4, "row_sparse")
+    assert array[:] is array
+    array.wait_to_read()
+    check(two_rows().sum(), [10])
+    check(two_rows().T, TWO_ROWS.T)
+    check(two_rows().clip(0, 1), TWO_ROWS.clip(0, 1), [0, 2])
+
+
 def test_data_and_indices_are_copies():
     array = two_rows()
     array.data[:] = 9
