@@ -1,6 +1,4 @@
-import pytest
-
-from dpmodule.agents import BatchWorld, DialogPartnerWorld, HogwildWorld, MultiTaskTeacher, RepeatLabelAgent
+from dpmodule.agents import DialogPartnerWorld, MultiTaskTeacher, RepeatLabelAgent
 from helpers.talks import Noting, Texts, finish, spec
 
 TASKS = [spec(Texts, "a-3-1-2"), spec(Texts, "b-1-4"), spec(Texts, "c")]
@@ -10,9 +8,7 @@ def world_of(student=Noting, tasks=TASKS, **opt):
     opt = {"task": ", ".join(tasks), "datatype": "valid", **opt}
     teacher, student = MultiTaskTeacher({**opt, "numthreads": 1}), student(opt)
     world = DialogPartnerWorld(opt, [teacher, student])
-    if "numthreads" in opt:
-        return HogwildWorld(opt, world), student
-    return (BatchWorld(opt, world) if opt.get("batchsize", 1) > 1 else world), student
+    return world, student
 
 
 def totals(world):
@@ -44,15 +40,3 @@ def test_the_same_task_twice_has_two_reports():
     assert totals(world) == [2, 2]
     world.reset_metrics()
     assert world.report()["total"] == 0
-
-
-@pytest.mark.parametrize("mode", ["fork", "thread"])
-@pytest.mark.parametrize("rows", [1, 3])
-def test_workers_count_every_example_of_every_task_once(mode, rows):
-    world, _ = world_of(RepeatLabelAgent, datatype="test", numthreads=2, hogwild_mode=mode, batchsize=rows)
-    with world:
-        for _ in range(2):
-            finish(world)
-            assert totals(world) == [6, 5, 0]
-            assert world.report()["micro"]["accuracy"] == 1.0
-            world.reset()

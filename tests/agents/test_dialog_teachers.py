@@ -3,9 +3,8 @@ import pickle
 
 import pytest
 
-from dpmodule.agents import DialogTeacher, RepeatLabelAgent, create_agent_from_shared, create_task
-from dpmodule.agents.batch_world import with_numbers
-from helpers.talks import Noting, NotingBatch, Texts, epoch, finish, spec, texts_of
+from dpmodule.agents import create_agent_from_shared
+from helpers.talks import Noting, NotingBatch, Texts, epoch, spec, texts_of
 
 TASK = spec(Texts, "a-3-1-2-0-5")
 TEXTS = sorted(f"{e}.{i}" for e, length in enumerate((3, 1, 2, 0, 5)) for i in range(length))
@@ -31,37 +30,6 @@ def test_a_stream_keeps_nothing_in_memory_and_can_be_sent_to_another_process():
     assert again.act()["text"].startswith("a 1.0")
 
 
-@pytest.mark.parametrize(("workers", "rows"), [(2, 1), (2, 2), (3, 2), (4, 1)])
-@pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
-def test_workers_share_the_episodes_of_a_stream(workers, rows, datatype):
-    """As Hogwild makes them: a copy for each worker, and of that a copy for each row."""
-    original = create_teacher(datatype, numthreads=workers)
-    copies = []
-    for worker in range(workers):
-        own = create_agent_from_shared(with_numbers(original.share(), {"threadindex": worker}))
-        assert (own.data is original.data) is (datatype == "valid")
-        shares = (with_numbers(own.share(), {"batchindex": row}) for row in range(rows))
-        copies += map(create_agent_from_shared, shares)
-    seen = []
-    while not all(each.epoch_done() for each in copies):
-        seen += [each.act() for each in copies if not each.epoch_done()]
-    assert numbers(seen) == TEXTS
-
-
-@pytest.mark.parametrize(("workers", "rows", "mode"), [(2, 1, "fork"), (2, 3, "thread"), (4, 2, "thread")])
-@pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
-@pytest.mark.parametrize("task", [TASK, f"{TASK},{TASK}"])
-def test_hogwild_workers_count_every_example_once(workers, rows, mode, datatype, task):
-    opt = {"task": task, "datatype": datatype, "numthreads": workers, "batchsize": rows}
-    opt |= {"hogwild_mode": mode, "batch_sort": True}
-    with create_task(opt, RepeatLabelAgent(opt)) as world:
-        for _ in range(2):
-            finish(world)
-            report = world.report()
-            assert (report["total"], report["accuracy"]) == (len(TEXTS) * (1 + task.count(",")), 1.0)
-            world.reset()
-
-
 @pytest.mark.parametrize("datatype", ["train:ordered", "train:stream", "train:ordered:stream"])
 def test_training_in_order_goes_round(datatype):
     teacher = create_teacher(datatype)
@@ -71,20 +39,6 @@ def test_training_in_order_goes_round(datatype):
         ends.append(teacher.epoch_done())
     assert numbers(seen[:11]) == numbers(seen[11:]) == TEXTS
     assert [place for place, is_end in enumerate(ends) if is_end] == [10, 21]
-
-
-def test_memory_holds_candidates_once_for_all_copies():
-    class Choices(DialogTeacher):
-        def setup_data(self, path):
-            for number in range(3):
-                yield (str(number), ["a"]), True
-
-        def label_candidates(self):
-            return ["a", "b"]
-
-    teacher = Choices({"datatype": "valid"})
-    offered = [teacher.act()["label_candidates"] for _ in range(3)]
-    assert offered[0] is offered[1] is offered[2]
 
 
 @pytest.mark.parametrize("stream", ["", ":stream"])

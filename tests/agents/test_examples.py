@@ -4,7 +4,7 @@ import pytest
 
 from dpmodule.agents import FixedDialogTeacher, RepeatLabelAgent, create_task
 from dpmodule.agents.examples import DialogHistory, flatten, make_batches, sort_data
-from helpers.talks import NotingBatch, Talks, Texts, epoch, spec
+from helpers.talks import NotingBatch, Talks, Texts, spec
 
 TALK = [{"text": f"x{n}", "labels": [f"y{n}"]} for n in range(1, 5)]
 
@@ -121,20 +121,6 @@ def test_training_alone_shuffles_the_batches_each_epoch(datatype, reset, same):
     first, second = batches_of(datatype, reset=reset)
     assert sorted(first, key=str) == sorted(second, key=str)
     assert (first == second) is same
-
-
-def test_padding_is_a_fraction_of_that_without_sorting():
-    """Lengths from 1 to 60, batches of 32."""
-    rng = Random(3)
-    talks = [[{"text": " ".join("x" * rng.randrange(1, 61)), "labels": ["y"]}] for _ in range(960)]
-
-    def padding(sort):
-        opt = {"task": spec(Talks), "talks": talks, "datatype": "valid", "batchsize": 32, "batch_sort": sort}
-        batches = epoch(opt, NotingBatch(opt))[1].batches
-        lengths = [[each["text"].count(" ") + 1 for each in batch if "text" in each] for batch in batches]
-        return sum(max(batch) * len(batch) - sum(batch) for batch in lengths)
-
-    assert padding(True) * 8 <= padding(False)
 
 
 def test_history_ends_with_its_episode_and_leaves_observations_as_they_are():

@@ -3,7 +3,6 @@
 import gc
 import itertools
 import os
-import random
 import signal
 import threading
 import time
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 from dpmodule import random as mx_random
-from dpmodule.agents import BatchWorld, DialogPartnerWorld, HogwildWorld, MultiWorld, create_task
+from dpmodule.agents import DialogPartnerWorld, HogwildWorld, MultiWorld, create_task
 from dpmodule.base import StateError
 from dpmodule.streams import UnpicklableError, WorkerDied, WorkerStuck
 from helpers.hogwild_agents import Answers, Misbehaves, OwnPart, Questions, Seen, Unpicklable, pids
@@ -53,47 +52,6 @@ def parley(world, count):
 # every example once
 
 
-def reports(opt, examples):
-    """Return what each kind of world reports after an epoch in which every example was seen once."""
-    for workers, rows in ((1, 1), (1, None), (None, 1), (None, None)):
-        own = {**opt, "numthreads": workers or opt["numthreads"], "batchsize": rows or opt["batchsize"]}
-        world, agent = plain(own)
-        if own["numthreads"] > 1:
-            world = HogwildWorld(own, world)
-        elif own["batchsize"] > 1:
-            world = BatchWorld(own, world)
-        with world:
-            for _ in range(2):
-                agent.seen.zero_()
-                finish(world)
-                yield world.report()
-                assert (agent.seen.sum(), agent.seen.max() <= 1) == (examples, True), own
-                world.reset()
-
-
-CASES = [*itertools.product(range(1, 34), range(1, 5), range(101), *[(False, True)] * 3)]
-
-
-def every_example_once(cases):
-    for rows, workers, size, uneven, is_sorted, has_two in cases:
-        opt = options(size, workers, uneven, batchsize=rows, batch_sort=is_sorted and not has_two)
-        opt["task"] = TWO_TASKS if has_two else "questions"
-        opt["hogwild_mode"] = random.choice(["fork", "fork", "thread"])
-        first, *others = reports(opt, size * (1 + has_two))
-        assert all(report == first for report in others), opt
-
-
-def test_serial_batch_hogwild_and_both_see_every_example_once_and_report_the_same():
-    edges = [(1, 2, 0, True, False, False), (33, 4, 1, True, True, False), (2, 3, 100, True, False, True)]
-    every_example_once(edges + random.Random(5).sample(CASES, 5))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_serial_batch_hogwild_and_both_see_every_example_once_long():
-    every_example_once(random.Random(6).sample(CASES, 2000))
-
-
 @pytest.mark.parametrize(("examples", "most"), [(0, 0), (300, 303)])
 def test_near_the_end_workers_that_have_examples_get_the_parleys(examples, most):
     with hogwild(examples=examples)[0] as world:
@@ -123,23 +81,6 @@ def test_an_epoch_of_training_in_order_ends_and_goes_on():
 
 
 # every parley once
-
-
-@pytest.mark.parametrize("mode", ["fork", "thread"])
-@pytest.mark.parametrize("ahead", [1, 32])
-def test_n_parleys_are_n_and_shutdown_adds_none(mode, ahead):
-    for count in (0, 1, 2, 3, 30, 100):
-        world, agent = hogwild(hogwild_mode=mode, datatype="train", hogwild_ahead=ahead)
-        parley(world, count)
-        world.shutdown()
-        assert world.total_parleys == agent.parleys.sum() == count
-
-
-def test_report_waits_for_what_is_under_way():
-    with hogwild(datatype="train")[0] as world:
-        for count in range(1, 60):
-            world.parley()
-            assert world.report()["total"] == count
 
 
 class Waits(Seen):
@@ -192,15 +133,6 @@ def test_two_workers_draw_different_episodes_in_training():
     with world:
         parley(world, 100)
     assert (agent.seen > 0).sum() > 70  # 2 workers with the same draws would see 50 at most
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_one_worker_and_a_world_that_was_not_made_for_workers(workers):
-    opt = options(examples=10, workers=1)
-    world, agent = plain(opt)
-    with HogwildWorld({**opt, "numthreads": workers}, world) as world:
-        finish(world)
-        assert world.report()["total"] == agent.seen.sum() == 10
 
 
 # what goes wrong

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from functools import partial
 
 import pytest
 
@@ -18,34 +17,6 @@ def mailboxes():
     made = Mailboxes(2, ahead=3)
     yield made
     made.close()
-
-
-def test_workers_have_their_turns_and_those_at_their_end_have_none(mailboxes):
-    parent, ends = ParentEnd(mailboxes), [WorkerEnd(mailboxes, worker) for worker in range(2)]
-    assert (parent.idle(), parent.all_idle()) == ([0, 1], True)
-    for expected in (0, 1):
-        assert parent.find_free(PARLEY, ahead=False) == expected
-        parent.send(expected, PARLEY)
-    assert (parent.busy(), parent.all_idle(), parent.answer(0), parent.command(0)) == (
-        [0, 1],
-        None,
-        None,
-        PARLEY,
-    )
-    assert parent.find_free(PARLEY, ahead=False) is None
-    assert [end.receive() for end in ends] == [PARLEY] * 2
-    ends[1].finish(at_end=True)
-    assert (parent.answer(1), parent.done(1), parent.is_at_end(1)) == (True, 1, True)
-    assert parent.find_free(PARLEY, ahead=False) is None  # the other one may have something left
-    ends[0].finish()
-    assert parent.find_free(PARLEY, ahead=False) == 0
-    assert not parent.all_at_end()
-    parent.send(0, PARLEY)
-    ends[0].receive()
-    ends[0].finish(at_end=True, ended=True)
-    assert parent.find_free(PARLEY, ahead=False) in (0, 1)
-    assert parent.all_at_end()
-    assert parent.epochs_ended() == 1
 
 
 def test_short_parleys_are_given_ahead_but_nothing_else_is(mailboxes):
@@ -69,32 +40,6 @@ def test_short_parleys_are_given_ahead_but_nothing_else_is(mailboxes):
     assert parent.idle() == [0]
     parent.send(0, PARLEY)
     assert parent.find_free(PARLEY, ahead=True) is None  # it takes long now
-
-
-@pytest.mark.parametrize("may_spin", [False, True])
-def test_orders_arrive_while_both_sides_sleep_and_wake(mailboxes, may_spin):
-    parent, carried = ParentEnd(mailboxes, may_spin), [[], []]
-
-    def work(worker):
-        end = WorkerEnd(mailboxes, worker, may_spin=may_spin)
-        while (command := end.receive()) is not None:
-            carried[worker].append(command)
-            end.finish()
-
-    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(2)]
-    for thread in threads:
-        thread.start()
-    for number in range(300):
-        found = partial(parent.find_free, number, False)
-        while (free := parent.spin(found)) is None and (free := parent.wait(found)) is None:
-            pass
-        parent.send(free, number)
-    while parent.wait(parent.all_idle) is None:
-        pass
-    parent.close()
-    for thread in threads:
-        thread.join()
-    assert sorted(carried[0] + carried[1]) == list(range(300))
 
 
 def test_a_bell_that_stays_silent_costs_a_moment(mailboxes, monkeypatch):

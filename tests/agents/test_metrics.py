@@ -1,5 +1,4 @@
 import math
-import random
 
 import pytest
 
@@ -141,27 +140,6 @@ def test_macro_and_micro_averages():
 )
 def test_normal_forms(function, given, found):
     assert function(*given) == found
-
-
-@pytest.mark.parametrize("opt", [{}, {"metrics": "f1,bleu"}, {"metrics": "accuracy"}])
-def test_the_rows_of_a_batch_are_counted_as_one_by_one(opt):
-    rng = random.Random(0)
-    words = ["a", "cat", "dog", "sat", "there"]
-    one_by_one, at_once = Metrics(opt), Metrics(opt)
-    for _ in range(10):
-        replies, labels = [], []
-        for _ in range(20):
-            replies.append({"text": " ".join(rng.choices(words, k=3))} if rng.random() < 0.85 else {})
-            if rng.random() < 0.3:
-                replies[-1]["text_candidates"] = rng.sample(words, 3)
-            if rng.random() < 0.2:
-                replies[-1]["metrics"] = {"loss": rng.random()}
-            labels.append([" ".join(rng.choices(words, k=rng.randint(1, 3)))])
-            one_by_one.update(replies[-1], labels[-1])
-        at_once.update_all(replies, labels)
-    at_once.update_all([], [])
-    assert at_once.report() == one_by_one.report()
-    assert Metrics({}).update_all([{}], [None]) is None
 
 
 @pytest.mark.parametrize("sort", [False, True])

@@ -4,7 +4,6 @@ import pytest
 
 from dpmodule.agents import RepeatLabelAgent, create_task
 from dpmodule.agents.tasks import split_of
-from helpers.talks import finish
 
 SPLITS = ("train", "valid", "test")
 MADE_UP = ("reverse", "nocandidate", "docs")
@@ -29,16 +28,6 @@ def test_texts_are_the_same_each_time_and_no_text_is_in_two_splits(task):
     train, valid, test = (set(texts(task, datatype=split)) for split in SPLITS)
     assert train
     assert len(train | valid | test) == len(train) + len(valid) + len(test)
-
-
-@pytest.mark.parametrize("task", MADE_UP)
-@pytest.mark.parametrize("batchsize", [1, 8])
-def test_an_epoch_of_valid_is_every_example_once(task, batchsize):
-    world = create_task({"task": f"{task}:valid", "batchsize": batchsize}, RepeatLabelAgent({}))
-    finish(world)
-    report = world.report()
-    assert (report["total"], report["accuracy"]) == (world.num_examples(), 1.0)
-    assert world.num_examples() >= 100
 
 
 def test_reverse_has_the_letters_in_reverse_order():
@@ -121,14 +110,3 @@ def test_fromfile_takes_the_file_of_the_split_from_a_folder(tmp_path):
         (tmp_path / f"{split}.txt").write_text(f"text:{split}\tlabels:a\tepisode_done:True\n")
     assert texts(f"fromfile:{tmp_path}", datatype="train:ordered") == ["train"]
     assert texts(f"fromfile:{tmp_path}") == ["valid"]
-
-
-@pytest.mark.filterwarnings("ignore:.*1 malformed line skipped")
-@pytest.mark.parametrize("mode", ["valid", "valid:stream"])
-def test_an_epoch_of_a_file_is_every_good_line_once(mode, tmp_path):
-    lines = [f"text:{number}\tlabels:{number}\tepisode_done:{number % 3 == 2}\n" for number in range(20)]
-    (tmp_path / "talk").write_text("nothing\n" + "".join(lines))
-    opt = {"task": f"fromfile:{tmp_path}/talk", "datatype": mode, "batchsize": 4, "on_bad_line": "skip"}
-    world = create_task(opt, RepeatLabelAgent({}))
-    finish(world)
-    assert world.report()["total"] == 20

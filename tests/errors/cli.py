@@ -189,6 +189,10 @@ COMMANDS = [
         ("--index-base 0", "--index-base 0 needs --data"),
         ("--data set.npz --classes 2", "--classes is 2, but set.npz has a label 2; expected at least 3"),
         ("--data set.npz --symbol two-symbol.json", "the largest label is 2, but the network has 2"),
+        (
+            "--data d.csv --symbol two-symbol.json --classes 3",
+            "--classes is 3, but the network has 2 classes",
+        ),
         ("--symbol two-symbol.json --network mlp", "--network: not allowed with argument --symbol"),
         ("--data set.npz --symbol open-symbol.json", "the network has 0 inputs for labels"),
         ("--symbol set.npz", "set.npz"),

@@ -42,7 +42,6 @@ PLACES = [
     ("name: 'x'\n", 1, 7, "expected the name 'MultiSlotDataFeed'"),
     ("name: 'x\n", 1, 7, "expected a closing ' on the same line"),
     ("batch_size: 0\n", 1, 13, "found '0', expected a batch_size of 1 or more"),
-    ("batch_size: -5\n", 1, 13, "found '-5', expected a batch_size of 1 or more"),
     ("batch_size: 1.5\n", 1, 13, "found '1.5', expected an integer of 32 bits for batch_size"),
     ("batch_size: '4'\n", 1, 13, "expected an integer of 32 bits"),
     ("batch_size: 2147483648\n", 1, 13, "expected an integer of 32 bits"),
@@ -165,13 +164,11 @@ FILES = [
     ),
     (partial(read, "a", LINES, command="tac", span=(0, 7)), ArgumentError, "is read by a program"),
     (partial(read, "none", None), FileError, "No such file.*none"),
-    (partial(read, "none", None, span=(5,)), FileError, "No such file.*none"),
     (
         partial(read, "a", LINES, command="no-such-program -x"),
         FileError,
         "a: pipe_command .* cannot be started",
     ),
-    (partial(read, "a", LINES, command="/"), FileError, "a: pipe_command '/' cannot be started"),
     *[(partial(read, "a.gz", data), FileFormatError, r"a\.gz: not a complete gzip file") for data in DAMAGED],
     *rows(
         ArgumentError,
@@ -199,10 +196,7 @@ def loaded(mode, folder):
 
 
 DATASETS = [
-    (lambda: mx.QueueDataset("x"), ArgumentError, "QueueDataset: data_feed is 'x', expected a DataFeedDesc"),
     (lambda: mx.InMemoryDataset("x"), ArgumentError, "InMemoryDataset: data_feed is 'x', expected"),
-    (partial(dataset, mx.QueueDataset, "set_filelist", "part-0"), ArgumentError, "filelist is 'part-0'"),
-    (partial(dataset, mx.InMemoryDataset, "set_filelist", ["none"]), FileError, "No such file"),
     (
         partial(dataset, mx.QueueDataset, "reading", 2),
         StateError,
@@ -223,7 +217,6 @@ DATASETS = [
         StateError,
         "no lines are loaded; call load_into_memory",
     ),
-    (partial(loaded, "no"), ArgumentError, "load_into_memory: on_bad_line is 'no'"),
     (partial(loaded, "error"), FileFormatError, "a: line 3, slot 'a', count: found 'x'"),
 ]
 
@@ -253,8 +246,8 @@ def executor(call, *given, **more):
         list(getattr(made, call)(*given, **more))
 
 
-def infer(folder):
-    executor("infer_from_files", dense_module(), DENSE, write_dense(folder)[0], 1, "p")
+def infer(folder, **more):
+    executor("infer_from_files", dense_module(), DENSE, write_dense(folder)[0], 1, "p", **more)
 
 
 def closed():
@@ -300,10 +293,7 @@ RUNS = [
         (partial(run, change), error, told)
         for change, error, told in (
             ({"filelist": []}, ArgumentError, "empty"),
-            ({"filelist": "part-0"}, ArgumentError, "expected a list of paths"),
-            ({"filelist": ["no such file"]}, FileError, "no such file"),
             ({"thread_num": 0}, ArgumentError, "thread_num is 0"),
-            ({"thread_num": "2"}, ArgumentError, "thread_num is '2'"),
             ({"data_feed": "data.prototxt"}, ArgumentError, "expected a DataFeedDesc"),
             ({"program": "net"}, ArgumentError, "of type str"),
             ({"program": two_contexts()}, ArgumentError, "one CPU"),
@@ -314,9 +304,9 @@ RUNS = [
                 "no slot y; .* slots x, label, the network the variables x, y, label",
             ),
             ({"fetch": ["fc2"]}, ShapeError, r"'fc2' has shape \(8, 2\)"),
-            ({"fetch": "p_output"}, ShapeError, r"'p_output' has shape \(8, 2\)"),
             ({"fetch": ["x"]}, ShapeError, r"'x' has shape \(8, 4\)"),
             ({"fetch": ["lable"]}, ArgumentError, "did you mean label"),
+            ({"fetch": mx.sym.Group([X, X])}, ArgumentError, "has 2 outputs; give one output"),
             ({"fetch": [3]}, ArgumentError, "of type int"),
             ({"fetch": mx.sym.Variable("other")}, ArgumentError, "depends on other"),
             ({"mode": "fast"}, ArgumentError, "mode is 'fast'"),
@@ -364,6 +354,7 @@ RUNS = [
     ),
     (partial(executor, "train_from_dataset", bag_net(), ["a"], 1), ArgumentError, "QueueDataset"),
     (infer, StateError, "no parameters yet"),
+    (partial(infer, mode="native"), ArgumentError, "mode is 'native', which supports only training"),
     (partial(executor, "module", bag_net()), StateError, "has not been run"),
     (partial(executor, "snapshot", "a"), StateError, "there was no run"),
     (partial(executor, "explain", bag_net()), StateError, "has not been run"),
@@ -375,9 +366,7 @@ RUNS = [
         ArgumentError,
         averaged,
         ("average_every_n_batches", 0, "average_every_n_batches"),
-        ("average_every_n_batches", 1.5, "average_every_n_batches"),
         ("average_every_s", 0, "average_every_s"),
-        ("average_every_s", "often", "average_every_s"),
     ),
     (
         partial(one, bag_net(), "2 1 2 1 0\n1 3 1 0\n3 4 50 2 1 1\n", bags(), mode="serial"),

@@ -30,28 +30,6 @@ def parameters():
     return [each.name for each in fluid.default_main_program().all_parameters()]
 
 
-def test_a_training_step_is_one_of_a_module(net):
-    loss, accuracy, _ = net
-    executor, program, names = started(), fluid.default_main_program(), parameters()
-    mod = mx.mod.Module(program.symbol, ["words", "label"], None)
-    words = mx.io.DataDesc("words", (3,), "int64", stype="ragged")
-    mod.bind([words, mx.io.DataDesc("label", (3, 1), "int64")])
-    given = {name: mx.nd.array(value) for name, value in zip(names, values(*names))}
-    mod.init_params(arg_params=given, aux_params={})
-    mod.init_optimizer(None, "adagrad", {"learning_rate": 0.1, "eps": 1e-12, "rescale_grad": 1.0})
-    words = mx.nd.ragged_array(BATCH["words"], dtype="int64")
-    batch = mx.io.DataBatch([words, mx.nd.array(BATCH["label"], dtype="int64")], [])
-    for _ in range(3):
-        found = executor.run(program, BATCH, [loss, accuracy, "fc_0_weight@GRAD"])
-        mod.forward_backward(batch)
-        mod.update()
-        expected = [*mod.get_outputs(), mod.store.grad("fc_0_weight", 0)]
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one, other.asnumpy())
-    for name, value in zip(names, values(*names)):
-        np.testing.assert_array_equal(value, mod.get_params()[0][name].asnumpy())
-
-
 def test_fetches_of_every_kind(net):
     loss, _, prediction = net
     found = run(BATCH, [prediction, "label", loss.name, "fc_2_bias", "embedding_0_weight@GRAD"])

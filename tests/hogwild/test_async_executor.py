@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import FileFormatError, NonFiniteError, StateError
+from dpmodule.base import NonFiniteError, StateError
 from dpmodule.params import ParamStore
 from helpers.hogwild import (
     BAGS,
@@ -125,13 +125,6 @@ def test_an_object_with_a_symbol_a_store_and_an_optimizer_is_a_program(run, dens
     assert not np.array_equal(before["fc1_weight"], parameters(run.module(program))["fc1_weight"])
 
 
-def test_program_feed_files_and_fetch_may_change_between_calls(run, dense, bags):
-    module = dense_module()
-    assert serial(run, module, described(**DENSE), dense[0]).examples == 40
-    assert serial(run, bag_net(), described(16, **BAGS), bags, "label").batches == 10
-    assert serial(run, module, described(5, **DENSE), dense[0][:1], "label").batches == 4
-
-
 def test_a_trained_module_is_saved_served_and_trained_again(run, bags, tmp_path):
     net, feed = bag_net(), described(**BAGS)
     serial(run, net, feed, bags, **ADAGRAD)
@@ -234,35 +227,6 @@ def test_datasets_train_and_infer(run, bags, kind):
     assert sum(len(arrays[0]) for _, _, arrays in rows) == 160
 
 
-# counts
-
-
-def lines_of(rng):
-    """Return the text of a file of some lines, and how many they are."""
-    count = int(rng.choice([0, 0, 1, 2, 5, 9, 30]))
-    end = str(rng.choice(["\n", "\r\n"]))
-    text = "".join(f"1 0.5 1 {i % 2}{end}{end if rng.rand() < 0.1 else ''}" for i in range(count))
-    return text.rstrip("\r\n") if rng.rand() < 0.3 else text, count
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_every_line_counts_once(run, tmp_path, seed):
-    """For files that are empty, end without a line's end, have other ends of lines: 50 draws each."""
-    rng = np.random.RandomState(seed)
-    data = mx.sym.FullyConnected(mx.sym.Variable("x", shape=(0, 1)), num_hidden=1, name="fc")
-    net = mx.sym.LinearRegressionOutput(data, mx.sym.Variable("y"), name="o")
-    for draw in range(50):
-        texts, files = [lines_of(rng) for _ in range(rng.randint(1, 5))], []
-        for number, (text, _) in enumerate(texts):
-            files.append(tmp_path / f"{draw}-{number}")
-            files[-1].write_bytes(text.encode())
-        total, size = sum(count for _, count in texts), int(rng.randint(1, 12))
-        feed = described(size, x="float dense", y="uint64 dense")
-        found = serial(run, net, feed, files, "y", split_files=bool(rng.rand() < 0.5))
-        assert (found.examples, found.batches) == (total, -(-total // size))
-        assert bool(np.isnan(found[0])) == (total == 0)
-
-
 # bad input
 
 
@@ -280,18 +244,9 @@ def test_messages_of_the_log(run, dense, tmp_path, caplog):
     assert "thread_num is reduced from 4 to 1" in caplog.text
     (tmp_path / "blank").write_text("\n\n")
     files = [str(tmp_path / "blank")]
-    assert run.run_from_files(bag_net(), described(**BAGS), files, 1, check_labels="ignore").examples == 0
+    found = run.run_from_files(bag_net(), described(**BAGS), files, 1, "label", check_labels="ignore")
+    assert (found.examples, bool(np.isnan(found[0]))) == (0, True)
     assert "run_from_files: the files have no lines, so nothing was trained" in caplog.text
-
-
-def test_a_bad_line_names_file_line_and_slot_or_is_skipped(run, dense, tmp_path):
-    bad = tmp_path / "bad"
-    bad.write_text("4 1 2 3 4 1 0\n4 1 2 3 1 0\n4 1 2 3 4 1 1\n")
-    with pytest.raises(FileFormatError, match=r"bad: line 2, slot"):
-        serial(run, dense_module(), described(**DENSE), [*dense[0], bad])
-    found = serial(run, dense_module(), described(**DENSE), [*dense[0], bad], on_bad_line="skip")
-    assert (found.examples, found.skipped) == (42, 1)
-    assert "1 bad lines skipped" in repr(found)
 
 
 def test_what_is_not_finite_names_file_and_batch_and_changes_nothing(run, tmp_path):

@@ -3,6 +3,7 @@
 import copy
 import gzip
 import random
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -343,6 +344,55 @@ def test_parameters_are_read_by_layers_only(where, tmp_path):
     with pytest.raises(ArgumentError, match="reads a parameter"):
         trained(net, FEED, files, "native", fetch=fetch)
     assert trained(net, FEED, files, "serial", fetch=fetch)[1].examples
+
+
+def ragged_squares(pooled, words):
+    return mx.sym.sequence_pool(mx.sym.square(rows_of(4, name="other", slot=words)), pool_type="max")
+
+
+def ragged_dense(pooled, words):
+    data = rows_of(4, name="other", slot=words)
+    data = mx.sym.FullyConnected(data, num_hidden=3, flatten=False, name="dense")
+    return mx.sym.sequence_pool(data, pool_type="sum")
+
+
+@pytest.mark.parametrize(
+    ("layer", "loss", "told"),
+    [
+        (lambda p, words: p**3, {}, "the power 3.0; only squares are supported"),
+        (lambda p, words: mx.sym.Dropout(p, p=0.5, axes=(0,)), {}, r"axes=\(0,\)"),
+        (lambda p, words: mx.sym.broadcast_mul(p, mx.sym.sum(p, axis=0, keepdims=True)), {}, r"axis=\(0,\)"),
+        (
+            lambda p, words: mx.sym.broadcast_mul(p, mx.sym.sum(p, axis=0, exclude=True, keepdims=True)),
+            {},
+            "exclude",
+        ),
+        (lambda p, words: mx.sym.softmax(p, temperature=2.0), {}, "only the last axis, without temperature"),
+        (
+            lambda p, words: mx.sym.Reshape(mx.sym.Reshape(p, shape=(-1,)), shape=(-1, 4)),
+            {},
+            "not begin with the batch",
+        ),
+        (
+            lambda p, words: mx.sym.slice_axis(mx.sym.Concat(p, p, dim=0), axis=0, begin=0, end=8),
+            {},
+            "dim=0 of 2 axes",
+        ),
+        (lambda p, words: p, {"normalization": "valid"}, "normalization='valid'"),
+        (lambda p, words: p, {"multi_output": True}, "multi_output=True"),
+        (ragged_squares, {}, "max pooling of squares"),
+        (ragged_dense, {}, "its input is ragged; use an Embedding and sequence_pool first"),
+    ],
+)
+def test_operators_that_it_lacks(layer, loss, told):
+    words = mx.sym.Variable("words", stype="ragged")
+    pooled = mx.sym.sequence_pool(rows_of(4, slot=words), pool_type="sum")
+    data = mx.sym.FullyConnected(layer(pooled, words), num_hidden=2, name="fc")
+    net = mx.sym.SoftmaxOutput(data, mx.sym.Variable("label", shape=(0,)), name="p", **loss)
+    with mx.AsyncExecutor() as run:
+        choice = run.explain(net, FEED)
+    assert choice.mode != "native"
+    assert re.search(f"not supported by the native engine: .*{told}", choice.why)
 
 
 def test_names_operators_and_rules_that_it_lacks(tmp_path):

@@ -80,6 +80,9 @@ class AnyOrder(RuleBasedStateMachine):
     def begin(self, kind, new_loop):
         self.loop, self.stream = new_loop(), kind()
         self.items, self.stopped, self.error, self.reader, self.iterated = [], False, None, None, False
+        self.read()  # from now on calls of other threads wake the loop
+        self.within(self.reader.cancel)
+        self.reader = None
         self.first = min if kind is PriorityExtendableStream else (lambda items: items[0])
 
     def within(self, call):
@@ -135,7 +138,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.call(name, *([] if name == "cancel" else [error]))
         if self.error is not None:
             return
-        self.error = self.reader.exception() if self.reader else self.within_raised()
+        self.error = self.within_raised(self.reader or self.stream.__anext__())
         looks_like_the_end = error is StopAsyncIteration or isinstance(error, StopIteration)
         if name == "cancel":
             assert type(self.error) is asyncio.CancelledError
@@ -145,15 +148,25 @@ class AnyOrder(RuleBasedStateMachine):
         else:
             assert self.error is error or type(self.error) is error
 
-    def within_raised(self):
-        return self.loop.run_until_complete(raised(self.stream.__anext__()))
+    def within_raised(self, awaitable):
+        return self.loop.run_until_complete(raised(awaitable))
 
     @rule()
     def read(self):
         if self.reader is None:
             self.reader = self.within(lambda: asyncio.ensure_future(self.stream.__anext__()))
         else:
-            assert isinstance(self.within_raised(), StreamStopped)
+            assert isinstance(self.within_raised(self.stream.__anext__()), StreamStopped)
+
+    @precondition(lambda self: self.reader and not (self.stopped or self.error))
+    @rule(item=st.integers(0, 9))
+    def put_and_read_before_the_reader_runs_again(self, item):
+        def both():
+            self.put_one("put", item)
+            with pytest.raises(StreamStopped):
+                self.stream.__anext__().send(None)
+
+        self.within(both)
 
     @precondition(lambda self: self.reader)
     @rule(item=st.integers(0, 9), put=st.booleans())
@@ -189,11 +202,9 @@ class AnyOrder(RuleBasedStateMachine):
             return
         reader, self.reader = self.reader, None
         if self.error is not None or not self.items:
-            error = None if reader.cancelled() else reader.exception()
-            if isinstance(self.error, asyncio.CancelledError):
-                assert reader.cancelled()
-            else:
-                assert error is self.error if self.error else isinstance(error, StopAsyncIteration)
+            error = self.within_raised(reader)
+            assert type(error) is (type(self.error) if self.error else StopAsyncIteration)
+            assert error is self.error or not self.error or reader.cancelled()
             return
         assert reader.result() == self.first(self.items)
         self.items.remove(reader.result())
@@ -209,24 +220,6 @@ class AnyOrder(RuleBasedStateMachine):
 @examples(150, 5000)
 def test_any_order_of_calls(examples):
     play(AnyOrder, examples)
-
-
-@every_loop
-@every_stream
-async def test_a_second_iteration_raises_at_once(kind):
-    stream = kind()
-
-    async def read():
-        return [item async for item in stream]
-
-    first = asyncio.ensure_future(read())
-    await asyncio.sleep(0)
-    assert isinstance(await raised(read()), StreamStopped)
-    stream.put(0)
-    assert isinstance(await raised(stream.__anext__()), StreamStopped)  # the first is woken, no more
-    stream.stop()
-    assert await first == [0]
-    assert isinstance(await raised(read()), StreamStopped)
 
 
 @every_stream
@@ -398,6 +391,24 @@ async def test_items_that_threads_were_allowed_to_put_arrive_in_their_order(kind
         assert sorted(items) == sorted(sum(accepted, []))
         if kind is not PriorityExtendableStream:
             assert [[item for item in items if item % 3 == number] for number in range(3)] == accepted
+
+
+@every_stream
+def test_calls_of_threads_before_there_is_a_loop_are_kept(kind):
+    stopped, failed, error = kind(), kind(), OSError("in the thread")
+    for stream, end in ((stopped, stopped.stop_threadsafe), (failed, lambda: failed.throw_threadsafe(error))):
+        stream.put(1)
+        stream.put_threadsafe(2)
+        end()
+        with pytest.raises(StreamStopped):
+            stream.put_threadsafe(3)
+
+    async def main():
+        assert [item async for item in stopped] == [1, 2]
+        assert await failed.__anext__() == 1
+        assert await raised(failed.__anext__()) is error
+
+    run(main())
 
 
 @every_loop

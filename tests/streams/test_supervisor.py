@@ -119,6 +119,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert child.recv(SOON_S) == sister.sent.popleft()
         who = rf"worker {child.index} 'reader-{child.index}' \(pid {child.pid}\)"
         if how == "kill":  # what it has sent before is still received
+            until(lambda: child.poll() or not sister.sent)
             os.kill(child.pid, signal.SIGKILL)
             sister.error = WorkerDied, f"{who} was killed by SIGKILL"
         elif how == "stop":
@@ -131,8 +132,7 @@ class AnyOrder(RuleBasedStateMachine):
                 child.ask_to_end()
             self.supervisor.drop(child)
             self.sisters.remove(sister)
-        if how != "ask" or child.wait(0):
-            until(lambda: not running(child.pid))
+        until(lambda: not running(child.pid))
 
     @rule()
     def close(self):

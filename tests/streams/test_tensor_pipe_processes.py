@@ -239,7 +239,7 @@ def test_a_spawned_child_that_dies_is_noticed():
 def test_both_processes_must_have_the_extension(monkeypatch, capfd):
     reader, writer = make(control.NATIVE)
     monkeypatch.setenv("DPMODULE_NATIVE", "0")
-    process = multiprocessing.get_context("spawn").Process(target=child_targets.send_one, args=(writer,))
+    process = multiprocessing.get_context("spawn").Process(target=child_targets.send_ones, args=(writer,))
     process.start()
     writer.hand_over(process.pid)
     with pytest.raises(PipeBroken):

@@ -6,20 +6,7 @@ import time
 
 import pytest
 
-from dpmodule.streams import (
-    CompletionExtendableStream,
-    CompressFunctor,
-    CppWorkerPool,
-    DecompressFunctor,
-    PriorityExtendableStream,
-    ProcessWorkerPool,
-    SortedExtendableStream,
-    Stream,
-    ThreadWorkerPool,
-    WorkerPool,
-    check_stream,
-    check_worker_pool,
-)
+from dpmodule import streams
 from dpmodule.streams.testing import ConformanceError
 from helpers.loops import KINDS, ByHooks, Pool, Worker
 from helpers.programs import again_without_native
@@ -50,16 +37,16 @@ def futures():
 @pytest.mark.parametrize(
     ("kind", "items", "expected"),
     [
-        (SortedExtendableStream, NUMBERS, NUMBERS),
-        (PriorityExtendableStream, NUMBERS, sorted(NUMBERS)),
-        (CompletionExtendableStream, futures, list(range(6))),
+        (streams.SortedExtendableStream, NUMBERS, NUMBERS),
+        (streams.PriorityExtendableStream, NUMBERS, sorted(NUMBERS)),
+        (streams.CompletionExtendableStream, futures, list(range(6))),
         (ByHooks, NUMBERS, None),
         (ByHooks, NUMBERS, NUMBERS),
     ],
 )
 def test_our_streams_pass(kind, items, expected, new_loop):
-    assert isinstance(kind(), Stream)
-    assert len(check_stream(kind, items, expected, new_loop=new_loop)) == 12
+    assert isinstance(kind(), streams.Stream)
+    assert len(streams.check_stream(kind, items, expected, new_loop=new_loop)) == 12
 
 
 class Sleeper(Worker):
@@ -79,19 +66,19 @@ def sleep(seconds):
 
 
 def processes(count):
-    return ProcessWorkerPool(count, sleep, start_method="fork")
+    return streams.ProcessWorkerPool(count, sleep, start_method="fork")
 
 
 DATA = bytes(range(256)) * 2**15
 POOLS = {
     "coroutines": (Sleepers, (0,), (-1,), (0.05,)),
-    "threads": (lambda count: ThreadWorkerPool(count, sleep), (0,), (-0.001,), (0.05,)),
+    "threads": (lambda count: streams.ThreadWorkerPool(count, sleep), (0,), (-0.001,), (0.05,)),
     "processes": (processes, (0,), (-0.001,), (0.3,)),  # so that a busy machine starts the bad job in time
     "functors": (
-        CppWorkerPool,
-        lambda: (CompressFunctor(b""),),
-        lambda: (DecompressFunctor(b"not compressed"),),
-        lambda: (CompressFunctor(DATA, level=9),),
+        streams.CppWorkerPool,
+        lambda: (streams.CompressFunctor(b""),),
+        lambda: (streams.DecompressFunctor(b"not compressed"),),
+        lambda: (streams.CompressFunctor(DATA, level=9),),
     ),
 }
 
@@ -102,8 +89,8 @@ def test_our_pools_pass(kind, new_loop):
     def check(result):
         return len(result) > 0 if kind == "functors" else result == 0
 
-    assert isinstance(POOLS[kind][0](1), WorkerPool)
-    assert len(check_worker_pool(*POOLS[kind], check=check, new_loop=new_loop)) == 10
+    assert isinstance(POOLS[kind][0](1), streams.WorkerPool)
+    assert len(streams.check_worker_pool(*POOLS[kind], check=check, new_loop=new_loop)) == 10
 
 
 def test_the_pool_of_functors_passes_without_the_extension():
@@ -113,7 +100,7 @@ def test_the_pool_of_functors_passes_without_the_extension():
 def test_what_the_caller_has_frozen_stays_frozen():
     """So that the garbage collector does not look at it, for the rest of the program."""
     gc.freeze()
-    check_stream(SortedExtendableStream, NUMBERS)
+    streams.check_stream(streams.SortedExtendableStream, NUMBERS)
     assert gc.get_freeze_count() > 0
 
 
@@ -183,7 +170,7 @@ class Reversed(ByHooks):
 )
 def test_a_wrong_stream_is_found(kind, trial):
     with pytest.raises(ConformanceError, match="of 12 trials failed") as error:
-        check_stream(kind, NUMBERS, NUMBERS if kind is Reversed else None, timeout_s=0.2)
+        streams.check_stream(kind, NUMBERS, NUMBERS if kind is Reversed else None, timeout_s=0.2)
     assert trial in str(error.value)
 
 
@@ -259,5 +246,5 @@ class WrongResult(Sleepers):
 @pytest.mark.filterwarnings("ignore")
 def test_a_wrong_pool_is_found(kind, trial):
     with pytest.raises(ConformanceError) as error:
-        check_worker_pool(kind, (0,), (-1,), (0.02,), check=lambda result: result == 0, timeout_s=0.5)
+        streams.check_worker_pool(kind, (0,), (-1,), (0.02,), check=lambda result: result == 0, timeout_s=0.5)
     assert trial in str(error.value)

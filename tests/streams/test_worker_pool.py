@@ -27,6 +27,7 @@ from dpmodule.streams import (
 )
 from helpers.loops import KINDS, Pool, Worker, every_loop, raised, run, soon
 from helpers.machines import examples, play
+from helpers.processes import running
 from helpers.programs import TESTS, run_file
 
 pytestmark = pytest.mark.timeout(20)
@@ -226,6 +227,7 @@ class AnyOrder(RuleBasedStateMachine):
         for job in self.jobs:
             self.loop.run_until_complete(raised(job.task))
         self.loop.close()
+        assert not any(map(running, getattr(self.pool, "pids", ())))
         assert error is self.failure
         assert not self.reports
 

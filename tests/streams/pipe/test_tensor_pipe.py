@@ -42,7 +42,10 @@ STRUCTURES = st.recursive(
         st.lists(inner, max_size=3),
         st.lists(inner, max_size=2).map(tuple),
         st.dictionaries(st.text(max_size=2), inner, max_size=3),
+        st.dictionaries(st.integers(0, 9), inner, max_size=2).map(collections.OrderedDict),
         st.builds(Pair, inner, inner),
+        st.builds(Frozen, inner),
+        st.builds(Named, inner, inner),
     ),
     max_leaves=6,
 )
@@ -51,8 +54,8 @@ STRUCTURES = st.recursive(
 def holds_memory(value):
     if isinstance(value, torch.Tensor):
         return value.numel() > 0
-    if isinstance(value, Pair):
-        value = [value.left, value.right]
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, each.name) for each in dataclasses.fields(value)]
     return any(map(holds_memory, value.values() if isinstance(value, dict) else value or ()))
 
 
@@ -249,21 +252,6 @@ def test_all_types_of_elements_arrive(dtype, core):
 def test_every_type_that_this_torch_computes_with_is_known():
     usable = {v for v in vars(torch).values() if isinstance(v, torch.dtype)} - set(CODES)
     assert not [d for d in usable if not any(t in str(d) for t in (".q", ".bits", ".uint", ".int"))]
-
-
-@every_core
-def test_structures_of_all_kinds_arrive_as_they_were(core):
-    odd = [
-        [None, torch.rand(10), {"x": torch.rand(3), 7: [torch.rand(5, 6)]}],
-        Frozen(Named(torch.ones(1), None)),
-        collections.OrderedDict([("b", torch.ones(1)), ("a", torch.zeros(2))]),
-        (torch.arange(5), [()]),
-        torch.max(torch.ones(2, 2), dim=1),
-    ]
-    with pipe(core) as (reader, writer):
-        for value in odd * 2:
-            writer.send(value)
-            assert same(value, reader.recv())
 
 
 # --- slots
@@ -551,16 +539,6 @@ def test_wrong_arguments_are_named(core):
 
 
 # --- the end
-
-
-@every_core
-def test_a_pipe_that_was_never_used_can_be_closed(core):
-    for first in (0, 1):
-        ends = make(core)
-        ends[first].close()
-        with pytest.raises(PipeClosed):
-            ends[1].send(None) if first == 0 else ends[0].recv()
-        ends[1 - first].close()
 
 
 @pytest.mark.parametrize("which", ["reader", "writer"])
