@@ -302,9 +302,11 @@ class Optimizer:
     @property
     def num_update(self) -> int:
         """The largest number of updates of any parameter; in a shared store, by all processes."""
-        own: int = self.__dict__["num_update"]
         table = self._index_update_count
-        return max(own, table.largest()) if isinstance(table, SharedCounts) else own
+        if isinstance(table, SharedCounts):  # which loaded states may have lowered
+            return table.largest()
+        own: int = self.__dict__["num_update"]
+        return own
 
     @num_update.setter
     def num_update(self, count: int) -> None:

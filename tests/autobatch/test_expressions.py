@@ -64,6 +64,8 @@ def test_expr_is_updated_unless_told_otherwise():
     np.testing.assert_allclose(w.grad_as_array(), [2.0, 4.0])
     dy.sum_elems(dy.cmult(w.expr(update=False), w)).backward()
     np.testing.assert_allclose(w.grad_as_array(), [3.0, 6.0])
+    (dy.inputTensor([[1.0, 2.0]]) * w).backward()
+    np.testing.assert_allclose(w.grad_as_array(), [4.0, 8.0])
 
 
 @pytest.mark.parametrize("autobatch", [False, True])
@@ -130,6 +132,21 @@ def test_more_kinds_of_nodes_than_the_table_of_recent_ones_has_places():
         np.testing.assert_allclose((x + x).npvalue(), [1.0, 2.0])
         np.testing.assert_allclose(dy.cmult(x, x).npvalue(), [0.25, 1.0])
     np.testing.assert_allclose(y.npvalue()[:3], 2.0)
+
+
+def test_many_products_with_few_matrices():
+    """Attention: the queries of a sentence share its matrix."""
+    draw = np.random.RandomState(0)
+    arrays, vectors = draw.uniform(-1, 1, (3, 4, 5)), draw.uniform(-1, 1, (3, 20, 5))
+    w = dy.ParameterCollection().parameters_from_numpy(np.eye(4))
+    matrices = [w * dy.inputTensor(a) for a in arrays]
+    others = [w * dy.inputTensor(a) * dy.inputTensor(v) for a, v in zip(arrays.repeat(4, 0), vectors[0])]
+    products = [[matrix * dy.inputTensor(v) for v in row] for matrix, row in zip(matrices, vectors)]
+    dy.esum([dy.sum_elems(p) for row in products for p in row]).backward(full=True)
+    np.testing.assert_allclose(dy.npvalues(others[:4]), vectors[0][:4] @ arrays[0].T, rtol=1e-4, atol=1e-5)
+    for matrix, array, row, found in zip(matrices, arrays, vectors, products):
+        np.testing.assert_allclose(dy.npvalues(found), row @ array.T, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(matrix.gradient(), np.tile(row.sum(0), (4, 1)), rtol=1e-4, atol=1e-5)
 
 
 def test_elements_of_results_are_picked_again():

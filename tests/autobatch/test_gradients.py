@@ -17,6 +17,19 @@ def weights():
     return collection, collection.parameters_from_numpy(START)
 
 
+def test_a_revert_of_the_loss_takes_its_gradients():
+    _, w = weights()
+    inner = w * 2.0
+    inner.value()
+    dy.cg_checkpoint()
+    dy.sum_elems(dy.tanh(inner)).backward()
+    dy.cg_revert()
+    with pytest.raises(dy.NoGradientError):
+        inner.gradient()
+    dy.sum_elems(dy.sin(inner)).backward()
+    np.testing.assert_allclose(inner.gradient(), np.cos(2 * START), rtol=1e-5)
+
+
 def test_gradients_of_parameters_after_others_were_reset_or_scaled():
     collection, w = weights()
     constant = dy.const_parameter(w)
@@ -48,9 +61,10 @@ def test_statistics_move_once_when_a_gradient_is_asked_for():
 CHANGES = {
     "update": lambda collection, w: dy.SimpleSGDTrainer(collection).update(),
     "update_subset": lambda collection, w: dy.SimpleSGDTrainer(collection).update_subset([0], []),
-    "set_value": lambda collection, w: w.set_value([1.0, 2.0, 3.0]),
+    "set_value": lambda collection, w: w.set_value(np.array([1, 2, 3])),
     "zero": lambda collection, w: w.zero(),
     "scale": lambda collection, w: w.scale(2.0),
+    "clip_inplace": lambda collection, w: w.clip_inplace(0.15, 0.25),
     "load_tensors": lambda collection, w: collection.load_tensors({w.name(): torch.ones(3)}),
 }
 

@@ -101,7 +101,7 @@ def test_updates_of_all_sizes(sparse, name):
         dy.configure(dtype=dtype)
         draw, m = np.random.RandomState(2), dy.ParameterCollection()
         weights = [m.parameters_from_numpy(draw.uniform(-1, 1, size)) for size in (1, 7, 8, 33, 200, (3, 3))]
-        table = m.lookup_parameters_from_numpy(draw.uniform(-1, 1, (5, 19)))
+        table, rare = (m.lookup_parameters_from_numpy(draw.uniform(-1, 1, (5, size))) for size in (19, 3))
         trainer = kind(m)
         trainer.set_sparse_updates(sparse)
         trainer.set_clip_threshold(2.0)
@@ -112,10 +112,11 @@ def test_updates_of_all_sizes(sparse, name):
                 weights[3].set_updated(True)
             used = [weights[place] for place in (step % 3, 3, 4)] + weights[5:] * (step < 2)
             losses = [dy.squared_norm(dy.cube(each)) * (10.0 if step % 2 else 0.1) for each in used]
+            losses += [dy.squared_norm(rare[step])] if step in (1, 4) else []
             dy.esum([*losses, dy.squared_norm(table[step % 3]), dy.sum_elems(table[1])]).backward()
             trainer.update()
-            assert not any(each.grad_as_array().any() for each in (*weights, table))
-        found.append([each.as_array() for each in (*weights, table)])
+            assert not any(each.grad_as_array().any() for each in (*weights, table, rare))
+        found.append([each.as_array() for each in (*weights, table, rare)])
     for double, *singles in zip(*found):
         for single in singles:
             np.testing.assert_allclose(single, double, rtol=2e-4, atol=1e-6)

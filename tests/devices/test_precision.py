@@ -50,11 +50,8 @@ def test_settings_under_torch_s_newer_names_can_be_read():
     assert done.returncode == 0, done.stderr
 
 
-CORE, CONVERSION, OURS = (
-    "MXNET_CUDA_ALLOW_TENSOR_CORE",
-    "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION",
-    "DPMODULE_TF32",
-)
+CORE, OURS = "MXNET_CUDA_ALLOW_TENSOR_CORE", "DPMODULE_TF32"
+CONVERSION = "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError
 NAN, INF = float("nan"), float("inf")
 TRAINERS = ["SimpleSGD", "CyclicalSGD", "MomentumSGD", "Adagrad", "RMSProp", "Adam", "Amsgrad", "Adadelta"]
 BUILDERS = ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "FastLSTM", "SparseLSTM", "SimpleRNN", "GRU"]
+EVERY_BUILDER = [*BUILDERS, "TreeLSTM", "BiRNN"]
 NO_NUMBERS = [None, "a", [], [None], object(), {}, np.ones((2, 5))]
 TRAINER_NUMBERS = [
     ("SimpleSGD", "learning_rate"), ("MomentumSGD", "learning_rate"), ("Adagrad", "learning_rate"), ("Adagrad", "eps"),
@@ -243,6 +244,7 @@ ARGUMENTS = [  # of a wrong type
         *[lambda v, n=n: state(n, 0.5).transduce([X(), v]) for n in BUILDERS],
         lambda v: dy.StandardSoftmaxBuilder(3, 4, model(), False).full_logits(v),
         lambda v: dy.StackedRNNState([state()]).add_inputs([X(), v]),
+        lambda v: network().initial_state().transduce([X(), X(), v]),
     ),
     *each(
         TypeOf,
@@ -319,7 +321,9 @@ ARGUMENTS = [  # of a wrong type
         ("dropout rate", lambda: network().set_dropouts(0.1, None)),
         ("vecs", lambda: network().initial_state(3)),
         ("es: ", lambda: state().set_h(3)),
-        *[("spec", lambda n=n: getattr(dy, f"{n}Builder").from_spec(3, model())) for n in (*BUILDERS, "BiRNN")],
+        ("children are", lambda: network("TreeLSTM", 2).node([X(), 3])),
+        ("to_device", lambda: dy.to_device(X(), 1)),
+        *[("spec", lambda n=n: getattr(dy, f"{n}Builder").from_spec(3, model())) for n in EVERY_BUILDER],
         ("sparsity", lambda: network("SparseLSTM").set_sparsity("a")),
         ("npvalue", lambda: np.asarray(X())),
         ("npvalue", lambda: dy.inputTensor([X(), X()])),
@@ -370,7 +374,7 @@ NUMBERS = [  # out of range
         ("builder_layers", lambda: both([], cell=None)),
         ("expected 1 memories", lambda: network().initial_state([X()])),
         ("expected", lambda: state("FastLSTM").set_h([])),
-        *[("spec", lambda n=n: getattr(dy, f"{n}Builder").from_spec((1, 2), model())) for n in (*BUILDERS, "BiRNN")],
+        *[("spec", lambda n=n: getattr(dy, f"{n}Builder").from_spec((1, 2), model())) for n in EVERY_BUILDER],
         ("sparsity", lambda: network("SparseLSTM").set_sparsity(1.5)),
         ("states is empty", lambda: dy.StackedRNNState([])),
         *[("gradient mode", lambda f=f: f(X(), "a")) for f in (dy.round, dy.ceil, dy.argmax)],
@@ -462,6 +466,9 @@ SHAPES = [
         *[("", lambda f=f: f(batch(), [0, 1, 2]).value()) for f in (dy.pickneglogsoftmax_batch, dy.hinge_batch)],
         ("", lambda: dy.sum_dim(M(), [0, 0])),
         ("", lambda: dy.inputVector([])),
+        ("poisson_loss: .*one number is needed", lambda: dy.poisson_loss(X(), 1)),
+        ("PairwiseRankLoss", lambda: dy.pairwise_rank_loss(X(), X())),
+        ("0 numbers", lambda: dy.scalarInput([])),
         *[("6 values", lambda v=v: dy.inputTensorTranspose(np.arange(6.0), *v)) for v in (((2, 2), 1), (None, 2))],
         *[("", lambda n=n: network(n, size=4).initial_state().add_input(X())) for n in BUILDERS],
         ("no elements", lambda: dy.wrap(lambda x: x[:0])(X())),
@@ -551,6 +558,7 @@ FILES = [  # and others that do not name the line of the caller
     (lambda: (M(2, 2) * dy.inputVector([1.0, 2.0])).backward(), dy.NotScalarError, r"dimension: \{2\}"),
     (lambda: X().scalar_value(), dy.NotScalarError, "scalar_value"),
     (lambda: X().gradient(), dy.NoGradientError, ""),
+    (lambda: dy.vecInput(2).set([1.0, 2.0, 3.0]), dy.ShapeError, "set: 3 values"),
     (lambda: network().get_parameter_expressions(), dy.StaleExpressionError, "stale"),
     (lambda: copy.deepcopy(weights()), TypeOf, "cannot be copied or pickled"),
     (lambda: copy.deepcopy(state()), TypeOf, "cannot be copied or pickled"),

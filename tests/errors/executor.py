@@ -4,16 +4,8 @@ import numpy as np
 import torch
 
 import dpmodule as mx
-from dpmodule.base import (
-    ArgumentError,
-    DeviceError,
-    DTypeError,
-    NodeError,
-    OpError,
-    ShapeError,
-    SignatureError,
-    StateError,
-)
+from dpmodule import base
+from dpmodule.base import ArgumentError, DTypeError, NodeError, ShapeError, StateError
 from dpmodule.executor import from_pool, grad_reqs
 from helpers.nets import mlp
 
@@ -94,9 +86,7 @@ def taken(net, **values):
     executor.forward(**values)
 
 
-TABLE = S.contrib.SparseEmbedding(
-    S.Variable("index"), S.Variable("y"), input_dim=4, output_dim=2, name="table"
-)
+TABLE = S.contrib.SparseEmbedding(S.Variable("index"), X, input_dim=4, output_dim=2, name="table")
 PICK = S.take(S.Variable("w"), S.Variable("i"), mode="raise", name="pick")
 NAMES = ["data", "weight"]
 BATCHED = {"data": (8, 5), "softmax_label": (8,)}
@@ -104,7 +94,7 @@ LOST = S.broadcast_add(S.Reshape(DATA, shape=(-1, 4)), S.zeros((0, 4)))
 
 ROWS = [
     # forward and backward
-    (lambda: bound().forward(zz=TWO), SignatureError, "forward: 'zz' is not an argument; arguments: x"),
+    (lambda: bound().forward(zz=TWO), base.SignatureError, "forward: 'zz' is not an argument; arguments: x"),
     (lambda: bound().forward(x=mx.nd.ones(3)), ShapeError, r"x has shape \(3,\), expected \(2,\)"),
     (lambda: bound().forward(x=["a", "b"]), DTypeError, "expected numbers"),
     (lambda: heads(3), ArgumentError, "out_grads is int"),
@@ -169,7 +159,7 @@ ROWS = [
     ),
     (lambda: placed(back=mx.cpu(1)), ArgumentError, "'fc1_weight'.* group 'front', but group2ctx"),
     (lambda: placed(front="cpu"), ArgumentError, "expected a dict of Contexts"),
-    (lambda: placed(front=mx.gpu(77)), DeviceError, r"gpu\(77\)"),
+    (lambda: placed(front=mx.gpu(77)), base.DeviceError, r"gpu\(77\)"),
     (lambda: placed_module([{}]), ArgumentError, "group2ctxs"),
     (lambda: placed_module({"front": [mx.cpu(0)] * 3}), ArgumentError, "group2ctxs"),
     # torch modules
@@ -196,6 +186,6 @@ ROWS = [
         "'type' of 'type'.*'a' is a variable, so 'a.b'.*'c..d' has an empty part.*'training' of",
     ),
     (share_sparse, ArgumentError, "row_sparse, which cannot be shared"),
-    (not_for_torch, OpError, "'words'.*stored as ragged.*'step'"),
+    (not_for_torch, base.OpError, "'words'.*stored as ragged.*'step'"),
     (lambda: to_torch(LOST), ArgumentError, "_zeros.*give shapes=.*data"),
 ]

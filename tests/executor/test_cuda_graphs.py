@@ -295,15 +295,11 @@ class FakeCuda:
 
     def __init__(self, monkeypatch, failure=None):
         self.calls, self.failure, self.mode, note = [], failure, 0, self.note
-        self.here, self.side = (
-            SimpleNamespace(
-                name=name, wait_stream=lambda other, name=name: note(name, "waits for", other.name)
-            )
-            for name in ("here", "side")
-        )
-        graph = SimpleNamespace(
-            register_generator_state=lambda g: note("register", g), replay=lambda: note("replay")
-        )
+        self.here, self.side = (SimpleNamespace(name=name) for name in ("here", "side"))
+        for each in (self.here, self.side):
+            each.wait_stream = lambda other, name=each.name: note(name, "waits for", other.name)
+        graph = SimpleNamespace(replay=lambda: note("replay"))
+        graph.register_generator_state = lambda generator: note("register", generator)
         names = {
             "Stream": lambda device: self.side,
             "graph_pool_handle": lambda: "pool",
@@ -312,9 +308,7 @@ class FakeCuda:
             "stream": lambda stream: self.block("on", stream.name),
             "device": lambda device: contextlib.nullcontext(),
             "CUDAGraph": lambda: graph,
-            "graph": lambda _, pool, stream, capture_error_mode: self.block(
-                pool, stream.name, capture_error_mode
-            ),
+            "graph": lambda _, pool, stream, **mode: self.block(pool, stream.name, *mode.values()),
             "get_sync_debug_mode": lambda: self.mode,
             "set_sync_debug_mode": self.set_mode,
         }

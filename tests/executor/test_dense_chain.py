@@ -144,9 +144,7 @@ def test_other_graphs_and_types_are_left_to_autograd(name):
 # all layers by one call
 
 
-at_once = pytest.mark.skipif(
-    getattr(native.core, "vector_width", 0) < 8, reason="there is no kernel for this compiler or processor"
-)
+at_once = pytest.mark.skipif(getattr(native.core, "vector_width", 0) < 8, reason="there is no such kernel")
 LAYERS_AT_ONCE = [(40, False, "relu"), (33, True, None), (3, False, "relu")]
 
 

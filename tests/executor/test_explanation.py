@@ -75,6 +75,7 @@ def test_the_text_has_the_facts_of_both_modes():
     executor = bound()
     found = executor.explain()
     text = str(found)
+    assert repr(found) == text
     facts = ["# predict: passes: ", "# training: passes: ", "channels_last", "(6, 4, 8, 8)", "float32"]
     facts += ["parameters: 445\n", " forward, ", "memory of a run (estimated): "]
     assert [each for each in facts if each not in text] == []

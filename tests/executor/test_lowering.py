@@ -11,9 +11,8 @@ def test_variables_come_first_and_new_states_are_written_back_gamma_at_once():
     variables = [low.names[i] for i in range(low.num_variables)]
     assert variables == ["x", "bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var"]
     assert (low.num_arguments, low.num_variables) == (3, 5)
-    assert [(low.names[slot], low.names[new], now) for slot, new, now in low.mutated] == [
-        (name, f"{name}_new", name == "bn_gamma") for name in names
-    ]
+    mutated = [(low.names[slot], low.names[new], now) for slot, new, now in low.mutated]
+    assert mutated == [(name, f"{name}_new", name == "bn_gamma") for name in names]
 
 
 def test_only_a_terminal_loss_is_cut_and_only_for_backward():

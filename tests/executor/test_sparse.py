@@ -27,9 +27,7 @@ def values_of(name, shape):
     return values.astype("f4")
 
 
-UNARY = (
-    "abs ceil negative relu rint sign square BlockGrad zeros_like arcsinh sin tanh expm1 radians exp sum mean"
-)
+UNARY = "abs ceil negative relu rint sign square BlockGrad zeros_like arcsinh sin tanh expm1 radians exp sum"
 ONE = {
     **{name: getattr(mx.sym, name)(X) for name in UNARY.split()},
     **{
@@ -37,6 +35,7 @@ ONE = {
         for name in ["plus", "mul", "div", "power", "equal", "greater"]
     },
     "clip": S.clip(X, a_min=-1, a_max=0.5),
+    "mean": mx.sym.mean(X),
     "sum 0": S.sum(X, axis=0),
     "mean 1": S.mean(X, axis=1, keepdims=True),
     "slice": mx.sym.slice(X, begin=(1,), end=(4,)),

@@ -293,7 +293,7 @@ def test_inputs_may_be_read_where_they_lie():
 def test_release_gives_up_what_was_kept():
     executor = bound(TWICE, x=ONE)
     out = executor.forward(is_train=True)[0]
-    executor.release()
+    assert [executor.release(), executor.release()] == [True, False]
     assert out.asnumpy().tolist() == [2]
     with pytest.raises(StateError):
         executor.backward(ones(1))

@@ -484,9 +484,8 @@ def pooled(**options):
 
 
 FULL = {"stride": (3, 3), "pooling_convention": "full"}
-TRACING = pytest.mark.filterwarnings(
-    "ignore:`torch.jit.trace.*` is deprecated", "ignore::torch.jit.TracerWarning"
-)
+DEPRECATED = "ignore:`torch.jit.trace.*` is deprecated"
+TRACING = pytest.mark.filterwarnings(DEPRECATED, "ignore::torch.jit.TracerWarning")
 RECORDED = {  # and whether torch.export takes it without being told shapes
     "lstm": (rnn(), (4, 3, 2), True),
     "gru_of_steps": (rnn("gru", "TNC"), (3, 4, 2), False),

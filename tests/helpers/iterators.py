@@ -9,7 +9,7 @@ import numpy as np
 
 import dpmodule as mx
 
-__all__ = ["Bucketed", "Drawing", "Failing", "Pixels", "Slow", "rows"]
+__all__ = ["Bucketed", "Drawing", "Failing", "Slow", "pixels", "rows"]
 
 
 def rows(part_index, num_parts, count=10, batch_size=2, width=3, **options):
@@ -22,12 +22,12 @@ def rows(part_index, num_parts, count=10, batch_size=2, width=3, **options):
 class Slow(mx.io.DataIter):
     """A few batches, each after a while that depends on the worker."""
 
-    def __init__(self, part_index, num_parts, batches=4, seconds=0.02):
-        super().__init__(1)
-        self.provide_data = [mx.io.DataDesc("data", (1, 2))]
-        self.provide_label = [mx.io.DataDesc("softmax_label", (1,))]
+    def __init__(self, part_index, num_parts, batches=4, seconds=0.02, shape=(1, 2), step=100):
+        super().__init__(shape[0])
+        self.provide_data = [mx.io.DataDesc("data", shape)]
+        self.provide_label = [mx.io.DataDesc("softmax_label", shape[:1])]
         self._part, self._batches, self._seconds = part_index, batches, seconds
-        self._number = 0
+        self._shape, self._step, self._number = shape, step, 0
 
     def reset(self):
         self._number = 0
@@ -37,8 +37,13 @@ class Slow(mx.io.DataIter):
             raise StopIteration
         time.sleep(self._seconds * (1 - self._part % 2))
         self._number += 1
-        value = 100 * self._part + self._number
-        return mx.io.DataBatch([mx.nd.full((1, 2), value)], [mx.nd.full((1,), value)], pad=0)
+        value = self._step * self._part + self._number
+        return mx.io.DataBatch([mx.nd.full(self._shape, value)], [mx.nd.full(self._shape[:1], value)], pad=0)
+
+
+def pixels(part_index, num_parts, batches=4, side=256):
+    """Return an iterator over large batches."""
+    return Slow(part_index, num_parts, batches, 0.0, (8, side * side), 10)
 
 
 class Failing(Slow):
@@ -65,13 +70,9 @@ class Failing(Slow):
             raise LookupError("no such batch", 5)
         if self._how == "interrupt":
             raise KeyboardInterrupt("of its own")
-        if self._how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self._how == "loop":
-            while True:
-                pass
-        if self._how == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+        while self._how == "loop":
+            pass
+        os.kill(os.getpid(), signal.SIGKILL if self._how == "kill" else signal.SIGSTOP)
 
 
 class Bucketed(mx.io.DataIter):
@@ -94,15 +95,8 @@ class Bucketed(mx.io.DataIter):
             raise StopIteration
         length = self._left.pop(0)
         data = mx.nd.full((4, length), length)
-        batch = mx.io.DataBatch(
-            [data],
-            [data + 1],
-            pad=length % 3,
-            index=np.arange(4) + length,
-            bucket_key=length,
-            provide_data=[mx.io.DataDesc("data", (4, length), layout="NT")],
-            provide_label=[mx.io.DataDesc("softmax_label", (4, length), layout="NT")],
-        )
+        descs = ([mx.io.DataDesc(name, (4, length), layout="NT")] for name in ("data", "softmax_label"))
+        batch = mx.io.DataBatch([data], [data + 1], length % 3, np.arange(4) + length, length, *descs)
         batch.rolled_over = True
         batch.note = f"part {self._part}"
         return batch
@@ -112,32 +106,10 @@ class Drawing(Slow):
     """Batches of random numbers, one from every generator."""
 
     def __init__(self, part_index, num_parts, batches=2):
-        super().__init__(part_index, num_parts, batches, 0.0)
-        self.provide_data = [mx.io.DataDesc("data", (1, 3))]
+        super().__init__(part_index, num_parts, batches, 0.0, (1, 3))
 
     def next(self):
         batch = super().next()
         drawn = [random.random(), np.random.rand(), mx.nd.random.uniform(shape=(1,)).asscalar()]
         batch.data = [mx.nd.array([drawn])]
         return batch
-
-
-class Pixels(mx.io.DataIter):
-    """Large batches."""
-
-    def __init__(self, part_index, num_parts, batches=4, side=256):
-        super().__init__(8)
-        self.provide_data = [mx.io.DataDesc("data", (8, side * side))]
-        self.provide_label = [mx.io.DataDesc("softmax_label", (8,))]
-        self._batches, self._shape, self._number = batches, (8, side * side), 0
-        self._part = part_index
-
-    def reset(self):
-        self._number = 0
-
-    def next(self):
-        if self._number == self._batches:
-            raise StopIteration
-        self._number += 1
-        value = 10 * self._part + self._number
-        return mx.io.DataBatch([mx.nd.full(self._shape, value)], [mx.nd.full((8,), value)], pad=0)

@@ -117,21 +117,18 @@ def test_an_endless_sampler_is_read_as_needed():
         assert labels([next(batches)]) == [[0]]
 
 
-def test_types_of_batches():
+def test_types_and_names_of_batches():
+    names = {"data_name": ["x", "y"], "label_name": []}
+    with Iter(datasets.AtOnce(), batch_size=2, num_workers=1, **names) as batches:
+        batch = next(batches)
+        assert [desc.name for desc in batches.provide_data] == ["x", "y"]
+        assert [each.asnumpy().tolist() for each in batch.data] == [[0, 1], [[0, 0], [1, 1]]]
     arrays = [(np.ones((2, 3)), np.zeros(2)), (np.ones((1, 3)), np.zeros(1))]
     plain = mx.contrib.io.DataLoaderIter(arrays, dtype="float16")
     assert [batch.pad for batch in plain] == [0, 1]
     assert plain.provide_data[0].dtype == np.float16
     with Iter(table(), batch_sampler=[[1, 2]], num_workers=2, dtype=None) as batches:
         assert next(batches).label[0].dtype == np.int64
-
-
-def test_examples_at_once_and_dicts():
-    with Iter(datasets.AtOnce(), batch_size=2, num_workers=1, data_name=["x", "y"], label_name=[]) as batches:
-        batch = next(batches)
-        assert [desc.name for desc in batches.provide_data] == ["x", "y"]
-        assert batch.data[0].asnumpy().tolist() == [0, 1]
-        assert batch.data[1].asnumpy().tolist() == [[0, 0], [1, 1]]
 
 
 def test_seeds_differ_by_worker_and_repeat():
@@ -191,12 +188,6 @@ def test_a_dataset_that_stops_in_a_worker_is_no_end():
         next(batches), next(batches)
         with pytest.raises(RuntimeError, match="StopIteration"):
             next(batches)
-
-
-@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
-def test_spawned_workers():
-    with mx.io.DataLoaderIter(table(), batch_size=3, num_workers=1, timeout_s=80) as batches:
-        assert labels(batches) == WANTED
 
 
 def test_worker_info_where_torch_has_changed(monkeypatch):

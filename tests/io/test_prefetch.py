@@ -111,15 +111,6 @@ def test_keys_and_shapes_of_batches_are_those_of_the_first_iterator():
     assert got == [(True, 20, 20, names[0]), (True, 21, 21, names[1])]
 
 
-def test_reset_in_the_middle_drops_what_was_read_ahead():
-    source = Counting(50)
-    with mx.io.PrefetchingIter(source, depth=4) as it:
-        for _ in range(20):
-            assert [next(it).data[0] for _ in range(3)] == [0, 1, 2]
-            it.reset()
-    assert source.resets == 20
-
-
 @pytest.mark.parametrize("error", [ValueError("bad record 17"), KeyboardInterrupt()])
 def test_error_arrives_with_type_and_traceback(error):
     source = Counting(5, fail_at(2, error))

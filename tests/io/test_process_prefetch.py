@@ -122,7 +122,7 @@ def test_sparse_batches_and_types(tmp_path):
 
 
 def test_batches_stay_valid_as_long_as_anything_refers_to_them():
-    with Iter(partial(iterators.Pixels, batches=12), 2, slots=2) as batches:
+    with Iter(partial(iterators.pixels, batches=12), 2, slots=2) as batches:
         kept, views = [], []
         for batch in batches:
             kept.append(batch)
@@ -141,12 +141,12 @@ def test_batches_stay_valid_as_long_as_anything_refers_to_them():
 def test_batches_that_are_let_go_are_not_copied(monkeypatch):
     monkeypatch.setattr(process_feed, "copies", lambda tensors: pytest.fail("copied"))
     with (
-        Iter(partial(iterators.Pixels, batches=20), 1, slots=1) as batches,
+        Iter(partial(iterators.pixels, batches=20), 1, slots=1) as batches,
         pytest.raises(pytest.fail.Exception),
     ):
         next(batches)  # with one slot, each is
     addresses = set()
-    with Iter(partial(iterators.Pixels, batches=20), 1, slots=2) as batches:
+    with Iter(partial(iterators.pixels, batches=20), 1, slots=2) as batches:
         for _ in range(2):
             for batch in batches:
                 addresses.add(batch.data[0].tensor.data_ptr())
@@ -293,7 +293,7 @@ def test_kills_at_random_moments(count):
     before = resources()
     noticed = []
     for _ in range(count):
-        with Iter(partial(iterators.Pixels, batches=10_000, side=64), 2, slots=2) as batches:
+        with Iter(partial(iterators.pixels, batches=10_000, side=64), 2, slots=2) as batches:
             next(batches)
             kills = []
 
@@ -315,7 +315,7 @@ def test_kills_at_random_moments(count):
 @pytest.mark.parametrize("lost", ["word", "tensors"])
 def test_an_interrupt_within_a_read_loses_that_batch_only(lost):
     """Ctrl-C may come between the two parts of a batch; later ones still get their own tensors."""
-    with Iter(partial(iterators.Pixels, batches=6), 1) as batches:
+    with Iter(partial(iterators.pixels, batches=6), 1) as batches:
         assert firsts([next(batches)]) == [1]
         (worker,) = batches._feed._workers
         (worker.child if lost == "word" else worker.reader).recv(5)

@@ -135,23 +135,3 @@ def test_ten_thousand_predictions_take_no_memory(recorded):
         if k == 100:
             before = torch.cuda.memory_allocated()
     assert torch.cuda.memory_allocated() == before
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nag", "rmsprop"])
-@pytest.mark.parametrize("multi_precision", [False, True])
-def test_updates_equal_those_of_the_cpu(optimizer, multi_precision):
-    found = []
-    dtype = "float16" if multi_precision else "float32"
-    for ctx in (mx.cpu(), mx.gpu()):
-        rule = mx.optimizer.create(optimizer, learning_rate=0.01, wd=1e-3, multi_precision=multi_precision)
-        updater = mx.optimizer.get_updater(rule)
-        rng = np.random.RandomState(0)
-        weights = [mx.nd.array(rng.randn(*s), ctx=ctx, dtype=dtype) for s in ((5, 3), (7,), (2, 3, 4))]
-        for _ in range(4):
-            grads = [mx.nd.array(rng.randn(*w.shape), ctx=ctx, dtype=dtype) for w in weights]
-            updater.update_all([0, 1, 2], grads, weights)
-        found.append([w.asnumpy() for w in weights])
-    for a, b in zip(*found, strict=True):
-        rtol, atol = (2e-3, 1e-3) if multi_precision else (1e-5, 1e-6)
-        np.testing.assert_allclose(b, a, rtol, atol)

@@ -21,28 +21,9 @@ def linear():
     return S.LinearRegressionOutput(S.FullyConnected(S.Variable("data"), num_hidden=1), S.Variable("label"))
 
 
-def bars(count=256):
-    """Images with an upright or a lying bar, or none."""
-    source = np.random.RandomState(2)
-    images, label = source.uniform(0, 0.3, (count, 1, 6, 6)), source.randint(0, 3, count)
-    places = source.randint(0, 6, count)
-    for image, kind, place in zip(images, label, places):
-        if kind:
-            lines_of = image[0] if kind == 1 else image[0].T
-            lines_of[place] = 1
-    return mx.io.NDArrayIter(images.astype("f4"), label.astype("f4"), 16)
-
-
-def convolution():
-    net = S.Convolution(S.Variable("data"), kernel=(3, 3), num_filter=6)
-    net = S.Pooling(S.Activation(net, act_type="relu"), global_pool=True, kernel=(1, 1), pool_type="max")
-    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=3), name="softmax")
-
-
 NETS = {
     "linear": (linear, lines, "label", "sgd", "mse"),
-    "perceptron": (classifier, lambda: blobs(256, batch_size=16), "softmax_label", "sgd", "ce"),
-    "convolution": (convolution, bars, "softmax_label", "adam", "ce"),
+    "perceptron": (classifier, lambda: blobs(256, batch_size=16), "softmax_label", "adam", "ce"),
 }
 
 

@@ -422,6 +422,7 @@ def test_repr_says_how_far_a_module_has_come():
     assert repr(mod).startswith("<Module: ready for updates; ")
     assert "4 parameters of 180 numbers" in repr(mod)
     assert repr(mx.mod.SequentialModule()) == "<SequentialModule: not bound>"
+    assert repr(type("Mine", (mx.mod.BaseModule,), {})()) == "<Mine: not bound>"
 
 
 def test_repr_of_an_executor():

@@ -1,7 +1,7 @@
 """Gradients that autograd returns as views, expansions or in another layout, under every optimizer.
 
 Fused update kernels ignore strides: a gradient handed to them as it comes would write garbage without an error. Each
-case knows its gradient from a NumPy formula, and each optimizer's rule is written out in NumPy (float64).
+case knows its gradient from a NumPy formula, and each optimizer's rule is that of helpers/rules.py.
 """
 
 from itertools import product
@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 
 import dpmodule as mx
+from helpers import rules
 from helpers.walk import walks
 
 RNG = np.random.RandomState(11)
@@ -69,53 +70,19 @@ def conv_gradient(x):
     return grad
 
 
-def sgd(w, g, s, t):
-    s["m"] = 0.9 * s.get("m", 0) - 0.1 * (g + 0.01 * w)
-    return w + s["m"]
-
-
-def nag(w, g, s, t):
-    new = w + 0.9**2 * s.get("m", 0) - 1.9 * 0.1 * (g + 0.01 * w)
-    s["m"] = 0.9 * s.get("m", 0) - 0.1 * (g + 0.01 * new)
-    return new
-
-
-def adam(w, g, s, t):
-    g = g + 0.01 * w
-    s["m"], s["v"] = 0.9 * s.get("m", 0) + 0.1 * g, 0.999 * s.get("v", 0) + 0.001 * g * g
-    return w - 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * s["m"] / (np.sqrt(s["v"]) + 1e-8)
-
-
-def adagrad(w, g, s, t):
-    s["h"] = s.get("h", 0) + g * g
-    return w - 0.1 * (g / np.sqrt(s["h"] + 1e-7) + 0.01 * w)
-
-
-def rmsprop(w, g, s, t):
-    g = g + 0.01 * w
-    s["n"] = 0.1 * g * g + 0.9 * s.get("n", 0)
-    return w - 0.1 * g / np.sqrt(s["n"] + 1e-8)
-
-
-RULES = {
-    "sgd": (sgd, {"momentum": 0.9}),
-    "nag": (nag, {"momentum": 0.9}),
-    "adam": (adam, {}),
-    "adagrad": (adagrad, {}),
-    "rmsprop": (rmsprop, {}),
-}
+RULES = {"sgd": {"momentum": 0.9}, "nag": {"momentum": 0.9}, "adam": {}, "adagrad": {}, "rmsprop": {}}
 
 
 @walks(product([1, 2], list(RULES), list(CASES)), family=lambda contexts, optimizer, case: optimizer)
 def test_update_equals_the_numpy_rule(contexts, optimizer, case):
     net, start, gradient = CASES[case]()
-    rule, extra = RULES[optimizer]
+    rule, extra = getattr(rules, optimizer), {"wd": 0.01, **RULES[optimizer]}
     x = RNG.randn(4, 2, 6, 6) if case == "convolved" else X
     mod = mx.mod.Module(net, label_names=None, context=[mx.cpu(i) for i in range(contexts)])
     mod.bind([("data", x.shape)])
     names = [n for n in net.list_arguments() if n != "data"]
     mod.init_params(arg_params={n: mx.nd.array(start) for n in names})
-    mod.init_optimizer("local", optimizer, {"learning_rate": 0.1, "wd": 0.01, "rescale_grad": 1.0, **extra})
+    mod.init_optimizer("local", optimizer, {"learning_rate": 0.1, "rescale_grad": 1.0, **extra})
     if gradient is None:
         gradient = conv_gradient(x) if case == "convolved" else np.ones_like(start)
     shared_by_all = case in ("sum_head", "added")  # each context computes the whole loss
@@ -127,7 +94,7 @@ def test_update_equals_the_numpy_rule(contexts, optimizer, case):
         if case == "tied":
             back = np.ones((4, 6))
             gradient = x.T @ (back @ want) + back.T @ (x @ want)
-        want = rule(want, gradient, state, t)
+        want, state = rule(want, gradient, state, t, lr=0.1, **extra)
         for name in names:
             got = mod.get_params()[0][name].asnumpy()
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5, err_msg=f"{name} at step {t}")

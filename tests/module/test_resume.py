@@ -16,7 +16,6 @@ from dpmodule.base import ArgumentError, FileFormatError, NonFiniteError, StateE
 from dpmodule.checkpoint import run_format
 from dpmodule.ndarray import safetensors
 from helpers import datasets, iterators, resumable
-from helpers.pictures import NAMES, file_of
 from helpers.small_fits import TWO, blobs, chain, classifier, same
 
 # Python 3.12 warns of what forked workers do on purpose
@@ -101,38 +100,8 @@ def loader(sampler=None, **options):
     return torch.utils.data.DataLoader(dataset, batch_size=8, sampler=sampler and sampler(dataset), **options)
 
 
-def recorded(folder, count=23):
-    """Return the path, without its ending, of a record file with an index; labels are 0, 1, 2."""
-    path = folder / "pictures"
-    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as record:
-        for i in range(count):
-            record.write_idx(i, mx.recordio.pack((0, float(i % 3), i, 0), file_of(NAMES[i % 3])))
-    return path
-
-
-def of_pictures():
-    """Return a module that classifies pictures of 4 by 4 pixels."""
-    net = mx.sym.FullyConnected(mx.sym.Variable("data") / 255, num_hidden=3, name="scores")
-    return mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.Dropout(net, p=0.2), name="softmax"))
-
-
-def images(folder, **options):
-    path = recorded(folder)
-    given = {"path_imgrec": f"{path}.rec", "path_imgidx": f"{path}.idx", **options}
-    return mx.image.ImageIter(4, (3, 4, 4), **given)
-
-
-def records(path, indexed=True, **options):
-    given = {"path_imgrec": f"{path}.rec", "path_imgidx": f"{path}.idx" if indexed else "", **options}
-    return mx.io.ImageRecordIter(data_shape=(3, 4, 4), batch_size=4, verbose=False, **given)
-
-
 def in_workers(factory, count=2):
     return mx.io.ProcessPrefetchingIter(factory, count, start_method="fork")
-
-
-def in_loader(dataset, workers, **options):
-    return mx.io.DataLoaderIter(dataset, batch_size=4, num_workers=workers, start_method="fork", **options)
 
 
 class Plain(mx.io.DataIter):
@@ -220,12 +189,10 @@ def stopping(**options):
 
 OWN = {"every": 2, "num_epoch": 2}
 SLOW = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 1e-4}, "num_epoch": 2}
-PICTURES = {"module": of_pictures, **OWN}
-NUMBERS = {"module": partial(regression, 1), **SLOW}
+DRAWN = {"module": partial(regression, 1), **SLOW}
 CODES = {"module": compressed, "kvstore": "device"}
-SHUFFLED = {"shuffle": True, "rand_mirror": True}
 ROLLING = partial(resumable.some_points, last_batch_handle="roll_over")
-# batches after which it is killed, data, options; `resumable.KINDS` has more of both
+# batches after which it is killed, data, options; see also `resumable.KINDS`, and tests/io/test_state.py for iterators
 RUNS = {
     **{f"optimizer {name}": ((7, 24), points, {"optimizer": name, "optimizer_params": {"learning_rate": 0.02}})
        for name in ("rmsprop", "ftrl", "sgld")},
@@ -235,19 +202,9 @@ RUNS = {
     "rolled over after the last batch was saved": ((15,), lambda _: ROLLING(0, 1), {"every": 11, "every_n_epochs": 9}),
     "list": ((4, 16), lambda _: [(each.data[0].asnumpy(), each.label[0].asnumpy()) for each in blobs()], OWN),
     "loader": ((7, 13, 20), lambda _: loader(shuffle=True), {}),
-    "images": ((4, 7), partial(images, **SHUFFLED, rand_crop=True), PICTURES),
-    "images rolled over": ((4, 7), partial(images, last_batch_handle="roll_over", path_imgidx=None), PICTURES),
-    "records one ahead": ((4, 7), lambda folder: records(
-        recorded(folder), False, prefetch_buffer=1, preprocess_threads=2, **SHUFFLED), PICTURES),
-    # the number of changes drawn depends on what was decoded ahead when an epoch was cut
-    "records cut short": ((4, 5), lambda folder: mx.io.ResizeIter(records(recorded(folder), **SHUFFLED), 4), PICTURES),
-    "workers of records": (
-        (8,), lambda folder: in_workers(partial(records, recorded(folder), **SHUFFLED)), PICTURES),
     "workers drawing": ((8,), lambda _: in_workers(iterators.Drawing), {"module": partial(regression, 3), **SLOW}),
-    **{f"dataset and {count} workers": (
-        (4, 13), lambda _, n=count: in_loader(datasets.Drawn(40), n, shuffle=True), NUMBERS) for count in (None, 2)},
-    "iterable and workers": (
-        (4, 13), lambda _: in_loader(datasets.Numbers(40), 2), {"module": partial(regression, 2), **SLOW}),
+    "dataset and workers": ((4, 13), lambda _: mx.io.DataLoaderIter(
+        datasets.Drawn(40), batch_size=4, num_workers=2, start_method="fork", shuffle=True), DRAWN),
     # killed twice within an epoch, and at the beginning of one
     **{f"own data {name}": ((6, 8, 13, 22), make, OWN) for name, make in {
         "of a closure": held_by_a_closure,

@@ -59,22 +59,3 @@ def test_bfloat16_is_a_valid_model(make, opset, tmp_path):
         assert held[name].data_type == onnx.TensorProto.BFLOAT16
         bits = np.frombuffer(held[name].raw_data, np.uint16).astype(np.uint32) << 16
         assert np.array_equal(bits.view(np.float32), known[name].astype("float32").asnumpy().ravel())
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
-def test_parameters_of_whole_numbers(dtype):
-    w, real = S.Variable("weight"), {"dtype": "float32"}
-    whole = {"data": np.array([[1, 2], [3, 4]], dtype), "weight": np.array([[2, 0], [1, 5]], dtype)}
-    scaled = S.FullyConnected(S.Cast(X, **real), S.Cast(w, **real) * 0.1, num_hidden=2, no_bias=True)
-    for net in (S.broadcast_add(X * 2, w), S.sum(X, axis=1) + S.sum(w, axis=1), scaled):
-        check_same(net, whole, ["weight"])
-
-
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "uint8"])
-def test_inputs_of_whole_numbers(dtype):
-    table = np.random.rand(6, 3).astype("float32")
-    net = S.Embedding(X, input_dim=6, output_dim=3, name="words")
-    words = np.array([[0, 5], [2, 9]], dtype)
-    check_same(net, {"data": words, "words_weight": table}, ["words_weight"], dynamic=True)
-    net = S.FullyConnected(S.Cast(X, dtype="float32") / 255 - 0.5, num_hidden=6, no_bias=True, name="fc")
-    check_same(net, {"data": 20 * words[:, :1].repeat(3, 1), "fc_weight": table}, ["fc_weight"], dynamic=True)

@@ -52,7 +52,7 @@ def recurrent(mode="lstm", layers=1, both=False):
 
 
 @pytest.mark.parametrize(
-    ("mode", "layers", "both"), [("lstm", 2, True), ("gru", 3, False), ("rnn_tanh", 1, True)]
+    ("mode", "layers", "both"), [("lstm", 2, True), ("gru", 3, False), ("rnn_tanh", 2, False)]
 )
 def test_weights_of_recurrent_networks_are_one_vector(tmp_path, mode, layers, both):
     symbol, arrays = recurrent(mode, layers, both)

@@ -8,7 +8,6 @@ import dpmodule as mx
 from dpmodule.onnx.prediction import prediction_graph
 from helpers.models import ROOT, by_path, with_parameters
 from helpers.onnx_runs import exported, our_outputs, runtime_outputs
-from helpers.walk import walks
 
 S = mx.sym
 DATA = S.Variable("data")
@@ -87,12 +86,6 @@ def check(symbol, rows, dense=()):
     ours = dict(zip(symbol.list_outputs(), bound.forward(is_train=False), strict=True))
     for out, theirs in zip(model.graph.output, runtime_outputs(model, arrays), strict=True):
         np.testing.assert_allclose(theirs, ours[out.name].asnumpy(), 1e-4, 1e-6)
-
-
-@walks(["sum", "mean", "sqrt"])
-def test_pools(pool_type):
-    words = S.Embedding(S.Variable("words", stype="ragged"), input_dim=20, output_dim=3, name="table")
-    check(S.sequence_pool(S.tanh(words) * 2, pool_type=pool_type, name="op"), {"words": 20})
 
 
 def network(file, *arguments):

@@ -32,9 +32,9 @@ class _Layer:
         self.directions = 2 if self.direction == "bidirectional" else 1
         self.hidden = self.recurrent.size(2) or 0
         self.gates = len(ONNX_GATES[c.kind])
-        self.activations = [
-            n.lower() for n in a.get("activations") or _DEFAULT_ACTIVATIONS[c.kind] * self.directions
-        ]
+        usual = _DEFAULT_ACTIVATIONS[c.kind] * self.directions
+        # ONNX's default for RNN is of two directions
+        self.activations = [n.lower() for n in a.get("activations") or usual][: len(usual)]
         self.reset_after = bool(a.get("linear_before_reset")) or c.kind != "GRU"
         self.peepholes = c.maybe(7) if c.kind == "LSTM" else None
         self.clip = a.get("clip")

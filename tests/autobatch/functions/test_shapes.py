@@ -107,6 +107,8 @@ ONE = [  # the shape of an operand, our function, torch's or None
     ((4, 3, 2), lambda x: dy.reshape(x, (3, 2), 4 * x.dim()[1]), None),
     ((4, 6), lambda x: dy.reshape(x, (6,), 4 * x.dim()[1]), None),
     ((24,), lambda x: dy.reshape(x, (2, 2), 6 * x.dim()[1]), None),
+    ((6,), lambda x: dy.reshape(x, (2,), 3 * x.dim()[1]), None),
+    ((6,), lambda x: dy.reshape(dy.reshape(x, (1, 6)), (6,), x.dim()[1]), lambda x: x),
     ((4, 5), lambda x: dy.select_rows(x, [3, 0, 3]), lambda x: x[[3, 0, 3]]),
     ((4, 1), lambda x: dy.select_rows(x, [2]), lambda x: x[[2]]),
     ((4,), lambda x: dy.select_rows(x, [3, 0, 3]), lambda x: x[[3, 0, 3]]),

@@ -120,3 +120,38 @@ def test_memory_is_used_again_but_for_values_that_are_held():
     for number in (2.0, 3.0):
         assert tripled(number)[0, 0] == 3.0 * number
     assert held[0, 0] == 3.0
+
+
+def gated(is_partly, has_bias, is_updated):
+    """Return the gradients of a network that multiplies three matrices with every state, and the first states'."""
+    draw = np.random.RandomState(5)
+    m = dy.ParameterCollection()
+    matrices = [m.parameters_from_numpy(draw.uniform(-1, 1, (4, 4))) for _ in "abc"]
+    biases = [m.parameters_from_numpy(draw.uniform(-1, 1, 4)) for _ in "abc"]
+    ends, states = [], []
+    for length in (5, 7, 6):
+        state = dy.inputTensor(draw.uniform(-1, 1, 4)) + biases[0]
+        for _ in range(length):
+            a, b, c = (
+                dy.affine_transform([bias.expr(is_updated), matrix, state]) if has_bias else matrix * state
+                for matrix, bias in zip(matrices, biases)
+            )
+            state = dy.cmult(dy.logistic(a), dy.tanh(b)) + c * 0.3
+            states.append(state)
+        ends.append(dy.squared_norm(state))
+    dy.forward(ends)
+    (ends[0] + ends[2] if is_partly else dy.esum(ends)).backward()
+    return [each.grad_as_array() for each in (*matrices, *biases)] + [each.gradient() for each in states[:4]]
+
+
+@pytest.mark.usefixtures("_python")
+@walks(product([False, True], [(True, True), (True, False), (False, True)]))
+def test_products_of_several_matrices_with_one_vector(is_partly, how):
+    dy.configure(dtype="float64")
+    found = []
+    for autobatch in (True, False):
+        dy.renew_cg(autobatching=autobatch)
+        found.append(gated(is_partly, *how))
+    for batched, single in zip(*found):
+        np.testing.assert_allclose(batched, single, rtol=1e-12, atol=1e-12 * np.abs(single).max())
+    dy.configure(dtype="float32")

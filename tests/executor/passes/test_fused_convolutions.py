@@ -300,9 +300,8 @@ def tried(monkeypatch):
     return found
 
 
-needs_kernel = pytest.mark.skipif(
-    getattr(kernels(), "convolution_block", lambda filters: 0)(16) == 0, reason="there is no such kernel"
-)
+BLOCK = getattr(kernels(), "convolution_block", lambda filters: 0)
+needs_kernel = pytest.mark.skipif(BLOCK(16) == 0, reason="there is no such kernel")
 
 
 def wide_unit(x, name, stride=1, left=True, fix_gamma=False):
@@ -526,6 +525,34 @@ def test_moving_statistics_that_training_moves():
         bound.forward(is_train=True)
         bound.backward([mx.nd.ones((2, 4, 6, 6))])
         assert np.abs(bound.aux_dict["n_moving_mean"].asnumpy() - before).max() > 1e-3
+
+
+def test_statistics_moved_inside_a_loop():
+    weight, vectors = S.Variable("w"), {n: S.Variable(f"n_{n}") for n in ("gamma", "beta")}
+    vectors |= {n: S.Variable(f"n_{n}", __init__="zero") for n in ("moving_mean", "moving_var")}
+
+    def layer(x):
+        x = S.Convolution(x, weight, kernel=(1, 1), num_filter=2, no_bias=True)
+        return S.BatchNorm(x, fix_gamma=False, **vectors)
+
+    looped = S.contrib.foreach(lambda x, s: (layer(x), s), S.expand_dims(DATA, 0), S.Variable("state"))[0]
+    loop, net = bind(looped, (2, 3, 4, 4), state=(1,)), layer(DATA)
+    arrays = {**loop.arg_dict, **loop.aux_dict}
+    names = net.list_arguments(), net.list_auxiliary_states()
+
+    def outside():
+        args, states = ({n: arrays[n] for n in each} for each in names)
+        return net.bind(mx.cpu(), args, aux_states=states)
+
+    user = outside()
+    for _ in range(3):
+        before = answer(user)
+    loop.forward(is_train=True)
+    loop.backward([mx.nd.ones(loop.outputs[0].shape)])
+    with executor.disabled(NAME):
+        want = answer(outside())
+    assert_close(answer(user), want)
+    assert np.abs(want[0] - before[0]).max() > 1e-3
 
 
 def test_memory_of_others_is_never_packed_and_that_of_users_arrays_is():

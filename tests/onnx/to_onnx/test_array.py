@@ -56,16 +56,6 @@ def test_reshape():
     check_sizes("reshape_like", X, y, lhs_begin=2, lhs_end=3, rhs_begin=2, rhs_end=4)
 
 
-def test_reshape_with_two_dynamic_lengths():
-    for shape in ((-3, 0), (0, -1), (0, -4, -1, 2, 0), (-1, 4), (0, 0, 2, 2), (-1,)):
-        net = S.Reshape(S.Variable("x"), shape=shape)
-        model = exported(net, {"x": np.ones((2, 6, 4), "float32")}, dynamic={"x": {0: "batch", 1: "time"}})
-        for sizes in ((2, 6), (3, 4)):
-            data = np.random.rand(*sizes, 4).astype("float32")
-            wanted = mx.nd.Reshape(mx.nd.array(data), shape=shape).asnumpy()
-            np.testing.assert_array_equal(runtime_outputs(model, {"x": data})[0], wanted)
-
-
 def test_ranges():
     x, ends = np.arange(5, dtype="float32"), [None, 0, 3, -2, 7, -9]
     for begin, end, step in itertools.product(ends, ends, (None, 2, -1, -2)):
@@ -137,15 +127,6 @@ def test_a_chain_of_dynamic_shapes():
     np.testing.assert_array_equal(found, np.repeat(more, 3, 0).reshape(12, 3, 3, 4))
 
 
-def test_arrays_made_from_attributes_alone():
-    check_op("_zeros", shape=(2, 3), dtype=TYPES)
-    check_op("_ones", shape=(2,), dtype=TYPES)
-    check_op("_full", shape=(2, 2), value=3.7, dtype=TYPES)
-    check_op("_arange", start=1, stop=9.5, step=2, repeat=2, dtype=TYPES)
-    check_op("_linspace", start=0, stop=7, num=5, endpoint=False, dtype=TYPES)
-    check_op("_eye", N=3, M=4, k=1, dtype=TYPES)
-
-
 def test_sizes_that_follow_from_elsewhere():
     """MXNet's recurrent cells begin from zeros whose batch is not said."""
     x, data = S.Variable("x"), np.ones((5, 3), "float32")
@@ -183,34 +164,6 @@ def test_picking(dtype):
     check_op("_unravel_index", np.array([[22, 41], [37, 0]], dtype), shape=(3, 7, 6))
 
 
-def test_one_hot_has_rows_without():
-    index = np.array([[0, 2], [-1, 3]], "float32")
-    check_sizes("one_hot", index, depth=3, dtype=TYPES)
-    check_op("one_hot", index.astype("int32"), depth=3, on_value=2.5, off_value=-1)
-    check_sizes("_onehot_encode", np.array([0, 2, 1, 1], "float32"), np.zeros((4, 3), "float32"))
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_where(dtype):
-    x, y = DATA.astype(dtype), (DATA + 50).astype(dtype)
-    for condition in (DATA % 2, (DATA % 3).astype("int32"), np.array([1, 0, 0, 2], "float32"), DATA > 5):
-        check_sizes("where", condition, x, y)
-
-
-INDEX = np.array([[0, 3, 1], [2, 0, 1]], "int64")
-
-
-def test_gather_and_scatter_by_several_positions():
-    for index in (INDEX, INDEX.astype("float32"), INDEX[:, :, None], np.array([[1, 2]]), np.array([1, 2])):
-        check_op("gather_nd", DATA, index)
-    check_op("scatter_nd", DATA[:3, 0], INDEX, shape=(4, 3, 2))
-    check_op("scatter_nd", np.array([1, 2, 3], "float32"), INDEX[:1], shape=(4,))
-    check_op("_scatter_set_nd", DATA, -DATA[:3, 0], INDEX, shape=(4, 3, 2))
-    check_op("fill_element_0index", DATA[:, :, 0], DATA[:, 0, 0] - 9, np.array([0, 2, 1, 1], "float32"))
-    check_sizes("_sparse_retain", DATA, np.array([2, 0], "int64"), changing=[0])
-    check_op("_sparse_retain", DATA, np.array([3.0, 3.0, 1.0], "float32"))
-
-
 @pytest.mark.parametrize("opset", [13, 16, 21])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_scattered_elements_add_up(opset, dtype):
@@ -219,18 +172,3 @@ def test_scattered_elements_add_up(opset, dtype):
     check_op("_backward_gather_nd", part, index, shape=(4, 3, 2), opset=opset)
     check_op("_backward_gather_nd", part[:, 0], index, shape=(4, 3), opset=opset)
     check_op("_scatter_add_nd", DATA.astype(dtype), part, index, opset=opset)
-
-
-def test_diagonals():
-    check_op("diag", DATA[0, :, 0], k=[-2, -1, 0, 1])
-    check_op("diag", DATA[0], k=[-2, -1, 0, 1])
-    check_sizes("diag", DATA, k=0, axis1=1, axis2=2)
-    check_op("diag", DATA, k=-1, axis1=0, axis2=-2)
-    check_op("diag", np.arange(3), k=1)
-
-
-def test_counts_between_edges():
-    x, types = [0, 1, 1, 2, 3, 4, 5, 5, 9, -2], ["float32", "float64", "int32", "int64"]
-    check_op("_histogram", x, types=types, bin_cnt=5, range=(0, 5))
-    check_op("_histogram", x, [0, 1, 3, 5], types=types)
-    check_sizes("_histogram", x, types=types, bin_cnt=3, range=(-2, 9))

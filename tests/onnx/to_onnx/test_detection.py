@@ -93,8 +93,3 @@ def test_matching():
     symbol = contrib.bipartite_matching(X, threshold=0.2, topk=2)
     scores = [np.round(rng.rand(n, 5, 4) * 5).astype("f4") / 5 for n in (2, 6)]
     check_dynamic(symbol, {"x": scores[0]}, {"x": scores[1]}, {"x": BATCH})
-
-
-def test_half_precision_is_computed_in_single():
-    arrays = {"x": rng.rand(3, 4).astype("f2"), "y": rng.rand(2, 4).astype("f2")}
-    check_same(contrib.box_iou(X, Y), arrays, rtol=1e-2)

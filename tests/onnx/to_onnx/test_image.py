@@ -85,12 +85,6 @@ def test_pictures_of_any_size(symbol, shapes, others):
     check_dynamic(symbol, first, other, dynamic)
 
 
-def test_upsampling_with_weights():
-    symbol = S.UpSampling(X, S.Variable("w"), scale=2, sample_type="bilinear", num_filter=3)
-    arrays = {"x": floats(2, 3, 4, 5), "w": floats(3, 1, 4, 4)}
-    check_dynamic(symbol, arrays, {"x": floats(1, 3, 2, 7)}, {"x": FULL}, ["w"])
-
-
 def test_regions_without_a_picture_are_zeros():
     symbol = S.contrib.ROIAlign(X, Y, pooled_size=(2, 3), spatial_scale=0.5, sample_ratio=2)
     rois = np.array([[0, 1, 1, 8, 7], [-1, 0, 0, 4, 4], [1, 2, 0, 9, 9]], "float32")

@@ -46,16 +46,6 @@ def test_products_of_other_ranks():
     check_sizes("khatri_rao", drawn(2, 3), drawn(4, 3), changing=[0])
 
 
-def test_products_of_blas():
-    a, b, c = drawn(2, 3, 3), drawn(2, 3, 3), drawn(2, 3, 3)
-    for flips in ({}, FLIPPED):
-        check_op("_linalg_gemm2", a, b, alpha=0.5, **flips)
-        check_op("_linalg_gemm", a, b, c, beta=-2.0, alpha=0.5, **flips)
-    check_op("_linalg_gemm2", drawn(3, 2, 4), drawn(4, 2, 5), axis=0)
-    check_op("_linalg_syrk", drawn(2, 3, 4), transpose=BOTH, alpha=2.0)
-    check_sizes("_linalg_gemm2", a, b)
-
-
 def test_triangles():
     attrs = {"transpose": BOTH, "rightside": BOTH, "lower": BOTH, "alpha": 1.5}
     one, other = drawn(2, 3, 3) + 2 * eye(3), drawn(2, 3, 3)
@@ -81,13 +71,6 @@ def test_elimination_needs_no_greatest_element_first():
     check_op("_linalg_inverse", swapped)
     check_op("_linalg_inverse", np.array([[1e-6, 1], [1, 0]]), rtol=1e-8)
     check_op("_linalg_gelqf", swapped)
-
-
-def test_determinants():
-    x = drawn(2, 4, 4)
-    for each in (x, x[0], np.zeros((2, 2), "float32")):
-        check_op("_linalg_det", each, types=["float32", "float64"])
-        check_op("_linalg_slogdet", each)
 
 
 def test_diagonals_and_parts():

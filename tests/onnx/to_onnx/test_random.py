@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.onnx_runs import check_op, exported, runtime_outputs, symbol_of
+from helpers.onnx_runs import exported, runtime_outputs, symbol_of
 
 COUNT = 40_000
 
@@ -102,21 +102,3 @@ def test_distinct_numbers_of_zipf():
         assert 0 <= numbers.min() <= numbers.max() < range_max
         assert abs(np.log(tries).mean() - np.log(our_tries).mean()) < 0.15
         assert abs((numbers[:, 0] == 0).mean() - (ours[:, 0] == 0).mean()) < 0.12
-
-
-def test_densities():
-    draw, is_log = np.random.RandomState(1), [True, False]
-    values = draw.uniform(0.2, 2, (3, 4, 2)).astype("float32")
-    counts = draw.randint(0, 9, (3, 4, 2)).astype("float32")
-    first, second = np.full(3, 0.4, "float32"), np.array([0.3, 0.7, 0.9], "float32")
-    for name, *inputs in (
-        ("uniform", values, first * 0, first + 3),
-        ("normal", values, first, second),
-        ("gamma", values, first, second),
-        ("exponential", values, second),
-        ("poisson", counts, second * 4),
-        ("negative_binomial", counts, second * 5, second),
-        ("generalized_negative_binomial", counts, second * 5, first),
-        ("dirichlet", values / values.sum(-1, keepdims=True), np.full((3, 2), 0.5, "float32")),
-    ):
-        check_op(f"_random_pdf_{name}", *inputs, is_log=is_log)

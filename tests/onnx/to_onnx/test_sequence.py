@@ -61,13 +61,6 @@ def test_rows_and_steps_are_dynamic(mode):
     assert [d.dim_param for d in model.graph.output[0].type.tensor_type.shape.dim] == ["steps", "rows", ""]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_other_types_are_computed_in_single_precision(dtype):
-    symbol, arrays = network("gru", 1, True)
-    arrays = {name: value.astype(dtype) for name, value in arrays.items()}
-    check_same(symbol, arrays, ["parameters"], atol=2e-3)
-
-
 # interleaved attention for sequences and batches of any length
 
 rng = np.random.RandomState(4)
