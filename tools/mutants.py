@@ -334,7 +334,10 @@ def mirrors(path: str) -> list[list[str]]:
         folder = Path("tests", inside.parent)
         own = [str(folder / f"test_{inside.stem}.py"), str(folder / inside.stem)]
         package = [str(Path("tests", inside.parts[0]))] if len(inside.parts) > 1 else []
-    found = [[each for each in paths if (ROOT / each).exists()] for paths in (own, package)]
+    tables = [
+        f"tests/{path.stem}.py" for path in (ROOT / "tests").glob("test_e*.py")
+    ]  # errors and equivalence
+    found = [[each for each in paths if (ROOT / each).exists()] for paths in (own, [*package, *tables])]
     return [paths for paths in found if paths]
 
 

@@ -332,6 +332,8 @@ def test_macro_and_micro_averages_over_tasks(rows):
     assert report["micro"]["accuracy"] == round(4 / 9, 4)
     assert [each["total"] for each in report["tasks"].values()] == [4, 5]
     assert (world.num_examples(), world.num_episodes()) == (9, 5)
+    world.reset_metrics()
+    assert world.report()["total"] == 0
 
 
 def test_the_same_task_twice():

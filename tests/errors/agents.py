@@ -70,7 +70,8 @@ def unlabelled(batchsize):
 
 
 def hogwild(name, value, agent=None):
-    opt = {"task": "questions", "numthreads": 2, "episodes": [1, 2], "hogwild_mode": "thread", name: value}
+    mode = "fork" if name == "seed" else "thread"
+    opt = {"task": "questions", "numthreads": 2, "episodes": [1, 2], "hogwild_mode": mode, name: value}
     plain = agents.DialogPartnerWorld(opt, [Questions(opt), agent or Noting(opt)])
     with agents.HogwildWorld(opt, plain) as made:
         agents.HogwildWorld(opt, made) if value == "twice" else getattr(made, value)()
@@ -156,6 +157,7 @@ ROWS_OF_WORLDS = [
         ("hogwild_mode", "threads", "hogwild_mode is 'threads'"),
         ("hogwild_timeout_s", 0, "hogwild_timeout_s is 0"),
         ("hogwild_ahead", 0, "hogwild_ahead is 0"),
+        ("seed", 0.5, "seed is 0.5, expected an integer"),
         ("note", "twice", "world is a HogwildWorld, expected"),
     ),
     *rows(
@@ -283,6 +285,7 @@ ROWS_OF_TABLES = [
     (lambda: add("x" * 121), ArgumentError, "121 bytes, expected at most 120"),
     (lambda: add(*map(str, range(129))), ArgumentError, "one too many"),
     (lambda: table(count=2**63), ArgumentError, "at most 64 bits"),
+    (lambda: table(new=2**63), ArgumentError, "at most 64 bits"),
     (
         lambda: table(count=1.5),
         DTypeError,

@@ -158,7 +158,9 @@ def test_initializers():
     }
     for name, one in initial.items():
         layers.fc(x, 100, param_attr=fluid.ParamAttr(name=name, initializer=one), bias_attr=False)
-    fluid.Executor().run(fluid.default_startup_program())
+    executor = fluid.Executor()
+    for _ in range(2):
+        executor.run(fluid.default_startup_program())
     store = fluid.default_main_program().store
     found = {name: store.array(name, 0).asnumpy() for name in initial}
     assert (found["constant"] == 0.25).all()

@@ -440,6 +440,22 @@ def test_values_that_are_not_finite_are_an_error_with_their_place(tmp_path):
     assert caught.value.batch >= 0
 
 
+def test_snapshots_are_taken_between_batches(tmp_path):
+    files, prefix, net, seen = write_bags(tmp_path, 2, 2000), str(tmp_path / "model"), bag_net(), []
+    with mx.AsyncExecutor() as run:
+
+        def look(progress):
+            run.snapshot(prefix)
+            seen.append(progress.examples)
+
+        while not seen:  # a run may be over before its first report
+            files *= 4
+            run.run_from_files(
+                net, described(1, **BAGS), files, 2, mode="native", callback=look, callback_s=0.02
+            )
+    assert set(mx.nd.load(f"{prefix}-0000.params")) == {"arg:fc_bias", "arg:fc_weight", "arg:table_weight"}
+
+
 def test_ctrl_c_ends_the_run_after_a_batch(tmp_path):
     program = run_file(TESTS / "programs" / "interrupted_files.py", *write_bags(tmp_path, 4, 2000))
     assert program.stdout.split() == ["interrupted", "2000"], program.stderr

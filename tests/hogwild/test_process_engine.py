@@ -1,5 +1,6 @@
 """Worker processes over one store: equality, counts, seeds, deaths, Ctrl-C, and what stays behind."""
 
+import contextlib
 import gc
 import os
 import random
@@ -229,10 +230,13 @@ def kill_at_random(run, net, files, seed):
     rng, killed = random.Random(seed), []
 
     def kill():
-        time.sleep(rng.uniform(0, 0.15))
-        if victims := children():
-            killed.append(time.monotonic())
-            os.kill(rng.choice(victims), signal.SIGKILL)
+        with contextlib.suppress(AssertionError, ProcessLookupError):  # there is none, or it ends just now
+            until(children)
+            time.sleep(rng.uniform(0, 0.15))
+            victims, now = children(), time.monotonic()
+            if victims:
+                os.kill(rng.choice(victims), signal.SIGKILL)
+                killed.append(now)
 
     thread = threading.Thread(target=kill)
     thread.start()
