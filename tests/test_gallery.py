@@ -1,6 +1,5 @@
 """The gallery that docs/gallery.py writes: every example has a docstring of its form, a figure, times and a picture."""
 
-import dataclasses
 import re
 
 import pytest
@@ -58,29 +57,9 @@ def test_the_page_has_all_of_it(tmp_path):
         assert f"pictures/{name.replace('/', '-')}." in entries[name]
 
 
-def test_a_docstring_is_read(example):
-    found = dataclasses.asdict(example)
-    assert (found["title"], found["text"], found["what"]) == (
-        "Do it.",
-        "It shows how.",
-        "share of what is right",
-    )
-    assert (found["targets"], found["times"]) == (("at least 0.9", "at least 0.8"), ("5 s", "2 s"))
-    assert list(gallery.problems(example, {"one": RECORD})) == []
-    assert gallery.width_of(example.picture) == 70 * 500 // 2000
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
-        (DOC, "import sys\n", 1),
-        (re.search("Figure.*\n", DOC)[0], "", 1),
-        ("at least", "around", 5),
-        ("5 s;", "five seconds;", 5),
-        (re.search("Run.*\n", DOC)[0], "", 5),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "line"), [(DOC, "import sys\n", 1), ("at least", "around", 5)])
 def test_a_docstring_of_another_form_is_an_error_with_its_line(example, old, new, line):
+    assert list(gallery.problems(example, {"one": RECORD})) == []
     example.path.write_text(DOC.replace(old, new), encoding="utf-8")
     with pytest.raises(
         ValueError, match=rf"examples/one\.py:{line}: expected a docstring .*\n.*Figure: WHAT"

@@ -169,14 +169,6 @@ def test_names_keep_their_version_and_new_ones_get_the_next():
     assert "m" in script().text_of(found)
 
 
-def test_members_that_came_later_than_their_class_say_so(monkeypatch):
-    monkeypatch.setattr(since, "by_name", lambda: {"m.A": "1.0", "m.A.old": "1.0", "m.A.new": "1.1"})
-    assert [since.since(name) for name in ("m.A", "m.A.old", "m.A.new", "m.B")] == ["1.0", "", "1.1", ""]
-    lines = []
-    since.add(None, "method", "m.A.new", None, None, lines)
-    assert lines == ["", ".. versionadded:: 1.1", ""]
-
-
 def test_the_reference_shows_the_version():
     assert since.since("dpmodule.module.Module") == mx.__version__ == "0.1.0"
     assert "   .. versionadded:: 0.1.0" in public.entries("dpmodule.error")

@@ -126,67 +126,40 @@ def read(**files):
 BASE = "class Base:\n    def method(self): pass\nclass Leaf(Base): pass"
 
 
-@pytest.mark.parametrize(
-    ("use", "is_found"),
-    [
-        ("", True),
-        ("def make(): return Base()", False),
-        ("call(Base)", False),
-        ("def f(x: Base, y) -> Base: return isinstance(y, Base) or issubclass(y, (Base, int))", True),
-        ("class Second(Base): pass", False),
-        ("try: pass\nexcept Base: pass", True),
-    ],
-)
-def test_bases_of_one_class(use, is_found):
-    found = read(base=BASE, use=f"from .base import Base, Leaf\n{use}")
-    assert [each.name for each in found.single_use_bases()] == ["pkg.base.Base"] * is_found
+@pytest.mark.parametrize("use", ["call(Base)", "class Second(Base): pass"])
+def test_bases_of_one_class(use):
+    for text, found in (("try: f(x)\nexcept Base: isinstance(x, Base)", ["pkg.base.Base"]), (use, [])):
+        package = read(base=BASE, use=f"from .base import Base, Leaf\n{text}")
+        assert [each.name for each in package.single_use_bases()] == found
 
 
 @pytest.mark.parametrize(
     ("base", "leaf", "unset"),
     [
         ("x: int", "", True),
-        ("x = None", "", True),
-        ("x = 1", "", False),
-        ("def x(self): pass", "", False),
-        ("def __init__(self): self.x = 1", "", False),
         ("def __init__(self): self.x = None", "", True),
-        ("def set(self): self.y, self.x = 1, 2", "", False),
-        ("def set(self): setattr(self, 'x', 1)", "", False),
-        ("def __getattr__(self, name): pass", "", False),
         ("", "def __init__(self): self.x = 1", True),
+        ("def set(self): self.y, self.x = 1, 2", "", False),
+        ("def __getattr__(self, name): pass", "", False),
     ],
 )
 def test_attributes_that_are_never_set(base, leaf, unset):
-    text = f"class Base:\n    y = 0\n    {base}\n    def read(self): return self.x\n"
-    text += f"class Leaf(Base):\n    z = 0\n    {leaf}\n"
-    line = text[: text.index("return")].count("\n") + 1
-    assert read(a=text).unset_reads() == ({"pkg.a.Base": {"x": line}} if unset else {})
+    text = f"class Base:\n    {base}\n    def read(self): return self.x\nclass Leaf(Base):\n    z = 0\n    {leaf}\n"
+    assert read(a=text).unset_reads() == ({"pkg.a.Base": {"x": 3}} if unset else {})
 
 
-@pytest.mark.parametrize(
-    "back",
-    [
-        "from .a import f",
-        "def g():\n    from . import a",
-        "if TYPE_CHECKING:\n    from .a import f",
-        "import_module('.a', __package__)",
-    ],
-)
+@pytest.mark.parametrize("back", ["def g():\n    from . import a", "import_module('.a', __package__)"])
 def test_circles(back):
     a = "from .b import g\ndef f(): pass"
     assert read(a=a, b=back, c="from .a import f").circles() == {"pkg": [["a", "b"]]}
     assert read(a=a, b="", c="from .a import f").circles() == {}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "bare"), [("Any", 1), ("int | Any", 1), ("typing.Any", 1), ("list[Any]", 0), ("object", 0)]
-)
-def test_parameters_that_are_any(annotation, bare):
+def test_parameters_that_are_any():
     text = "import typing\nfrom typing import Any\nclass A:\n"
-    text += f"    def f(self, x: {annotation}, /, *rest: Any, y: int = 0, z=1, **more: Any) -> Any: pass"
+    text += "    def f(self, x: int | Any, /, *rest: Any, y: int = 0, z=1, **more: Any) -> Any: pass"
     package = read(a=text, b__c="def f(x: int): pass")
-    assert [package.bare_any(name) for name in ("pkg.a", "pkg.b", "pkg")] == [(bare, 2), (0, 1), (bare, 3)]
+    assert [package.bare_any(name) for name in ("pkg.a", "pkg.b", "pkg")] == [(1, 2), (0, 1), (1, 3)]
 
 
 def test_only_public_modules_list_their_names():

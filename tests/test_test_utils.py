@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import os
+import platform
 import struct
 import urllib.error
 import zipfile
@@ -337,6 +338,7 @@ def test_environment(monkeypatch):
             assert tu.is_cd_run() == bool(job)
     assert len(tu.list_gpus()) == mx.num_gpus()
     assert (tu.has_tvm_ops(), tu.is_op_runnable()) == (False, True)
+    assert tu.is_aarch64_run() == (platform.machine() == "aarch64")
 
 
 def test_retry():

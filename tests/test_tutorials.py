@@ -64,14 +64,3 @@ def test_what_differs_from_the_page_is_told(tmp_path, code, shown, wrong):
     environment = {**os.environ, "PATH": os.path.dirname(sys.executable)}
     step = tutorials.Step(1, "python", code, shown)
     assert tutorials.run(step, 0, tmp_path, tmp_path, environment) == wrong
-
-
-def test_installations_happen_in_the_tree(tmp_path):
-    for name in ("pip", "folder", "tree"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "pip" / "pip").write_text("#!/bin/sh\necho $1 > done\n", encoding="utf-8")
-    (tmp_path / "pip" / "pip").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path / 'pip'}{os.pathsep}{os.environ['PATH']}"}
-    step = tutorials.Step(1, "bash", "pip install .\n")
-    assert tutorials.run(step, 0, tmp_path / "folder", tmp_path / "tree", environment) == ""
-    assert (tmp_path / "tree" / "done").read_text(encoding="utf-8") == "install\n"

@@ -38,14 +38,6 @@ def test_summary_counts_parameters(capsys):
     assert text.splitlines()[plus + 1].strip() == "fc"
 
 
-def test_shared_parameters_count_once(capsys):
-    weight, data = mx.sym.Variable("w"), mx.sym.Variable("data")
-    net = mx.sym.FullyConnected(data, weight, no_bias=True, num_hidden=4, name="a")
-    net = mx.sym.FullyConnected(net, weight, no_bias=True, num_hidden=4, name="b")
-    mx.viz.print_summary(net, shape={"data": (1, 4)})
-    assert "Total params: 16" in capsys.readouterr().out
-
-
 def test_parameters_of_any_operator_count(capsys):
     weight, data = mx.sym.Variable("w"), mx.sym.Variable("data")
     net = mx.sym.mean(mx.sym.Embedding(data, weight, input_dim=10, output_dim=4, name="embed"), axis=1)

@@ -33,13 +33,15 @@ def vectors(count, size=SIZE, batch=1, seed=1):
 
 
 def measured(m, outputs, inputs):
-    """Return the values of outputs, and gradients of a sum of all their elements: of parameters and inputs."""
+    """Return the values of outputs, and gradients of a sum of all their elements: of parameters, inputs and outputs."""
     weights = dy.inputTensor(np.linspace(-1, 1, HIDDEN))
     loss = dy.sum_batches(dy.esum([dy.dot_product(weights, dy.square(y) + y) for y in outputs]))
     m.reset_gradient()
     found = dy.npvalues([loss, *outputs])
     loss.backward(full=True)
-    return found + [p.grad_as_array() for p in m.parameters_list()] + [x.gradient() for x in inputs]
+    return (
+        found + [p.grad_as_array() for p in m.parameters_list()] + [x.gradient() for x in [*inputs, *outputs]]
+    )
 
 
 @walks(product([1, 3], KINDS))

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.parts.agents import RATES
-from benchmarks.sides.agents import Runner, padding
+from benchmarks.sides.agents import Runner
 
 
 @pytest.fixture
@@ -32,17 +32,3 @@ def test_the_agents_that_are_measured_learn(runner):
     world.reset_metrics()
     runner.run("batch", 640)
     assert world.report()["accuracy"] > 0.1  # one of fifty by chance
-
-
-@pytest.mark.parametrize("runner", ["trivial"], indirect=True)
-def test_a_round_is_as_many_examples_as_asked_for(runner):
-    for world in RATES["trivial"]:
-        assert runner.run(world, 64).keys() == {"wall", "cpu"}
-    totals = {name: world.report()["total"] for name, world in runner.opened.items() if name != "bare"}
-    assert totals == dict.fromkeys(totals, 64)
-    assert runner.start()["wall"] > 0
-
-
-def test_sorting_saves_padding():
-    found = padding(longest=20, examples=640)
-    assert found["batch"] > 4 * found["sorted"] > 0

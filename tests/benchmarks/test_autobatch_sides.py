@@ -5,9 +5,7 @@ import pytest
 
 from benchmarks import treebank
 from benchmarks.autobatch_tasks import TASKS, first_value
-from benchmarks.parts.autobatch import NODES
 from benchmarks.sides import autobatch, hand_batched
-from dpmodule.autobatch import StateError
 
 
 def test_examples_look_like_those_of_a_treebank():
@@ -47,11 +45,3 @@ def test_batches_by_hand_compute_the_same(name, way, tmp_path):
         for each in mine:
             moved = np.linalg.norm(mine[each] - first_value(each, mine[each].shape))
             assert np.linalg.norm(mine[each] - theirs[each]) <= 1e-3 * moved, each
-
-
-def test_nodes_are_made_but_not_computed():
-    nodes = autobatch.Nodes(autobatch.load("native", True))
-    for kind in NODES:
-        assert nodes.measure(kind, 10)["cpu"] > 0
-        with pytest.raises(StateError):
-            nodes.dy.explain()

@@ -31,17 +31,6 @@ def measured(monkeypatch):
     return ran
 
 
-def test_named_parts_run_in_their_session(measured, tmp_path):
-    line = ["ops", "fit", "--rounds", "3", "--against", "mxnet=a", "--against", "lightning=b=c"]
-    assert command.main([*line, "--output", str(tmp_path / "found.md")]) == 1
-    assert [name for name, _ in measured] == ["ops", "fit"]
-    session = measured[0][1]
-    assert (session.rounds, session.quick) == (3, False)
-    assert session.against == {"mxnet": "a", "lightning": "b=c"}
-    text = (tmp_path / "found_tables.md").read_text(encoding="utf-8")
-    assert text.index("## fit") < text.index("## ops")
-
-
 @pytest.mark.parametrize(
     ("line", "written"), [([], True), (["fit"], False), (["fit", "--write"], True), (["--quick"], False)]
 )
@@ -68,14 +57,7 @@ def old_processor(monkeypatch):
             "fit --isa avx512",
             "--isa avx512: this processor, Old, lacks avx512bw, avx512dq, avx512f, avx512vl",
         ),
-        (
-            "ops --isa avx2",
-            "ops with AVX2, 1 thread: expected parts among fit, bucketing, kernels, autobatch",
-        ),
-        (
-            "autobatch fit --threads default",
-            "autobatch with all instructions, default threads: expected parts",
-        ),
+        ("ops --isa avx2", "with AVX2, 1 thread: expected parts among fit, bucketing, kernels, autobatch"),
         ("nothing", "nothing"),
         ("--against mxnet=", "mxnet="),
         ("--against keras=python", "keras"),
@@ -86,9 +68,8 @@ def test_wrong_lines_are_refused(line, said, measured, old_processor, capsys):
         status = command.main(line.split())
     except SystemExit as error:
         status = error.code
-    assert status == 2
+    assert (status, measured) == (2, [])
     assert said in capsys.readouterr().err
-    assert not measured
 
 
 def test_a_setting_makes_a_column_alone(measured, old_processor, tmp_path):

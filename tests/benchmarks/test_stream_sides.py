@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from benchmarks.sides import items, jobs, pipes
+from benchmarks.sides import jobs, pipes
 
 
 @pytest.mark.parametrize("system", ["executor", "threads", "batched"])
@@ -15,19 +15,6 @@ def test_jobs_come_back_from_every_system(system):
         return await asyncio.gather(*[call() for _ in range(50)])
 
     assert asyncio.run(run()) == [None] * 50
-
-
-@pytest.mark.parametrize("kind", [jobs.Handmade, jobs.Batched])
-def test_handmade_threads_pass_failures_on(kind, monkeypatch):
-    def fail():
-        raise ZeroDivisionError("job")
-
-    async def run():
-        await kind()()
-
-    monkeypatch.setattr(jobs, "nothing", fail)
-    with pytest.raises(ZeroDivisionError, match="job"):
-        asyncio.run(run())
 
 
 @pytest.mark.parametrize("system", pipes.SYSTEMS)
@@ -47,14 +34,3 @@ def test_a_link_that_delivers_something_else_is_noticed():
 
     with pytest.raises(SystemExit, match="another message"):
         Wrong(1 << 12)
-
-
-@pytest.mark.parametrize("burst", [1, 100])
-@pytest.mark.parametrize("side", [items.stream, items.queue])
-def test_all_items_come(side, burst):
-    assert asyncio.run(side(200, burst))["wall"] > 0
-
-
-@pytest.mark.parametrize("side", [items.pool, items.semaphore])
-def test_all_jobs_are_done(side):
-    assert asyncio.run(side(20))["wall"] > 0

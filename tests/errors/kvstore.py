@@ -8,14 +8,7 @@ from unittest import mock
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.base import (
-    ArgumentError,
-    BoundsError,
-    DeviceError,
-    DTypeError,
-    ShapeError,
-    StateError,
-)
+from dpmodule.base import ArgumentError, BoundsError, DeviceError, DTypeError, ShapeError, StateError
 from dpmodule.kvstore.base import KeysError
 
 nd, one = mx.nd, mx.nd.zeros((1,))

@@ -232,6 +232,7 @@ ROWS = [
     (lambda: sparse.csr_matrix(nd.ones((2, 2)), shape=(3, 2)), ShapeError, ""),
     (lambda: sparse.csr_matrix((2, 2), shape=(3, 2)), ShapeError, ""),
     (lambda: sparse.csr_matrix(([], [], [0])), ShapeError, ""),
+    (lambda: sparse.csr_matrix(([1], [0], [0, 1]), shape=(3, 2)), ShapeError, "indptr has shape"),
     (lambda: sparse.csr_matrix(([1], ([5], [0])), shape=(2, 2)), ShapeError, ""),
     (lambda: sparse.csr_matrix((1, 2, 3, 4)), ArgumentError, ""),
     (lambda: sparse.csr_matrix(nd.ones((2, 2)).tostype("row_sparse")), ArgumentError, ""),

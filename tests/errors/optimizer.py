@@ -8,14 +8,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import optimizer
-from dpmodule.base import (
-    ArgumentError,
-    DTypeError,
-    FileFormatError,
-    ShapeError,
-    SignatureError,
-    StateError,
-)
+from dpmodule.base import ArgumentError, DTypeError, FileFormatError, ShapeError, SignatureError, StateError
 from dpmodule.lr_scheduler import FactorScheduler
 
 two, three = mx.nd.ones((2,)), mx.nd.ones((3,))

@@ -6,14 +6,7 @@ import dpmodule as mx
 from dpmodule import _files as files
 from dpmodule import lr_scheduler as lr
 from dpmodule import profiler, util
-from dpmodule.base import (
-    ArgumentError,
-    DeviceError,
-    FileError,
-    MXNetError,
-    ShapeError,
-    StateError,
-)
+from dpmodule.base import ArgumentError, DeviceError, FileError, MXNetError, ShapeError, StateError
 from dpmodule.context import num_gpus
 from helpers.nets import mlp
 

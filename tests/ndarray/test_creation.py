@@ -75,12 +75,7 @@ def test_filling_an_array_that_exists():
 
 @pytest.mark.parametrize(
     ("args", "want"),
-    [
-        ((3,), [0, 1, 2]),
-        ((1, 3, 0.5), [1, 1.5, 2, 2.5]),
-        ((5, 1, -2), [5, 3]),
-        ((0, 2, 1, 2), [0, 0, 1, 1]),
-    ],
+    [((3,), [0, 1, 2]), ((1, 3, 0.5), [1, 1.5, 2, 2.5]), ((5, 1, -2), [5, 3]), ((0, 2, 1, 2), [0, 0, 1, 1])],
 )
 def test_arange(args, want):
     np.testing.assert_array_equal(nd.arange(*args).asnumpy(), want)

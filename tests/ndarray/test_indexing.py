@@ -213,3 +213,9 @@ def test_iteration_gives_rows():
     rows = list(nd.array(counted((2, 3))))
     assert [r.shape for r in rows] == [(3,), (3,)]
     assert [v.asscalar() for v in nd.array([1, 2])] == [1, 2]
+
+
+def test_index_arrays_beside_a_negative_step():
+    array, base = nd.array(counted((3, 4))), counted((3, 4))
+    array[::-1, [0, 2]] = base[::-1, [0, 2]] = [[-1, -2], [-3, -4], [-5, -6]]
+    np.testing.assert_array_equal(array.asnumpy(), base)

@@ -30,18 +30,11 @@ def test_tables_and_curves():
     assert "from 0 to 999, mean 499.5" in words
 
 
-def test_a_large_matrix_shows_its_corners_and_how_often_values_occur():
-    _, cells, plots, words = shown(mx.nd.array(np.arange(2000.0).reshape(100, 20)))
-    assert len(cells) == len(cells[0]) == 9
-    assert (cells[0][0], cells[-1][-1], set(cells[4])) == ("0", "1999", {"\u2026"})
-    assert plots == 1
-    assert "from 0 to 1999, mean 999.5" in words
-
-
 @pytest.mark.parametrize(
     ("array", "head", "words"),
     [
         (mx.nd.array(5.0), "NDArray scalar float32", "5"),
+        (mx.nd.arange(2000).reshape((100, 20)), "NDArray 100x20 float32", "from 0 to 1999, mean 999.5"),
         (mx.nd.full((0, 3), 1), "NDArray 0x3 float32", ""),
         (mx.nd.full((3, 4, 5), 2), "NDArray 3x4x5 float32", "from 2 to 2, mean 2"),
         (mx.nd.full((20,), float("nan")), "NDArray 20 float32", "no finite numbers"),

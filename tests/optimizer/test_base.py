@@ -132,6 +132,7 @@ def test_an_instance_passes_through():
     assert optimizer.create(made) is made
     assert type(optimizer.Optimizer.create_optimizer("ccsgd")) is optimizer.ccSGD
     assert optimizer.Optimizer.opt_registry["sgd"] is optimizer.SGD
+    assert {"sgd", "adam"} <= {*optimizer.Optimizer.opt_registry}
     assert optimizer.Optimizer().create_state(0, mx.nd.ones(1)) is None
 
 

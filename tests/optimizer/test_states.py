@@ -84,7 +84,7 @@ def test_training_goes_on_from_a_dump_of_mxnet(name):
         for dtype in ("float32", "float16")
         # as in MXNet, Nadam's schedule and gradients that wait belong to the optimizer, which only a dump holds
         if dump or not (name == "nadam" or "batch_scale" in kwargs)
-    ],
+    ]
 )
 def test_training_goes_on_where_it_stopped(name, kwargs, dump, dtype):
     update, weights = trained(name, dtype, multi_precision=dtype == "float16", **kwargs)

@@ -278,3 +278,13 @@ def test_gpu_equals_cpu(name, extra):
         there.update_all(list(NAMES), [mx.nd.NDArray(g.cuda(), mx.Context("gpu", 0)) for g in grads], gpu)
     for a, b in zip(cpu, gpu):
         torch.testing.assert_close(a.tensor, b.tensor.cpu(), rtol=1e-5, atol=1e-6)
+
+
+def test_many_choices_of_parameters():
+    update, weights = (
+        optimizer.get_updater(optimizer.create("sgd", learning_rate=1.0)),
+        [mx.nd.zeros((1,))] * 70,
+    )
+    for i in range(70):
+        update.update_all([i, 70], [mx.nd.ones((1,))] * 2, [weights[i], mx.nd.zeros((1,))])
+    assert weights[0].asscalar() == -70

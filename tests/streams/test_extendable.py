@@ -322,6 +322,16 @@ async def test_cancelling_the_consumer_cancels_what_the_hook_waits_for():
     assert isinstance(stream.cleaned[0], asyncio.CancelledError)
 
 
+async def test_a_consumer_that_is_cancelled_in_its_hook_loses_nothing():
+    stream = WaitingHook()
+    consumer = await reading(stream)
+    stream.put(1)
+    await asyncio.sleep(0)
+    consumer.cancel()
+    assert isinstance(await raised(consumer), asyncio.CancelledError)
+    assert await stream.__anext__() == 1
+
+
 async def test_a_hook_that_survives_the_error_does_not_hide_it():
     class Stubborn(ByHooks):
         async def _async_iterator_next_impl(self):

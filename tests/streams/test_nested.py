@@ -51,6 +51,7 @@ def test_the_order_of_keys_counts_and_a_tensor_may_stand_in_several_places():
     x = torch.ones(1)
     shared = [x]
     assert len(nested.flatten([x, {"x": x}, shared, shared])[1]) == 4
+    assert same((x, (None,)), nested.unflatten(*nested.flatten((x, (None,)))))
     found = torch.max(torch.tensor([[1.0, 5.0]]), dim=1)
     again = nested.unflatten(*nested.flatten(found))
     assert type(again) is type(found)

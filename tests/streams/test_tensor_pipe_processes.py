@@ -93,10 +93,11 @@ class Across(RuleBasedStateMachine):
         return gone(self.side, self.child)
 
     def send_until_it_fails(self):
-        deadline = time.monotonic() + SOON_S
+        deadline, size = time.monotonic() + SOON_S, 1
         while time.monotonic() < deadline:
+            size *= 2  # some need new memory, of which the reader is told by its socket
             try:
-                self.here.send(value_of(0), timeout=0.02)
+                self.here.send([torch.ones(size % 99_999)], timeout=0.02)
             except PipeTimeout:
                 continue
 

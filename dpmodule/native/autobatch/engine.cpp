@@ -225,8 +225,9 @@ bool Engine::add_gradient(int node, float *sum) const {
         const Signature &s = graph.signature(node);
         const int whole = s.op == Op::View ? *graph.begin(node) : -1;
         // the row of a step has the complete gradient of a memory; a copy of the memory lacks the output's part
-        const bool memory = whole >= 0 && graph.signature(whole).op == Op::Lstm &&
-                            graph.nodes[node].aux >= graph.signature(whole).width;
+        const Op step = whole < 0 ? Op::View : graph.signature(whole).op;  // Call: a step computed by torch
+        const bool memory =
+            (step == Op::Lstm || step == Op::Call) && graph.nodes[node].aux >= graph.signature(whole).width;
         const float *part = graph.is_fused(node) ? nullptr : graph.grad[memory ? whole : node];
         if (!part) continue;
         if (memory) part += graph.nodes[node].aux;

@@ -152,8 +152,11 @@ class AnyOrder(RuleBasedStateMachine):
         if how == "release":
             self.leased = self.writer.release()
             return
-        x, y = self.leased["x"], self.leased["y"]
-        values = {"parts": {"x": x[::2, 1:], "y": [torch.full((3,), 7), None]}, "other": [y, x]}
+        x = self.leased["x"]
+        values = {
+            "parts": {"x": x[::2, 1:], "y": [torch.full((3,), 7), None]},
+            "other": {"other": x, "big": torch.ones(9000)},
+        }
         value = values.get(how, self.leased)
         expected = torch.utils._pytree.tree_map(lambda x: x if x is None else x.clone(), value)
         self.writer.commit(None if how == "whole" else value)

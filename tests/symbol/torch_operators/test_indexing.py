@@ -1,7 +1,6 @@
 """Writing and adding at positions that come with the data."""
 
 import torch
-from torch import nn
 
 from helpers.torch_import import compare, expressions
 
@@ -55,22 +54,3 @@ def test_windows_of_an_axis():
     )
     text += "; x.narrow(1, 2, 3); x.narrow(1, -2, 2); x[:, 1:4].narrow(1, 1, 2)"
     compare(expressions(text), lambda n: (torch.randn(n, 9, 4),))
-
-
-class Graph(nn.Module):
-    """A graph network: as many nodes and edges as come, messages added up by target."""
-
-    def __init__(self):
-        super().__init__()
-        self.send, self.out = nn.Linear(3, 4), nn.Linear(4, 2)
-
-    def forward(self, x, edges):
-        source, target = edges
-        sent = torch.relu(self.send(x))
-        received = torch.zeros(x.shape[0], 4).index_add_(0, target, sent[source])
-        degree = torch.zeros(x.shape[0]).scatter_add(0, target, torch.ones_like(target, dtype=torch.float))
-        return self.out(received / (1 + degree[:, None]).sqrt())
-
-
-def test_messages_of_a_graph():
-    compare(Graph(), lambda n: (torch.randn(n, 3), torch.randint(0, n, (2, 7))))
