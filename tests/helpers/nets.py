@@ -528,6 +528,12 @@ net(
     i=(4, 3),
 )
 net("words and LSTM", words("LSTM"), below={"i": 9}, i=(3, 4))
+net(
+    "words with sparse gradient and LSTM",
+    words("LSTM", sparse_grad=True),
+    below={"i": 9},
+    i=(3, 4),
+)
 net("words and fused LSTM", words("fused LSTM"), below={"i": 9}, i=(3, 4))
 net("attention", attention, x=(3, 4, 6))
 net(
