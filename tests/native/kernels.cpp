@@ -47,7 +47,8 @@ void describe(const Sizes &...sizes) {
 class Buffer {
   public:
     explicit Buffer(ptrdiff_t size, bool filled = true)
-        : size_(size), offset_(kMarks + between(0, 15)), memory_(static_cast<std::size_t>(size + offset_ + kMarks), kMark) {
+        : size_(size), offset_(kMarks + between(0, 15)),
+          memory_(static_cast<std::size_t>(size + offset_ + kMarks), kMark) {
         for (float &each : *this) each = filled ? static_cast<float>(number()) : kNan;
     }
     float *begin() const { return const_cast<float *>(memory_.data()) + offset_; }
@@ -56,10 +57,13 @@ class Buffer {
     ptrdiff_t size() const { return size_; }
     void check_marks() const {
         for (const float *at = memory_.data(); at != memory_.data() + memory_.size(); ++at) {
-            if ((at < begin() || at >= end()) && *at != kMark) throw std::runtime_error("memory around a buffer was written");
+            if ((at < begin() || at >= end()) && *at != kMark)
+                throw std::runtime_error("memory around a buffer was written");
         }
     }
-    void spoil() const { if (size_) (*this)[between(0, size_ - 1)] = maybe() ? kNan : kInfinity; }
+    void spoil() const {
+        if (size_) (*this)[between(0, size_ - 1)] = maybe() ? kNan : kInfinity;
+    }
 
   private:
     static constexpr ptrdiff_t kMarks = 16;
@@ -74,7 +78,9 @@ class Round {
     const Buffer &filled(ptrdiff_t size) { return *all_.emplace_back(std::make_unique<Buffer>(size)); }
     const Buffer &empty(ptrdiff_t size) { return *all_.emplace_back(std::make_unique<Buffer>(size, false)); }
     const Buffer *optional(ptrdiff_t size) { return maybe() ? &filled(size) : nullptr; }
-    void check_marks() const { for (const auto &each : all_) each->check_marks(); }
+    void check_marks() const {
+        for (const auto &each : all_) each->check_marks();
+    }
 
   private:
     std::vector<std::unique_ptr<Buffer>> all_;
@@ -90,8 +96,10 @@ struct Argument {
     Argument(double value) : made(PyFloat_FromDouble(value)) {}
     Argument(const Buffer &buffer) : made(PyLong_FromVoidPtr(buffer.begin())) {}
     Argument(const Buffer *buffer) : made(buffer ? PyLong_FromVoidPtr(buffer->begin()) : PyLong_FromLong(0)) {}
-    Argument(const std::string &bytes) : made(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size()))) {}
-    explicit Argument(const std::vector<std::int64_t> &numbers) : made(PyLong_FromVoidPtr(const_cast<std::int64_t *>(numbers.data()))) {}
+    Argument(const std::string &bytes)
+        : made(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size()))) {}
+    explicit Argument(const std::vector<std::int64_t> &numbers)
+        : made(PyLong_FromVoidPtr(const_cast<std::int64_t *>(numbers.data()))) {}
 };
 
 class Core {
@@ -99,7 +107,8 @@ class Core {
     explicit Core(PyObject *module) : module_(module) {}
     ptrdiff_t operator()(const char *name, const std::vector<Argument> &arguments) const {
         PyObject *tuple = PyTuple_New(static_cast<Py_ssize_t>(arguments.size()));
-        for (std::size_t i = 0; i < arguments.size(); ++i) PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), arguments[i].made);
+        for (std::size_t i = 0; i < arguments.size(); ++i)
+            PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), arguments[i].made);
         PyObject *function = PyObject_GetAttrString(module_, name);
         PyObject *found = function ? PyObject_CallObject(function, tuple) : nullptr;
         Py_XDECREF(function);
@@ -117,13 +126,17 @@ class Core {
 void expect(const char *what, const Buffer &found, const Doubles &wanted, double tolerance) {
     for (ptrdiff_t i = 0; i < found.size(); ++i) {
         const double one = found[i], other = wanted[static_cast<std::size_t>(i)];
-        const bool same = std::isfinite(other) ? std::abs(one - other) <= tolerance * (1 + std::abs(other)) : !std::isfinite(one);
-        if (!same) throw std::runtime_error(std::string(what) + "[" + std::to_string(i) + "] is " + std::to_string(one) + ", expected " + std::to_string(other));
+        const bool same =
+            std::isfinite(other) ? std::abs(one - other) <= tolerance * (1 + std::abs(other)) : !std::isfinite(one);
+        if (!same)
+            throw std::runtime_error(std::string(what) + "[" + std::to_string(i) + "] is " + std::to_string(one) +
+                                     ", expected " + std::to_string(other));
     }
 }
 
 void same_bits(const char *what, const Buffer &one, const Buffer &other) {
-    if (std::memcmp(one.begin(), other.begin(), static_cast<std::size_t>(one.size()) * sizeof(float))) throw std::runtime_error(std::string(what) + " depends on the number of threads");
+    if (std::memcmp(one.begin(), other.begin(), static_cast<std::size_t>(one.size()) * sizeof(float)))
+        throw std::runtime_error(std::string(what) + " depends on the number of threads");
 }
 
 double near_sum(ptrdiff_t terms) { return 2e-6 * std::sqrt(static_cast<double>(terms) + 4); }
@@ -150,11 +163,13 @@ void multiply(const Core &core) {
     const ptrdiff_t rows = between(1, deep ? 12 : 100), columns = between(1, 70), depth = between(0, deep ? 530 : 40);
     describe(rows, columns, depth);
     const Strided left = matrix(round, rows, depth), right = matrix(round, depth, columns);
-    const Buffer *bias = round.optional(columns), &one = round.empty(rows * columns), &other = round.empty(rows * columns);
+    const Buffer *bias = round.optional(columns), &one = round.empty(rows * columns),
+                 &other = round.empty(rows * columns);
     if (between(0, 3) == 0) left.buffer->spoil();
     if (between(0, 3) == 0) right.buffer->spoil();
     const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        core("multiply", {rows, columns, depth, left.buffer, left.row_gap, left.column_gap, right.buffer, right.row_gap, right.column_gap, bias, result, threads});
+        core("multiply", {rows, columns, depth, left.buffer, left.row_gap, left.column_gap, right.buffer, right.row_gap,
+                          right.column_gap, bias, result, threads});
     };
     run(one, 1);
     run(other, between(2, 4));
@@ -186,12 +201,15 @@ void dense(const Core &core) {
         const Strided weight = matrix(round, features, units);
         const Buffer *bias = round.optional(units), &packed = round.empty(core("packed_size", {units, features}));
         core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, packed});
-        for (const Argument &each : {Argument(units), Argument(features), Argument(packed), Argument(bias), Argument(rectified)}) arguments.push_back(each);
+        for (const Argument &each :
+             {Argument(units), Argument(features), Argument(packed), Argument(bias), Argument(rectified)})
+            arguments.push_back(each);
         Doubles next;
         for (ptrdiff_t i = 0; i < rows; ++i) {
             for (ptrdiff_t j = 0; j < units; ++j) {
                 double sum = at(bias, j);
-                for (ptrdiff_t k = 0; k < features; ++k) sum += values[static_cast<std::size_t>(i * features + k)] * weight(k, j);
+                for (ptrdiff_t k = 0; k < features; ++k)
+                    sum += values[static_cast<std::size_t>(i * features + k)] * weight(k, j);
                 next.push_back(rectified ? std::max(sum, 0.0) : sum);
             }
         }
@@ -211,7 +229,8 @@ void dense(const Core &core) {
     run(one, 1);
     run(other, between(2, 8));
     for (const Argument &each : arguments) Py_DECREF(each.made);
-    const double largest = std::abs(*std::max_element(values.begin(), values.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
+    const double largest = std::abs(
+        *std::max_element(values.begin(), values.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
     expect("result", one, values, near_sum(terms) * (1 + largest));
     same_bits("result", one, other);
     round.check_marks();
@@ -219,10 +238,12 @@ void dense(const Core &core) {
 
 void few_rows(const Core &core) {
     Round round;
-    const ptrdiff_t rows = between(1, 4), units = between(1, maybe() ? 20 : 300), features = between(0, maybe() ? 40 : 2000);
+    const ptrdiff_t rows = between(1, 4), units = between(1, maybe() ? 20 : 300),
+                    features = between(0, maybe() ? 40 : 2000);
     const ptrdiff_t data_gap = features + between(0, 5), weight_gap = features + between(0, 5);
     describe(rows, units, features);
-    const Buffer &data = round.filled(std::max<ptrdiff_t>(1, rows * data_gap)), &weight = round.filled(std::max<ptrdiff_t>(1, units * weight_gap));
+    const Buffer &data = round.filled(std::max<ptrdiff_t>(1, rows * data_gap)),
+                 &weight = round.filled(std::max<ptrdiff_t>(1, units * weight_gap));
     const Buffer *bias = round.optional(units), &one = round.empty(rows * units), &other = round.empty(rows * units);
     if (between(0, 3) == 0) data.spoil();
     if (between(0, 3) == 0) weight.spoil();
@@ -268,27 +289,37 @@ void max_pool(const Core &core) {
     for (Axis &a : axes) {
         do {
             a = axis(4, 1);
-            if (maybe() && (a.result - 1) * a.stride + a.kernel < a.size + 2 * a.pad) ++a.result;  // a window that is cut
+            if (maybe() && (a.result - 1) * a.stride + a.kernel < a.size + 2 * a.pad)
+                ++a.result;  // a window that is cut
         } while (2 * a.pad > a.kernel || (a.result - 1) * a.stride >= a.size + a.pad);
     }
     const auto &[y, x] = axes;
     describe(images, channels, y.size, x.size, y.kernel, x.kernel, y.stride, x.stride, y.pad, x.pad);
-    const Buffer &data = round.filled(images * y.size * x.size * channels), &result = round.empty(images * y.result * x.result * channels);
-    const auto index = [&](ptrdiff_t n, ptrdiff_t i, ptrdiff_t j, ptrdiff_t c) { return ((n * y.size + i) * x.size + j) * channels + c; };
+    const Buffer &data = round.filled(images * y.size * x.size * channels),
+                 &result = round.empty(images * y.result * x.result * channels);
+    const auto index = [&](ptrdiff_t n, ptrdiff_t i, ptrdiff_t j, ptrdiff_t c) {
+        return ((n * y.size + i) * x.size + j) * channels + c;
+    };
     for (ptrdiff_t spoiled = between(0, 3); spoiled--;) data.spoil();
     if (between(0, 5) == 0) std::fill(data.begin(), data.end(), -kInfinity);
-    core("max_pool", {images, channels, y.size, x.size, y.result, x.result, y.kernel, x.kernel, y.stride, x.stride, y.pad, x.pad, data, result, between(1, 4)});
+    core("max_pool", {images, channels, y.size, x.size, y.result, x.result, y.kernel, x.kernel, y.stride, x.stride,
+                      y.pad, x.pad, data, result, between(1, 4)});
     ptrdiff_t place = 0;
-    for (ptrdiff_t n = 0; n < images; ++n) for (ptrdiff_t i = 0; i < y.result; ++i) for (ptrdiff_t j = 0; j < x.result; ++j) for (ptrdiff_t c = 0; c < channels; ++c) {
-        float most = -kInfinity;
-        for (ptrdiff_t k = 0; k < y.kernel; ++k) for (ptrdiff_t l = 0; l < x.kernel; ++l) {
-            if (!y.has(y.place(i, k)) || !x.has(x.place(j, l))) continue;
-            const float value = data[index(n, y.place(i, k), x.place(j, l), c)];
-            most = std::isnan(most) || std::isnan(value) ? kNan : std::max(most, value);
-        }
-        const float found = result[place++];
-        if (!(std::isnan(most) ? std::isnan(found) : found == most)) throw std::runtime_error("another maximum of a window");
-    }
+    for (ptrdiff_t n = 0; n < images; ++n)
+        for (ptrdiff_t i = 0; i < y.result; ++i)
+            for (ptrdiff_t j = 0; j < x.result; ++j)
+                for (ptrdiff_t c = 0; c < channels; ++c) {
+                    float most = -kInfinity;
+                    for (ptrdiff_t k = 0; k < y.kernel; ++k)
+                        for (ptrdiff_t l = 0; l < x.kernel; ++l) {
+                            if (!y.has(y.place(i, k)) || !x.has(x.place(j, l))) continue;
+                            const float value = data[index(n, y.place(i, k), x.place(j, l), c)];
+                            most = std::isnan(most) || std::isnan(value) ? kNan : std::max(most, value);
+                        }
+                    const float found = result[place++];
+                    if (!(std::isnan(most) ? std::isnan(found) : found == most))
+                        throw std::runtime_error("another maximum of a window");
+                }
     round.check_marks();
 }
 
@@ -298,24 +329,31 @@ void windows(const Core &core) {
     const Axis y = axis(4, 3), x = axis(4, 3);
     describe(images, channels, y.size, x.size, y.kernel, x.kernel, y.stride, x.stride, y.dilate, x.dilate);
     const bool last = maybe();  // whether channels lie innermost
-    const std::array<ptrdiff_t, 4> gaps = last ? std::array<ptrdiff_t, 4>{y.size * x.size * channels, 1, x.size * channels, channels}
-                                               : std::array<ptrdiff_t, 4>{channels * y.size * x.size, y.size * x.size, x.size, 1};
+    const std::array<ptrdiff_t, 4> gaps =
+        last ? std::array<ptrdiff_t, 4>{y.size * x.size * channels, 1, x.size * channels, channels}
+             : std::array<ptrdiff_t, 4>{channels * y.size * x.size, y.size * x.size, x.size, 1};
     const ptrdiff_t count = images * y.result * x.result * channels * y.kernel * x.kernel;
-    const Buffer &image = round.filled(images * channels * y.size * x.size), &rows = round.empty(count), &back = round.filled(image.size());
+    const Buffer &image = round.filled(images * channels * y.size * x.size), &rows = round.empty(count),
+                 &back = round.filled(image.size());
     Doubles wanted, sums(back.begin(), back.end());
     const Buffer &heads = round.filled(count);
     ptrdiff_t place = 0;
-    for (ptrdiff_t n = 0; n < images; ++n) for (ptrdiff_t i = 0; i < y.result; ++i) for (ptrdiff_t j = 0; j < x.result; ++j)
-    for (ptrdiff_t c = 0; c < channels; ++c) for (ptrdiff_t k = 0; k < y.kernel; ++k) for (ptrdiff_t l = 0; l < x.kernel; ++l) {
-        const ptrdiff_t row = y.place(i, k), column = x.place(j, l);
-        const bool inside = y.has(row) && x.has(column);
-        const ptrdiff_t from = n * gaps[0] + c * gaps[1] + row * gaps[2] + column * gaps[3];
-        wanted.push_back(inside ? image[from] : 0.0);
-        if (inside) sums[static_cast<std::size_t>(from)] += heads[place];
-        ++place;
-    }
+    for (ptrdiff_t n = 0; n < images; ++n)
+        for (ptrdiff_t i = 0; i < y.result; ++i)
+            for (ptrdiff_t j = 0; j < x.result; ++j)
+                for (ptrdiff_t c = 0; c < channels; ++c)
+                    for (ptrdiff_t k = 0; k < y.kernel; ++k)
+                        for (ptrdiff_t l = 0; l < x.kernel; ++l) {
+                            const ptrdiff_t row = y.place(i, k), column = x.place(j, l);
+                            const bool inside = y.has(row) && x.has(column);
+                            const ptrdiff_t from = n * gaps[0] + c * gaps[1] + row * gaps[2] + column * gaps[3];
+                            wanted.push_back(inside ? image[from] : 0.0);
+                            if (inside) sums[static_cast<std::size_t>(from)] += heads[place];
+                            ++place;
+                        }
     const auto run = [&](const char *name, const Buffer &pixels, const Buffer &all) {
-        core(name, {pixels, gaps[0], gaps[1], gaps[2], gaps[3], images, channels, y.size, x.size, y.result, x.result, y.kernel, x.kernel, y.stride, x.stride, y.pad, x.pad, y.dilate, x.dilate, all});
+        core(name, {pixels,   gaps[0],  gaps[1],  gaps[2],  gaps[3],  images, channels, y.size,   x.size,   y.result,
+                    x.result, y.kernel, x.kernel, y.stride, x.stride, y.pad,  x.pad,    y.dilate, x.dilate, all});
     };
     run("unfold", image, rows);
     run("fold", back, heads);
@@ -330,7 +368,9 @@ void windows(const Core &core) {
 struct Weight {
     const Buffer *buffer;
     std::array<ptrdiff_t, 4> gaps;
-    ptrdiff_t index(ptrdiff_t f, ptrdiff_t c, ptrdiff_t i, ptrdiff_t j) const { return f * gaps[0] + c * gaps[1] + i * gaps[2] + j * gaps[3]; }
+    ptrdiff_t index(ptrdiff_t f, ptrdiff_t c, ptrdiff_t i, ptrdiff_t j) const {
+        return f * gaps[0] + c * gaps[1] + i * gaps[2] + j * gaps[3];
+    }
     double operator()(ptrdiff_t f, ptrdiff_t c, ptrdiff_t i, ptrdiff_t j) const { return (*buffer)[index(f, c, i, j)]; }
 };
 
@@ -351,7 +391,8 @@ void conv3x3(const Core &core) {
     const ptrdiff_t lanes = core("conv3x3_lanes", {}), step = between(1, 2), spread = step == 1 ? between(1, 2) : 1;
     const ptrdiff_t images = between(1, 4), channels = between(1, 40), filters = lanes * between(1, 3);
     const ptrdiff_t height = between(2, 6), width = between(8, 33);  // of the result
-    const ptrdiff_t high = spread == 2 ? (height + 1) / 2 : height * step, wide = spread == 2 ? (width + 1) / 2 : width * step;
+    const ptrdiff_t high = spread == 2 ? (height + 1) / 2 : height * step,
+                    wide = spread == 2 ? (width + 1) / 2 : width * step;
     const ptrdiff_t rows = high * spread / step, columns = wide * spread / step;
     const bool rotated = maybe();
     describe(images, channels, filters, rows, columns, step, spread, rotated);
@@ -361,22 +402,30 @@ void conv3x3(const Core &core) {
     if (between(0, 3) == 0) data.spoil();
     if (between(0, 3) == 0) weight.buffer->spoil();
     const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        core("conv3x3", {images, high, wide, channels, filters, step, threads, spread, weight.buffer, weight.gaps[0], weight.gaps[1], weight.gaps[2], weight.gaps[3], rotated, data, bias, result});
+        core("conv3x3", {images, high, wide, channels, filters, step, threads, spread, weight.buffer, weight.gaps[0],
+                         weight.gaps[1], weight.gaps[2], weight.gaps[3], rotated, data, bias, result});
     };
     run(one, 1);
     run(other, between(2, 4));
     Doubles wanted;
-    for (ptrdiff_t n = 0; n < images; ++n) for (ptrdiff_t y = 0; y < rows; ++y) for (ptrdiff_t x = 0; x < columns; ++x) for (ptrdiff_t f = 0; f < filters; ++f) {
-        double sum = at(bias, f);
-        for (ptrdiff_t i = 0; i < 3; ++i) for (ptrdiff_t j = 0; j < 3; ++j) {
-            const ptrdiff_t row = y * step + i - 1, column = x * step + j - 1;  // of the spread data
-            if (row < 0 || column < 0 || row >= high * spread || column >= wide * spread || row % spread || column % spread) continue;
-            for (ptrdiff_t c = 0; c < channels; ++c) {
-                sum += data[((n * high + row / spread) * wide + column / spread) * channels + c] * weight(f, c, rotated ? 2 - i : i, rotated ? 2 - j : j);
-            }
-        }
-        wanted.push_back(sum);
-    }
+    for (ptrdiff_t n = 0; n < images; ++n)
+        for (ptrdiff_t y = 0; y < rows; ++y)
+            for (ptrdiff_t x = 0; x < columns; ++x)
+                for (ptrdiff_t f = 0; f < filters; ++f) {
+                    double sum = at(bias, f);
+                    for (ptrdiff_t i = 0; i < 3; ++i)
+                        for (ptrdiff_t j = 0; j < 3; ++j) {
+                            const ptrdiff_t row = y * step + i - 1, column = x * step + j - 1;  // of the spread data
+                            if (row < 0 || column < 0 || row >= high * spread || column >= wide * spread ||
+                                row % spread || column % spread)
+                                continue;
+                            for (ptrdiff_t c = 0; c < channels; ++c) {
+                                sum += data[((n * high + row / spread) * wide + column / spread) * channels + c] *
+                                       weight(f, c, rotated ? 2 - i : i, rotated ? 2 - j : j);
+                            }
+                        }
+                    wanted.push_back(sum);
+                }
     expect("result", one, wanted, near_sum(9 * channels));
     same_bits("result", one, other);
     round.check_marks();
@@ -384,23 +433,32 @@ void conv3x3(const Core &core) {
 
 void conv3x3_gradients(const Core &core) {
     Round round;
-    const ptrdiff_t lanes = core("conv3x3_lanes", {}), step = between(1, 2), images = between(1, 4), channels = 4 * between(1, 10), filters = lanes * between(1, 3);
+    const ptrdiff_t lanes = core("conv3x3_lanes", {}), step = between(1, 2), images = between(1, 4),
+                    channels = 4 * between(1, 10), filters = lanes * between(1, 3);
     const ptrdiff_t rows = between(1, 6), columns = between(2, 33), high = rows * step, wide = columns * step;
     describe(images, channels, filters, rows, columns, step);
     const Weight weight = weight_of(round, {filters, channels, 3, 3}, false);
-    const Buffer &data = round.filled(images * high * wide * channels), &grad = round.filled(images * rows * columns * filters);
+    const Buffer &data = round.filled(images * high * wide * channels),
+                 &grad = round.filled(images * rows * columns * filters);
     const Buffer *bias = maybe() ? &round.empty(filters) : nullptr;
-    core("conv3x3_gradients", {images, high, wide, channels, filters, step, between(1, 4), weight.buffer, weight.gaps[0], weight.gaps[1], weight.gaps[2], weight.gaps[3], data, grad, bias});
+    core("conv3x3_gradients", {images, high, wide, channels, filters, step, between(1, 4), weight.buffer,
+                               weight.gaps[0], weight.gaps[1], weight.gaps[2], weight.gaps[3], data, grad, bias});
     Doubles wanted(static_cast<std::size_t>(weight.buffer->size())), sums(static_cast<std::size_t>(filters));
-    for (ptrdiff_t n = 0; n < images; ++n) for (ptrdiff_t y = 0; y < rows; ++y) for (ptrdiff_t x = 0; x < columns; ++x) for (ptrdiff_t f = 0; f < filters; ++f) {
-        const double head = grad[((n * rows + y) * columns + x) * filters + f];
-        sums[static_cast<std::size_t>(f)] += head;
-        for (ptrdiff_t i = 0; i < 3; ++i) for (ptrdiff_t j = 0; j < 3; ++j) {
-            const ptrdiff_t row = y * step + i - 1, column = x * step + j - 1;
-            if (row < 0 || column < 0 || row >= high || column >= wide) continue;
-            for (ptrdiff_t c = 0; c < channels; ++c) wanted[static_cast<std::size_t>(weight.index(f, c, i, j))] += head * data[((n * high + row) * wide + column) * channels + c];
-        }
-    }
+    for (ptrdiff_t n = 0; n < images; ++n)
+        for (ptrdiff_t y = 0; y < rows; ++y)
+            for (ptrdiff_t x = 0; x < columns; ++x)
+                for (ptrdiff_t f = 0; f < filters; ++f) {
+                    const double head = grad[((n * rows + y) * columns + x) * filters + f];
+                    sums[static_cast<std::size_t>(f)] += head;
+                    for (ptrdiff_t i = 0; i < 3; ++i)
+                        for (ptrdiff_t j = 0; j < 3; ++j) {
+                            const ptrdiff_t row = y * step + i - 1, column = x * step + j - 1;
+                            if (row < 0 || column < 0 || row >= high || column >= wide) continue;
+                            for (ptrdiff_t c = 0; c < channels; ++c)
+                                wanted[static_cast<std::size_t>(weight.index(f, c, i, j))] +=
+                                    head * data[((n * high + row) * wide + column) * channels + c];
+                        }
+                }
     expect("gradient of the weight", *weight.buffer, wanted, near_sum(images * rows * columns));
     if (bias) expect("gradient of the bias", *bias, sums, near_sum(images * rows * columns));
     round.check_marks();
@@ -408,7 +466,8 @@ void conv3x3_gradients(const Core &core) {
 
 void convolve(const Core &core) {
     Round round;
-    const ptrdiff_t images = between(1, 3), channels = maybe() ? between(1, 30) : between(100, 300), filters = between(1, 100), block = core("convolution_block", {filters});
+    const ptrdiff_t images = between(1, 3), channels = maybe() ? between(1, 30) : between(100, 300),
+                    filters = between(1, 100), block = core("convolution_block", {filters});
     const Axis y = axis(3, 2), x = axis(3, 2);
     const ptrdiff_t blocks = (filters + block - 1) / block, size = images * y.result * x.result * filters;
     const bool relu = maybe();
@@ -421,15 +480,21 @@ void convolve(const Core &core) {
     };
     Doubles wanted;
     ptrdiff_t place = 0;
-    for (ptrdiff_t n = 0; n < images; ++n) for (ptrdiff_t i = 0; i < y.result; ++i) for (ptrdiff_t j = 0; j < x.result; ++j) for (ptrdiff_t f = 0; f < filters; ++f) {
-        double sum = bias[f] + at(other, place++);
-        for (ptrdiff_t k = 0; k < y.kernel; ++k) for (ptrdiff_t l = 0; l < x.kernel; ++l) {
-            const ptrdiff_t row = y.place(i, k), column = x.place(j, l);
-            if (!y.has(row) || !x.has(column)) continue;
-            for (ptrdiff_t c = 0; c < channels; ++c) sum += double(data[((n * y.size + row) * x.size + column) * channels + c]) * packed(f, k, l, c);
-        }
-        wanted.push_back(relu ? (sum > 0 ? sum : 0.0) : sum);
-    }
+    for (ptrdiff_t n = 0; n < images; ++n)
+        for (ptrdiff_t i = 0; i < y.result; ++i)
+            for (ptrdiff_t j = 0; j < x.result; ++j)
+                for (ptrdiff_t f = 0; f < filters; ++f) {
+                    double sum = bias[f] + at(other, place++);
+                    for (ptrdiff_t k = 0; k < y.kernel; ++k)
+                        for (ptrdiff_t l = 0; l < x.kernel; ++l) {
+                            const ptrdiff_t row = y.place(i, k), column = x.place(j, l);
+                            if (!y.has(row) || !x.has(column)) continue;
+                            for (ptrdiff_t c = 0; c < channels; ++c)
+                                sum += double(data[((n * y.size + row) * x.size + column) * channels + c]) *
+                                       packed(f, k, l, c);
+                        }
+                    wanted.push_back(relu ? (sum > 0 ? sum : 0.0) : sum);
+                }
     std::vector<std::int64_t> numbers = {images, channels, filters};
     for (const Axis &a : {y, x}) numbers.insert(numbers.end(), {a.size, a.result, a.kernel, a.stride, a.dilate, a.pad});
     numbers.insert(numbers.end(), {block, relu, 0, 1, 2, 3, 4});
@@ -454,12 +519,14 @@ void norm(const Core &core) {
     const bool relu = maybe(), nan_stays = maybe();
     const double eps = 1e-5, momentum = 0.9;
     describe(rows, channels, relu);
-    const Buffer &x = round.filled(size), *other = round.optional(size), *gamma = round.optional(channels), &beta = round.filled(channels);
+    const Buffer &x = round.filled(size), *other = round.optional(size), *gamma = round.optional(channels),
+                 &beta = round.filled(channels);
     const Buffer &mean = round.filled(channels), &var = round.filled(channels), &grad = round.filled(size);
     const bool spoiled = relu && other && maybe();
     if (spoiled) (*other)[5] = kNan;
     const auto count = [&](ptrdiff_t parts) { return static_cast<std::size_t>(parts * channels); };
-    Doubles means(count(1)), vars(count(1)), out(count(rows)), for_x(count(rows)), for_other(count(rows)), for_gamma(count(1)), for_beta(count(1)), new_mean, new_var;
+    Doubles means(count(1)), vars(count(1)), out(count(rows)), for_x(count(rows)), for_other(count(rows)),
+        for_gamma(count(1)), for_beta(count(1)), new_mean, new_var;
     for (ptrdiff_t c = 0; c < channels; ++c) {
         const std::size_t at_c = static_cast<std::size_t>(c);
         for (ptrdiff_t r = 0; r < rows; ++r) means[at_c] += double(x[r * channels + c]) / rows;
@@ -477,7 +544,9 @@ void norm(const Core &core) {
         for (ptrdiff_t r = 0; r < rows; ++r) {
             const ptrdiff_t i = r * channels + c;
             const double normal = (x[i] - means[at_c]) * scale;
-            for_x[static_cast<std::size_t>(i)] = (for_other[static_cast<std::size_t>(i)] - (for_beta[at_c] + normal * for_gamma[at_c]) / rows) * factor * scale;
+            for_x[static_cast<std::size_t>(i)] =
+                (for_other[static_cast<std::size_t>(i)] - (for_beta[at_c] + normal * for_gamma[at_c]) / rows) * factor *
+                scale;
         }
         new_mean.push_back(momentum * mean[c] + (1 - momentum) * means[at_c]);
         new_var.push_back(momentum * var[c] + (1 - momentum) * vars[at_c]);
@@ -485,18 +554,29 @@ void norm(const Core &core) {
     std::vector<const Buffer *> results[2];
     for (auto &made : results) {
         const ptrdiff_t threads = &made == results ? 1 : between(2, 4);
-        const Buffer &result = round.empty(size), &statistics = round.empty(4 * channels), &mean_after = round.empty(channels), &var_after = round.empty(channels);
-        const Buffer &x_grad = round.empty(size), *other_grad = other ? &round.empty(size) : nullptr, &gamma_grad = round.empty(channels), &beta_grad = round.empty(channels);
-        core("norm_forward", {rows, channels, threads, relu, eps, momentum, x, other, gamma, beta, mean, var, result, statistics, mean_after, var_after});
-        core("norm_backward", {rows, channels, threads, relu, nan_stays, grad, x, other ? &result : nullptr, statistics, other_grad, x_grad, gamma_grad, beta_grad});
+        const Buffer &result = round.empty(size), &statistics = round.empty(4 * channels),
+                     &mean_after = round.empty(channels), &var_after = round.empty(channels);
+        const Buffer &x_grad = round.empty(size), *other_grad = other ? &round.empty(size) : nullptr,
+                     &gamma_grad = round.empty(channels), &beta_grad = round.empty(channels);
+        core("norm_forward", {rows, channels, threads, relu, eps, momentum, x, other, gamma, beta, mean, var, result,
+                              statistics, mean_after, var_after});
+        core("norm_backward", {rows, channels, threads, relu, nan_stays, grad, x, other ? &result : nullptr, statistics,
+                               other_grad, x_grad, gamma_grad, beta_grad});
         made = {&result, &mean_after, &var_after, &x_grad, &gamma_grad, &beta_grad};
         if (other_grad) made.push_back(other_grad);
     }
     const Doubles *wanted[] = {&out, &new_mean, &new_var, &for_x, &for_gamma, &for_beta, &for_other};
-    const char *names[] = {"result", "mean", "variance", "gradient of x", "gradient of gamma", "gradient of beta", "gradient of the summand"};
+    const char *names[] = {"result",
+                           "mean",
+                           "variance",
+                           "gradient of x",
+                           "gradient of gamma",
+                           "gradient of beta",
+                           "gradient of the summand"};
     for (std::size_t i = 0; i < results[0].size(); ++i) {
         double largest = 1;
-        for (const double each : *wanted[i]) largest = std::isfinite(each) ? std::max(largest, std::abs(each)) : largest;
+        for (const double each : *wanted[i])
+            largest = std::isfinite(each) ? std::max(largest, std::abs(each)) : largest;
         // a sum near 0 may fall on either side of the rectifier's step
         const double edge = relu && i >= 3 ? 3e-4 : 5e-6;
         expect(names[i], *results[0][i], *wanted[i], edge * largest);
@@ -512,7 +592,9 @@ void softmax(const Core &core) {
     const Buffer &scores = round.filled(rows * classes), &result = round.empty(rows * classes);
     const float scale = std::array<float, 3>{1.0f, 40.0f, 1e30f}[static_cast<std::size_t>(between(0, 2))];
     for (float &each : scores) each *= scale;
-    for (ptrdiff_t odd = between(0, 3); odd--;) scores[between(0, scores.size() - 1)] = std::array<float, 4>{kNan, kInfinity, -kInfinity, -200.0f}[static_cast<std::size_t>(between(0, 3))];
+    for (ptrdiff_t odd = between(0, 3); odd--;)
+        scores[between(0, scores.size() - 1)] =
+            std::array<float, 4>{kNan, kInfinity, -kInfinity, -200.0f}[static_cast<std::size_t>(between(0, 3))];
     if (between(0, 3) == 0) std::fill(scores.begin(), scores.begin() + classes, -kInfinity);
     core("softmax", {rows, classes, scores, result});
     Doubles wanted;
@@ -541,14 +623,18 @@ void groups(const Core &core) {
     }
     const bool with_given = maybe();
     std::vector<std::int64_t> distinct(numbers.size() + 1), starts(distinct), places(distinct), order(numbers.size());
-    const ptrdiff_t found = core("group_numbers", {Argument(numbers), count, with_given ? Argument(given) : Argument(0), Argument(distinct), Argument(starts), Argument(places)});
+    const ptrdiff_t found = core("group_numbers", {Argument(numbers), count, with_given ? Argument(given) : Argument(0),
+                                                   Argument(distinct), Argument(starts), Argument(places)});
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return numbers[static_cast<std::size_t>(a)] < numbers[static_cast<std::size_t>(b)]; });
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return numbers[static_cast<std::size_t>(a)] < numbers[static_cast<std::size_t>(b)];
+    });
     std::size_t group = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
         const std::size_t from = static_cast<std::size_t>(order[i]);
         if (i == 0 || numbers[from] != numbers[static_cast<std::size_t>(order[i - 1])]) {
-            if (distinct[group] != numbers[from] || starts[group] != static_cast<std::int64_t>(i)) throw std::runtime_error("another group");
+            if (distinct[group] != numbers[from] || starts[group] != static_cast<std::int64_t>(i))
+                throw std::runtime_error("another group");
             ++group;
         }
         if (places[i] != (with_given ? given[from] : order[i])) throw std::runtime_error("another place");
@@ -564,14 +650,19 @@ void lstm(const Core &core) {
     Round round;
     const ptrdiff_t steps = between(1, 6), rows = between(1, 9), units = between(1, 36), features = between(1, 20);
     const bool by_row = maybe();
-    const ptrdiff_t step_gap = by_row ? 1 : rows, row_gap = by_row ? steps : 1, positions = steps * rows, four = 4 * units;
+    const ptrdiff_t step_gap = by_row ? 1 : rows, row_gap = by_row ? steps : 1, positions = steps * rows,
+                    four = 4 * units;
     describe(steps, rows, units, features);
-    const Buffer &data = round.filled(positions * features), &w_in = round.filled(four * features), *b_in = round.optional(four);
-    const Buffer &weight = round.filled(four * units), *bias = round.optional(four), &hidden_begin = round.filled(rows * units), &cell_begin = round.filled(rows * units);
+    const Buffer &data = round.filled(positions * features), &w_in = round.filled(four * features),
+                 *b_in = round.optional(four);
+    const Buffer &weight = round.filled(four * units), *bias = round.optional(four),
+                 &hidden_begin = round.filled(rows * units), &cell_begin = round.filled(rows * units);
     const Buffer &gates = round.empty(positions * four), *for_hidden = round.optional(positions * units);
-    if (between(0, 9) == 0) for (float &each : hidden_begin) each *= 1e30f;
+    if (between(0, 9) == 0)
+        for (float &each : hidden_begin) each *= 1e30f;
     const auto size = [](ptrdiff_t number) { return static_cast<std::size_t>(number); };
-    Doubles activations(size(positions * four)), hidden(size(positions * units)), cells(hidden), before(hidden), last(hidden_begin.begin(), hidden_begin.end()), cell(cell_begin.begin(), cell_begin.end());
+    Doubles activations(size(positions * four)), hidden(size(positions * units)), cells(hidden), before(hidden),
+        last(hidden_begin.begin(), hidden_begin.end()), cell(cell_begin.begin(), cell_begin.end());
     for (ptrdiff_t t = 0; t < steps; ++t) {
         const Doubles previous = last;
         for (ptrdiff_t n = 0; n < rows; ++n) {
@@ -601,13 +692,18 @@ void lstm(const Core &core) {
         first.insert(first.end(), rest.begin(), rest.end());
         return first;
     };
-    const Buffer &whole = round.empty(positions * units), &whole_last = round.empty(rows * units), &whole_cell = round.empty(rows * units);
-    core("lstm", with(layout, {features, data, w_in, b_in, weight, bias, hidden_begin, cell_begin, whole, whole_last, whole_cell}));
+    const Buffer &whole = round.empty(positions * units), &whole_last = round.empty(rows * units),
+                 &whole_cell = round.empty(rows * units);
+    core("lstm", with(layout, {features, data, w_in, b_in, weight, bias, hidden_begin, cell_begin, whole, whole_last,
+                               whole_cell}));
     expect("hidden states in one call", whole, hidden, tolerance);
     expect("last state in one call", whole_last, last, tolerance);
     expect("last cell in one call", whole_cell, cell, tolerance);
-    const Buffer &states = round.empty(positions * units), &kept = round.empty(positions * units), &old = round.empty(positions * units), &end = round.empty(rows * units), &end_cell = round.empty(rows * units);
-    core("lstm_forward", with(layout, {weight, bias, hidden_begin, cell_begin, gates, states, kept, old, end, end_cell}));
+    const Buffer &states = round.empty(positions * units), &kept = round.empty(positions * units),
+                 &old = round.empty(positions * units), &end = round.empty(rows * units),
+                 &end_cell = round.empty(rows * units);
+    core("lstm_forward",
+         with(layout, {weight, bias, hidden_begin, cell_begin, gates, states, kept, old, end, end_cell}));
     expect("hidden states", states, hidden, tolerance);
     expect("cells", kept, cells, tolerance);
     expect("states before", old, before, tolerance);
@@ -615,15 +711,19 @@ void lstm(const Core &core) {
     expect("last state", end, last, tolerance);
     expect("last cell", end_cell, cell, tolerance);
 
-    const Buffer &for_gates = round.empty(positions * four), &for_bias = round.filled(four), &for_begin = round.filled(rows * units), &for_cell = round.filled(rows * units);
-    Doubles to_gates(size(positions * four)), to_bias(for_bias.begin(), for_bias.end()), to_hidden(for_begin.begin(), for_begin.end()), to_cell(for_cell.begin(), for_cell.end());
+    const Buffer &for_gates = round.empty(positions * four), &for_bias = round.filled(four),
+                 &for_begin = round.filled(rows * units), &for_cell = round.filled(rows * units);
+    Doubles to_gates(size(positions * four)), to_bias(for_bias.begin(), for_bias.end()),
+        to_hidden(for_begin.begin(), for_begin.end()), to_cell(for_cell.begin(), for_cell.end());
     for (ptrdiff_t t = steps; t--;) {
         Doubles next(to_hidden.size());
         for (ptrdiff_t n = 0; n < rows; ++n) {
             const ptrdiff_t p = t * step_gap + n * row_gap;
             for (ptrdiff_t u = 0; u < units; ++u) {
-                const double *a = &activations[size(p * four + u)], old_cell = t ? cells[size((p - step_gap) * units + u)] : cell_begin[n * units + u];
-                const double i = a[0], f = a[units], g = a[2 * units], o = a[3 * units], bent = std::tanh(cells[size(p * units + u)]);
+                const double *a = &activations[size(p * four + u)],
+                             old_cell = t ? cells[size((p - step_gap) * units + u)] : cell_begin[n * units + u];
+                const double i = a[0], f = a[units], g = a[2 * units], o = a[3 * units],
+                             bent = std::tanh(cells[size(p * units + u)]);
                 const double dh = to_hidden[size(n * units + u)] + at(for_hidden, p * units + u);
                 const double dc = to_cell[size(n * units + u)] + dh * o * (1 - bent * bent);
                 double *to = &to_gates[size(p * four + u)];
@@ -641,7 +741,8 @@ void lstm(const Core &core) {
         }
         to_hidden = next;
     }
-    core("lstm_backward", with(layout, {weight, cell_begin, gates, kept, for_hidden, for_gates, for_bias, for_begin, for_cell}));
+    core("lstm_backward",
+         with(layout, {weight, cell_begin, gates, kept, for_hidden, for_gates, for_bias, for_begin, for_cell}));
     for (const Argument &each : layout) Py_DECREF(each.made);
     expect("gradient of the gates", for_gates, to_gates, 1e-4);
     expect("gradient of the bias", for_bias, to_bias, 1e-4);
@@ -686,7 +787,8 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "dpm_test_kernels", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "dpm_test_kernels", nullptr, -1, functions, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 
