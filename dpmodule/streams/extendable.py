@@ -180,7 +180,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     def throw(self, error: BaseException | type[BaseException]) -> None:
         """Raise an error in the consumer's loop, before items that it has not read yet.
 
-        The first error stays. Later errors, and errors after the end of the stream, have no effect.
+        The first error stays, and later ones have no effect. An error after the end is raised by the next read.
 
         Args:
             error: the exception, or its class.
