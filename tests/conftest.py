@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from helpers import compiled, seeds
 
@@ -19,6 +20,10 @@ if ROOT not in sys.path:  # where the suite of benchmarks lies, which is not ins
 
 SEED = "DPMODULE_TEST_SEED"
 """Environment variable that decides the order of tests."""
+
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser):
