@@ -130,6 +130,14 @@ def detection():
     return model_of(text, wb=draw(6, 40), ws=draw(6, 20)), (2, 6), (3, 6)
 
 
+def scattered():
+    text = """(float[n,6] x) => (float[n,6] y, float[n,6] z)
+    <int64[2,2] at = {0, 1, 1, -1}, int64[1,1] row = {1}> {
+        y = ScatterND(x, at, u)  r = Identity(row)  z = ScatterND(x, r, w)
+    }"""
+    return model_of(text, u=draw(2), w=draw(1, 6)), (2, 6), (3, 6)
+
+
 def suppression(center=0):
     text = f"""(float[1,12,4] boxes) => (int64[] y) <int64[1] most = {{4}}, float[1] overlap = {{0.3}}> {{
         y = NonMaxSuppression<center_point_box = {center}>(boxes, scores, most, overlap)
@@ -233,6 +241,7 @@ GRAPHS = {
     "branch": branch,
     "constant_branch": constant_branch,
     "detection": detection,
+    "scattered": scattered,
     "suppression": suppression,
     "suppression_center": lambda: suppression(1),
     "lstm_reverse": lambda: recurrent("LSTM", "reverse"),
