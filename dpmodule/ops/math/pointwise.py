@@ -99,16 +99,19 @@ def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         out: the output, whose elements are nonnegative or NaN.
     """
     grad = torch.ops.aten.threshold_backward(grad, out, 0)
-    return grad if _has_no_nan(out) else torch.where(out.isnan(), out, grad)
+    return grad if _can_look(out) and not _has_nan(out) else torch.where(out.isnan(), out, grad)
 
 
-def _has_no_nan(out: torch.Tensor) -> bool:
-    """Return True if no element of a relu's output is NaN; False also if looking would be slow or impossible."""
-    if not out.is_cpu or torch_private.is_batched(out) or is_tracing():
-        return False
+def _can_look(values: torch.Tensor) -> bool:
+    """Return True if Python can read a value without waiting for a device."""
+    return values.is_cpu and not (torch_private.is_batched(values) or is_tracing())
+
+
+def _has_nan(out: torch.Tensor) -> bool:
+    """Return True if an element of a relu's output is NaN."""
     # the sum of nonnegative numbers is NaN only if one of them is, and is much faster than a check of each
     values = out.detach()
-    return not math.isnan((values.max() if 0 < values.numel() <= _FEW else values.sum()).item())
+    return math.isnan((values.max() if 0 < values.numel() <= _FEW else values.sum()).item())
 
 
 class _Relu(torch.autograd.Function):
@@ -132,8 +135,13 @@ _apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Relu)
 
 def relu(data: torch.Tensor) -> torch.Tensor:
     """Return max(x, 0) of each element, propagating NaN."""
-    out = torch.relu(data)  # whose gradient differs from MXNet's for NaN
-    return out if not out.requires_grad or _has_no_nan(out) or is_jit_tracing() else _apply(data)
+    if not (data.requires_grad and torch.is_grad_enabled()) or is_jit_tracing():
+        return torch.relu(data)
+    if _can_look(data):
+        out = torch.relu(data)  # whose gradient differs from MXNet's only for NaN
+        if not _has_nan(out):
+            return out
+    return _apply(data)
 
 
 _BITWISE: dict[str, Callable[..., torch.Tensor]] = {
