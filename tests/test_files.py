@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 import dpmodule as mx
 from dpmodule import _files as files
-from dpmodule._files import likely_kind
 from dpmodule.base import FileError, FileFormatError
 from helpers.interrupted import interrupted
 
@@ -56,21 +55,6 @@ def test_readers_say_what_a_file_is(name, content, said, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FileFormatError, match=f"(?s){name}.*{said}|{said}.*{name}"):
         READERS[name](str(tmp_path / name))
-
-
-def test_a_graph_cut_short(tmp_path):
-    path = tmp_path / "net-symbol.json"
-    mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2).save(str(path))
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(FileFormatError, match="net-symbol.json.*cut short"):
-        mx.sym.load(str(path))
-
-
-def test_kinds():
-    assert likely_kind(b"") == "the file is empty"
-    assert "NumPy" in likely_kind(b"\x93NUMPY\x01\x00")
-    assert "gzip" in likely_kind(b"\x1f\x8b\x08")
-    assert likely_kind(b"\x12\x01\0\0\0\0\0\0") == likely_kind(b"v") == ""
 
 
 class Saves(RuleBasedStateMachine):

@@ -16,15 +16,6 @@ def draws():
     ]
 
 
-def test_one_seed_repeats_every_context():
-    mx.random.seed(3)
-    first = draws()
-    mx.random.seed(3)
-    assert draws() == first
-    mx.random.seed(4)
-    assert draws() != first
-
-
 def test_seeding_one_context_leaves_the_others():
     mx.random.seed(3)
     first = draws()
@@ -42,20 +33,6 @@ def test_torchs_own_generator_is_left_alone():
     mx.random.seed(8)
     draws()
     assert torch.equal(torch.rand(3), want)
-
-
-def test_the_names_are_nd_randoms():
-    own = {name for name in dir(mx.random) if not name.startswith("_")} - {"seed", "seed_all"}
-    theirs = {n for n in dir(mx.nd.random) if not n.startswith(("_", "pdf_")) and "_like" not in n}
-    assert own == theirs
-    assert all(getattr(mx.random, name) is getattr(mx.nd.random, name) for name in own)
-
-
-def test_a_context_may_be_named_by_its_type():
-    mx.random.seed(5, ctx="cpu")
-    first = mx.random.uniform(shape=(3,)).asnumpy()
-    mx.random.seed(5, ctx=mx.cpu(0))
-    np.testing.assert_array_equal(mx.random.uniform(shape=(3,)).asnumpy(), first)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

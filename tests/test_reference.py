@@ -8,7 +8,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import dpmodule as mx
 from helpers.walk import walks
 
 ROOT = Path(__file__).parents[1]
@@ -158,17 +157,3 @@ def test_every_public_name_has_its_version():
     assert since.FILE.read_text(encoding="utf-8") == script().text_of(known), "run python docs/versions.py"
     noted = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(known) <= set(noted)
-
-
-def test_names_keep_their_version_and_new_ones_get_the_next():
-    known = {"1.0": {"m": {"a", "b"}, "n": {"c"}}}
-    now = {"m": {"a", "d", "d.e"}, "o": {"f"}}
-    found = script().renewed(known, now, "1.1")
-    assert found == {"1.0": {"m": {"a"}}, "1.1": {"m": {"d", "d.e"}, "o": {"f"}}}
-    assert script().renewed(found, now, "1.1") == found
-    assert "m" in script().text_of(found)
-
-
-def test_the_reference_shows_the_version():
-    assert since.since("dpmodule.module.Module") == mx.__version__ == "0.1.0"
-    assert "   .. versionadded:: 0.1.0" in public.entries("dpmodule.error")

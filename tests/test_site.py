@@ -1,7 +1,6 @@
 """The parts of the site that Sphinx itself does not check; they are imported without it."""
 
 import importlib
-import pkgutil
 import re
 import sys
 import types
@@ -16,8 +15,6 @@ DOCS = Path(__file__).parents[1] / "docs"
 sys.path[:0] = [str(DOCS / "extensions"), str(DOCS)]
 import pictures  # noqa: E402 (found by the line above)
 import public  # noqa: E402
-import redirects  # noqa: E402
-import searches  # noqa: E402
 
 del sys.path[:2]
 
@@ -44,20 +41,6 @@ def test_every_public_name_has_one_entry(module):
     entries += [f"{module}.{line.split()[2]}" for line in lines if line.startswith(".. py:data")]
     names = public.public_names(importlib.import_module(module))
     assert sorted(entries) == sorted([module, *(f"{module}.{name}" for name in names)])
-
-
-def test_operators_have_pages_of_their_own():
-    assert not {"FullyConnected", "dot"} & {*public.public_names(mx.nd), *public.public_names(mx.sym)}
-    assert {"NDArray", "zeros", "load"} <= {*public.public_names(mx.nd)}
-    assert any("argmax(*inputs, **attributes)" in line for line in public.entries("dpmodule.ndarray"))
-
-
-def test_redirects_and_searches_are_read(tmp_path):
-    redirects.read(DOCS / "redirects.txt")
-    (tmp_path / "redirects.txt").write_text("# moved\nold.html new.html  # why\na.html\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"redirects\.txt:3: expected an old and a new page"):
-        redirects.read(tmp_path / "redirects.txt")
-    assert all((DOCS / f"{page}.md").exists() for page in searches.read(DOCS / "searches.txt").values())
 
 
 INSTALLED = {"dpmodule/functor.h"}
@@ -189,8 +172,3 @@ def test_files_that_the_architecture_names_exist():
 def test_pictures_are_what_the_script_draws():
     kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "inside").glob("*.svg")}
     assert kept == pictures.pictures(), "run python docs/pictures.py docs/inside"
-
-
-def test_the_picture_of_layers_has_every_package_once():
-    shown = re.findall(r">([^<>]+)</text>", pictures.layers("all"))
-    assert sorted(shown) == sorted({found.name for found in pkgutil.iter_modules(mx.__path__)} - {"_native"})

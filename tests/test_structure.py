@@ -116,52 +116,6 @@ def _is_mirrored(path):
 # what reads the package
 
 
-def read(**files):
-    """Return a package of modules with these texts; two underscores stand for a slash."""
-    texts = {f"pkg/{name.replace('__', '/')}.py": text for name, text in files.items()}
-    folders = {path.rpartition("/")[0] for path in texts}
-    return Package({**{f"{folder}/__init__.py": "" for folder in folders}, **texts})
-
-
-BASE = "class Base:\n    def method(self): pass\nclass Leaf(Base): pass"
-
-
-@pytest.mark.parametrize("use", ["call(Base)", "class Second(Base): pass"])
-def test_bases_of_one_class(use):
-    for text, found in (("try: f(x)\nexcept Base: isinstance(x, Base)", ["pkg.base.Base"]), (use, [])):
-        package = read(base=BASE, use=f"from .base import Base, Leaf\n{text}")
-        assert [each.name for each in package.single_use_bases()] == found
-
-
-@pytest.mark.parametrize(
-    ("base", "leaf", "unset"),
-    [
-        ("x: int", "", True),
-        ("def __init__(self): self.x = None", "", True),
-        ("", "def __init__(self): self.x = 1", True),
-        ("def set(self): self.y, self.x = 1, 2", "", False),
-        ("def __getattr__(self, name): pass", "", False),
-    ],
-)
-def test_attributes_that_are_never_set(base, leaf, unset):
-    text = f"class Base:\n    {base}\n    def read(self): return self.x\nclass Leaf(Base):\n    z = 0\n    {leaf}\n"
-    assert read(a=text).unset_reads() == ({"pkg.a.Base": {"x": 3}} if unset else {})
-
-
-@pytest.mark.parametrize("back", ["def g():\n    from . import a", "import_module('.a', __package__)"])
-def test_circles(back):
-    a = "from .b import g\ndef f(): pass"
-    assert read(a=a, b=back, c="from .a import f").circles() == {"pkg": [["a", "b"]]}
-    assert read(a=a, b="", c="from .a import f").circles() == {}
-
-
-def test_parameters_that_are_any():
-    text = "import typing\nfrom typing import Any\nclass A:\n"
-    text += "    def f(self, x: int | Any, /, *rest: Any, y: int = 0, z=1, **more: Any) -> Any: pass"
-    package = read(a=text, b__c="def f(x: int): pass")
-    assert [package.bare_any(name) for name in ("pkg.a", "pkg.b", "pkg")] == [(1, 2), (0, 1), (1, 3)]
-
-
 def test_only_public_modules_list_their_names():
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").rglob("*.md")]
     blocks = [block for page in pages for block in re.findall(r"^```{public}\n(.*?)^```$", page, re.M | re.S)]

@@ -107,12 +107,6 @@ def test_data_folder(monkeypatch):
     assert mx.base.data_dir() == "/some/where"
 
 
-def test_mxnets_bfloat16_type_is_understood():
-    record = np.dtype([("bfloat16", np.uint16)])
-    assert mx.base.dtype_name(record) == "bfloat16"
-    assert mx.nd.ones(2).astype(record).dtype == "bfloat16"
-
-
 def test_io_names_data_as_iterators_do():
     pairs = mx.io.utils._init_data([np.ones(2), np.zeros(2)], False, "data")
     assert [name for name, _ in pairs] == ["_0_data", "_1_data"]

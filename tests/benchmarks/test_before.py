@@ -42,12 +42,6 @@ def test_the_other_revision_runs(other, tmp_path, kind):
     check_before(str(other))
 
 
-@pytest.mark.timeout(120)
-def test_it_has_to_be_another():
-    with pytest.raises(SystemExit, match="expected another revision"):
-        check_before(str(ROOT))
-
-
 def times(*values):
     return {"cpu": list(values), "wall": []}
 
@@ -77,19 +71,6 @@ def run(copy, output, *parts):
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.timeout(180)
-def test_the_way_of_a_batch_is_counted_on_both_sides(copy, tmp_path):
-    found = run(copy, tmp_path / "found.md", "way")["way"]
-    calls, files = ([cell.strip() for cell in line.split("|")] for line in found["tables"][""][2:])
-    assert calls[2] == calls[3]
-    assert files[2] == files[3]
-    assert {each["what"]: (each["must"], each["aim"], each["at_most"]) for each in found["targets"]} == {
-        "calls of a batch": (110, 70, True),
-        "files of a batch": (20, 12, True),
-    }
-    assert sum(int(line.split("|")[2]) for line in found["tables"]["Stations"][2:]) == int(calls[2])
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The command line: which parts run, what is written, and the exit status."""
 
 import ast
-import os
 import sys
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import machines, settings
-from benchmarks.parts import fit
 from benchmarks.report import Section, tables_of
 from helpers.programs import run_module
 
@@ -29,16 +27,6 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(command, "measure", measure)
     return ran
-
-
-@pytest.mark.parametrize(
-    ("line", "written"), [([], True), (["fit"], False), (["fit", "--write"], True), (["--quick"], False)]
-)
-def test_results_are_written_by_whole_runs_or_on_request(line, written, measured, monkeypatch, tmp_path):
-    monkeypatch.setattr(command, "RESULTS", tmp_path / "RESULTS.md")
-    assert command.main(line) == (0 if "--quick" in line else 1)
-    assert (tmp_path / "RESULTS.md").exists() == written
-    assert [name for name, _ in measured] == (["fit"] if "fit" in line else list(command.PARTS))
 
 
 @pytest.fixture
@@ -70,43 +58,6 @@ def test_wrong_lines_are_refused(line, said, measured, old_processor, capsys):
         status = error.code
     assert (status, measured) == (2, [])
     assert said in capsys.readouterr().err
-
-
-def test_a_setting_makes_a_column_alone(measured, old_processor, tmp_path):
-    output = tmp_path / "RESULTS.md"
-    assert command.main(["fit", "--output", str(output)]) == 1
-    before = (tmp_path / "results.json").read_bytes()
-    assert command.main(["--isa", "avx2", "--threads", "default", "--output", str(output)]) == 1
-    assert [name for name, _ in measured] == ["fit", "fit", "bucketing", "kernels"]
-    assert [session.clock for _, session in measured] == ["cpu", "wall", "wall", "wall"]
-    assert (tmp_path / "results.json").read_bytes() == before
-    start = f"Old, {os.cpu_count()} cores, "
-    head = f"| {start}all instructions, 1 thread | {start}AVX2, default threads |"
-    assert head in tables_of(output).read_text(encoding="utf-8")
-    (tmp_path / "machines" / "x.json").write_text('{"version": 2}', encoding="utf-8")
-    assert command.main(["fit", "--output", str(output)]) == 2  # before the run begins
-    assert len(measured) == 4
-
-
-def test_an_interpreter_without_the_package_ends_with_2_and_leaves_the_others_in(
-    monkeypatch, tmp_path, capsys
-):
-    def run(session):
-        found = Section("Fit", "About it.")
-        for each in ("mxnet_one", "mxnet_two", "onnxruntime", "ours"):
-            if session.has(each):
-                found.row("", what=each)
-        return found
-
-    monkeypatch.setattr(fit, "run", run)
-    output = tmp_path / "found.md"
-    line = ["fit", "--quick", "--output", str(output), "--against"]
-    assert command.main([*line, f"mxnet={tmp_path}/python", "--against", f"onnxruntime={tmp_path}"]) == 2
-    said = capsys.readouterr().err
-    assert f"--against mxnet={tmp_path}/python: there is no Python with mxnet; its rows are left out" in said
-    text = tables_of(output).read_text(encoding="utf-8")
-    assert "| ours |" in text
-    assert "mxnet" not in text
 
 
 SHARED = """

@@ -46,18 +46,6 @@ def problems(tmp_path, text):
     return figures.check(page, FOUND, tmp_path)
 
 
-def test_a_page_may_say_so(tmp_path):
-    text = """
-It is 2.0<!-- figure: fit; net: fit; MXNet; ratio CPU --> times as fast as MXNet.
-| 1,234<!-- figure: fit; net: fit; PyTorch; ratio CPU --> |
-It is twice as fast<!-- figure: fit; net: fit; ratio CPU from 1.9 -->.
-It is slower<!-- figure: fit; net: pred*; ratio CPU to 1 --> than it was.
-Files of 16 MB<!-- not measured: a limit --> are mapped.
-```\n3 times as fast\n```\nand `16 MB`; it took two tries, and 3 steps of 4 files.
-"""
-    assert problems(tmp_path, text) == []
-
-
 SAID = {
     # what a page says, its figure: what is wrong
     ("is 1.9", "net: fit; MXNet; ratio CPU"): "1.9 is 2.0 in results.json; run python -m",
@@ -78,17 +66,3 @@ def test_ci_says_where_it_is_and_what_to_do(tmp_path, text, mark):
     (found,) = problems(tmp_path, f"# Title\n\n{text}" + f"<!-- figure: fit; {mark} -->\n" * bool(mark))
     assert found.startswith("README.md:3: ")
     assert SAID[text, mark] in found
-
-
-def test_figures_are_renewed_and_what_no_longer_holds_is_told(tmp_path):
-    page, data = tmp_path / "README.md", tmp_path / "results.json"
-    mark = "<!-- figure: fit; net: fit; MXNet; ratio CPU -->"
-    lost = "<!-- figure: fit; gone; ratio CPU -->"
-    page.write_text(
-        f"9.99{mark} and 1,000{mark}: 7{lost}, fast{mark[:-4]} from 3 -->, `1{mark}`", encoding="utf-8"
-    )
-    data.write_text(json.dumps(FOUND), encoding="utf-8")
-    left = figures.renew(tmp_path, data)
-    text = f"1.96{mark} and 2{mark}: 7{lost}, fast{mark[:-4]} from 3 -->, `1{mark}`"
-    assert page.read_text(encoding="utf-8") == text
-    assert [each.split(": ")[0] for each in left] == ["README.md:1"] * 2

@@ -1,8 +1,5 @@
 """Measuring in turns, summaries, and processes that answer or die."""
 
-import os
-import sys
-
 import numpy as np
 import pytest
 
@@ -46,26 +43,3 @@ def test_sides_compute_the_same_or_end_the_program():
     for other in ({"loss": 0.51}, {"w": [1, 2.1]}, {"predictions": [0.26]}, {"loss": np.nan}, {"v": [1]}):
         with pytest.raises(SystemExit):
             agreement({"ours": trained(), "other": trained(**other)}, first, 1e-3)
-
-
-def test_sides_run_under_the_interpreter_given_for_their_package(tmp_path):
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho via wrapper >&2\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    session = Session(against={"mxnet": str(python)})
-    with (
-        session.sides(mxnet=("module", "no_such_package", "mlp", 2)) as sides,
-        pytest.raises(RuntimeError, match="via wrapper"),
-    ):
-        sides["mxnet"].ask("memory")
-
-
-def test_sides_stay_within_instructions_and_threads(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    found = Setting("avx2").environment(os.environ)
-    assert found["OMP_NUM_THREADS"] == "1"
-    assert {found[name] for name in ("ATEN_CPU_CAPABILITY", "DPMODULE_ISA")} == {"avx2"}
-    assert {found[name] for name in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")} == {"AVX2"}
-    usual = Setting(threads="default").environment(os.environ)
-    assert "OMP_NUM_THREADS" not in usual
-    assert usual.get("DPMODULE_ISA") == os.environ.get("DPMODULE_ISA")

@@ -1,25 +1,11 @@
 """What Hogwild training is measured on: data that is what it is said to be, and networks that are what they should."""
 
 import numpy as np
-import pytest
 
 import dpmodule as mx
 from benchmarks.hogwild_data import lines, write
 from benchmarks.hogwild_tasks import TASKS, feed, first_weight, predict, shapes
 from benchmarks.sides.hogwild import network
-
-
-@pytest.mark.parametrize("name", ["bow-adagrad", "wide"])
-def test_lines_that_were_written_are_read_again(name, tmp_path):
-    task = TASKS[name]
-    paths = write(tmp_path, task, 60, 2, seed=5)
-    made = [lines(task, 30, 5), lines(task, 30, 6)]
-    parts = iter([mx.hogwild.FileRange(path) for path in paths])
-    (batch,) = mx.hogwild.FileBatches(mx.DataFeedDesc(feed(task)), lambda: next(parts, None))
-    assert batch.num_lines == 60
-    for slot in task.slots:
-        values = np.concatenate([each[slot.name][0] for each in made])
-        np.testing.assert_allclose(batch.slots[slot.name].values.numpy().reshape(-1), values, rtol=1e-6)
 
 
 def test_scores_are_those_of_the_network(tmp_path):

@@ -62,14 +62,3 @@ def test_kernels_of_a_network_write_the_same(program, trainer):
     shares = side.slowest(100)
     assert {name for name, _ in shares} == set(side.alone.called)
     assert sum(share for _, share in shares) == pytest.approx(1)
-
-
-def test_operations_are_those_of_the_layers(trainer):
-    rows, sizes = 64, [784, 128, 64, 10]
-    products = [2 * rows * before * after for before, after in zip(sizes, sizes[1:])]
-    others = rows * (128 + 64 + 10)  # relu and softmax, one for each element
-    forward = sum(products) + others
-    side = kernels.Kernels(trainer, 2)
-    assert side.record("predict")["flops"] == forward
-    once, *twice = products  # nobody wants the gradient of the data
-    assert side.record("fit")["flops"] == forward + once + 2 * sum(twice) + others

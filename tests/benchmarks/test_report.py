@@ -5,26 +5,6 @@ import json
 from benchmarks.report import Section, render, tables_of, update
 
 
-def test_comparisons_make_rows_and_hold_the_clock_that_counts(capsys):
-    section = Section("Part", "About it.")
-    ours = {"cpu": [1.0, 1.0, 1.0], "wall": [1.0, 1.0, 1.0]}
-    theirs = {"cpu": [2.0, 2.0, 2.0], "wall": [0.5, 0.5, 0.5]}
-    section.compare("net: fit", ours, "MXNet", theirs, (1.5, 3.0))
-    section.compare("net: fit", ours, "MXNet", theirs, (1.5, 3.0), clock="wall")
-    section.compare("net: fit", ours, "a | b", theirs)
-    assert [(each.what, each.value) for each in section.targets] == [
-        ("net: fit, against MXNet", 2.0),
-        ("net: fit, against MXNet", 0.5),
-    ]
-    header, rule, first, second, third = section.tables[""]
-    assert header.count("|") == rule.count("|") == first.count("|") == third.count("|")
-    assert "must ≥ 1.5 met" in first
-    assert "MISSED" in second
-    assert "a / b" in third
-    assert third.endswith("| recorded |")
-    assert first in capsys.readouterr().out
-
-
 def section(title, value):
     found = Section(title, "About it.", where="here")
     found.row("Table", figure=value)

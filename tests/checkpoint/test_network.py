@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import random
-import resource
 import shutil
 import signal
 import time
@@ -94,15 +93,6 @@ def test_next_save_sweeps_left_overs_of_its_prefix_only(prefix):
         "net-0003.params",
         "net-symbol.json",
     ]
-
-
-def test_missing_files_are_named(prefix):
-    checkpoint.save_checkpoint(prefix + "-a", 1, network(), params(), {})
-    assert checkpoint.epochs(prefix) == []  # which begins like the other one
-    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
-    with pytest.raises(FileError, match="epochs? 3") as caught:
-        checkpoint.load_checkpoint(prefix, 1)
-    assert caught.value.filename == f"{prefix}-0001.params"
 
 
 def test_what_is_saved_in_the_middle_of_an_epoch(prefix):
@@ -249,24 +239,6 @@ def test_killed_at_random_moments(count, seed, prefix):
     assert (last > 3, leftovers(prefix)) == (True, set())
 
 
-def test_file_size_limit_keeps_the_old_set(prefix):
-    checkpoint.save_checkpoint(prefix, 1, network(), params(1), {}, states=b"1")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-    try:
-        with pytest.raises(FileError, match=r"net-0001\.params"):
-            checkpoint.save_checkpoint(prefix, 1, network(3), {"w": mx.nd.ones((9999,))}, {}, states=b"2")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
-    symbol, arg_params, _ = checkpoint.load_checkpoint(prefix, 1)
-    assert symbol.tojson() == network().tojson()
-    assert sorted(arg_params) == ["fc_bias", "fc_weight"]
-    assert checkpoint.load_states(prefix, 1) == b"1"
-    assert names(prefix) == ["net-0001.params", "net-0001.states", "net-symbol.json"]
-
-
 def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
     checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {}, states=b"1")
     checkpoint.save_checkpoint(prefix + "x", 1, network(5), params(2), {}, states=b"2")
@@ -284,27 +256,6 @@ def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
         assert readers[name](str(folder / name)) == expected
         assert [n for n in names(prefix) if n.startswith(".")] == []
         checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {}, states=b"1")
-
-
-def test_reads_what_mxnet_wrote():
-    data = Path(__file__).parents[1] / "data" / "goldens" / "module"
-    symbol, arg_params, aux_params = checkpoint.load_checkpoint(str(data / "mlp"), 10)
-    assert symbol.list_outputs() == ["softmax_output"]
-    assert aux_params == {}
-    with np.load(data / "module.npz") as expected:
-        for name, array in arg_params.items():
-            np.testing.assert_array_equal(array.asnumpy(), expected[f"mlp@1ctx/final/{name}"])
-    assert len(checkpoint.load_states(str(data / "mlp"), 10)) > 1000
-
-
-def test_both_formats_under_one_prefix(prefix):
-    checkpoint.save_checkpoint(prefix, 1, network(), params(1), {})
-    checkpoint.save_checkpoint(prefix, 2, network(4), params(2), {}, format="safetensors")
-    assert checkpoint.epochs(prefix) == [1, 2]
-    for epoch, width in ((1, 2), (2, 4)):
-        symbol, arg_params, _ = checkpoint.load_checkpoint(prefix, epoch)
-        assert symbol.tojson() == network(width).tojson()
-        assert (arg_params["fc_bias"].asnumpy() == epoch).all()
 
 
 def test_an_epoch_in_both_formats_has_to_be_the_same(prefix):

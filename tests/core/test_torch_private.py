@@ -79,19 +79,6 @@ def test_pairs(name):
     both(lambda a, b: getattr(torch_private, name)(a, b), 2)
 
 
-@pytest.mark.parametrize("public", [False, True])
-def test_run_backward(public):
-    torch_private.select(public)
-    with torch.enable_grad():
-        x, y, z = (t.requires_grad_() for t in tensors(0, (3,), (3,), (3,)))
-        roots = x * y, (x + 1).sum()
-    heads = torch.ones(3), torch.tensor(2.0)
-    of_x, of_y, of_z = torch_private.run_backward(roots, heads, inputs=(x, y, z))
-    assert of_z is None
-    torch.testing.assert_close(of_x, y.detach() + 2.0)
-    torch.testing.assert_close(of_y, x.detach())
-
-
 def test_missing_and_changed_functions_are_replaced(monkeypatch):
     def refuses(*args, **kwargs):
         raise TypeError("other arguments")
@@ -120,13 +107,6 @@ def test_a_changed_engine_is_replaced(monkeypatch):
     x = torch.ones(2, requires_grad=True)
     (found,) = torch_private.run_backward((x * 3,), (torch.ones(2),), inputs=(x,))
     assert torch.equal(found, torch.full((2,), 3.0))
-
-
-def test_private_functions_exist_in_this_torch():
-    """Fails when a new torch drops one: then the stand-in carries the load, and somebody should know."""
-    torch_private.select()
-    assert torch_private.fused_sgd is torch._fused_sgd_
-    assert torch_private.fused_adam is torch._fused_adam_
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

@@ -1,7 +1,5 @@
 """Stores of one's own: registration, what they must give, and training with them."""
 
-from unittest import mock
-
 import numpy as np
 import pytest
 
@@ -51,12 +49,6 @@ def test_a_store_of_ones_own_trains_a_module(register):
     np.testing.assert_allclose(trained("doubling"), trained("local", 0.2), rtol=1e-5)
     assert calls == [("fc_weight", 2, 0), ("fc_bias", 2, 0), ("fc_weight", 2, 0), ("fc_bias", 2, -1)]
     np.testing.assert_allclose(trained(Doubling()), trained("local", 0.2), rtol=1e-5)
-
-
-def test_the_packages_stores_get_all_keys_at_once():
-    with mock.patch.object(mx.kv.KVStore, "push", autospec=True, side_effect=mx.kv.KVStore.push) as push:
-        trained("local")
-    assert [call.args[1] for call in push.call_args_list] == [["fc_weight", "fc_bias"]]
 
 
 def test_the_test_store():

@@ -22,17 +22,6 @@ def store(kind):
     return mx.kv.create(kind)
 
 
-def test_push_sums_over_devices_and_pull_copies_back(store):
-    store.init(["w", "v"], [mx.nd.ones((2, 3)), mx.nd.ones((2, 3))])
-    store.push(["w", "v"], [given := on_devices(1, 2, 4), on_devices(2, 3)])
-    out = on_devices(0, 0, 0)
-    store.pull(["w", "v"], [out, other := mx.nd.zeros((2, 3))])
-    assert all((o.asnumpy() == 7).all() for o in out)
-    assert [o.context for o in out] == DEVICES
-    assert (other.asnumpy() == 5).all()
-    assert [g.asnumpy()[0, 0] for g in given] == [1, 2, 4]
-
-
 def test_an_updater_gets_the_sum(store):
     calls = []
 

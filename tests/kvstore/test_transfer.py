@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpmodule as mx
-from dpmodule.kvstore.transfer import BucketReducer, plan_buckets, quantize, to_buckets
+from dpmodule.kvstore.transfer import BucketReducer, quantize, to_buckets
 
 
 def test_buckets_hold_one_type_each():
@@ -16,13 +16,6 @@ def test_buckets_hold_one_type_each():
     assert [list(bucket.positions) for bucket in buckets] == [[1], [0, 2, 3], [4]]
     assert [part.shape for part in buckets[1].parts()] == [(2, 3), (), (7_000_000,)]
     assert buckets[2].parts()[0].tolist() == [3, 3]
-
-
-def test_a_plan_keeps_the_last_tensor_last():
-    tensors = [torch.ones(2), torch.ones(3, dtype=torch.float64), torch.ones(4)]
-    assert plan_buckets(tensors) == [[1], [0, 2]]
-    assert plan_buckets(tensors, limit=8) == [[1], [0], [2]]
-    assert plan_buckets([]) == []
 
 
 class Others:
@@ -162,18 +155,6 @@ def test_a_store_keeps_a_residual_for_each_key_and_device():
             sent, residuals[k] = expected(grads[k], residuals[k], 0.5)
             np.testing.assert_array_equal(outs[k].asnumpy(), sent.sum(0))
         np.testing.assert_array_equal(given[1][1].asnumpy(), grads[1, 1])
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("kind", ["device", "local_allreduce_device"])
-def test_types_and_the_default_threshold(kind, dtype):
-    store = mx.kv.create(kind)
-    store.set_gradient_compression({"type": "2bit"})
-    store.init(1, mx.nd.zeros((4,), dtype=dtype))
-    for want in ([0.5, -0.5, 0, 0.5], [0.5, -0.5, 0.5, 0.5]):
-        store.push(1, mx.nd.array([0.5, -0.5, 0.3, 1.7], dtype=dtype))
-        store.pull(1, out := mx.nd.zeros((4,), dtype=dtype))
-        assert out.asnumpy().tolist() == want
 
 
 def test_row_sparse_gradients_are_left_alone():

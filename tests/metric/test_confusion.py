@@ -1,7 +1,6 @@
 """AUC and LogLoss against their definitions, and with what is not a probability."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -54,21 +53,6 @@ def test_the_area_needs_both_classes():
     assert math.isnan(one.get()[1])
     one.update([np.zeros(3)], [np.zeros(3)])
     assert one.get() == ("auc", 1.0)
-
-
-def test_stretches_and_whole():
-    one = mx.metric.AUC()
-    one.update([np.array([0, 1])], [np.array([0.1, 0.9])])
-    one.reset_local()
-    assert math.isnan(one.get()[1])
-    one.update([np.array([0, 1])], [np.array([0.9, 0.1])])
-    assert (one.get()[1], one.get_global()[1], one.global_num_inst) == (0.0, 0.5, 4)
-    other = pickle.loads(pickle.dumps(one))
-    other.update([np.array([0, 1])], [np.array([0.0, 1.0])])
-    assert one.num_inst == 2
-    assert other.num_inst == 4
-    one.reset()
-    assert math.isnan(one.get_global()[1])
 
 
 def test_log_loss_is_its_formula():

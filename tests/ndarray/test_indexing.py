@@ -162,27 +162,6 @@ def test_bad_positions(key, words):
     np.testing.assert_array_equal(array.asnumpy(), counted((2, 3)))
 
 
-def test_leading_axes_of_one_are_dropped():
-    array = nd.array(counted((2, 3)))
-    array[:] = np.ones((1, 1, 2, 3))
-    array[0] = nd.zeros((1, 3))
-    array[1, 1] = nd.array([4])
-    np.testing.assert_array_equal(array.asnumpy(), [[0, 0, 0], [1, 4, 1]])
-
-
-def test_assignment_converts_to_the_type_of_the_array():
-    whole = nd.zeros((3,), dtype="int32")
-    whole[:] = 2.7
-    np.testing.assert_array_equal(whole.asnumpy(), [2, 2, 2])
-    whole[:] = nd.array([1.5, -2.5, 3.5])
-    np.testing.assert_array_equal(whole.asnumpy(), [1, -2, 3])
-    small = nd.zeros((2,), dtype="uint8")
-    small[:] = [300, -1]
-    np.testing.assert_array_equal(small.asnumpy(), [44, 255])
-    small[0] = 257
-    assert small[0].asscalar() == 1
-
-
 def test_overlapping_parts_are_copied_as_in_numpy():
     array = nd.array([1, 2, 3, 4])
     array[1:] = array[:-1]
@@ -207,12 +186,6 @@ def test_slice_assign():
     assert array.slice_assign_scalar(9, (0,), (1,), None) is array
     array.slice_assign(nd.array([[7], [8]]), (None, 0), (None, 1), (1, 1))
     np.testing.assert_array_equal(array.asnumpy(), [[7, 9, 9], [8, 4, 5]])
-
-
-def test_iteration_gives_rows():
-    rows = list(nd.array(counted((2, 3))))
-    assert [r.shape for r in rows] == [(3,), (3,)]
-    assert [v.asscalar() for v in nd.array([1, 2])] == [1, 2]
 
 
 def test_index_arrays_beside_a_negative_step():

@@ -4,7 +4,6 @@ import copy
 import ctypes
 import pickle
 import struct
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -38,21 +37,6 @@ def test_torch_shares_memory_both_ways():
     assert fresh[0].asscalar() == 3
 
 
-def test_from_torch_leaves_the_gradient_history_behind():
-    parameter = torch.nn.Parameter(torch.ones(2))
-    array = nd.from_torch(parameter)
-    assert not array.tensor.requires_grad
-    array += 1
-    np.testing.assert_array_equal(parameter.detach().numpy(), [2, 2])
-
-
-def test_from_torch_counts_to_the_context_asked_for():
-    assert nd.from_torch(torch.zeros(1)).context == mx.cpu(0)
-    assert nd.from_torch(torch.zeros(1), mx.cpu(2)).context == mx.cpu(2)
-    with mx.cpu(1):
-        assert nd.from_torch(torch.zeros(1)).context == mx.cpu(1)
-
-
 def test_numpy_shares_memory_through_the_array_protocol():
     array = nd.zeros((2, 2))
     seen = np.asarray(array)
@@ -61,24 +45,6 @@ def test_numpy_shares_memory_through_the_array_protocol():
     assert array.pinned
     assert not np.shares_memory(np.array(array), seen)
     assert np.asarray(array, dtype="float64").dtype == np.float64
-
-
-def test_numpy_functions_take_arrays():
-    array = nd.array([1, 4, 9])
-    np.testing.assert_allclose(np.sqrt(array), [1, 2, 3])
-    assert np.all(nd.array([1.0, 1.0]) == np.array([1.0, 1.0]))
-    if np.__version__ >= "2":
-        assert np.shares_memory(np.asarray(array, copy=False), np.asarray(array))
-
-
-def test_asnumpy_is_a_copy():
-    array = nd.zeros((2,))
-    values = array.asnumpy()
-    values[:] = 1
-    assert values.flags.owndata
-    assert values.flags.writeable
-    assert array.asnumpy().sum() == 0
-    assert not array.pinned
 
 
 def test_dlpack_both_ways():
@@ -143,16 +109,6 @@ def test_other_results_are_copies(text):
     assert result.tensor.is_contiguous()
 
 
-def test_two_cpu_contexts_are_two_places():
-    array = counted(2)
-    assert array.as_in_context(mx.cpu(0)) is array
-    other = array.as_in_context(mx.cpu(1))
-    assert other.context == mx.cpu(1)
-    other[:] = 9
-    np.testing.assert_array_equal(array.asnumpy(), [0, 1])
-    assert array.as_in_ctx("cpu(1)").context == mx.cpu(1)
-
-
 def test_results_live_where_the_first_input_does():
     left, right = nd.ones((2,), ctx=mx.cpu(1)), nd.ones((2,), ctx=mx.cpu(2))
     assert (left + right).context == mx.cpu(1)
@@ -180,47 +136,6 @@ def test_gpu_round_trip():
     np.testing.assert_array_equal((array + 1).asnumpy(), [[1, 2, 3], [4, 5, 6]])
     array.wait_to_read()
     assert array.as_in_context(mx.cpu()).context == mx.cpu()
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-def test_astype_and_dtype(dtype):
-    array = nd.array([0, 1, 3]).astype(dtype)
-    assert array.dtype is np.dtype(dtype).type
-    np.testing.assert_array_equal(array.asnumpy(), np.array([0, 1, 3]).astype(dtype))
-    assert array.astype(dtype, copy=False) is array
-    assert array.astype(dtype) is not array
-
-
-def test_bfloat16_is_shown_as_float32():
-    array = nd.array([1.5, 2], dtype="bfloat16")
-    assert array.dtype == "bfloat16"
-    assert array.asnumpy().dtype == np.float32
-    np.testing.assert_array_equal(array.asnumpy(), [1.5, 2])
-
-
-@pytest.mark.parametrize(
-    ("shape", "codes", "reverse", "want"),
-    [
-        ((2, 3), (3, 2), False, (3, 2)),
-        ((2, 3), (-1,), False, (6,)),
-        ((2, 3), (0, -1), False, (2, 3)),
-        ((2, 3), (-2,), False, (2, 3)),
-        ((2, 3), (-3,), False, (6,)),
-        ((2, 3), (-4, -1, 2, 0), False, (1, 2, 3)),
-        ((2, 3, 4), (-4, 1, 2, -2), False, (1, 2, 3, 4)),
-        ((2, 3, 4, 5), (-3, -3), False, (6, 20)),
-        ((2, 3, 4), (-1, 0), True, (6, 4)),
-        ((2, 3, 4), (-1, 0), False, (8, 3)),
-        ((10, 5, 4), (-1, 0), True, (50, 4)),
-        ((1,), (), False, ()),
-        ((0, 4), (-1, 4), False, (0, 4)),
-    ],
-)
-def test_reshape(shape, codes, reverse, want):
-    array = counted(*shape)
-    got = array.reshape(codes, reverse=reverse)
-    assert got.shape == want
-    np.testing.assert_array_equal(got.asnumpy().ravel(), array.asnumpy().ravel())
 
 
 def test_reshape_forms():
@@ -273,12 +188,6 @@ def test_scalars():
     assert (scalar.shape, scalar.asscalar()) == ((), 1)
 
 
-def test_repr():
-    assert repr(counted(2, 3)) == "\n[[0. 1. 2.]\n [3. 4. 5.]]\n<NDArray 2x3 @cpu(0)>"
-    assert repr(nd.array(5, ctx=mx.cpu(1))) == "\n5.0\n<NDArray  @cpu(1)>"
-    assert repr(nd.empty((0, 2))) == "\n[]\n<NDArray 0x2 @cpu(0)>"
-
-
 def test_properties():
     array = counted(2, 3)
     assert (array.shape, array.ndim, array.size, array.stype) == ((2, 3), 2, 6, "default")
@@ -307,11 +216,6 @@ def test_copy_module():
     for made in (copy.copy(array), copy.deepcopy([array])[0]):
         made[:] = 9
         np.testing.assert_array_equal(array.asnumpy(), [0, 1])
-
-
-def test_threads_keep_their_current_context():
-    with mx.cpu(2), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(nd.zeros, (1,)).result().context == mx.cpu(0)
 
 
 def test_what_mxnet_pickled_is_taken_over():

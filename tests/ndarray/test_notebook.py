@@ -2,7 +2,6 @@
 
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
@@ -55,17 +54,6 @@ def test_odd_arrays(array, head, words):
     line, _, _, text = shown(array)
     assert line.startswith(head)
     assert words in text
-
-
-def test_showing_an_array_leaves_recording_alone():
-    x = mx.nd.array(np.arange(20.0))
-    x.attach_grad()
-    with mx.autograd.record():
-        y = x * 3
-        shown(y)
-        shown(x)
-    y.backward()
-    assert x.grad.asnumpy().tolist() == [3.0] * 20
 
 
 def test_a_large_array_is_sampled():

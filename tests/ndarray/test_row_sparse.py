@@ -1,7 +1,6 @@
 """Row-sparse arrays: against dense NumPy arrays, and against what MXNet 1.9.1 answered where that is not obvious."""
 
 import copy
-import io
 import pickle
 
 import numpy as np
@@ -53,16 +52,6 @@ def row_sparse(values):
 
 def stored(values):
     return np.flatnonzero(values.reshape(len(values), -1).any(1))
-
-
-@many
-@given(dense_values(TYPES))
-def test_dense_arrays_there_and_back(values):
-    array = row_sparse(values)
-    check(array, values, stored(values), values.dtype)
-    np.testing.assert_array_equal(array.data.asnumpy(), values[stored(values)])
-    check(array.tostype("default"), values, dtype=values.dtype)
-    array.check_format()
 
 
 @many
@@ -188,17 +177,6 @@ def test_pickle(dtype):
 
 
 @many
-@given(st.lists(st.tuples(dense_values(TYPES), st.sampled_from(["default", "row_sparse"])), max_size=4))
-def test_files(entries):
-    arrays = {f"a{i}": nd.array(v, dtype=v.dtype).tostype(kind) for i, (v, kind) in enumerate(entries)}
-    file = io.BytesIO()
-    nd.serial.write(file, arrays)
-    back = nd.load_frombuffer(file.getvalue())
-    for key, (values, kind) in zip(arrays, entries):
-        check(back[key], values, stored(values) if kind == "row_sparse" else None, values.dtype)
-
-
-@many
 @given(
     dense_values(rows=6),
     st.lists(st.integers(0, 5), max_size=8),
@@ -275,16 +253,6 @@ def test_a_changed_storage_type_is_recorded(before, after):
     assert other.stype == after
     loss.backward()
     assert (array.grad.asnumpy() == 1).all()
-
-
-def test_cast_storage():
-    check(nd.cast_storage(nd.array(TWO_ROWS), "row_sparse"), TWO_ROWS, [0, 2])
-    check(sparse.cast_storage(two_rows(), stype="default"), TWO_ROWS)
-    out = sparse.zeros("row_sparse", (4, 2))
-    assert nd.cast_storage(nd.array(TWO_ROWS), "row_sparse", out=out) is out
-    check(out, TWO_ROWS, [0, 2])
-    symbol = mx.sym.cast_storage(mx.sym.Variable("x"), stype="row_sparse")
-    check(symbol.eval(x=nd.array(TWO_ROWS))[0], TWO_ROWS, [0, 2])
 
 
 def gradient():

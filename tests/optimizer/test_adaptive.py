@@ -45,15 +45,6 @@ def test_16_bit_parameters_without_gradient_stay_finite(name):
     assert name == "ftrl" or (weight.asnumpy() == 1).all()
 
 
-def test_ftrl_makes_small_parameters_zero():
-    made = optimizer.create("ftrl", learning_rate=0.1, lamda1=0.5)
-    weight = mx.nd.zeros((3,))
-    made.update(0, weight, mx.nd.array([0.4, 0.6, -0.6]), made.create_state(0, weight))
-    found = weight.asnumpy()
-    assert found[0] == 0.0
-    np.testing.assert_allclose(found[1:], [-0.1 * 0.1 / 1.6, 0.1 * 0.1 / 1.6], rtol=1e-5)
-
-
 def test_rows_share_a_rate():
     update = optimizer.get_updater(optimizer.contrib.GroupAdaGrad(learning_rate=0.5))
     weights = [mx.nd.ones((2, 2)), mx.nd.ones((3, 2))]

@@ -13,12 +13,6 @@ def after(made, weight, grad):
     return array.asnumpy()
 
 
-def test_sign_descent_ignores_the_size_of_gradients():
-    made = optimizer.create("signum", learning_rate=0.5, momentum=0.0, rescale_grad=-1.0, clip_gradient=0.1)
-    np.testing.assert_array_equal(after(made, [1, 1, 1], [1e-6, -100, 0]), [0.5, 1.5, 1.0])
-    assert made.create_state(0, mx.nd.ones((2,))) is None
-
-
 def test_noise_has_the_deviation_of_the_formula_and_repeats():
     made = optimizer.create("sgld", learning_rate=0.04, wd=0.1, rescale_grad=0.5, clip_gradient=0.3)
     rng = np.random.RandomState(0)
@@ -54,15 +48,3 @@ def test_noise_comes_parameter_by_parameter_and_from_the_context():
     np.testing.assert_array_equal(noise(True, mx.cpu(0)), noise(False, mx.cpu(0)))
     np.testing.assert_array_equal(noise(True, mx.cpu(1)), noise(False, mx.cpu(1)))
     assert (noise(True, mx.cpu(0)) != noise(True, mx.cpu(1))).all()
-
-
-def test_delay_is_compensated_from_the_second_update_on():
-    """The previous parameter is a copy: the first update sees no delay."""
-    made = optimizer.create("dcasgd", learning_rate=0.5, lamda=2.0)
-    weight = mx.nd.array([1.0])
-    state = made.create_state(0, weight)
-    assert state[0] is None
-    for expected in (0.5, 0.5 - 0.5 * (1 + 2.0 * (0.5 - 1.0))):
-        made.update(0, weight, mx.nd.array([1.0]), state)
-        assert weight.asscalar() == pytest.approx(expected)
-    assert state[1].asscalar() == 0.5

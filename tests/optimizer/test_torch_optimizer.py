@@ -140,20 +140,6 @@ def test_defaults_are_torchs():
     assert TorchOptimizer(torch.optim.Rprop).wd == 0.0
 
 
-def test_rates_may_change_between_steps():
-    made = optimizer.create(torch.optim.SGD, lr=1.0)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.zeros((1,))
-    for rate, expected in ((1.0, -1.0), (0.25, -1.25), (0.0, -1.25)):
-        made.set_learning_rate(rate)
-        update(0, mx.nd.ones((1,)), weight)
-        assert weight.asscalar() == expected
-    made.set_lr_mult({0: 4.0})
-    made.set_learning_rate(1.0)
-    update(0, mx.nd.ones((1,)), weight)
-    assert weight.asscalar() == -5.25
-
-
 def test_a_function_as_factory():
     def factory(params):
         matrices, vectors = [p for p in params if p.dim() > 1], [p for p in params if p.dim() < 2]

@@ -1,10 +1,8 @@
-import inspect
-
 import numpy as np
 
 import dpmodule as mx
 from dpmodule.ndarray.methods import FLUENT
-from dpmodule.ops import find, get, names, namespace_of
+from dpmodule.ops import find, get
 from helpers.walk import walks
 
 S = mx.sym
@@ -48,27 +46,3 @@ def test_reshape_and_astype():
         assert net.infer_shape(x=(2, 3))[1] == [(3, 2)]
     assert x.astype("float16").infer_type(x="float32")[1] == [np.float16]
     assert S.relu(x, out=None).list_arguments() == ["x"]
-
-
-def test_faces_have_signature_docstring_and_name():
-    assert list(inspect.signature(S.FullyConnected).parameters)[:4] == [
-        "data",
-        "weight",
-        "bias",
-        "num_hidden",
-    ]
-    assert "num_hidden" in S.FullyConnected.__doc__
-    assert (S.FullyConnected.__name__, S.FullyConnected.__module__) == ("FullyConnected", "dpmodule.symbol")
-    assert S.FullyConnected is S.op.FullyConnected is S.FullyConnected
-
-
-def test_namespaces_hold_their_operators():
-    public = {n for n in names() if namespace_of(n)[0] == ""}
-    assert public <= set(dir(S.op))
-    assert "_plus_scalar" in dir(S._internal)
-    assert S._internal._plus_scalar(S.Variable("x"), scalar=1).name.startswith("_plus_scalar")
-    for name in names():
-        where, public_name = namespace_of(name)
-        if where in ("contrib", "linalg", "image", "sparse"):
-            assert callable(getattr(getattr(S, where), public_name))
-            assert public_name in dir(getattr(S, where))

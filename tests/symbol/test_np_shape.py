@@ -18,12 +18,6 @@ def partial(symbol, **given):
     return symbol.infer_shape_partial(**given)
 
 
-def test_nothing_known_is_none_inside_and_empty_outside():
-    assert partial(S.sin(x())) == ([()], [()], [])
-    with mx.util.np_shape():
-        assert partial(S.sin(x())) == ([None], [None], [])
-
-
 @pytest.mark.parametrize(
     ("make", "given", "found"),
     [
@@ -62,11 +56,6 @@ def test_graphs_with_empty_arrays_and_scalars_run():
         scalar = (S.exp(x()) * 2).simple_bind(mx.cpu(), x=())
         assert scalar.forward(x=0.0)[0].asscalar() == 2.0
         assert S.exp(x()).eval(x=mx.nd.zeros((0, 2)))[0].shape == (0, 2)
-
-
-def test_minus_one_outside_is_unknown_too():
-    assert partial(S.exp(x()), x=(-1, 3))[1] == [(0, 3)]
-    assert partial(S.exp(x(shape=(-1, 3))))[1] == [(0, 3)]
 
 
 def test_files_say_in_which_way_their_shapes_are_written():

@@ -1,6 +1,5 @@
 """Torch modules as nodes of a symbol: names, shapes, types, training, files and memory."""
 
-import copy
 import gc
 import weakref
 
@@ -66,17 +65,6 @@ def test_names_shapes_and_types():
     assert mx.sym.torch_module(nn.Linear(2, 2).double(), data()).infer_type()[0] == [np.float64] * 3
 
 
-def test_automatic_names():
-    with mx.name.NameManager():
-        first = mx.sym.torch_module(nn.Linear(2, 2))
-        second = mx.sym.torch_module(nn.Linear(2, 2), first)
-    names = "linear0_data linear0_weight linear0_bias linear1_weight linear1_bias"
-    assert second.list_arguments() == names.split()
-    with mx.AttrScope(ctx_group="dev1"):
-        attributes = mx.sym.torch_module(nn.Linear(2, 2), data(), name="x").attr_dict()
-    assert attributes["x_weight"]["__ctx_group__"] == "dev1"
-
-
 def test_the_module_keeps_its_values_until_they_are_written_back():
     module = body()
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -122,17 +110,6 @@ def test_decay_and_frozen_parameters_follow_names_and_requires_grad():
     assert same == {"r_bias_ih_l0"}
 
 
-def test_composition_copies_and_evaluation():
-    net = mx.sym.torch_module(nn.Identity(), data(), name="same")
-    value = mx.nd.ones((2, 3))
-    out = net.eval(data=value)[0]
-    out[:] = 5
-    assert (value.asnumpy() == 1).all()
-    joined = net(data=mx.sym.Variable("other") * 2)
-    assert joined.list_arguments() == ["other"]
-    assert (copy.copy(joined).eval(other=value)[0].asnumpy() == 2).all()
-
-
 def test_outputs_share_no_memory_with_each_other():
     class Twice(nn.Module):
         def forward(self, x):
@@ -153,16 +130,6 @@ def test_types_of_inputs():
     assert net.infer_shape(data=(4, 3), rows=(2,))[1] == [(2, 3)]
     table, rows = mx.nd.array(np.arange(12).reshape(4, 3)), mx.nd.array([3, 0], dtype="int64")
     np.testing.assert_array_equal(net.eval(data=table, rows=rows)[0].asnumpy(), [[9, 10, 11], [0, 1, 2]])
-
-
-def test_shapes_of_modules_that_the_meta_device_cannot_run():
-    class Values(nn.Module):
-        def forward(self, x):
-            return x * float(x.sum() + 1)
-
-    net = mx.sym.torch_module(Values(), data())
-    assert net.infer_shape(data=(4, 3))[1] == [(4, 3)]
-    assert (net.eval(data=mx.nd.ones((1, 3)))[0].asnumpy() == 4).all()
 
 
 def test_programs_of_two_modules_of_one_structure_are_kept_apart():

@@ -151,17 +151,6 @@ def test_embeddings():
     compare(Embeddings(), lambda n: (torch.randint(0, 10, (n, 4)),))
 
 
-@pytest.mark.parametrize(("name", "tolerance"), [("float64", 1e-9), ("float16", 1e-2)])
-def test_other_floating_types(name, tolerance):
-    kind = getattr(torch, name)
-    net = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3)).to(kind).eval()
-    symbol, args, _ = mx.sym.from_torch(net, torch.zeros(2, 4, dtype=kind))
-    x = torch.randn(5, 4).to(kind)
-    (found,) = symbol.eval(input=array(x), **args)
-    assert found.dtype == np.dtype(name)
-    np.testing.assert_allclose(found.asnumpy(), net(x).detach().numpy(), 1e-2, tolerance)
-
-
 def test_sampling_at_places():
     grid = "F.affine_grid({}, (x.shape[0], 2, 4, 5), align_corners=False)"
     turned, still = (
