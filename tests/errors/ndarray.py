@@ -83,11 +83,7 @@ ROWS = [
     (lambda: repeat(lambda s: (s, [s, s]), [two]), ArgumentError, "returned 2 loop variables"),
     (lambda: repeat(lambda s: (s, s), [two], cond=lambda s: s), ShapeError, "not a scalar"),
     (lambda: repeat(lambda s: (s, s), [two], "?"), ArgumentError, r"max_iterations is '\?'"),
-    (
-        lambda: repeat(lambda s: (s, nd.concat(s, s, dim=0)), [two]),
-        ShapeError,
-        "output 0 of func changes its shape",
-    ),
+    (lambda: repeat(lambda s: (s, nd.concat(s, s, dim=0)), [two]), ShapeError, "output 0 of func changes"),
     (lambda: nd.contrib.cond(two, lambda: 1, lambda: 2), ShapeError, "not a scalar"),
     (lambda: nd._internal._foreach(two), OpError, "num_args is required"),
     # creation
@@ -243,11 +239,7 @@ ROWS = [
     ],
     # rows
     (lambda: sparse.row_sparse_array((3,)), ArgumentError, "neither"),
-    (
-        lambda: sparse.row_sparse_array((3, 2), shape=(4, 2)),
-        ShapeError,
-        r"shape \(3, 2\), but shape is \(4, 2\)",
-    ),
+    (lambda: sparse.row_sparse_array((3, 2), shape=(4, 2)), ShapeError, r"shape \(3, 2\), but shape is"),
     (lambda: sparse.row_sparse_array([[1, 2]], shape=(4, 2)), ShapeError, "shape is"),
     (lambda: sparse.row_sparse_array(rsp(), shape=(5, 2)), ShapeError, "shape is"),
     (lambda: sparse.row_sparse_array(csr), ArgumentError, "CSRNDArray"),

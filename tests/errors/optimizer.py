@@ -75,11 +75,7 @@ def loop():
 TORCH_SGD, ADAMW = torch.optim.SGD, torch.optim.AdamW
 ROWS = [
     (lambda: optimizer.create("sdg"), ArgumentError, r"^(?!.*(torchoptimizer|_svrg)).*did you mean sgd\?$"),
-    (
-        lambda: optimizer.create("torchoptimizer"),
-        SignatureError,
-        "missing a required argument: 'factory'; it takes fac",
-    ),
+    (lambda: optimizer.create("torchoptimizer"), SignatureError, "missing a required argument: 'factory'"),
     (lambda: optimizer.create(3), ArgumentError, "expected an? Optimizer|optimizer is 3"),
     (lambda: optimizer.SGD(param_idx2name=[1]), ArgumentError, "param_idx2name"),
     *[
@@ -117,32 +113,20 @@ ROWS = [
     ],
     (lambda: updater().update_all([0, 1], [two], [two]), ArgumentError, "2 indices, but 1 weights"),
     (lambda: updater().update_all([0], [two, two], [two]), ArgumentError, "2 gradients for 1"),
-    (
-        lambda: optimizer.SGD().update([0], [two], [two], []),
-        ArgumentError,
-        "1 indices, 1 weights and 0 states",
-    ),
+    (lambda: optimizer.SGD().update([0], [two], [two], []), ArgumentError, "1 indices, 1 weights and 0"),
     # torch.optim
     (lambda: optimizer.create(torch.optim.LBFGS), ArgumentError, "LBFGS calls a closure"),
     (lambda: optimizer.create(ADAMW, foo=1), ArgumentError, "AdamW does not accept .*foo"),
     (lambda: optimizer.create(ADAMW, weight_decay=0.1, wd=0.2), ArgumentError, "pass only one of them"),
     (lambda: optimizer.create(torch.optim.Rprop, wd=0.1), ArgumentError, "Rprop has no weight decay"),
     (lambda: optimizer.create(lambda params: 3), ArgumentError, "returned a int"),
-    (
-        lambda: optimizer.create(TORCH_SGD([torch.zeros(1)])),
-        ArgumentError,
-        "optimizer is SGD, expected a torch.optim class",
-    ),
+    (lambda: optimizer.create(TORCH_SGD([torch.zeros(1)])), ArgumentError, "optimizer is SGD, expected a"),
     (lambda: dump_of_torch(b"Path"), FileFormatError, "torch.optim has no optimizer"),
     # states
     (lambda: resumed("adam", "sgd"), StateError, "SGD expects nothing"),
     (lambda: resumed("sgd", TORCH_SGD, momentum=0.9), StateError, "TorchOptimizer expects a dict"),
     (lambda: resumed("adam", "adam", (3,)), StateError, r"parameter 0 .*\(2,\).*\(3,\)"),
-    (
-        lambda: resumed(TORCH_SGD, torch.optim.Adam, momentum=0.9),
-        StateError,
-        r"Adam cannot continue from states \['momentum_buffer'\].*step",
-    ),
+    (lambda: resumed(TORCH_SGD, torch.optim.Adam, momentum=0.9), StateError, "Adam cannot continue from"),
     (dump_with_code, ArgumentError, "built-in function print.*save without the optimizer"),
     *[
         (lambda p=p: array_of(p), FileFormatError, "")

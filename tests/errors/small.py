@@ -41,22 +41,15 @@ ROWS = [
     (lambda: lr.FactorScheduler(0), ArgumentError, "step is 0"),
     (lambda: lr.FactorScheduler(2, 1.1), ArgumentError, "factor is 1.1"),
     (lambda: lr.FactorScheduler(2, 0.5, warmup_steps=-1), ArgumentError, "warmup_steps is -1"),
-    (lambda: lr.FactorScheduler(2, 0.5, warmup_steps=2.5), ArgumentError, "warmup_steps is 2.5"),
-    (
-        lambda: lr.FactorScheduler(2, 0.5, warmup_steps=2, warmup_begin_lr=1),
-        ArgumentError,
-        "warmup_begin_lr is 1",
-    ),
+    (lambda: lr.FactorScheduler(2, 0.5, warmup_steps=2, warmup_begin_lr=1), ArgumentError, "warmup_begin_lr"),
     (lambda: lr.FactorScheduler(2, 0.5, warmup_mode="x"), ArgumentError, "warmup_mode is 'x'"),
     (lambda: lr.MultiFactorScheduler([]), ArgumentError, r"step is \[\]"),
-    (lambda: lr.MultiFactorScheduler(3), ArgumentError, "step is 3"),
     *[
         (lambda s=s: lr.MultiFactorScheduler(s), ArgumentError, "increasing")
         for s in ([3, 2], [3, 3], [0, 3])
     ],
     (lambda: lr.MultiFactorScheduler([1, 3], 2.0), ArgumentError, "factor is 2.0"),
     (lambda: lr.PolyScheduler(0), ArgumentError, "max_update is 0"),
-    (lambda: lr.PolyScheduler(1.5), ArgumentError, "max_update is 1.5"),
     (lambda: lr.PolyScheduler(5, warmup_steps=7), ArgumentError, "warmup_steps is 7"),
     (lambda: lr.CosineScheduler(5, warmup_steps=5), ArgumentError, "warmup_steps is 5"),
     (lambda: lr.LRScheduler(warmup_steps=4).get_warmup_lr(4), ArgumentError, "num_update is 4"),
@@ -65,11 +58,7 @@ ROWS = [
     (lambda: lr.OneCycle(0.1, 10, 2), ArgumentError, "warmup_share is 2"),
     (lambda: lr.ReduceOnPlateau("x", 1), ArgumentError, "factor is 1"),
     (lambda: lr.ReduceOnPlateau("x", mode="auto"), ArgumentError, "mode is .auto."),
-    (
-        lambda: watched(lambda array: {}),
-        StateError,
-        "stat_func returned dict for data, expected an NDArray or a num",
-    ),
+    (lambda: watched(lambda array: {}), StateError, "stat_func returned dict for data, expected an NDArray"),
     (lambda: mx.mon.Monitor(0), ArgumentError, "interval is 0"),
     (lambda: profiler.set_config(speed=1), ArgumentError, "no option speed"),
     (lambda: profiler.set_state("go"), ArgumentError, 'expected "run" or "stop"'),

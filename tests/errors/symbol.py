@@ -109,11 +109,7 @@ ROWS = [
     # operators
     (lambda: S.FullyConnected(x), OpError, "num_hidden is required"),
     (lambda: S.FullyConnected(x, num_hidden="few"), OpError, "num_hidden is 'few', expected an integer"),
-    (
-        lambda: S.FullyConnected(x, num_hidden=2, wide=1),
-        OpError,
-        "unknown argument 'wide'.*data, weight, bias",
-    ),
+    (lambda: S.FullyConnected(x, num_hidden=2, wide=1), OpError, "unknown argument 'wide'.*data, weight"),
     (lambda: S.FullyConnected(3, num_hidden=2), OpError, "input data is int 3, expected a Symbol"),
     (lambda: S.FullyConnected(x, bias=x, num_hidden=2, no_bias=True), OpError, "input bias does not exist"),
     (lambda: S.FullyConnected(x, x, x, x, num_hidden=2), OpError, "num_hidden is given twice"),
@@ -123,11 +119,7 @@ ROWS = [
     (lambda: S.elemwise_add(x, x, x), OpError, "takes at most 2|3 inputs"),
     (lambda: S.relu(x, foreign=y), OpError, "foreign"),  # as in MXNet, an input that does not exist
     (lambda: S.relu(x)._set_attr(data_lr_mult="2"), OpError, "data_lr_mult"),
-    (
-        lambda: S.FulyConnected,
-        AttributeError,
-        "sym has no operator 'FulyConnected'; did you mean FullyConnected",
-    ),
+    (lambda: S.FulyConnected, AttributeError, "'FulyConnected'; did you mean FullyConnected"),
     (lambda: S.contrib.nothing_like_it, AttributeError, "sym.contrib has no operator 'nothing_like_it'"),
     (lambda: S.linspace(0, 1, 0), ArgumentError, "num is 0"),
     (lambda: S.zeros((2,), dtype="float7"), DTypeError, "float7"),
@@ -149,19 +141,11 @@ ROWS = [
         (lambda c=c: fc().bind(c, [A, W, B]), ArgumentError, "a Context such as")
         for c in ("cpu", None, 0, mx.cpu)
     ],
-    (
-        lambda: S.BatchNorm(x, name="bn").bind(mx.cpu(), [A, B, B]),
-        ArgumentError,
-        "aux_states: missing bn_mov",
-    ),
+    (lambda: S.BatchNorm(x, name="bn").bind(mx.cpu(), [A, B, B]), ArgumentError, "aux_states: missing"),
     (lambda: simple("cpu"), ArgumentError, "a Context such as"),
     (lambda: simple(mx.gpu(99)), DeviceError, r"gpu\(99\) does not exist"),
     (lambda: fc().simple_bind(mx.cpu()), ShapeError, "cannot infer the shape of data, fc_weight;"),
-    (
-        lambda: (x + S.Variable("x")).simple_bind(mx.cpu(), x=(2,)),
-        ArgumentError,
-        "two variables are named 'x'",
-    ),
+    (lambda: (x + S.Variable("x")).simple_bind(mx.cpu(), x=(2,)), ArgumentError, "two variables are named"),
     (lambda: simple(stype_dict={"data": "coo"}), ArgumentError, "stype_dict: data is 'coo'"),
     (lambda: simple(group2ctx="dev1"), ArgumentError, "group2ctx"),
     (lambda: simple(type_dict={"data": "float7"}), DTypeError, "float7"),
@@ -217,22 +201,14 @@ ROWS = [
     (lambda: loop(data=3), ArgumentError, "data must be one array or symbol"),
     (lambda: loop(data=[]), ArgumentError, "data is empty"),
     (lambda: loop(lambda x, s: (s + 1, s)), UnusedInputError, "'x' has to be used in the loop body"),
-    (
-        lambda: loop(lambda x, s: (x, x), states=[s]),
-        UnusedInputError,
-        "states of another structure than init_states",
-    ),
+    (lambda: loop(lambda x, s: (x, x), states=[s]), UnusedInputError, "states of another structure than"),
     (lambda: loop(lambda x, s: ([], []), states=[]), ArgumentError, "neither outputs nor states"),
     (lambda: repeat(lambda s: (s, s), [s], None), ArgumentError, "max_iterations should be specified"),
     (lambda: repeat(lambda s: (s, s), []), ArgumentError, "at least one symbol"),
     (lambda: repeat(lambda s: (s, s), [s], cond=lambda s: 3), ArgumentError, "cond returned 3"),
     (lambda: repeat(lambda s: (s, [s, s]), [s]), ArgumentError, "returned 2 loop variables"),
     (lambda: repeat(lambda s: (s, s), [s], "many"), ArgumentError, "max_iterations is 'many'"),
-    (
-        lambda: S.contrib.cond(s, lambda: x, lambda: [x, x]),
-        ArgumentError,
-        "then_func returned 1 outputs, else_func 2",
-    ),
+    (lambda: S.contrib.cond(s, lambda: x, lambda: [x, x]), ArgumentError, "then_func returned 1 outputs"),
     (lambda: S.contrib.cond(s, lambda: [], lambda: []), ArgumentError, "then returned no outputs"),
     (lambda: loop().infer_shape(x=(4, 3), s=(2,)), ShapeError, r"_foreach\d+.*_plus.*errors/symbol"),
     (
@@ -249,11 +225,7 @@ ROWS = [
     ),
     (potrf, NodeError, r"_foreach\d+.*_linalg_potrf 'root' made at .*\(3, 3\)"),
     (lambda: spoilt(lambda node: node.pop("subgraphs")), FileFormatError, "has no list of 1 'subgraphs'"),
-    (
-        lambda: spoilt(lambda node: node["subgraphs"].append({})),
-        FileFormatError,
-        "has no list of 1 'subgraphs'",
-    ),
+    (lambda: spoilt(lambda node: node["subgraphs"].append({})), FileFormatError, "has no list of 1"),
     (lambda: spoilt(lambda node: node["subgraphs"][0].pop("nodes")), FileFormatError, "subgraph 0 of node"),
     (
         lambda: spoilt(lambda node: node["subgraphs"][0]["nodes"][0].pop("name")),
@@ -275,21 +247,9 @@ ROWS = [
     (lambda: S.torch_module(nn.ReLU(), 3), OpError, "input data is int 3, expected a Symbol"),
     (lambda: of_torch(size=3), OpError, "unknown argument 'size'"),
     (lambda: of_torch(num_outputs=2).infer_shape(data=(2, 3)), ShapeError, "num_outputs=N"),
-    (
-        lambda: of_torch().infer_shape(data=(4, 5)),
-        ShapeError,
-        r"'x' made at .*torch module Linear fails on inputs of shape \(4, 5\): mat1 and mat2",
-    ),
-    (
-        lambda: of_torch().infer_shape(data=(4, 3), x_weight=(9, 9)),
-        ShapeError,
-        r"disagree: \(9, 9\) and \(2, 3\)",
-    ),
-    (
-        lambda: S.write_back(of_torch(), {}),
-        ArgumentError,
-        r"no value for x_weight, which is 0?\.?weight of Linear",
-    ),
+    (lambda: of_torch().infer_shape(data=(4, 5)), ShapeError, "'x' made at .*torch module Linear fails on"),
+    (lambda: of_torch().infer_shape(data=(4, 3), x_weight=(9, 9)), ShapeError, r"disagree: \(9, 9\) and"),
+    (lambda: S.write_back(of_torch(), {}), ArgumentError, r"no value for x_weight, which is 0?\.?weight of"),
     (lambda: of_torch().tojson(), ArgumentError, r"'x' made at .*symbol\.py:\d+ runs a torch module"),
     (lambda folder: of_torch().save(folder / "net.json"), ArgumentError, "runs a torch module"),
 ]

@@ -62,11 +62,7 @@ def environment():
 
 
 ROWS = [
-    (
-        lambda: tu.assert_almost_equal(X, FAR, names=("left", "right")),
-        AssertionError,
-        r"worst element at \(0, 0\): left=1, right=1.01",
-    ),
+    (lambda: tu.assert_almost_equal(X, FAR, names=("left", "right")), AssertionError, "worst element at"),
     (lambda: tu.assert_almost_equal(NAN, NAN), AssertionError, ""),
     (lambda: tu.assert_almost_equal(np.array([True]), np.array([False])), AssertionError, ""),
     (
@@ -137,11 +133,7 @@ ROWS = [
         for get in (tu.get_mnist, tu.get_mnist_ubyte, tu.get_mnist_pkl, tu.get_cifar10)
     ],
     (lambda: tu.download("file:///etc/hosts"), ArgumentError, "url"),
-    (
-        lambda folder: idx(folder, b"\0\0\x08\x01\0\0\0\x05\0\0\0\0"),
-        FileFormatError,
-        "expected 5 bytes, found 4",
-    ),
+    (lambda folder: idx(folder, b"\0\0\x08\x01\0\0\0\x05\0\0\0\0"), FileFormatError, "expected 5 bytes"),
     (lambda folder: idx(folder, b"text"), FileFormatError, "magic number"),
     (lambda: mx.nothing_like_it, AttributeError, "nothing_like_it"),
     (lambda: tu.nothing, AttributeError, "no attribute 'nothing'"),

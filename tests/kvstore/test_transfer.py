@@ -197,3 +197,15 @@ def test_a_module_trains_with_compressed_gradients(on_store, monkeypatch):
 def test_a_module_says_where_compression_does_not_work(contexts, kvstore):
     with pytest.warns(UserWarning, match="no effect"):
         module({"type": "2bit"}, contexts, kvstore)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["device", "local_allreduce_device"])
+def test_types_and_the_default_threshold(kind, dtype):
+    store = mx.kv.create(kind)
+    store.set_gradient_compression({"type": "2bit"})
+    store.init(1, mx.nd.zeros((4,), dtype=dtype))
+    for want in ([0.5, -0.5, 0, 0.5], [0.5, -0.5, 0.5, 0.5]):
+        store.push(1, mx.nd.array([0.5, -0.5, 0.3, 1.7], dtype=dtype))
+        store.pull(1, out := mx.nd.zeros((4,), dtype=dtype))
+        assert out.asnumpy().tolist() == want

@@ -297,6 +297,9 @@ def test_limits_of_the_formulas():
     one.update([mx.nd.ones((3,))], [mx.nd.array([1, 2, 3])])
     assert math.isnan(one.get()[1])
     assert metric.PCC().get()[1] is math.nan
+    one = metric.TopKAccuracy(top_k=9)  # more than there are classes
+    one.update([mx.nd.array([0, 2])], [mx.nd.array([[0.6, 0.4], [0.7, 0.3]])])
+    assert one.get() == ("top_k_accuracy_9", 0.5)
 
 
 def test_check_label_shapes():
@@ -327,3 +330,15 @@ def test_macro_scores_count_calls_not_arrays(name, score):
         each.update(labels, preds)
         assert each.get()[1] == pytest.approx(score)
     assert (macro.num_inst, micro.num_inst) == (1, 4)
+
+
+def test_micro_correlation_is_numpys_over_all_examples():
+    """MXNet's `get_global` of the micro form is 0; here it is the correlation since the last reset."""
+    one = metric.PearsonCorrelation(average="micro")
+    labels, preds = (np.random.RandomState(i).randn(4, 6, 2) for i in range(2))
+    for i in range(4):
+        one.update([labels[i]], [preds[i]])
+        if i == 1:
+            one.reset_local()
+    assert one.get()[1] == pytest.approx(np.corrcoef(labels[2:].ravel(), preds[2:].ravel())[0, 1])
+    assert one.get_global()[1] == pytest.approx(np.corrcoef(labels.ravel(), preds.ravel())[0, 1])

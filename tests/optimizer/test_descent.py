@@ -48,3 +48,14 @@ def test_noise_comes_parameter_by_parameter_and_from_the_context():
     np.testing.assert_array_equal(noise(True, mx.cpu(0)), noise(False, mx.cpu(0)))
     np.testing.assert_array_equal(noise(True, mx.cpu(1)), noise(False, mx.cpu(1)))
     assert (noise(True, mx.cpu(0)) != noise(True, mx.cpu(1))).all()
+
+
+def test_delay_is_compensated_from_the_second_update_on():
+    """The previous parameter is a copy: the first update sees no delay."""
+    for momentum, wanted in ((0.0, [0.5, 0.5]), (0.5, [0.5, 0.25])):
+        made = optimizer.create("dcasgd", learning_rate=0.5, lamda=2.0, momentum=momentum)
+        weight = mx.nd.array([1.0])
+        state = made.create_state(0, weight)
+        for expected in wanted:
+            made.update(0, weight, mx.nd.array([1.0]), state)
+            assert weight.asscalar() == pytest.approx(expected)

@@ -106,3 +106,15 @@ def test_every_element_of_16_bit_parameters_moves(name, extra, dtype):
     if (found[torch.float32] - 0.5).abs().min() > 0.01:  # else 16 bits cannot hold the steps
         assert (found[dtype] != 0.5).all()
     torch.testing.assert_close(found[dtype], found[torch.float32], rtol=0.05, atol=0.02)
+
+
+@walks(VARIANTS)
+def test_a_bound_of_zero_or_below_clips_nothing(name, extra):
+    found = []
+    for bound in (None, 0.0, -1.0):
+        mx.random.seed(3)
+        w = mx.nd.array(np.ones((4, 4)))
+        made = optimizer.create(name, clip_gradient=bound, **extra)
+        made.update(0, w, mx.nd.array(np.arange(16.0).reshape(4, 4)), made.create_state(0, w))
+        found.append(w.asnumpy().tolist())
+    assert found[0] == found[1] == found[2]

@@ -99,3 +99,8 @@ def test_an_input_may_be_called_self():
     assert bound.forward(self=mx.nd.ones((2, 4)))[0].shape == (2, 3)
     assert bound.reshape(self=(1, 4)).forward()[0].shape == (1, 3)
     assert net(self=S.Variable("other")).list_arguments()[0] == "other"
+
+
+def test_arrays_of_one_cpu_context_may_be_bound_on_another():
+    executor = (S.Variable("x") * 2).bind(mx.cpu(1), {"x": mx.nd.ones((2,))})
+    assert executor.forward()[0].asnumpy().tolist() == [2, 2]

@@ -165,3 +165,16 @@ def test_copies_pickles_and_compositions_keep_the_subgraph():
     for symbol in (copy.copy(out), pickle.loads(pickle.dumps(out)), out(x=mx.sym.var("y") + 0)):
         (name,) = symbol.list_arguments()
         assert symbol.eval(**{name: mx.nd.ones((2, 1))})[0].asnumpy().tolist() == [[2.0], [2.0]]
+
+
+def test_while_loop_without_a_step_gives_zeros():
+    outputs, state = mx.sym.contrib.while_loop(
+        lambda x: mx.sym.sum(x) < 0, lambda x: (x.astype("float64"), x + 1), mx.sym.var("x"), 4
+    )
+    symbol = mx.sym.Group([outputs, state])
+    assert symbol.infer_shape(x=(2, 3))[1] == [(4, 2, 3), (2, 3)]
+    out, last = symbol.bind(mx.cpu(), {"x": mx.nd.ones((2, 3))}).forward()
+    assert out.dtype == np.float64
+    assert not out.asnumpy().any()
+    assert out.shape == (4, 2, 3)
+    assert last.asnumpy().all()
