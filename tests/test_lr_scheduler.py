@@ -10,10 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodule import lr_scheduler
-from dpmodule.lr_scheduler import (
-    FactorScheduler,
-    OneCycle,
-)
+from dpmodule.lr_scheduler import FactorScheduler, OneCycle
 
 DATA = Path(__file__).parent / "data" / "goldens" / "misc"
 SPECS = json.loads((DATA / "schedules.json").read_text())

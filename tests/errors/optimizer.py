@@ -81,10 +81,7 @@ ROWS = [
     *[
         (lambda make=make, given=given: make(**given), SignatureError, hint)
         for given, hint in (
-            (
-                {"lr": 0.1},
-                r"'lr', 'weight_decay'; it takes .*; did you mean learning_rate, wd\?$",
-            ),
+            ({"lr": 0.1}, r"'lr', 'weight_decay'; it takes .*; did you mean learning_rate, wd\?$"),
             ({"zzz": 0.9}, "'zzz'; it takes .*param_dict$"),
         )
         for make in (optimizer.SGD, lambda **given: optimizer.create("sgd", **given), module_with)
