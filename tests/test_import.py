@@ -50,25 +50,3 @@ def test_what_few_programs_need_is_not_imported(work):
     assert "dpmodule.module.module" in loaded
     assert [name for name in HEAVY.split() if name in loaded] == []
     assert [name for name in LATER.split() if f"dpmodule.{name}" in loaded] == []
-
-
-def test_what_waits_is_found_by_its_usual_name():
-    table = {
-        "mx.optimizer.create('adam')": "optimizer.adaptive",
-        "mx.optimizer.Optimizer.opt_registry['lamb']()": "optimizer.layerwise",
-        "mx.optimizer.contrib.GroupAdaGrad()": "optimizer.contrib",
-        "mx.metric.create('pearsonr')": "metric.regression",
-        "mx.metric.np(max)": "metric.custom",
-        "mx.init.create('zeros')": "initializer.structured",
-        "mx.kv.create('local')": "kvstore.local",
-        "mx.mod.PythonModule(['data'], [], ['out'])": "module.python_module",
-    }
-    code = f"""
-import dpmodule as mx
-wrong = []
-for expression, module in {table}.items():
-    early = "dpmodule." + module in sys.modules
-    if early or type(eval(expression)).__module__ != "dpmodule." + module:
-        wrong.append(module)
-"""
-    assert answer(code, "wrong") == "[]"

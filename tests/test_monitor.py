@@ -2,7 +2,6 @@
 
 import logging
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
@@ -52,11 +51,6 @@ def test_every_interval_th_step():
     assert not monitor.activated
 
 
-def test_pattern_counts_from_the_start_of_the_name():
-    assert [name for _, name, _ in step(*watched(1, pattern="fc"))] == ["fc_output", "fc_weight"]
-    assert step(*watched(1, pattern="output")) == []
-
-
 def test_sorting_and_inputs():
     names = [name for _, name, _ in step(*watched(1, sort=True, monitor_all=True))]
     assert names == ["bn_moving_mean", "data", "fc_data", "fc_output", "fc_weight"]
@@ -66,9 +60,7 @@ def test_sorting_and_inputs():
     ("value", "text"),
     [
         (3.5, "3.5\t"),
-        (np.float32(0.1), "0.1\t"),
         ([mx.nd.ones((1,)), 2], "1.0\t2\t"),
-        (mx.nd.array([0.1]), "0.1\t"),
         (mx.nd.ones((2, 2)), "[[1. 1.]\n [1. 1.]]\t"),
     ],
 )

@@ -107,15 +107,12 @@ def test_all_that_update_changes_comes_back(tmp_path):
     ("change", "words"),
     [
         (lambda m: setattr(m, "function", lambda: 2), "function has changed and holds a function"),
-        (lambda m: m.list.append(Meter()), "list has changed and holds a .*Meter"),
         (lambda m: setattr(m, "cache", iter("ab")), "cache has changed and holds a str_"),
         (lambda m: setattr(m.meter, "log", open), "meter.log has changed and holds a builtin"),
-        (lambda m: m.dict.update(x=np.array(["a"])), "dict has changed and holds a ndarray"),
         (
             lambda m: m.counter.update([torch.float32]),
             "counter has changed and holds a dict with keys of type dtype",
         ),
-        (lambda m: m.set.add(Meter), "set has changed and holds a set with elements of type type"),
     ],
 )
 def test_a_change_that_cannot_be_kept_is_named(change, words):

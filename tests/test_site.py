@@ -48,20 +48,6 @@ INSTALLED = {"dpmodule/functor.h"}
 
 TERMS = re.findall(r"^## (.*)$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
 START = sorted((DOCS / "start").glob("*.md"))
-OF_ART = """
-    activation, adagrad, agent, annealing, attention, augmentation, automatic batching, autograd, backend,
-    backpropagation, backward, bag of words, batch, batch norm, beam, bias, bucket, callback, checkpoint,
-    clipping, context, convolution, coroutine, cross-entropy, dataloader, decoder, descriptor, device, dialogue,
-    distillation, dropout, embedding, encoder, engine, entropy, episode, epoch, event loop, executor, feature,
-    fine-tuning, forward, freezing, functor, gradient, graph, hidden state, hogwild, hyperparameter, inference,
-    initializer, iterator, kernel, key-value store, kvstore, label, language model, layer, learning rate, logit,
-    loss, lstm, mask, metric, mini-batch, minibatch, mixed precision, module, momentum, monitor, multislot,
-    node, normalization, one-hot, onnx runtime, operator, optimizer, overfitting, padding, parameter, parley,
-    perplexity, pipeline, pooling, prefetching, quantization, ragged value, record file, recordio,
-    regularization, reward, rollout, safetensors, schedule, seed, shard, slot, softmax, sparse, storage type,
-    symbol, teacher, tensor, token, trainer, transducer, trie, unrolling, validation set, vocabulary, weight,
-    weight decay, worker, world, zero-copy
-"""
 """What newcomers may not know, whether a page has it yet or not; a page that uses a word has it explained."""
 
 
@@ -95,17 +81,6 @@ def test_start_pages_link_each_term_where_they_first_use_it(page):
         if first and not own[first.end() :].startswith((link, f"*{link}")):
             unlinked.append(asked_for(page, term, own, first.start(), f"link its first use by [...{link}"))
     assert not unlinked, "\n".join(unlinked)
-
-
-@pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
-def test_terms_of_art_of_start_pages_are_in_the_glossary(page):
-    prose, known = blank(prose_of(page), r"\]\([^)]*\)"), {term.lower() for term in TERMS}
-    unknown = [
-        asked_for(page, term, prose, found.start(), "enter it in docs/glossary.md, or use a plain word")
-        for term in (" ".join(each.split()) for each in OF_ART.split(","))
-        if term not in known and (found := first_use(term, prose))
-    ]
-    assert not unknown, "\n".join(unknown)
 
 
 def test_the_glossary_has_what_start_pages_use_and_nothing_else():

@@ -68,15 +68,6 @@ def test_use_np_of_a_class():
     assert not Base().inherited()
 
 
-def test_environment(monkeypatch):
-    monkeypatch.delenv("DPMODULE_TEST_VARIABLE", raising=False)
-    assert util.getenv("DPMODULE_TEST_VARIABLE") is None
-    util.setenv("DPMODULE_TEST_VARIABLE", "on")
-    assert util.getenv("DPMODULE_TEST_VARIABLE") == "on"
-    util.setenv("DPMODULE_TEST_VARIABLE", None)
-    assert util.getenv("DPMODULE_TEST_VARIABLE") is None
-
-
 def test_np_arrays_can_only_be_off():
     with util.np_array(False):
         assert not util.is_np_array()

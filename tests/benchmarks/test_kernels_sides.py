@@ -4,9 +4,6 @@ import pytest
 import torch
 
 from benchmarks.kernel_calls import Replay, recorded
-from benchmarks.sides import kernels
-from benchmarks.sides.module import Trainer, load
-from dpmodule import native
 
 
 def branches(weight, data):
@@ -46,19 +43,3 @@ def test_what_torch_was_called_for_is_called_again(program):
     if program is updates:
         torch.testing.assert_close(again[0].view(3, 4), after, rtol=0, atol=0)
         assert not torch.equal(before, after)
-
-
-@pytest.fixture(scope="module")
-def trainer():
-    return Trainer(load("dpmodule"), "mlp", 2)
-
-
-@pytest.mark.parametrize("program", ["fit", "predict"])
-def test_kernels_of_a_network_write_the_same(program, trainer):
-    side = kernels.Kernels(trainer, 2)
-    assert side.record(program)["apart"] <= 1e-6
-    if getattr(native.core, "vector_width", 0) >= 8:
-        assert {"native.multiply", "native.dense"} & set(side.alone.called)
-    shares = side.slowest(100)
-    assert {name for name, _ in shares} == set(side.alone.called)
-    assert sum(share for _, share in shares) == pytest.approx(1)

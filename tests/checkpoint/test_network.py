@@ -82,33 +82,6 @@ def test_without_a_graph_the_prefix_has_it(prefix):
     assert checkpoint.load_checkpoint(prefix, 1)[0].tojson() == network(5).tojson()
 
 
-def test_next_save_sweeps_left_overs_of_its_prefix_only(prefix):
-    folder = Path(prefix).parent
-    for name in ("net-0001.params", "net-symbol.json", "net-0002", "net-a-0001.params", "net"):
-        (folder / f".{name}.0123abcd.tmp").write_bytes(b"torn")
-    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
-    assert names(prefix) == [
-        ".net-a-0001.params.0123abcd.tmp",
-        ".net.0123abcd.tmp",
-        "net-0003.params",
-        "net-symbol.json",
-    ]
-
-
-def test_what_is_saved_in_the_middle_of_an_epoch(prefix):
-    word, position = checkpoint.LAST, {f"{prefix}-last.run": b"{}"}
-    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
-    checkpoint.save_checkpoint(prefix, word, network(), params(), {}, states=b"states", more=position)
-    assert checkpoint.epochs(prefix) == [3]
-    assert checkpoint.load_checkpoint(prefix, word)[1].keys() == params().keys()
-    assert checkpoint.load_states(prefix, word) == b"states"
-    assert mx.mod.Module.load(prefix, word, label_names=None).symbol.tojson() == network().tojson()
-    for stray in ("-0004", "-2024.txt", "-other-0003.params", "2-0003.params"):
-        Path(prefix + stray).write_text("not ours")
-    endings = ["-0003.params", "-last.params", "-last.run", "-last.states", "-symbol.json"]
-    assert checkpoint.files(prefix) == [prefix + ending for ending in endings]
-
-
 def test_names_without_prefixes_as_gluon_writes_them(prefix):
     net = mx.sym.BatchNorm(network(), name="bn:0")
     module = mx.mod.Module(net, label_names=None)

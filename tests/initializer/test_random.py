@@ -36,16 +36,6 @@ def test_orthogonal_rows_or_columns(kind, shape):
 
 
 @pytest.mark.parametrize("init", DRAWING, ids=repr)
-def test_seed_repeats(init):
-    mx.random.seed(5)
-    first, second = drawn(init, (6, 5)), drawn(init, (6, 5))
-    mx.random.seed(5)
-    np.testing.assert_array_equal(drawn(init, (6, 5)), first)
-    np.testing.assert_array_equal(drawn(init, (6, 5)), second)
-    assert not np.array_equal(first, second)
-
-
-@pytest.mark.parametrize("init", DRAWING, ids=repr)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_types(init, dtype):
     values = drawn(init, (20, 10), dtype=dtype)

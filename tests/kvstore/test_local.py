@@ -64,18 +64,6 @@ def test_facts_about_the_store(store, monkeypatch):
     assert mx.kv.create("nccl").type == "nccl"
 
 
-@pytest.mark.parametrize(
-    "kind", ["local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "Device"]
-)
-def test_kinds(kind):
-    one = mx.kv.create(kind)
-    assert one.type == kind.lower()
-    one.init("w", mx.nd.zeros((2,)))
-    one.push("w", on_devices(1, 2, shape=(2,)))
-    one.pull("w", out := mx.nd.zeros((2,)))
-    assert out.asnumpy().tolist() == [3, 3]
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["local", "device", "nccl"])
 def test_values_on_a_gpu(kind):

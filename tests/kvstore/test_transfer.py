@@ -176,23 +176,6 @@ def module(compression, contexts=TWO, kvstore="device"):
     return mod
 
 
-@pytest.mark.parametrize("on_store", ["1", "0"])
-def test_a_module_trains_with_compressed_gradients(on_store, monkeypatch):
-    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", on_store)
-    mod, rng = module({"type": "2bit", "threshold": 0.5}), np.random.RandomState(0)
-    weight, residuals = np.zeros((1, 3), "f4"), np.zeros((2, 1, 3), "f4")
-    for _ in range(5):
-        x, y = (rng.randint(-8, 8, (4, 3)) / 8).astype("f4"), (rng.randint(-8, 8, (4, 1)) / 8).astype("f4")
-        mod.forward_backward(mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)]))
-        mod.update()
-        parts = zip(np.split(x, 2), np.split(y, 2))
-        grads = np.stack([(a @ weight.T - b).T @ a for a, b in parts])
-        sent, residuals = expected(grads, residuals, 0.5)
-        weight = weight - 0.125 * sent.sum(0)
-        np.testing.assert_allclose(mod.get_params()[0]["fc_weight"].asnumpy(), weight, rtol=1e-6)
-    assert weight.any()
-
-
 @pytest.mark.parametrize(("contexts", "kvstore"), [([mx.cpu()], "device"), (TWO, None)])
 def test_a_module_says_where_compression_does_not_work(contexts, kvstore):
     with pytest.warns(UserWarning, match="no effect"):

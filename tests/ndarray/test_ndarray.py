@@ -1,6 +1,5 @@
 """NDArray: sharing memory, copies between places, shapes, conversion to Python and NumPy, pickling."""
 
-import copy
 import ctypes
 import pickle
 import struct
@@ -148,14 +147,6 @@ def test_reshape_forms():
     np.testing.assert_array_equal(nd.from_torch(tensor).reshape(-1).asnumpy(), [0, 3, 1, 4, 2, 5])
 
 
-def test_head_view():
-    pool = counted(4, 3)
-    head = pool.head_view((2, 2))
-    np.testing.assert_array_equal(head.asnumpy(), [[0, 1], [2, 3]])
-    assert head.tensor.data_ptr() == pool.tensor.data_ptr()
-    assert pool.head_view(()).shape == ()
-
-
 def test_other_shapes():
     array = counted(2, 1, 3)
     assert array.T.shape == (3, 1, 2)
@@ -209,13 +200,6 @@ def test_pickle(dtype):
         np.testing.assert_array_equal(back.asnumpy(), array.asnumpy())
         back[:] = 0
     assert array.asnumpy().any()
-
-
-def test_copy_module():
-    array = counted(2)
-    for made in (copy.copy(array), copy.deepcopy([array])[0]):
-        made[:] = 9
-        np.testing.assert_array_equal(array.asnumpy(), [0, 1])
 
 
 def test_what_mxnet_pickled_is_taken_over():

@@ -100,17 +100,6 @@ def test_methods_take_what_the_functions_take():
     assert [each.shape for each in made] == [(1,), (3, 2), (1, 3), (2,), (2,)]
 
 
-def test_namespaces():
-    assert nd.op.relu is nd.relu
-    assert nd._internal._plus_scalar(data(), scalar=1).shape == (2, 3)
-    assert {"relu", "Convolution", "broadcast_add", "array"} <= set(dir(nd))
-    assert "_plus_scalar" in dir(nd._internal)
-    assert "_plus_scalar" not in dir(nd)
-    assert "uniform_like" in dir(nd.random)
-    for space in ("contrib", "linalg", "sparse", "image", "random", "_internal", "op"):
-        assert not hasattr(getattr(nd, space), "no_such_operator")
-
-
 @pytest.mark.timeout(120)
 def test_stubs_are_current():
     done = run_file(ROOT / "tools" / "stubs.py", "--check", cwd=ROOT)

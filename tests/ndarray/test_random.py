@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule._devices import generators
 
 nd = mx.nd
 
@@ -65,18 +64,6 @@ def test_multinomial_and_shuffle():
     assert (mixed != rows.asnumpy()).any()
     np.testing.assert_array_equal(np.sort(mixed, axis=0), rows.asnumpy())
     assert nd.random.uniform_like(rows).shape == (10, 2)
-
-
-def test_a_seed_repeats_a_context_and_leaves_the_others():
-    def draw(ctx):
-        return nd.random.uniform(0, 1, (3,), ctx=ctx).asnumpy()
-
-    generators.seed(7, mx.cpu(1))
-    first = draw(mx.cpu(1))
-    other = draw(mx.cpu(0))
-    generators.seed(7, mx.cpu(1))
-    np.testing.assert_array_equal(draw(mx.cpu(1)), first)
-    assert (draw(mx.cpu(0)) != other).any()
 
 
 def test_draws_that_mxnet_refuses_or_makes_up():

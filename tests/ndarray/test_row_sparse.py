@@ -93,18 +93,6 @@ def test_empty_arrays():
     check(sparse.zeros("default", (3, 2)), np.zeros((3, 2)))
 
 
-def test_contexts():
-    there = two_rows(ctx=mx.cpu(1))
-    assert there.context == there.indices.context == there.data.context == mx.cpu(1)
-    assert there.as_in_context(mx.cpu(1)) is there
-    back = there.as_in_context(mx.cpu(0))
-    assert back.context == mx.cpu(0)
-    check(back, TWO_ROWS, [0, 2])
-    assert nd.array(there).context == mx.cpu(0)
-    with mx.cpu(2):
-        assert sparse.zeros("row_sparse", (2, 2)).context == mx.cpu(2)
-
-
 def test_properties():
     array = two_rows("float16")
     assert (array.shape, array.ndim, array.size, len(array), array.stype) == ((4, 2), 2, 8, 4, "row_sparse")

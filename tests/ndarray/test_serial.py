@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule as mx
 from dpmodule import util
@@ -71,17 +70,6 @@ def test_an_array_without_axes_is_saved_in_the_newer_record(inside, tmp_path):
     assert (tmp_path / "scalar").read_bytes()[24:28] == struct.pack("<I", 0xF993FACA)
 
 
-def test_views_and_strided_arrays_are_saved_in_order(tmp_path):
-    target = tmp_path / "x"
-    base = nd.array(np.arange(12).reshape(3, 4))
-    turned = nd.from_torch(torch.arange(6.0).reshape(2, 3).t())
-    nd.save(target, [base[1:], turned, base.reshape((2, 6))[1]])
-    rows, columns, half = nd.load(target)
-    np.testing.assert_array_equal(rows.asnumpy(), [[4, 5, 6, 7], [8, 9, 10, 11]])
-    np.testing.assert_array_equal(columns.asnumpy(), [[0, 3], [1, 4], [2, 5]])
-    np.testing.assert_array_equal(half.asnumpy(), [6, 7, 8, 9, 10, 11])
-
-
 @pytest.mark.parametrize(
     "record",
     [struct.pack("<I", 0), struct.pack("<Ii", 0xF993FAC8, 0), struct.pack("<Iii", 0xF993FAC9, 0, 0)]
@@ -101,13 +89,9 @@ ONE = v2((1,), 0, bytes(4))
         (b"", "is empty"),
         (b"\x12\x01", "truncated"),
         (b"<!DOCTYPE html><html>404</html>", "HTML page"),
-        (b"\n <html><head>", "HTML page"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
-        (b'{"nodes": []}   ', "JSON"),
         (b"PK\x03\x04" + bytes(30), "zip archive"),
-        (b"\x80\x04\x95" + bytes(30), "pickle"),
         (bytes(64), "not an MXNet array file"),
-        (struct.pack("<QQ", 0x112, 0), "number of arrays needs 8 bytes"),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
         (one_array(v2((2**40, 2**10))), "data of shape"),
         *((one_array(v2(shape)), "impossible") for shape in ((2**62, 2**62), (-4,), (0, 2**62, 2**62))),
@@ -115,10 +99,8 @@ ONE = v2((1,), 0, bytes(4))
         (one_array(v2((2,), 99, bytes(8))), "unknown type number 99"),
         (one_array(v2((2,), 0, bytes(7))), "number of names needs"),
         (one_array(v2((2,), 0, bytes(8), storage=5)), "no storage type 5"),
-        (one_array(struct.pack("<Iii", 0xF993FAC9, 0, 1000)), "1000 axes"),
         (one_array(struct.pack("<I", 77)), "does not start an array"),
         (one_array(ONE, 2), "2 names for 1 arrays"),
-        (one_array(ONE, 1) + struct.pack("<Q", 2**63), "a name needs"),
         (one_array(ONE, 1) + struct.pack("<Q", 2) + b"\xff\xff", "not UTF-8"),
         (one_array(ONE) + b"more", "4 bytes follow"),
     ],

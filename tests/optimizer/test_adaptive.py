@@ -7,15 +7,6 @@ import dpmodule as mx
 from dpmodule import optimizer
 
 
-def test_nadams_schedule_goes_on_with_every_parameter():
-    """As in MXNet: 0.0912 after one update of three parameters, seen there."""
-    made = optimizer.create("nadam")
-    update = optimizer.get_updater(made)
-    names = [2, 0, 1]
-    update.update_all(names, [mx.nd.ones((2,))] * 3, [mx.nd.ones((2,)) for _ in names])
-    assert made.m_schedule == pytest.approx(0.09116964249490664, rel=1e-12)
-
-
 @pytest.mark.parametrize("name", ["ftrl", "ftml"])
 def test_a_rate_of_zero_moves_nothing(name):
     """MXNet makes NaN of it, for instance in the first step of a warm-up from 0."""

@@ -30,26 +30,6 @@ def test_noise_has_the_deviation_of_the_formula_and_repeats():
     )
 
 
-def test_noise_comes_parameter_by_parameter_and_from_the_context():
-    shapes = [(2, 3), (3,), (4,)]
-
-    def noise(at_once, ctx):
-        update = optimizer.get_updater(optimizer.create("sgld", learning_rate=1.0))
-        weights = [mx.nd.zeros(shape, ctx=ctx) for shape in shapes]
-        grads = [mx.nd.zeros(shape, ctx=ctx) for shape in shapes]
-        mx.random.seed(7)
-        if at_once:
-            update.update_all([0, 1, 2], grads, weights)
-        else:
-            for i in range(3):
-                update(i, grads[i], weights[i])
-        return np.concatenate([w.asnumpy().ravel() for w in weights])
-
-    np.testing.assert_array_equal(noise(True, mx.cpu(0)), noise(False, mx.cpu(0)))
-    np.testing.assert_array_equal(noise(True, mx.cpu(1)), noise(False, mx.cpu(1)))
-    assert (noise(True, mx.cpu(0)) != noise(True, mx.cpu(1))).all()
-
-
 def test_delay_is_compensated_from_the_second_update_on():
     """The previous parameter is a copy: the first update sees no delay."""
     for momentum, wanted in ((0.0, [0.5, 0.5]), (0.5, [0.5, 0.25])):

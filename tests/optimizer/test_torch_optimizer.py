@@ -154,17 +154,6 @@ def test_a_function_as_factory():
         np.testing.assert_allclose(weights[2].asnumpy(), -0.05 * rate, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_other_types(dtype):
-    """Small steps survive in the float32 copies."""
-    made = optimizer.create(torch.optim.SGD, lr=1e-4, multi_precision=True)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.ones((2,), dtype=dtype)
-    for _ in range(100):
-        update.update_all([0], [mx.nd.array([-1.0, 0.0], dtype=dtype)], [weight])
-    np.testing.assert_allclose(weight.asnumpy(), [1.01, 1.0], atol=1e-3 if dtype == "float16" else 1e-9)
-
-
 def test_states_are_brought_to_other_devices():
     """What Module does when it moves to them; counts stay on the host."""
     update = optimizer.get_updater(optimizer.create(torch.optim.Adam, lr=0.1))

@@ -85,30 +85,6 @@ def test_all_at_once_equals_one_by_one(name, extra, kind, dtype, functions):
         torch.testing.assert_close(a.tensor, b.tensor, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("sparse_weight", [False, True])
-@pytest.mark.parametrize(("name", "extra"), VARIANTS)
-def test_dense_gradients_beside_row_sparse_ones_equal_one_by_one(name, extra, sparse_weight):
-    found = []
-    for one_by_one in (False, True):
-        mx.random.seed(3)
-        update = updaters(name, extra, torch.float32)[0]
-        weights = [nd(t.clone()) for t in draw(0)]
-        if sparse_weight:
-            weights[0] = weights[0].tostype("row_sparse")
-        for step in range(3):
-            grads = [nd(t) for t in draw(1 + step)]
-            grads[0][2:5] = 0
-            grads[0] = grads[0].tostype("row_sparse")
-            if one_by_one:
-                for index in NAMES:
-                    update(index, grads[index], weights[index])
-            else:
-                update.update_all(list(NAMES), grads, weights)
-        found.append([weight.asnumpy() for weight in weights])
-    for together, alone in zip(*found):
-        np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)
-
-
 def test_plan_follows_every_change():
     """Rates, multipliers, exchanged tensors and states, and counts that part, each between two batches."""
     made = optimizer.create("adam", learning_rate=0.1, param_idx2name=NAMES)

@@ -35,19 +35,6 @@ def test_arrays_for_gradients_that_are_not_asked_for_stay_as_they_are(grad_req, 
     assert alone.grad_arrays[0].shape == (3,)  # nothing reads it
 
 
-@pytest.mark.parametrize(
-    ("grad_req", "kept"),
-    [
-        ("null", []),
-        ({"fc_weight": "write", "not there": "add"}, ["fc_weight"]),
-        (["null", "add", "write"], ["fc_weight", "fc_bias"]),
-    ],
-)
-def test_simple_bind_keeps_the_gradients_asked_for(grad_req, kept):
-    executor = fc().simple_bind(mx.cpu(), grad_req=grad_req, data=(2, 5))
-    assert [k for k, v in executor.grad_dict.items() if v is not None] == kept
-
-
 def test_simple_bind_ignores_names_that_are_not_there_with_a_warning():
     with pytest.warns(UserWarning, match="the shape of softmax_label ignored") as caught:
         executor = fc().simple_bind(mx.cpu(), data=(2, 5), softmax_label=(2,))
@@ -67,16 +54,6 @@ def test_parameters_gradients_and_states_are_borrowed():
     assert second.aux_dict["bn_moving_mean"] is first.aux_dict["bn_moving_mean"]
     assert second.arg_dict["data"].shape == (2, 5)
     assert second.grad_dict["data"] is not first.grad_dict["data"]
-
-
-def test_a_pool_lends_memory_to_executors_of_other_sizes():
-    pool = {}
-    large = fc().simple_bind(mx.cpu(), data=(4, 5), shared_buffer=pool)
-    small = fc().simple_bind(mx.cpu(), data=(2, 5), shared_buffer=pool)
-    assert set(pool) == {n for k in fc().list_arguments() for n in (k, f"grad of {k}")}
-    assert small.arg_dict["fc_weight"] is large.arg_dict["fc_weight"]
-    small.arg_dict["data"][:] = 7
-    assert large.arg_dict["data"].asnumpy()[:, 0].tolist() == [7, 7, 0, 0]
 
 
 def test_operators_without_gradient_are_bound_where_none_is_needed():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.attribute import AttrScope
 from helpers.control_flow_goldens import BUILDERS, CASES, RUN, fresh_names, recorded  # noqa: F401
 
 X = mx.sym.var("x")
@@ -148,16 +147,6 @@ def test_batch_norm_in_the_body_is_trained():
     np.testing.assert_allclose(grads["bn_beta"], [28])
     np.testing.assert_allclose(grads["bn_gamma"], [(-0 - 1 + 2 + 3) + (-4 + 5 + 6 - 7)], rtol=1e-2)
     assert grads["bn_moving_mean"].tolist() == grads["bn_moving_var"].tolist() == [0]
-
-
-def test_equal_loops_share_a_program_and_others_do_not():
-    def made(factor):
-        AttrScope._subgraph_names.clear()
-        with mx.name.NameManager():
-            return mx.sym.contrib.foreach(lambda x, s: (x * factor, s), mx.sym.var("x"), [])[0]
-
-    assert made(2).graph.key == made(2).graph.key
-    assert made(2).graph.key != made(3).graph.key
 
 
 def test_copies_pickles_and_compositions_keep_the_subgraph():

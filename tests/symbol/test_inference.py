@@ -29,15 +29,6 @@ def test_unknown_shapes_give_nones_and_a_warning_that_names_them():
         many.infer_shape()
 
 
-def test_types():
-    half = [np.float16] * 3
-    assert fc().infer_type(data="float16") == (half, [np.float16], [])
-    assert fc().infer_type(np.float16) == (half, [np.float16], [])
-    assert fc().infer_type(fc_bias=np.float16) == (half, [np.float16], [])
-    net = S.BatchNorm(fc(), name="bn")
-    assert net.infer_type(data="float16")[2] == [np.float32, np.float32]
-
-
 def test_unknown_types_give_nones_and_a_warning():
     net = S.Group([fc(), S.Variable("b")])
     with pytest.warns(UserWarning, match="types?.*: b"):
@@ -63,13 +54,6 @@ def scoped():
     with mx.AttrScope(__x__="1", ctx_group="dev"):
         d = S.Variable("d", lr_mult=2, attr={"wd_mult": "3"})
         return d, S.FullyConnected(d, num_hidden=2, name="q")
-
-
-def test_attributes_of_one_node():
-    d, q = scoped()
-    assert [q.attr(k) for k in ("num_hidden", "__x__", "ctx_group", "nope")] == ["2", "1", "dev", None]
-    assert d.attr("lr_mult") == d.attr("__lr_mult__") == "2"
-    assert q.list_attr() == {"num_hidden": "2", "__x__": "1", "__ctx_group__": "dev", "ctx_group": "dev"}
 
 
 @pytest.mark.parametrize("given", [{"__x__": 3}, {"mood": "calm"}, {"num_hidden": "few"}])

@@ -1,5 +1,3 @@
-import numpy as np
-
 import dpmodule as mx
 from dpmodule.ndarray.methods import FLUENT
 from dpmodule.ops import find, get
@@ -38,11 +36,3 @@ def test_a_method_is_the_operator_on_the_symbol(name):
     with mx.name.NameManager():
         function = getattr(S, name)(x, *others, **extra)
     assert method.tojson() == function.tojson()
-
-
-def test_reshape_and_astype():
-    x = S.Variable("x")
-    for net in (x.reshape((3, 2)), x.reshape(3, 2), x.reshape(shape=(3, 2)), x.reshape([3, 2])):
-        assert net.infer_shape(x=(2, 3))[1] == [(3, 2)]
-    assert x.astype("float16").infer_type(x="float32")[1] == [np.float16]
-    assert S.relu(x, out=None).list_arguments() == ["x"]

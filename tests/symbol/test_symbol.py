@@ -16,17 +16,6 @@ def mlp():
     return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=3, name="fc2"), name="softmax")
 
 
-def test_lists():
-    net = mlp()
-    assert net.list_arguments()[:3] == ["data", "fc1_weight", "fc1_bias"]
-    assert net.list_auxiliary_states() == ["bn_moving_mean", "bn_moving_var"]
-    assert net.list_inputs() == [n.name for n in net.graph.nodes if n.op is None]
-    assert net.list_outputs() == ["softmax_output"]
-    assert (net.num_outputs, len(net), net.name) == (1, 1, "softmax")
-    net.list_arguments().append("spoilt")
-    assert "spoilt" not in net.list_arguments()
-
-
 def test_choosing_outputs():
     parts = S.split(S.Variable("x"), num_outputs=3, name="s")
     assert [p.list_outputs() for p in parts] == [["s_output0"], ["s_output1"], ["s_output2"]]
@@ -34,16 +23,6 @@ def test_choosing_outputs():
     assert parts[-1].list_outputs() == ["s_output2"]
     assert parts[1:].list_outputs() == ["s_output1", "s_output2"]
     assert parts.name == parts[0].name == "s"
-
-
-def test_composing_by_name_and_by_position():
-    one = S.FullyConnected(S.Variable("data"), num_hidden=10, name="fc1")
-    two = S.Activation(S.FullyConnected(S.Variable("data2"), num_hidden=5, name="fc2"), act_type="relu")
-    want = ["data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"]
-    assert two(data2=one).list_arguments() == want
-    assert two(one).list_arguments() == want
-    assert two(data2=one, name="top").list_outputs() == ["top_output"]
-    assert two.list_arguments() == ["data2", "fc2_weight", "fc2_bias"]
 
 
 def test_composing_a_symbol_with_itself():

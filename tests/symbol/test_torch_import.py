@@ -94,30 +94,6 @@ def test_names_of_outputs(make, names):
         np.testing.assert_allclose(found.asnumpy(), want.numpy(), 1e-6)
 
 
-def test_nodes_are_called_after_their_modules():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
-            self.shared = nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.shared(self.shared(self.body(x)) + x)
-
-    symbol, _, _ = mx.sym.from_torch(Net(), torch.zeros(3, 4))
-    nodes = [n for n in symbol.graph.nodes if n.op is not None]
-    assert [n.name for n in nodes] == [
-        "body.0",
-        "body.1",
-        "body.2",
-        "shared.linear",
-        "add",
-        "shared.linear_1",
-    ]
-    assert all(n.source.startswith(f"{__file__}:") for n in nodes)
-    assert symbol.list_auxiliary_states() == ["body.1.running_mean", "body.1.running_var"]
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_a_module_that_writes_into_parts_keeps_its_layers_whole(training):
     class Net(nn.Module):

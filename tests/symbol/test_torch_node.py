@@ -77,18 +77,6 @@ def test_the_module_keeps_its_values_until_they_are_written_back():
     assert int(module[1].num_batches_tracked) == 4
 
 
-def test_two_nodes_of_one_module_have_parameters_of_their_own():
-    module = nn.Linear(3, 3)
-    twice = mx.sym.torch_module(module, mx.sym.torch_module(module, data(), name="a"), name="b")
-    assert len(twice.list_arguments()) == 5
-    mod = mx.mod.Module(twice, label_names=None)
-    mod.bind([("data", (2, 3))], for_training=False)
-    mod.init_params()
-    mod.forward(mx.io.DataBatch([mx.nd.ones((2, 3))]))
-    wanted = module(module(torch.ones(2, 3))).detach()
-    np.testing.assert_allclose(mod.get_outputs()[0].asnumpy(), wanted, rtol=1e-6)
-
-
 def test_decay_and_frozen_parameters_follow_names_and_requires_grad():
     module = nn.GRU(3, 2)
     module.bias_ih_l0.requires_grad_(False)

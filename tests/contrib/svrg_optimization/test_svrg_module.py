@@ -102,14 +102,6 @@ def test_a_second_mean_starts_from_the_first():
     np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), first * 1.5, rtol=1e-6)
 
 
-def test_padding_counts_as_part_of_a_batch():
-    mod, train = ready(), data(count=12)
-    mod.update_full_grads(train)
-    start = np.ones((1, 2)), np.zeros(1)
-    first, second = (gradient(p.data[0].asnumpy(), p.label[0].asnumpy(), *start)[0] for p in again(train))
-    np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), (first + second) / 1.5, rtol=1e-5)
-
-
 def test_both_modules_are_bound_and_reshaped():
     mod = ready(TWO)
     assert mod.binded

@@ -106,14 +106,6 @@ def test_batch_norm_moves_its_statistics_by_the_biased_variance():
     np.testing.assert_allclose(executor.aux_dict["running_var"].asnumpy(), biased.numpy(), 1e-5)
 
 
-def test_a_frozen_batch_norm_keeps_its_statistics():
-    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.BatchNorm1d(4)).train()
-    net[1].eval()
-    symbol, _, _ = mx.sym.from_torch(net, torch.zeros(5, 3))
-    norms = [n for n in symbol.graph.nodes if n.op is not None and n.op.name == "BatchNorm"]
-    assert {n.name: n.a.use_global_stats for n in norms} == {"1": True, "2": False}
-
-
 class Dense(nn.Module):
     def __init__(self):
         super().__init__()
