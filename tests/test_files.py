@@ -57,6 +57,9 @@ def test_readers_say_what_a_file_is(name, content, said, tmp_path):
         READERS[name](str(tmp_path / name))
 
 
+NAMES, VERSIONS = st.sets(st.sampled_from("abc"), min_size=1), st.integers(0, 255)
+
+
 class Saves(RuleBasedStateMachine):
     """Any order of saves, errors, kills of the process between two steps, and reads."""
 
@@ -83,7 +86,7 @@ class Saves(RuleBasedStateMachine):
         else:
             files.write_set({str(self.folder / name): data for name, data in contents.items()}, "set")
 
-    @rule(names=st.sets(st.sampled_from("abc"), min_size=1), version=st.integers(0, 255))
+    @rule(names=NAMES, version=VERSIONS)
     def save(self, names, version):
         contents = {name: bytes([version]) * 999 for name in names}
         self.write(contents)
@@ -92,7 +95,7 @@ class Saves(RuleBasedStateMachine):
         if len(names) == 3:
             assert sorted(os.listdir(self.folder)) == [*"abc"]  # what dead processes left is gone
 
-    @rule(names=st.sets(st.sampled_from("abc"), min_size=1), version=st.integers(0, 255))
+    @rule(names=NAMES, version=VERSIONS)
     def a_writer_fails(self, names, version):
         def half(file):
             file.write(b"half")
@@ -102,12 +105,7 @@ class Saves(RuleBasedStateMachine):
             self.write(dict.fromkeys(sorted(names)[:-1], bytes([version])) | {max(names): half})
         assert self.found() == self.known
 
-    @rule(
-        names=st.sets(st.sampled_from("abc"), min_size=1),
-        version=st.integers(0, 255),
-        how=st.sampled_from(["once", "for good"]),
-        last=st.integers(1, 30),
-    )
+    @rule(names=NAMES, version=VERSIONS, how=st.sampled_from(["once", "for good"]), last=st.integers(1, 30))
     def the_disk_fails(self, names, version, how, last):
         contents = {name: bytes([version]) * 999 for name in names}
         try:
@@ -120,11 +118,7 @@ class Saves(RuleBasedStateMachine):
                 self.known = found  # only the sync of the folder after the rename failed
         assert self.found() == self.known
 
-    @rule(
-        names=st.sets(st.sampled_from("abc"), min_size=1),
-        version=st.integers(0, 255),
-        last=st.integers(1, 30),
-    )
+    @rule(names=NAMES, version=VERSIONS, last=st.integers(1, 30))
     def the_process_is_killed(self, names, version, last):
         contents = {name: bytes([version]) * 999 for name in names}
         child = os.fork()

@@ -18,7 +18,6 @@ import since  # noqa: E402
 FILLERS = "the a an of its this that is are to for it as in or and"
 SECTION = re.compile(r"^([A-Z]\w+):$")
 ENTRY = re.compile(r"^    ((?:\*{0,2}\w+(?:, | and )?)+)(?: \(.*?\))?:(.*)$")
-SECTIONS = "Args Attributes Shape Raises Returns Yields Source Example Examples Note"
 
 
 def told(docstring, *headings):
@@ -115,25 +114,6 @@ def test_everything_is_described(module):
             if key in texts and says_nothing(key, one.annotation, texts[key])
         ]
     assert not missing, "\n".join(missing)
-
-
-@walks(public.listed_modules(), family=lambda name: name[len("dpmodule.")])
-def test_docstrings_have_the_form(module):
-    wrong = []
-    for name, value, _ in in_module(module):
-        first = inspect.cleandoc(value.__doc__ or "")  # overriding methods inherit theirs
-        wrong += [
-            f"{place_of(value)}: {name}: no section is called {heading!r}; there are {', '.join(SECTIONS.split())}"
-            for heading in re.findall(r"^([A-Z]\w+):$", first, re.MULTILINE)
-            if heading not in SECTIONS.split()
-        ]
-        found = inspect.signature(value).parameters
-        if not any(one.kind is one.VAR_KEYWORD for one in found.values()):  # which may be listed one by one
-            wrong += [
-                f"{place_of(value)}: {name}: Args: has {key!r}, which is no parameter; take it out or rename it"
-                for key in told(first, "Args").keys() - found
-            ]
-    assert not wrong, "\n".join(wrong)
 
 
 @cache

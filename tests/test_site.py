@@ -101,11 +101,6 @@ PAGES = [
 ]
 
 
-def test_no_page_has_more_than_300_lines():
-    lines = {str(page): page.read_text(encoding="utf-8").count("\n") for page in PAGES}
-    assert {page: count for page, count in lines.items() if count > 300} == {}
-
-
 NAVIGATION = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -135,13 +130,6 @@ def test_files_that_pages_name_exist():
         if name not in INSTALLED and not (root / name).exists()
     ]
     assert missing == []
-
-
-def test_files_that_the_architecture_names_exist():
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([\w/]+\.(?:py|cfg|cpp|hpp))`", text))
-    places = (DOCS.parent, DOCS.parent / "dpmodule")
-    assert {name for name in named if not any((place / name).exists() for place in places)} == set()
 
 
 def test_pictures_are_what_the_script_draws():

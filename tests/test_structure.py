@@ -114,14 +114,3 @@ def _is_mirrored(path):
 
 
 # what reads the package
-
-
-def test_only_public_modules_list_their_names():
-    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").rglob("*.md")]
-    blocks = [block for page in pages for block in re.findall(r"^```{public}\n(.*?)^```$", page, re.M | re.S)]
-    public = {name for block in blocks for name in block.split()}
-    for path, text in sources_in(ROOT, "dpmodule").items():
-        if text.count("__all__") == 1 and not path.endswith(
-            "__init__.py"
-        ):  # `lazy` reads the lists of public ones
-            assert path[:-3].replace("/", ".") in public

@@ -4,31 +4,6 @@ import pytest
 
 import tutorials
 
-PAGE = """# A page
-
-```bash
-pip install .
-```
-
-```python
-print("accuracy", 0.93)
-```
-
-```output
-accuracy 0.9...
-```
-
-```text
-no step
-```
-"""
-
-
-def test_steps_are_the_blocks_in_order_with_what_they_print():
-    found = [(step.line, step.language, step.code, step.shown) for step in tutorials.steps(PAGE)]
-    program = (7, "python", 'print("accuracy", 0.93)\n', "accuracy 0.9...\n")
-    assert found == [(3, "bash", "pip install .\n", None), program]
-
 
 @pytest.mark.parametrize("page", sorted(tutorials.START.glob("*.md")), ids=lambda page: page.stem)
 def test_start_pages_install_first_and_show_a_figure(page):

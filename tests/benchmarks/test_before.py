@@ -11,35 +11,11 @@ import pytest
 import torch
 
 import dpmodule as mx
-from benchmarks.harness import Session, check_before
 from benchmarks.report import BEFORE
 
 ROOT = Path(__file__).parents[2]
 PARTS = {"fit": 7, "bucketing": 1, "startup": 8, "streams": 23, "autobatch": 55}
 """Parts that compare, and how many rows their quick forms have, without uvloop and GPU."""
-
-
-@pytest.fixture
-def other(tmp_path):
-    """A folder with a package of our name."""
-    (tmp_path / "dpmodule").mkdir()
-    (tmp_path / "dpmodule" / "__init__.py").touch()
-    return tmp_path
-
-
-def home_of(given):
-    with Session(against={"before": str(given)}).sides(before_ours=("imports",)) as sides:
-        return sides["before_ours"].ask("home")
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", ["folder", "interpreter"])
-def test_the_other_revision_runs(other, tmp_path, kind):
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{other}" exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    assert home_of(other if kind == "folder" else python) == str(other / "dpmodule" / "__init__.py")
-    check_before(str(other))
 
 
 @pytest.fixture

@@ -6,58 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import __main__ as command
-from benchmarks import machines, settings
-from benchmarks.report import Section, tables_of
+from benchmarks.report import tables_of
 from helpers.programs import run_module
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def measured(monkeypatch):
-    """Replace the parts' measurements; return the names of those that ran, with their sessions."""
-    ran = []
-
-    def measure(name, session):
-        ran.append((name, session))
-        found = Section(name, "About it.")
-        found.hold("figure", 0.5, (1.0, 2.0))
-        return found
-
-    monkeypatch.setattr(command, "measure", measure)
-    return ran
-
-
-@pytest.fixture
-def old_processor(monkeypatch):
-    """A processor without AVX-512."""
-    flags = frozenset(["sse4_1", "avx2", "fma"])
-    monkeypatch.setattr(settings, "processor", lambda: ("Old", flags))
-    monkeypatch.setattr(machines, "processor", lambda: ("Old", flags))
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("fit --isa mmx", "--isa mmx: expected one of sse41, avx2, avx512"),
-        (
-            "fit --isa avx512",
-            "--isa avx512: this processor, Old, lacks avx512bw, avx512dq, avx512f, avx512vl",
-        ),
-        ("ops --isa avx2", "with AVX2, 1 thread: expected parts among fit, bucketing, kernels, autobatch"),
-        ("nothing", "nothing"),
-        ("--against mxnet=", "mxnet="),
-        ("--against keras=python", "keras"),
-    ],
-)
-def test_wrong_lines_are_refused(line, said, measured, old_processor, capsys):
-    try:
-        status = command.main(line.split())
-    except SystemExit as error:
-        status = error.code
-    assert (status, measured) == (2, [])
-    assert said in capsys.readouterr().err
 
 
 SHARED = """

@@ -55,7 +55,7 @@ VALUES = {
         set(),
         (1, [2, (3,)]),
         {1, (2, "a"), "b"},
-        frozenset({"x"}),
+        frozenset("x"),
         torch.Size([2, 3]),
     ],
     "mappings": [

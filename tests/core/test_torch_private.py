@@ -32,7 +32,7 @@ def both(call, count, *, rtol=1e-6):
         torch.testing.assert_close(a, b, rtol=rtol, atol=1e-6)
 
 
-OFF = {"maximize": False}
+OFF = {"maximize": False, "is_first_step": False}
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -47,29 +47,18 @@ def test_sgd(momentum, decay, lr):
         "nesterov": False,
         **OFF,
     }
-    both(
-        lambda p, g, m: torch_private.fused_sgd(p, g, m if momentum else [], is_first_step=False, **options),
-        3,
-    )
+    both(lambda p, g, m: torch_private.fused_sgd(p, g, m if momentum else [], **options), 3)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("count", [1.0, 7.0])
 def test_adam(decay, count):
-    options = {
-        "lr": 0.1,
-        "beta1": 0.8,
-        "beta2": 0.99,
-        "weight_decay": decay,
-        "eps": 1e-3,
-        "amsgrad": False,
-        **OFF,
-    }
+    options = {"lr": 0.1, "beta1": 0.8, "beta2": 0.99, "weight_decay": decay, "eps": 1e-3, "amsgrad": False}
 
     def call(p, g, m, v):
         for one in v:
             one.abs_()
-        torch_private.fused_adam(p, g, m, v, [], [torch.tensor(count)] * 3, **options)
+        torch_private.fused_adam(p, g, m, v, [], [torch.tensor(count)] * 3, maximize=False, **options)
 
     both(call, 4, rtol=1e-5)
 

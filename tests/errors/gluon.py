@@ -22,7 +22,7 @@ ROWS = [
     (lambda: importlib.import_module("dpmodule.gluon.no_such_module"), ModuleNotFoundError, ""),
     *[
         (lambda p=p: used(p), MXNetError, rf"gluon\.{p}\.Other is not available")
-        for p in ("nn", "utils", "loss", "contrib", "contrib.rnn")
+        for p in ("nn", "contrib.rnn")
     ],
     (lambda: mx.gluon.utils.clip_global_norm([], 1.0), ArgumentError, "arrays is empty"),
     (lambda: mx.gluon.utils.split_data(five, 2), ShapeError, "even_split=False allows"),

@@ -33,11 +33,7 @@ class Holds(mx.init.Initializer):
 
 ROWS = [
     (lambda: fill(mx.init.Uniform(), "odd_name"), ArgumentError, "the name 'odd_name': expected an ending"),
-    (
-        lambda: fill(mx.init.Zero(), "a_bias", attrs={"__init__": "nix"}),
-        ArgumentError,
-        "unknown initializer 'nix'",
-    ),
+    (lambda: fill(mx.init.Zero(), attrs={"__init__": "nix"}), ArgumentError, "unknown initializer 'nix'"),
     (lambda: Holds(mx.cpu()).dumps(), DTypeError, r"arguments of Holds\(value=cpu\(0\)\) as JSON"),
     (
         lambda: mx.init.create("xaver"),
@@ -49,14 +45,8 @@ ROWS = [
     (lambda: mx.init.One()(Desc("a_weight"), np.zeros(3)), ArgumentError, "arr is ndarray, expected an"),
     (lambda: mx.init.One()(3, mx.nd.zeros((2,))), ArgumentError, "desc is 3, expected an InitDesc"),
     (lambda: fill(mx.init.Initializer()), NotImplementedError, "Initializer does not define _init_weight"),
-    *[
-        (
-            lambda i=i: fill(i, shape=(3,)),
-            ShapeError,
-            rf"{type(i).__name__}: w_weight has shape \(3,\), expected at l",
-        )
-        for i in (mx.init.Xavier(), mx.init.MSRAPrelu(), mx.init.Orthogonal())
-    ],
+    (lambda: fill(mx.init.Xavier()), ShapeError, r"Xavier: w_weight has shape \(2,\), expected at l"),
+    (lambda: fill(mx.init.Orthogonal()), ShapeError, r"Orthogonal: w_weight has shape \(2,\), expected at l"),
     *[
         (lambda n=n, o=o: getattr(mx.init, n)(**o), ArgumentError, said)
         for n, o, said in (
@@ -67,20 +57,12 @@ ROWS = [
             ("Normal", {"sigma": float("nan")}, "sigma is nan"),
         )
     ],
+    (lambda: fill(mx.init.Bilinear()), ShapeError, r"Bilinear: w_weight has shape \(2,\), expected 4 ax"),
+    (lambda: fill(mx.init.LSTMBias()), ShapeError, r"LSTMBias: w_weight has shape \(2,\), expected a first"),
     (
-        lambda: fill(mx.init.Bilinear(), shape=(4, 4)),
-        ShapeError,
-        r"Bilinear: w_weight has shape \(4, 4\), expected 4 ax",
-    ),
-    (
-        lambda: fill(mx.init.LSTMBias(), shape=(6,)),
-        ShapeError,
-        r"LSTMBias: w_weight has shape \(6,\), expected a first",
-    ),
-    (
-        lambda: fill(mx.init.Mixed(["bar", "baz"], [mx.init.Zero(), mx.init.Zero()]), "foo"),
+        lambda: fill(mx.init.Mixed(["a", "b"], ["one"] * 2), "c"),
         ArgumentError,
-        r"no pattern matches 'foo' \(tried 'bar', 'baz'\)",
+        r"matches 'c' \(tried 'a', 'b'\)",
     ),
     (lambda: mx.init.Mixed(["a", "b"], [mx.init.Zero()]), ArgumentError, "2 patterns for 1 initializers"),
     (without_names, ArgumentError, "expected arrays by name"),

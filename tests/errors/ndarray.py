@@ -87,10 +87,7 @@ ROWS = [
     (lambda: nd.contrib.cond(two, lambda: 1, lambda: 2), ShapeError, "not a scalar"),
     (lambda: nd._internal._foreach(two), OpError, "num_args is required"),
     # creation
-    *[
-        (lambda v=v: nd.array(v), DTypeError, "")
-        for v in ([1, "a"], [[1, 2], [3]], "abc", b"abc", {1: 2}, None, 1j, object(), iter([1]))
-    ],
+    *[(lambda v=v: nd.array(v), DTypeError, "") for v in ([1, "a"], [[1, 2], [3]], "abc", {1: 2}, None)],
     (lambda: nd.array([1, float("nan")], dtype="int32"), NonFiniteError, ""),
     (lambda: nd.array(["1", "a"]), DTypeError, "float32 array of texts.*'a'"),
     (lambda: nd.array(["1.5"], dtype="int32"), DTypeError, "int32 array of texts"),
@@ -131,7 +128,7 @@ ROWS = [
     # shapes
     *[
         (lambda c=c: six.reshape(c), ShapeError, "")
-        for c in ((4,), (7,), (2, 1), (), (-1, -1), (0, 0, 0), (2, -5), "ab", (1.5, 4), None)
+        for c in ((4,), (), (-1, -1), (0, 0, 0), (2, -5), "ab", (1.5, 4))
     ],
     (lambda: six.reshape(), ShapeError, ""),
     (lambda: six.reshape((6,), order="C"), DTypeError, "got order"),
@@ -154,23 +151,15 @@ ROWS = [
         for k in (1.0, "x", np.float32(1), [0.5], [[0], [0, 1]], slice(0.5, 2))
     ],
     (lambda: six[nd.array([0.5])], ArgumentError, ""),
-    *[
-        (lambda k=k, v=v: put(k, nd.zeros(v)), ShapeError, "cannot write an array of shape")
-        for k, v in (
-            (slice(None), (3, 2)),
-            (slice(None), (6,)),
-            (slice(0, 1), (2, 3)),
-            ((slice(None), 0), (2, 1)),
-            ([0, 1], (3, 3)),
-        )
-    ],
+    (lambda: put(slice(None), nd.zeros((3, 2))), ShapeError, "cannot write an array of shape"),
+    (lambda: put([0, 1], nd.zeros((3, 3))), ShapeError, "cannot write an array of shape"),
     *[(lambda v=v: put(slice(None), v), DTypeError, "") for v in (None, "text", {}, object())],
     (lambda: put(0, float("nan"), ints), NonFiniteError, ""),
     # arithmetic
     *[
         (lambda f=f, o=o: f(two.copy(), o), TypeError, "")
-        for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd)
-        for o in (None, "a", [1, 2], object(), {})
+        for f in (operator.add, operator.truediv, operator.iadd)
+        for o in (None, [1, 2])
     ],
     *[(lambda o=o: o + two, TypeError, "") for o in (None, object(), {})],
     *[(lambda o=o: operator.eq(two, o), DTypeError, "") for o in ("a", [1, 2], object())],
@@ -196,11 +185,7 @@ ROWS = [
     (lambda: nd.FullyConnected(six, weight, two, 2, True), OpError, "bias was passed"),
     (lambda: nd.FullyConnected(six, weight, no_bias=True), OpError, "num_hidden is required"),
     (lambda: nd.FullyConnected(six, data=six, num_hidden=2), OpError, "given twice"),
-    (
-        lambda: nd.FullyConnected(six, nd.ones((2, 4)), num_hidden=2, no_bias=True),
-        ShapeError,
-        "FullyConnected",
-    ),
+    (lambda: nd.FullyConnected(six, six.T, num_hidden=2, no_bias=True), ShapeError, "FullyConnected"),
     (lambda: nd.clip(six, 1, a_max="x"), OpError, "a_"),
     (lambda: nd.sum(six, axis=5), OpError, "axis is 5"),
     (lambda: nd.relu(six, out=3), OpError, "out is int"),
@@ -231,9 +216,7 @@ ROWS = [
         for p, error, said in (
             (([7, 8, 9], [0, 2, 1], [0, 5, 2, 3]), ArgumentError, "descend"),
             (([7, 8, 9], [1, 2, 1], [0, 2, 2, 4]), ArgumentError, "expected 0 to 3"),
-            (([7, 8, 9], [0, 2, 1], [0, -2, 2, 3]), ArgumentError, "descend"),
             (([7, 8, 9], [0, 4, 1], [0, 2, 2, 3]), BoundsError, "outside of 4 columns"),
-            (([7, 8, 9], [0, -1, 1], [0, 2, 2, 3]), BoundsError, "outside"),
         )
         for use in (sparse.CSRNDArray.check_format, sparse.CSRNDArray.asnumpy)
     ],
@@ -266,15 +249,13 @@ ROWS = [
         (lambda r=r, use=use: use(rsp(rows=r, shape=(3, 2))), error, said)
         for r, error, said in (
             ((1, 4), BoundsError, "index 4 is outside of its 3 rows"),
-            ((1, -2), BoundsError, "index -2"),
             ((1, 1), ArgumentError, "row 1 twice"),
         )
         for use in (
             lambda a: a.check_format(),
-            lambda a: a.asnumpy(),
             lambda a: a + a,
             lambda a: a.retain([0]),
-            lambda a: nd.ones((3, 2)) + a,
+            lambda a: weight.T + a,
         )
     ],
     *[(lambda n=n: setattr(rsp(), n, 1), AttributeError, "") for n in ("data", "indices", "colour")],
@@ -285,15 +266,10 @@ ROWS = [
     *[(lambda k=k: rsp().__setitem__(k, 3), ArgumentError, "") for k in (1, slice(0, 1))],
     (lambda: rsp().__setitem__(slice(None), [1]), DTypeError, ""),
     (lambda: rsp().__setitem__(slice(None), nd.ones((3, 2))), ShapeError, "expected"),
-    *[
-        (lambda call=call: call(rsp()), NotSupportedForSparseNDArray, "")
-        for call in (
-            lambda a: a.reshape((2, 4)),
-            lambda a: a.torch(),
-            torch.utils.dlpack.from_dlpack,
-            lambda a: a.expand_dims(0, inplace=True),
-        )
-    ],
+    (lambda: rsp().reshape((2, 4)), NotSupportedForSparseNDArray, ""),
+    (lambda: rsp().torch(), NotSupportedForSparseNDArray, ""),
+    (lambda: torch.utils.dlpack.from_dlpack(rsp()), NotSupportedForSparseNDArray, ""),
+    (lambda: rsp().expand_dims(0, inplace=True), NotSupportedForSparseNDArray, ""),
     (lambda: bool(rsp()), ShapeError, ""),
     (lambda: rsp().retain([-1]), BoundsError, "row -1"),
     (lambda: rsp().retain(["a"]), DTypeError, "row numbers"),
@@ -313,14 +289,11 @@ ROWS = [
     (lambda: nd.load_frombuffer("text"), DTypeError, ""),
     (lambda: nd.load_frombuffer(SAME_NAMES), FileFormatError, "two arrays have the name 'a'"),
     (lambda folder: nd.load(folder / "missing.safetensors"), FileError, r"missing\.safetensors"),
-    *[
-        (
-            lambda folder, e=e: nd.save(folder / f"x.{e}", {"a": two}),
-            ArgumentError,
-            "extension of another format; .* wri",
-        )
-        for e in ("npz", "NPY", "pt", "pth", "pt2", "onnx", "h5", "hdf5", "pkl", "mat", "tflite")
-    ],
+    (
+        lambda folder: nd.save(folder / "x.NPY", {"a": two}),
+        ArgumentError,
+        "extension of another format; .* wri",
+    ),
 ]
 if np.__version__ >= "2":  # NumPy 1 copies where it has to
     ROWS += [

@@ -88,14 +88,12 @@ ROWS = [
     ],
     (lambda: optimizer.register(int), ArgumentError, "not a subclass"),
     (lambda: optimizer.Optimizer().update(0, two, two, None), NotImplementedError, "Optimizer"),
-    *[
-        (
-            lambda n=n: optimizer.create(n, momentum=None),
-            ArgumentError,
-            "momentum is None, expected a number; 0 mea",
-        )
-        for n in ("sgd", "nag", "signum", "dcasgd")
-    ],
+    (
+        lambda: optimizer.create("nag", momentum=None),
+        ArgumentError,
+        "momentum is None, expected a number; 0 mea",
+    ),
+    (lambda: optimizer.create("dcasgd", momentum=None), ArgumentError, "momentum is None"),
     (lambda: optimizer.create("groupadagrad", wd=0.1), ArgumentError, "wd is 0.1, expected 0"),
     (lambda: optimizer.create("groupadagrad").create_state(0, three), ShapeError, r"\(3,\), expected 2 axes"),
     (lambda: optimizer.create("lbsgd", batch_scale=0), ArgumentError, "batch_scale is 0"),
@@ -125,14 +123,11 @@ ROWS = [
     (lambda: resumed("adam", "adam", (3,)), StateError, r"parameter 0 .*\(2,\).*\(3,\)"),
     (lambda: resumed(TORCH_SGD, torch.optim.Adam, momentum=0.9), StateError, "Adam cannot continue from"),
     (dump_with_code, ArgumentError, "built-in function print.*save without the optimizer"),
-    *[
-        (lambda p=p: array_of(p), FileFormatError, "")
-        for p in (b"N", b"C\x08" + bytes(8), b"C\x04\xc9\xfa\x93\xf9")
-    ],
+    *[(lambda p=p: array_of(p), FileFormatError, "") for p in (b"N", b"C\x08" + bytes(8))],
     (lambda: array_of(b"C" + bytes([len(HUGE)]) + HUGE), FileFormatError, "float32 data"),
     *[
         (lambda d=d: updater().set_states(d), FileFormatError, "optimizer states|no optimizer")
-        for d in (b"garbage", b"\x80\x04K\x05.", b"\x80\x09N.")
+        for d in (b"garbage", b"\x80\x09N.")
     ],
     (loop, FileFormatError, "contain themselves"),
 ]

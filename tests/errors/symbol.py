@@ -76,6 +76,10 @@ def repeat(body, states, most=3, cond=lambda s: s):
     return S.contrib.while_loop(cond, body, states, most)
 
 
+def two_conditions():
+    S.contrib.cond(s, lambda: x + 1, lambda: x - 1).simple_bind(mx.cpu(), s=(2,), x=(2,)).forward()
+
+
 def potrf():
     net = loop(lambda x, s: (S.linalg.potrf(x, name="root"), s), states=[]).simple_bind(mx.cpu(), x=(2, 3, 3))
     net.forward(x=-mx.nd.ones((2, 3, 3)))
@@ -98,14 +102,8 @@ ROWS = [
     (lambda: S.maximum(x, None), DTypeError, ""),
     (lambda: (x + y).infer_shape(x=(2, 3), y=(1, 3)), ShapeError, "disagree"),
     (lambda: bool(x), NotImplementedForSymbol, "__bool__"),
-    *[
-        (lambda e=e: exec(e, {"a": x, "b": y}), NotImplementedForSymbol, "a = a")
-        for e in ("a += b", "a -= b", "a *= b", "a /= b")
-    ],
-    *[
-        (lambda n=n: getattr(x, n)(), NotImplementedForSymbol, f"Symbol.{n} is not available")
-        for n in ("asnumpy", "asscalar", "as_in_context", "wait_to_read", "copy", "backward", "detach")
-    ],
+    (lambda: exec("a += b", {"a": x, "b": y}), NotImplementedForSymbol, "a = a"),
+    (lambda: x.asnumpy(), NotImplementedForSymbol, "Symbol.asnumpy is not available"),
     # operators
     (lambda: S.FullyConnected(x), OpError, "num_hidden is required"),
     (lambda: S.FullyConnected(x, num_hidden="few"), OpError, "num_hidden is 'few', expected an integer"),
@@ -137,10 +135,7 @@ ROWS = [
     (lambda: bind([A, W, B], grad_req="sometimes"), ArgumentError, "grad_req of data is 'sometimes'"),
     (lambda: bind([A, W, B], grad_req=["write"]), ArgumentError, "1 entries for 3 arguments"),
     (lambda: bind([A, W, B], group2ctx="dev"), ArgumentError, "group2ctx"),
-    *[
-        (lambda c=c: fc().bind(c, [A, W, B]), ArgumentError, "a Context such as")
-        for c in ("cpu", None, 0, mx.cpu)
-    ],
+    *[(lambda c=c: fc().bind(c, [A, W, B]), ArgumentError, "a Context such as") for c in (None, mx.cpu)],
     (lambda: S.BatchNorm(x, name="bn").bind(mx.cpu(), [A, B, B]), ArgumentError, "aux_states: missing"),
     (lambda: simple("cpu"), ArgumentError, "a Context such as"),
     (lambda: simple(mx.gpu(99)), DeviceError, r"gpu\(99\) does not exist"),
@@ -217,9 +212,7 @@ ROWS = [
         r"lengths differ: \[3, 4\]",
     ),
     (
-        lambda: (
-            S.contrib.cond(s, lambda: x + 1, lambda: x - 1).simple_bind(mx.cpu(), s=(2,), x=(2,)).forward()
-        ),
+        two_conditions,
         NodeError,
         r"the condition of cond returned an array of shape \(2,\), expected one number",
     ),
@@ -236,8 +229,6 @@ ROWS = [
         (lambda a=a, v=v: spoilt(lambda node: node["attrs"].update({a: v})), error, said)
         for a, v, error, said in (
             ("in_data_locs", "[99]", ShapeError, "do not match"),
-            ("in_data_locs", "[-5]", ShapeError, "do not match"),
-            ("num_out_data", "9", ShapeError, "do not match"),
             ("num_outputs", "1000000000000", FileFormatError, "its last subgraph 2"),
             ("in_data_locs", "nonsense", OpError, "in_data_locs"),
         )

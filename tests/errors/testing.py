@@ -86,10 +86,7 @@ ROWS = [
         ArgumentError,
         "aux_states",
     ),
-    *[
-        (lambda r=r: backward([HEAD], request=r), AssertionError, "")
-        for r in ("write", "add", ["add", "write"], {"a": "write", "b": "null"})
-    ],
+    *[(lambda r=r: backward([HEAD], request=r), AssertionError, "") for r in ("write", ["add", "write"])],
     (lambda: tu.check_symbolic_backward(LOSS, [X], 3, [X]), ArgumentError, "out_grads"),
     (lambda: tu.check_symbolic_backward(LOSS, [X], None, [X], grad_req="overwrite"), ArgumentError, ""),
     (lambda: tu.check_numeric_gradient(BLOCKED, [X]), AssertionError, "NUMERICAL_a"),
@@ -107,10 +104,7 @@ ROWS = [
     (lambda: tu.random_sample([1, 2, 3], 4), ArgumentError, "k is 4"),
     (lambda: tu.collapse_sum_like(np.ones((2, 3)), (2,)), ArgumentError, "broadcast"),
     (lambda: tu.assign_each2(X, X[0], max), ArgumentError, "shape"),
-    *[
-        (lambda s=s: tu.rand_sparse_ndarray((3, 2), s, distribution="powerlaw"), ArgumentError, "powerlaw")
-        for s in ("dense", "row_sparse")
-    ],
+    (lambda: tu.rand_sparse_ndarray((3, 2), "dense", distribution="powerlaw"), ArgumentError, "powerlaw"),
     (lambda: tu.rand_sparse_ndarray((3, 2), "csr", density=2), ArgumentError, "density"),
     (
         lambda: tu.rand_sparse_ndarray((5, 16), "csr", density=0.01, distribution="powerlaw"),

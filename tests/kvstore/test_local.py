@@ -64,24 +64,6 @@ def test_facts_about_the_store(store, monkeypatch):
     assert mx.kv.create("nccl").type == "nccl"
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["local", "device", "nccl"])
-def test_values_on_a_gpu(kind):
-    one, there = mx.kv.create(kind), mx.gpu(0)
-    one.init(["w", "r"], [mx.nd.ones((3, 2)), mx.nd.zeros((3, 2), stype="row_sparse")])
-    one.set_optimizer(mx.optimizer.Test())
-    one.push("w", [mx.nd.ones((3, 2), ctx=there), mx.nd.ones((3, 2), ctx=there)])
-    one.pull("w", [first := mx.nd.zeros((3, 2), ctx=there), second := mx.nd.zeros((3, 2))])
-    assert (first.asnumpy() == 3).all()
-    assert (second.asnumpy() == 3).all()
-    one.push("r", mx.nd.ones((3, 2), ctx=there).tostype("row_sparse"))
-    one.row_sparse_pull(
-        "r", out := mx.nd.zeros((3, 2), ctx=there, stype="row_sparse"), row_ids=mx.nd.array([1])
-    )
-    assert out.context == there
-    assert out.asnumpy().tolist() == [[0, 0], [1, 1], [0, 0]]
-
-
 def test_values_of_a_key_given_twice_are_added(store):
     store.init(3, mx.nd.zeros((2, 3)))
     store.push([3, 3], [mx.nd.ones((2, 3)), on_devices(1, 2)])

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule as mx
 
@@ -32,18 +31,6 @@ def test_area(seed):
         one.update([labels[piece : piece + 90]], [scores[piece : piece + 90]])
     assert one.get()[1] == pytest.approx(area(labels, scores), abs=1e-12)
     assert one.num_inst == 400
-
-
-@pytest.mark.parametrize("kind", [mx.metric.AUC, mx.metric.LogLoss])
-def test_shapes_of_one_and_of_two_classes(kind):
-    labels, scores = drawn(0)
-    shapes = [(labels, scores), (labels[:, None], scores), (labels, scores[:, None])]
-    found = set()
-    for label, pred in [*shapes, (labels, np.stack([1 - scores, scores], 1))]:
-        one = kind()
-        one.update([mx.nd.array(label)], [torch.from_numpy(pred)])
-        found.add(round(one.get()[1], 12))
-    assert len(found) == 1
 
 
 def test_the_area_needs_both_classes():

@@ -130,19 +130,6 @@ def test_named_inputs_in_another_order():
             call(x, w, num_hidden=2)
 
 
-def test_one_form_with_other_kinds_of_arguments():
-    face = op_functions.make_op_function(ops.get("Concat"), "Concat")
-    x = nd.ones((2, 1))
-    assert face(x, dim=1).shape == (2, 1)
-    assert face([x, x], dim=1).shape == (2, 2)
-    with pytest.raises(OpError, match="int 3"):
-        face(3, dim=1)
-    plus = op_functions.make_op_function(ops.get("_plus_scalar"), "_plus_scalar")
-    assert plus(x, scalar=1).asnumpy().tolist() == [[2], [2]]
-    with pytest.raises(OpError, match="ndarray"):
-        plus(np.ones(2), scalar=1)
-
-
 def test_equal_values_of_other_types_are_told_apart():
     for zero, want in ((0.0, np.inf), (-0.0, -np.inf), (0, np.inf)):
         assert nd._internal._div_scalar(nd.array([1, -1]), scalar=zero).asnumpy().tolist() == [want, -want]

@@ -1,6 +1,5 @@
 """Row-sparse arrays: against dense NumPy arrays, and against what MXNet 1.9.1 answered where that is not obvious."""
 
-import copy
 import pickle
 
 import numpy as np
@@ -119,22 +118,6 @@ def test_data_and_indices_are_copies():
     check(unordered, [[3, 4], [1, 2], [0, 0]], [0, 1])
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        *(copy.copy, copy.deepcopy, nd.array, sparse.array, nd.BlockGrad, lambda a: a.copy()),
-        *(lambda a: a.tostype("row_sparse"), lambda a: a.copyto(mx.cpu(0)), lambda a: a.astype("f4")),
-        lambda a: nd.cast_storage(a, "row_sparse"),
-    ],
-)
-def test_copies_are_apart(make):
-    array = two_rows()
-    other = make(array)
-    other[:] = 7
-    check(array, TWO_ROWS, [0, 2])
-    check(other, np.full((4, 2), 7), range(4))
-
-
 def test_copyto():
     array = two_rows()
     check(array.copyto(nd.ones((4, 2))), TWO_ROWS)
@@ -177,24 +160,6 @@ def test_retain(values, ids, dtype):
     for found in (array.retain(rows), array.retain(ids), sparse.retain(array, rows)):
         check(found, want, kept)
     check(sparse.retain(nd.array(values), rows), want)
-
-
-@many
-@given(dense_values(rows=5), st.integers(0, 2**20), st.sampled_from(["default", "row_sparse"]))
-def test_arithmetic_of_two_arrays(values, seed, kind):
-    rng = np.random.RandomState(seed)
-    other = rng.randint(-3, 4, values.shape).astype("f4")
-    other[rng.rand(len(values)) < 0.5] = 0
-    left, right = row_sparse(values), nd.array(other).tostype(kind)
-    either = sorted({*stored(values), *stored(other)}) if kind == "row_sparse" else None
-    check(left + right, values + other, either)
-    check(left - right, values - other, either)
-    check(nd.elemwise_add(left, right), values + other, either)
-    check(nd.add_n(left, right, left), values * 2 + other, either)
-    check(left * right, values * other, either or stored(values))
-    check(right + left, values + other, either)
-    check(nd.maximum(left, right), np.maximum(values, other))
-    check(left == right, values == other, dtype="float32")
 
 
 def test_arithmetic_in_place():

@@ -58,15 +58,6 @@ def test_every_dtype_goes_both_ways(dtype, tmp_path):
     same(nd.load_frombuffer(path.read_bytes()), tensors)
 
 
-def test_texts_beside_the_arrays(tmp_path):
-    path, texts = str(tmp_path / "x.safetensors"), {"symbol": '{"a": "ä\n"}', "": ""}
-    with open(path, "wb") as file:
-        safetensors.write(file, {"a": nd.ones((2,))}, texts)
-    assert safetensors.read_metadata(path) == texts == safetensors.read(path)[1]
-    with theirs.safe_open(path, "pt") as file:
-        assert file.metadata() == texts
-
-
 def test_data_are_aligned(tmp_path):
     path = tmp_path / "x.safetensors"
     nd.save(path, {"b": nd.array([1], dtype="int8"), "a": nd.array([1, 2, 3], dtype="float64")})

@@ -70,16 +70,6 @@ def test_an_array_without_axes_is_saved_in_the_newer_record(inside, tmp_path):
     assert (tmp_path / "scalar").read_bytes()[24:28] == struct.pack("<I", 0xF993FACA)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [struct.pack("<I", 0), struct.pack("<Ii", 0xF993FAC8, 0), struct.pack("<Iii", 0xF993FAC9, 0, 0)]
-    + [struct.pack("<Iii", 0xF993FACA, 0, -1)],
-    ids=["v0", "v1", "v2", "v3"],
-)
-def test_an_array_without_shape_is_empty(record):
-    assert nd.load_frombuffer(one_array(record))[0].shape == (0,)
-
-
 ONE = v2((1,), 0, bytes(4))
 
 

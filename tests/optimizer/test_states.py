@@ -84,16 +84,6 @@ def test_training_goes_on_where_it_stopped(name, kwargs, dump, dtype):
         np.testing.assert_array_equal(a.asnumpy(), b.asnumpy())
 
 
-def test_loaded_states_move_to_their_parameters_context():
-    update, _ = trained("adam")
-    other = optimizer.get_updater(optimizer.create("adam"))
-    other.set_states(update.get_states())
-    weight = mx.nd.zeros((3, 2), ctx=mx.cpu(1))
-    other(0, mx.nd.zeros((3, 2), ctx=mx.cpu(1)), weight)
-    assert [a.context for a in other.states[0]] == [mx.cpu(1)] * 2
-    assert other.states_synced == {0: True, "b": False}
-
-
 def test_names_in_the_bytes_are_mxnets():
     """MXNet 1.9.1 reads these bytes (checked with it by hand): the classes they name are its own."""
     update, _ = trained("sgd", momentum=0.9, lr_scheduler=lr_scheduler.FactorScheduler(3, base_lr=0.1))

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 import dpmodule as mx
@@ -66,16 +65,6 @@ def test_operators_without_gradient_are_bound_where_none_is_needed():
     assert (blocked.grad_dict["x"].asnumpy() == 0).all()
     beside = S.Group([S.BlockGrad(picked), S.Variable("y") * 2])
     beside.simple_bind(mx.cpu(), grad_req={"y": "write"}, y=(1,), **given)
-
-
-def test_an_input_may_be_called_self():
-    net = S.FullyConnected(S.Variable("self"), num_hidden=3, name="fc")
-    assert net.infer_shape(self=(2, 4))[1] == [(2, 3)]
-    assert net.infer_type(self="float32")[1] == [np.float32]
-    bound = net.simple_bind(mx.cpu(), self=(2, 4))
-    assert bound.forward(self=mx.nd.ones((2, 4)))[0].shape == (2, 3)
-    assert bound.reshape(self=(1, 4)).forward()[0].shape == (1, 3)
-    assert net(self=S.Variable("other")).list_arguments()[0] == "other"
 
 
 def test_arrays_of_one_cpu_context_may_be_bound_on_another():

@@ -1,8 +1,6 @@
 """Loops and branches in graphs, against graphs and numbers recorded from MXNet 1.9.1."""
 
-import copy
 import json
-import pickle
 
 import numpy as np
 import pytest
@@ -147,13 +145,6 @@ def test_batch_norm_in_the_body_is_trained():
     np.testing.assert_allclose(grads["bn_beta"], [28])
     np.testing.assert_allclose(grads["bn_gamma"], [(-0 - 1 + 2 + 3) + (-4 + 5 + 6 - 7)], rtol=1e-2)
     assert grads["bn_moving_mean"].tolist() == grads["bn_moving_var"].tolist() == [0]
-
-
-def test_copies_pickles_and_compositions_keep_the_subgraph():
-    out, _ = mx.sym.contrib.foreach(lambda x, s: (x * 2, s), X, [])
-    for symbol in (copy.copy(out), pickle.loads(pickle.dumps(out)), out(x=mx.sym.var("y") + 0)):
-        (name,) = symbol.list_arguments()
-        assert symbol.eval(**{name: mx.nd.ones((2, 1))})[0].asnumpy().tolist() == [[2.0], [2.0]]
 
 
 def test_while_loop_without_a_step_gives_zeros():

@@ -64,13 +64,6 @@ def test_setting_refuses(given):
     assert q.attr("num_hidden") == "2"
 
 
-def test_a_users_initializer_stays_and_a_missing_one_is_set():
-    mine, bare = S.Variable("mine", init="ones"), S.Variable("bare")
-    S.BatchNorm(S.Variable("x"), moving_mean=mine, moving_var=bare)
-    assert mine.attr("__init__") == "ones"
-    assert bare.attr("__init__") == '["one", {}]'
-
-
 def test_more_follows_than_in_mxnet():
     flat = S.Flatten(S.Variable("x"))
     assert flat.infer_shape_partial(x=(0, 3, 4))[1] == [(0, 12)]

@@ -109,17 +109,6 @@ def test_outputs_share_no_memory_with_each_other():
     assert (first.asnumpy() == 2).all()
 
 
-def test_types_of_inputs():
-    class Pick(nn.Module):
-        def forward(self, table, rows):
-            return table[rows]
-
-    net = mx.sym.torch_module(Pick(), data(), mx.sym.Variable("rows"), dtypes=["float32", "int64"])
-    assert net.infer_shape(data=(4, 3), rows=(2,))[1] == [(2, 3)]
-    table, rows = mx.nd.array(np.arange(12).reshape(4, 3)), mx.nd.array([3, 0], dtype="int64")
-    np.testing.assert_array_equal(net.eval(data=table, rows=rows)[0].asnumpy(), [[9, 10, 11], [0, 1, 2]])
-
-
 def test_programs_of_two_modules_of_one_structure_are_kept_apart():
     nets = [mx.sym.torch_module(nn.Linear(2, 2, bias=False), data(), name="same") for _ in range(2)]
     acts = [mx.sym.torch_module(act, data(), name="act") for act in (nn.ReLU(), nn.Tanh())]
