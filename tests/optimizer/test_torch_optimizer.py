@@ -22,16 +22,14 @@ CLASSES = [
     (torch.optim.Adam, {"fused": True}),
     (torch.optim.AdamW, {"betas": (0.8, 0.9)}),
     (torch.optim.Adagrad, {}),
-    (torch.optim.Adadelta, {}),
     (torch.optim.RMSprop, {"centered": True}),
-    (torch.optim.NAdam, {}),
     (torch.optim.RAdam, {}),
     (torch.optim.ASGD, {}),
 ]
 
 
-def nd(tensor, ctx=None):
-    return mx.nd.NDArray(tensor.clone(), ctx or mx.cpu())
+def nd(tensor):
+    return mx.nd.NDArray(tensor.clone(), mx.cpu())
 
 
 def draw(seed):
@@ -96,22 +94,16 @@ def loaded(update, grads, weights):
     return all_at_once(copy.deepcopy(pickle.loads(pickle.dumps(other))), grads, weights)
 
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-
-
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("klass", "options"), CLASSES)
-@pytest.mark.parametrize("way", [each, all_at_once, by_turns, dumped, loaded])
-def test_steps_are_torchs(klass, options, way, device):
-    update, ctx = optimizer.get_updater(create(klass, options)), mx.gpu(0) if device == "cuda" else mx.cpu()
-    weights = [nd(w.to(device), ctx) for w in draw(0)]
+@pytest.mark.parametrize("way", [all_at_once, by_turns, dumped, loaded])
+def test_steps_are_torchs(klass, options, way):
+    update, weights = optimizer.get_updater(create(klass, options)), [nd(w) for w in draw(0)]
     for t in range(6):
-        grads = [nd(g.to(device), ctx) for g in draw(1 + t)]
+        grads = [nd(g) for g in draw(1 + t)]
         update = way(update, grads, weights)
-        for grad, given in zip(grads, draw(1 + t)):
-            assert torch.equal(grad.tensor.cpu(), given)
+        assert all(torch.equal(grad.tensor, given) for grad, given in zip(grads, draw(1 + t)))
     for weight, want in zip(weights, by_torch(klass, options, 6)):
-        torch.testing.assert_close(weight.tensor.cpu(), want, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(weight.tensor, want, rtol=1e-6, atol=1e-7)
     assert all(w.tensor.grad is None and not w.tensor.requires_grad for w in weights)
 
 
