@@ -48,7 +48,6 @@ INSTALLED = {"dpmodule/functor.h"}
 
 TERMS = re.findall(r"^## (.*)$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
 START = sorted((DOCS / "start").glob("*.md"))
-"""What newcomers may not know, whether a page has it yet or not; a page that uses a word has it explained."""
 
 
 def blank(text, pattern):
@@ -62,24 +61,17 @@ def prose_of(page):
     return blank(page.read_text(encoding="utf-8"), r"```.*?```|`[^`]*`|^#[^\n]*$")
 
 
-def first_use(term, prose):
-    spaced = re.escape(term).replace(r"\ ", r"\s+")
-    return re.search(rf"\b{spaced}(?:s|es)?\b", prose, re.IGNORECASE)
-
-
-def asked_for(page, term, prose, place, what):
-    return f"docs/start/{page.name}:{prose.count(chr(10), 0, place) + 1}: {term!r}: {what}"
-
-
 @pytest.mark.parametrize("page", START, ids=lambda page: page.stem)
 def test_start_pages_link_each_term_where_they_first_use_it(page):
     unlinked, prose = [], prose_of(page)
     for term in TERMS:
         link = f"](../glossary.md#{term.lower().replace(' ', '-')})"
         own = blank(prose, rf"\[[^\]]*\]\((?!{re.escape(link[2:])})[^)]*\)")
-        first = first_use(term, own)
+        spaced = re.escape(term).replace(r"\ ", r"\s+")
+        first = re.search(rf"\b{spaced}(?:s|es)?\b", own, re.IGNORECASE)
         if first and not own[first.end() :].startswith((link, f"*{link}")):
-            unlinked.append(asked_for(page, term, own, first.start(), f"link its first use by [...{link}"))
+            line = own.count("\n", 0, first.start()) + 1
+            unlinked.append(f"docs/start/{page.name}:{line}: {term!r}: link its first use by [...{link}")
     assert not unlinked, "\n".join(unlinked)
 
 

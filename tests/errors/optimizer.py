@@ -3,13 +3,11 @@
 import pickle
 import struct
 
-import numpy as np
 import torch
 
 import dpmodule as mx
 from dpmodule import optimizer
 from dpmodule.base import ArgumentError, DTypeError, FileFormatError, ShapeError, SignatureError, StateError
-from dpmodule.lr_scheduler import FactorScheduler
 
 two, three = mx.nd.ones((2,)), mx.nd.ones((3,))
 HUGE = struct.pack("<Iii2qiii", 0xF993FAC9, 0, 2, 2**20, 2**20, 1, 0, 0)
@@ -25,14 +23,6 @@ def step(grad, weight=two, name="sgd", at_once=False):
         updater(name).update_all([0], [grad], [weight])
     else:
         updater(name)(0, grad, weight)
-
-
-def rows(data, at, shape, dtype="float32"):
-    return mx.nd.sparse.row_sparse_array((np.asarray(data, dtype), at), shape=shape, dtype=dtype)
-
-
-def set_rate(**options):
-    optimizer.SGD(lr_scheduler=FactorScheduler(1), **options).set_learning_rate(1.0)
 
 
 def module_with(**params):

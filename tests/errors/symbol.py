@@ -25,7 +25,7 @@ from helpers.control_flow_goldens import CASES
 S = mx.sym
 x, y, s = S.Variable("x"), S.Variable("y"), S.Variable("s")
 A, W, B = mx.nd.ones((2, 5)), mx.nd.ones((3, 5)), mx.nd.ones((3,))
-HALF, PART = {"data": "float16"}, mx.AttrScope(scope="a")
+HALF = {"data": "float16"}
 group, three = S.Group([x, y, x]), S.split(x, num_outputs=3, name="s")
 
 
@@ -45,11 +45,6 @@ def borrow(name="fc", **options):
     return fc(name).simple_bind(
         mx.cpu(), shared_arg_names=[f"{name}_weight"], shared_exec=simple(), **options
     )
-
-
-def scoped(**given):
-    with PART:
-        S.clip(x, 0, 1)
 
 
 def picked(bind):
