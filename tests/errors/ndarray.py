@@ -85,7 +85,6 @@ ROWS = [
     (lambda: repeat(lambda s: (s, s), [two], "?"), ArgumentError, r"max_iterations is '\?'"),
     (lambda: repeat(lambda s: (s, nd.concat(s, s, dim=0)), [two]), ShapeError, "output 0 of func changes"),
     (lambda: nd.contrib.cond(two, lambda: 1, lambda: 2), ShapeError, "not a scalar"),
-    (lambda: nd._internal._foreach(two), OpError, "num_args is required"),
     # creation
     *[(lambda v=v: nd.array(v), DTypeError, "") for v in ([1, "a"], [[1, 2], [3]], "abc", {1: 2}, None)],
     (lambda: nd.array([1, float("nan")], dtype="int32"), NonFiniteError, ""),
@@ -179,7 +178,6 @@ ROWS = [
     (lambda: nd.clip(six, 0, 1, slope=1), OpError, "unknown attribute 'slope'"),
     (lambda: nd.clip(six, 0, 1, ctx=mx.cpu(1)), OpError, "ctx was passed"),
     (lambda: nd.elemwise_add(six, 2), OpError, "rhs is int 2"),
-    (lambda: nd.concat(six, 2), OpError, "input 1 is int 2"),
     (lambda: nd.concat(six, six, num_args=3), OpError, "num_args is 3, but 2 inputs"),
     (lambda: nd.FullyConnected(six, weight, num_hidden=2), OpError, "'bias' is missing"),
     (lambda: nd.FullyConnected(six, weight, two, 2, True), OpError, "bias was passed"),
@@ -193,7 +191,6 @@ ROWS = [
     (lambda: nd.transpose(six, out=six), ShapeError, "out has shape"),
     (lambda: nd.relu(six, out=six.astype("int32")), DTypeError, "out has type int32"),
     (lambda: nd.elemwise_add(six, one), ShapeError, "elemwise_add takes inputs of one shape"),
-    (lambda: nd.elemwise_add(six, six.astype("int32")), DTypeError, "one type"),
     (lambda: nd.broadcast_add(six, two), ShapeError, r"broadcast_add.*\(2, 3\).*\(2,\)"),
     (lambda: nd.rellu, AttributeError, "did you mean relu"),
     # compressed rows
@@ -223,8 +220,6 @@ ROWS = [
     # rows
     (lambda: sparse.row_sparse_array((3,)), ArgumentError, "neither"),
     (lambda: sparse.row_sparse_array((3, 2), shape=(4, 2)), ShapeError, r"shape \(3, 2\), but shape is"),
-    (lambda: sparse.row_sparse_array([[1, 2]], shape=(4, 2)), ShapeError, "shape is"),
-    (lambda: sparse.row_sparse_array(rsp(), shape=(5, 2)), ShapeError, "shape is"),
     (lambda: sparse.row_sparse_array(csr), ArgumentError, "CSRNDArray"),
     (lambda: rsp([[1, 2]], (0, 1)), ShapeError, r"expected data of shape \(2"),
     (lambda: sparse.row_sparse_array(([], [])), ShapeError, "pass shape="),
@@ -236,7 +231,6 @@ ROWS = [
     (lambda: sparse.empty("default", (2, 2)), ArgumentError, "expected 'row_sparse' or 'csr'"),
     (lambda: sparse.array(two), ArgumentError, "tostype"),
     (lambda: nd.zeros((2, 3), stype="row_sparse", out=weight), ArgumentError, "without out"),
-    (lambda: rsp().tostype("csr"), ArgumentError, "row_sparse to csr"),
     (lambda: rsp().tostype("coo"), ArgumentError, "expected one of"),
     (lambda: nd.from_torch(torch.tensor(1.0)).tostype("row_sparse"), ShapeError, "without axes"),
     (

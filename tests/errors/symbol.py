@@ -107,7 +107,6 @@ ROWS = [
     (lambda: S.FullyConnected(x, bias=x, num_hidden=2, no_bias=True), OpError, "input bias does not exist"),
     (lambda: S.FullyConnected(x, x, x, x, num_hidden=2), OpError, "num_hidden is given twice"),
     (lambda: S.relu(three), OpError, "has 3 outputs; select one"),
-    (lambda: S.relu(mx.nd.ones((2,))), OpError, "expected a Symbol"),
     (lambda: S.Concat(x, y, num_args=1), OpError, "num_args is 1, but 2 inputs"),
     (lambda: S.elemwise_add(x, x, x), OpError, "takes at most 2|3 inputs"),
     (lambda: S.relu(x, foreign=y), OpError, "foreign"),  # as in MXNet, an input that does not exist
@@ -152,7 +151,6 @@ ROWS = [
     (lambda: fc().infer_shape((2, 5), (3, 5), (3,), (4,)), ArgumentError, "4 values for 3 arguments"),
     (lambda: fc().infer_shape(zz=(2,)), ArgumentError, "'zz' is not an argument; arguments: data"),
     (lambda: fc().infer_shape(data=5), DTypeError, "shape of data is 5"),
-    (lambda: fc().infer_shape(data=(2.5, 5)), DTypeError, "tuple of integers"),
     (lambda: fc().infer_shape(data=(2, 5), fc_weight=(3, 6)), ShapeError, "'fc' made at .*errors/symbol.py"),
     (lambda: fc().infer_type(zz="float16"), ArgumentError, "'zz' is not an argument"),
     (lambda: fc().infer_type(data="float7"), DTypeError, "float7"),
@@ -213,7 +211,6 @@ ROWS = [
     ),
     (potrf, NodeError, r"_foreach\d+.*_linalg_potrf 'root' made at .*\(3, 3\)"),
     (lambda: spoilt(lambda node: node.pop("subgraphs")), FileFormatError, "has no list of 1 'subgraphs'"),
-    (lambda: spoilt(lambda node: node["subgraphs"].append({})), FileFormatError, "has no list of 1"),
     (lambda: spoilt(lambda node: node["subgraphs"][0].pop("nodes")), FileFormatError, "subgraph 0 of node"),
     (
         lambda: spoilt(lambda node: node["subgraphs"][0]["nodes"][0].pop("name")),
