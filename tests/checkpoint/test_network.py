@@ -189,7 +189,7 @@ def test_error_at_every_step_keeps_the_old_set(prefix, how):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("count", "seed"), [(30, 1), pytest.param(1000, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "seed"), [(8, 1), pytest.param(1000, 2, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(count, seed, prefix):
     def save_on():
         for version in range(last + 1, 1 << 30):
