@@ -98,7 +98,3 @@ def test_every_input_has_a_shape():
         if not re.search(rf"\b{one.name}\b", script().sections(op.doc).get("Shape", ""))
     ]
     assert not missing
-
-
-def test_text_of_docstrings_survives_markdown():
-    assert script().prose("a * b_c in `x_y` and ``d * e``") == r"a \* b\_c in `x_y` and ``d * e``"

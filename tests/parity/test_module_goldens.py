@@ -93,19 +93,6 @@ def test_fit_logs_and_ends_like_mxnet():
     close([v for _, v in counted], [v for _, v in run["score"]])
 
 
-def test_gradients_add_up_under_add():
-    run = RUNS["grad_add"]
-    values = arrays("grad_add/in/")
-    grads = {k: mx.nd.ones(v.shape) for k, v in values.items()}
-    reqs = {k: "add" if "weight" in k else "null" if k == "softmax_label" else "write" for k in values}
-    executor = mx.sym.load_json(run["symbol_json"]).bind(mx.cpu(), values, args_grad=grads, grad_req=reqs)
-    for _ in range(2):
-        executor.forward(is_train=True)
-        executor.backward()
-    for key, value in arrays("grad_add/grad/").items():
-        close(grads[key], value.asnumpy())
-
-
 @walks(sorted(SPEC["split_input_slice"]))
 def test_batch_is_split_like_mxnet(case):
     size, workload = case.split("/")

@@ -84,14 +84,6 @@ def test_pickles_and_copies():
     assert (target.tolist(), target.dtype) == (ROWS, np.float64)
 
 
-def test_arithmetic_and_functions():
-    a = array()
-    assert (a + 1).tolist() == [[2, 3], [], [4]]
-    assert (2 - a * a / 2).tolist() == [[1.5, 0], [], [-2.5]]
-    assert nd.relu(-a).tolist() == [[0, 0], [], [0]]
-    assert (a > 1.5).tolist() == [[0, 1], [], [1]]
-
-
 def summed(values):
     return nd.sequence_pool(values, pool_type="sum")
 
@@ -129,12 +121,3 @@ def test_a_variable_whose_rows_are_written_anew():
     b.backward()
     assert a.grad is kept
     assert kept.tolist() == [[10], [2, 4], [6, 8]]
-
-
-def test_gradients_of_other_arrays_through_ragged_ones():
-    weight = nd.array(np.arange(8).reshape(4, 2))
-    weight.attach_grad()
-    with mx.autograd.record():
-        found = summed(nd.Embedding(nd.ragged_array([[1, 1], [3]]), weight, input_dim=4, output_dim=2))
-    found.backward()
-    assert weight.grad.asnumpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]

@@ -53,18 +53,6 @@ def test_ragged_outputs_have_the_rows_length():
         np.testing.assert_allclose(each.npvalue(), raw / raw.sum(0), rtol=1e-4)
 
 
-def test_rows_of_vectors_and_dense_inputs_beside_them():
-    net = S.sequence_pool(
-        S.elemwise_mul(S.Variable("x", stype="ragged"), S.Variable("gate")), pool_type="sum"
-    )
-    gated = dy.cell(net, {})
-    draw = np.random.RandomState(1)
-    rows, gates = [draw.randn(n, 4) for n in (2, 2, 3)], draw.randn(3, 4)
-    found = [gated(x=dy.inputTensor(x), gate=dy.inputVector(g)) for x, g in zip(rows, gates, strict=True)]
-    for x, g, each in zip(rows, gates, found, strict=True):
-        np.testing.assert_allclose(each.npvalue(), (x * g).sum(0), rtol=1e-5)
-
-
 def test_a_recurrent_cell_reads_rows():
     net = S.RNN(S.Variable("x", stype="ragged"), mode="gru", state_size=2, num_layers=1, name="rnn")
     zeros = mx.nd.zeros((1, 1, 2))
@@ -78,20 +66,3 @@ def test_a_recurrent_cell_reads_rows():
     found = [run(dy.inputTensor(row)) for _ in range(2)]
     for each in found:
         np.testing.assert_allclose(each.npvalue(), wanted.asnumpy()[:, 0], rtol=1e-5, atol=1e-6)
-
-
-def test_parameters_are_made_by_the_first_call_and_train():
-    net = S.FullyConnected(S.sequence_pool(words(), pool_type="max"), num_hidden=2, name="fc")
-    score = dy.cell(S.SoftmaxOutput(net, name="softmax"), shapes={"words": (5,), "softmax_label": ()})
-    assert {each.name() for each in score.parameters} >= {"/table_weight", "/fc_weight"}
-    trainer = dy.SimpleSGDTrainer(score.collection, 0.5)
-    losses = []
-    for _ in range(15):
-        dy.renew_cg()
-        outs = [score(dy.inputVector(row), dy.scalarInput(len(row) > 1)) for row in ROWS]
-        dy.esum([dy.sum_elems(out) for out in outs]).backward()
-        losses.append(
-            -sum(np.log(out.npvalue()[int(len(row) > 1)]) for out, row in zip(outs, ROWS, strict=True))
-        )
-        trainer.update()
-    assert losses[-1] < losses[0] / 3

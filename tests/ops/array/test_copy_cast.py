@@ -25,13 +25,3 @@ def test_multicast_goes_to_the_widest_or_narrowest_float():
     assert symbol.list_outputs() == ["cast_output0", "cast_output1"]
     assert symbol.infer_type()[1] == [np.float32, np.float32]
     assert symbol.infer_shape(a=(2,), b=(3, 4))[1] == [(2,), (3, 4)]
-
-
-def test_zeros_by_the_number_of_the_type():
-    assert I._zeros_without_dtype(shape=(2,), dtype=4).dtype == np.int32
-    assert I._zeros_without_dtype(shape=(2,)).dtype == np.float32
-
-
-def test_recurrent_parameters_are_found_from_the_total():
-    symbol = mx.sym._internal._rnn_param_concat(*[mx.sym.var(f"p{i}") for i in range(2)], dim=0)
-    assert symbol.infer_shape(p0=(3,), p1=(4,))[1] == [(7,)]

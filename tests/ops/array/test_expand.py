@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from helpers.arrays import randn
 from helpers.op_case import OpCase, check_value, rules_test, values_test
 
-DIMS = st.lists(st.integers(1, 3), min_size=1, max_size=3)
-
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from([1, 1, 2, 3]), min_size=1, max_size=4), st.data())
@@ -25,17 +23,6 @@ def test_axes_of_one_are_repeated(dims, draw):
         ("broadcast_axis", (), {"axis": axes, "size": tuple(wanted[i] for i in axes)}),
     ):
         check_value(OpCase(name, (randn(*dims), *more), attrs, lambda *_: expected))
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(DIMS, st.lists(st.integers(1, 3), max_size=4), st.integers(1, 3), st.data())
-def test_tile_repeat_and_reverse_are_those_of_numpy(dims, reps, times, draw):
-    axis = draw.draw(st.none() | st.integers(-len(dims), len(dims) - 1))
-    axes = tuple(draw.draw(st.lists(st.integers(0, len(dims) - 1), min_size=1, unique=True)))
-    check_value(OpCase("tile", (randn(*dims),), {"reps": tuple(reps)}, lambda x: np.tile(x, reps)))
-    attrs = {"repeats": times, "axis": axis}
-    check_value(OpCase("repeat", (randn(*dims),), attrs, lambda x: np.repeat(x, times, axis)))
-    check_value(OpCase("reverse", (randn(*dims),), {"axis": axes}, lambda x: np.flip(x, axes)))
 
 
 def pad(mode, spatial):

@@ -1,30 +1,12 @@
 """Picking and writing by position."""
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from helpers.arrays import NAN, count, f4, f8, i4
-from helpers.op_case import OpCase, check_value, gradients_test, rules_test, types, values_test
+from helpers.op_case import gradients_test, rules_test, types, values_test
 
 BLOCK, SQUARE, TEN = count(2, 3, 4), count(2, 2), f4([10, 20, 30])
 INDEX = [[-1, 4, 1], [9, -9, 2]]
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    st.lists(st.integers(1, 3), min_size=0, max_size=2),
-    st.sampled_from(["clip", "wrap"]),
-    st.data(),
-)
-def test_take_is_that_of_numpy(dims, shape, mode, draw):
-    axis, size = draw.draw(st.integers(-len(dims), len(dims) - 1)), int(np.prod(shape))
-    places = f4(draw.draw(st.lists(st.integers(-9, 9), min_size=size, max_size=size))).reshape(shape or [1])
-    attrs = {"axis": axis, "mode": mode}
-    # NumPy's clip refuses nothing, but counts negative numbers as 0, as MXNet does
-    wanted = np.take(count(*dims), places.astype(int), axis, mode=mode)
-    check_value(OpCase("take", (count(*dims), places), attrs, lambda *_: wanted))
 
 
 # index, attributes, what MXNet 1.9.1 picks from arange(24) of shape (2, 3, 4)

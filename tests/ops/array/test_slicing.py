@@ -5,7 +5,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
 from helpers.arrays import count, i8, randn
 from helpers.op_case import OpCase, check_value, gradients, rules_test, run, shapes, values_test
@@ -98,17 +97,3 @@ test_shapes = rules_test(
         ("_unravel_index", [None], {"shape": (3, 2)}, [(7,)], None, [(2, 7)]),
     ]
 )
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.lists(st.integers(1, 2**15), min_size=1, max_size=4), st.data())
-def test_positions_become_coordinates_and_back(sides, data):
-    flat = i8(data.draw(st.lists(st.integers(0, int(np.prod(sides)) - 1), min_size=1, max_size=5)))
-    places = run("_unravel_index", flat, shape=tuple(sides))
-    np.testing.assert_array_equal(places, np.stack(np.unravel_index(flat, sides)))
-    np.testing.assert_array_equal(run("_ravel_multi_index", places, shape=tuple(sides)), flat)
-
-
-def test_only_the_shape_of_the_like_counts():
-    assert mx.nd.slice_like(mx.nd.ones((3, 4)), mx.nd.zeros((2, 3), dtype="int32")).shape == (2, 3)
-    assert mx.nd.broadcast_like(mx.nd.ones((3, 1)), mx.nd.zeros((3, 2), dtype="int8")).dtype is np.float32

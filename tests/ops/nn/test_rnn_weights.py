@@ -56,12 +56,3 @@ def test_figures_seen_in_mxnet():
     assert rnn_weights.vector_size("lstm", 2, 5, 3, bidirectional=True) == 504
     assert next(block.offset for block in blocks if block.suffix.endswith("bias")) == 408
     assert blocks[0] == ("l0_i2h_i_weight", (3, 5), 0)
-
-
-def test_matrices_hold_the_gates_of_a_weight_one_after_the_other():
-    vector = np.arange(rnn_weights.vector_size("lstm", 1, 2, 3))
-    gates = rnn_weights.unpack(vector, "lstm", 1, 3)
-    for block in rnn_weights.matrices("lstm", 1, 2, 3):
-        name, _, kind = block.suffix.rpartition("_")
-        want = np.concatenate([gates[f"{name}{gate}_{kind}"] for gate in rnn_weights.gates("lstm")])
-        np.testing.assert_array_equal(block.of(vector), want)

@@ -27,13 +27,6 @@ def test_the_identity_gives_the_image(dtype, tolerance):
     np.testing.assert_allclose(run("BilinearSampler", image, grid), image, rtol=tolerance, atol=tolerance)
 
 
-def test_a_flow_of_whole_pixels_shifts_the_image():
-    image, flow = randn(1, 1, 3, 4), np.zeros((1, 2, 3, 4))
-    flow[:, 0] = 1
-    out = run("BilinearSampler", image, run("GridGenerator", flow, **WARP))
-    np.testing.assert_allclose(out, np.pad(image[..., 1:], [(0, 0)] * 3 + [(0, 1)]), atol=1e-12)
-
-
 test_values = values_test(
     [
         # a grid one pixel high lies at the upper border
@@ -66,14 +59,6 @@ test_shapes = rules_test(
 )  # fmt: skip
 
 
-def test_forms_of_crop():
-    data, like = mx.nd.array(IMAGE), mx.nd.zeros((4, 1, 2, 3))
-    np.testing.assert_array_equal(mx.nd.Crop(data, like).asnumpy(), IMAGE[:, :, :2, :3])
-    np.testing.assert_array_equal(mx.nd.Crop(data, like, offset=(3, 2)).asnumpy(), IMAGE[:, :, 3:, 2:5])
-    np.testing.assert_array_equal(mx.nd.Crop(data, like, center_crop=True).asnumpy(), IMAGE[:, :, 1:3, 1:4])
-    np.testing.assert_array_equal(mx.nd.Crop(data, num_args=1, h_w=(5, 1)).asnumpy(), IMAGE[:, :, :, :1])
-
-
 def test_only_the_first_input_of_crop_gets_a_gradient():
     symbol = mx.sym.Crop(mx.sym.Variable("data"), mx.sym.Variable("like"), offset=(1, 1))
     bound = symbol.simple_bind(mx.cpu(), data=(1, 1, 3, 3), like=(1, 2, 2, 1))
@@ -84,14 +69,6 @@ def test_only_the_first_input_of_crop_gets_a_gradient():
     assert not bound.grad_dict["like"].asnumpy().any()
 
 
-def test_bilinear_of_a_constant_is_constant_inside():
-    line = 1 - np.abs((np.arange(4) - 1.5) / 2)
-    weight = np.broadcast_to(np.outer(line, line), (3, 1, 4, 4)).copy()
-    out = run("UpSampling", np.ones((1, 3, 4, 4)), weight, **{**BILINEAR, "scale": 2, "num_filter": 3})
-    assert out.shape == (1, 3, 8, 8)
-    np.testing.assert_allclose(out[:, :, 1:-1, 1:-1], 1.0)
-
-
 def test_bilinear_has_a_weight_that_is_made_when_missing():
     for attrs in ({}, {"num_args": 1}, {"num_args": 2}):
         attrs |= {"scale": 2, "sample_type": "bilinear", "num_filter": 3, "name": "up"}
@@ -99,13 +76,3 @@ def test_bilinear_has_a_weight_that_is_made_when_missing():
         for each in (symbol, mx.sym.load_json(symbol.tojson())):
             assert each.list_arguments() == ["data", "up_weight"]
             assert each.infer_shape(data=(1, 3, 4, 4))[0] == [(1, 3, 4, 4), (3, 1, 4, 4)]
-
-
-def test_bilinear_inputs_by_name_and_position():
-    x, weight = mx.nd.ones((1, 2, 3, 3)), mx.nd.ones((2, 1, 4, 4))
-    attrs = {"scale": 2, "sample_type": "bilinear", "num_filter": 2}
-    one = mx.nd.UpSampling(x, weight, **attrs)
-    other = mx.nd.UpSampling(data=x, weight=weight, num_args=1, **attrs)
-    np.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
-    symbol = mx.sym.UpSampling(data=mx.sym.var("x"), weight=mx.sym.var("w"), **attrs)
-    assert symbol.list_arguments() == ["x", "w"]

@@ -52,13 +52,6 @@ def test_inputs_may_come_by_name_and_uncounted():
     assert [each.asnumpy().tolist() for each in found] == [[0.5] * 2, [0.625] * 3]
 
 
-def test_arrays_are_reset_in_place():
-    first, second = mx.nd.ones((2,)), mx.nd.ones((3,), dtype="float16")
-    assert mx.nd.reset_arrays(first, second, num_arrays=2) == []
-    assert not first.asnumpy().any()
-    assert not second.asnumpy().any()
-
-
 @pytest.mark.parametrize("factor", [float("nan"), float("inf"), 0.0])
 def test_adamw_skips_a_step_without_a_finite_factor(factor):
     arrays = weight, grad, mean, var = [mx.nd.array([x, 2 * x]) for x in (1.0, 2.0, 3.0, 4.0)]
