@@ -53,6 +53,7 @@ ROWS = [
     (lambda: ag.get_symbol(variable().detach()), StateError, "no computational graph"),
     (lambda: setattr(variable().detach(), "_fresh_grad", True), StateError, "no gradient"),
     (unneeded, StateError, "no inputs in the computational graph"),
+    (user([3]), DTypeError, "Odd.backward returned int"),
     (user(3), TypeError, "not iterable"),
     (user(nd.ones(4)), ShapeError, r"Odd.backward returned shape \(4,\), expected \(3,\)"),
     (user((nd.ones(3),) * 2), ArgumentError, "Odd.backward returned 2 gradients, expected 1"),

@@ -96,6 +96,7 @@ ROWS = [
     *answers("list_outputs returned no names", OpError, list_outputs=lambda s: []),
     *answers("infer_shape returned None, expected two or three", OpError, ShapeError, infer_shape=lambda s, i: None),
     *answers("the outputs, expected 1 entries", OpError, ShapeError, infer_shape=lambda s, i: (i, [i[0], i[0]])),
+    *answers("infer_shape returned the shape 'ab'", OpError, ShapeError, infer_shape=lambda s, i: (i, ["ab"])),
     *answers("output", OpError, NodeError, infer_shape=lambda s, i: (i, [()], [])),
     *answers("data: known shape and the one", ShapeError, infer_shape=lambda s, i: ([[9]], [i[0]])),
     *answers("infer_type returned .*float9", OpError, infer_type=lambda s, t: (t, ["float9"], [])),

@@ -23,6 +23,7 @@ from helpers.pictures import file_of
 
 I = mx.nd._internal  # noqa: E741
 ONES, BLOCK, PIXEL = mx.nd.ones, (2, 3, 4), (1, 2, 1)
+ROIS = {"pooled_size": (2, 2), "spatial_scale": 1.0}
 
 
 def rule(pattern, name, *ins, error=ShapeError, **attrs):
@@ -39,11 +40,13 @@ def both(pattern, name, *ins, error=ShapeError, **attrs):
     return [rule(pattern, name, *ins, **attrs), (zeros(name, *ins, **attrs), error, pattern)]
 
 
+def imperative(name, *ins):
+    return lambda: getattr(mx.nd, name, getattr(I, name, None))(*map(ONES, ins))
+
+
 def zeros_at(name, image):
     """Return a pooling of a region of an image that does not exist."""
-    return lambda: run(
-        name, np.ones((2, 1, 4, 4)), f8([[image, 0, 0, 2, 2]]), pooled_size=(2, 2), spatial_scale=1.0
-    )
+    return lambda: run(name, np.ones((2, 1, 4, 4)), f8([[image, 0, 0, 2, 2]]), **ROIS)
 
 
 CODES = [
@@ -51,7 +54,7 @@ CODES = [
 ]  # fmt: skip
 
 ARRAY = [
-    *[row for a in [(0, 0, 1), (0, 1, 3)] for row in both("axes", "transpose", BLOCK, error=OpError, axes=a)],
+    *[row for a in [(0, 1), (0, 1, 3)] for row in both("axes", "transpose", BLOCK, error=OpError, axes=a)],
     *[row for axis in (1, 3) for row in both("axis", "squeeze", PIXEL, error=OpError, axis=axis)],
     rule("multiple", "depth_to_space", (2, 6, 3, 2), block_size=2),
     (zeros("space_to_depth", (1, 1, 3, 4), block_size=2), OpError, "multiples of 2"),
@@ -66,8 +69,6 @@ ARRAY = [
     rule("reps", "tile", (2, 3), reps=(0, 1)),
     (lambda: mx.nd.tile(ONES((4, 4)), (1, 2, -3)), OpError, "positive numbers"),
     rule("repeats", "repeat", (2, 3), repeats=0, error=OpError),
-    rule("axis is 3", "repeat", (2, 3), repeats=2, axis=3),
-    (zeros("reverse", (2, 3), axis=3), OpError, "axis is 3"),
     *both("8 numbers", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(0, 0, 0, 0, 1, 1)),
     *both("at least 0", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(0, 0, 0, 0, -1, 1, 0, 0)),
     *both("first two", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(1, 0, 0, 0, 1, 1, 0, 0)),
@@ -101,6 +102,7 @@ ARRAY = [
     (lambda: mx.nd.ravel_multi_index(ONES((2, 3)), shape=(1, 2, 3)), ShapeError, "expected"),
     *both("at most 5", "topk", (5,), error=OpError, k=9),
     (lambda: mx.sym.histogram(mx.sym.var("data"), bins=3), ArgumentError, "range is None"),
+    (lambda: mx.nd.histogram(ONES((2,)), bins=3, range=(1, 0)), OpError, "ascending"),
     (lambda: mx.nd.histogram(ONES((2,)), bins=ONES((1,))), ShapeError, "bins"),
 ]  # fmt: skip
 MATH = [
@@ -114,6 +116,8 @@ MATH = [
         row
         for name, *ins in [
             ("_linalg_gemm2", (3, 4), (5, 6)),
+            ("_linalg_gemm2", BLOCK, (3, 4, 5)),
+            ("_linalg_gemm2", (3,), (3,)),
             ("_linalg_trsm", (2, 2), (3, 3)),
             ("_linalg_potrf", (2, 3)),
             ("_linalg_gelqf", (3, 2)),
@@ -122,11 +126,7 @@ MATH = [
         ]
         for row in (
             rule(name, name, *ins),
-            (
-                lambda name=name, ins=ins: getattr(mx.nd, name, getattr(I, name, None))(*map(ONES, ins)),
-                ShapeError,
-                "expected|contracted axes",
-            ),
+            (imperative(name, *ins), ShapeError, "expected|contracted axes"),
         )
     ],
     (zeros("_linalg_extractdiag", (3, 3), offset=3), ShapeError, "offset"),
@@ -157,21 +157,17 @@ def recurrent(data, parameters, *states, **attrs):
     return lambda: mx.nd.RNN(*map(mx.nd.zeros, (data, (parameters,), *states)), **{**GRU, **attrs})
 
 
-def recurrent_graph(mode, size, data, parameters):
-    def run():
-        net = mx.sym.RNN(mx.sym.Variable("data"), **{**CELL, "mode": mode}, name="r")
-        args = {"data": mx.nd.zeros(DATA, dtype=data), "r_parameters": mx.nd.zeros((size,), dtype=parameters)}
-        states = {name: mx.nd.zeros((1, 3, 3)) for name in net.list_arguments() if "state" in name}
-        net.bind(mx.cpu(), {**args, **states}).forward()
-
-    return run
+def mixed_types():
+    zeros = {"r_parameters": mx.nd.zeros((63,)), "r_state": mx.nd.zeros((1, 3, 3))}
+    net = mx.sym.RNN(X, **GRU, name="r")
+    net.bind(mx.cpu(), {"x": mx.nd.zeros(DATA, dtype="float64"), **zeros}).forward()
 
 
 NN = [
     (lambda: ops.get("Activation").parse({"act_type": "swish"}), OpError, "act_type is 'swish', expected one of relu"),
+    (lambda: ops.get("Dropout").parse({"p": 1.5}), OpError, "p is 1.5, expected a number from 0 to 1"),
     rule("moving_mean has shape", BN, (4, 3), None, None, (2,), None),
     rule("axis is 2", BN, (4, 3), None, None, None, None, axis=2),
-    (lambda: mx.sym.contrib.SyncBatchNorm(X), OpError, "key is required"),
     rule("kernel size 5 exceeds the input", CONV, IMAGE, None, None, num_filter=4, kernel=(5, 5)),
     rule("expected 4 axes", CONV, (1, 2, 4), None, None, num_filter=4, kernel=(3, 3)),
     rule("stride is", CONV, IMAGE, None, None, num_filter=4, kernel=(3, 3), stride=(1,)),
@@ -180,12 +176,8 @@ NN = [
     rule(r"is \(9, 9\), expected 1 to \(4, 4\)", DECONV, TINY, None, **WINDOW, target_shape=(9, 9)),
     rule("adj is", DECONV, TINY, None, **WINDOW, adj=(1, 1)),
     rule("which makes the output .* empty", DECONV, TINY, None, **WINDOW, pad=(2, 2)),
-    rule("stride is", DECONV, TINY, None, **WINDOW, stride=(2,)),
-    rule("expected 4 axes", DECONV, (1, 2, 3), None, **WINDOW),
-    rule("num_group is 2", DECONV, (1, 3, 3, 3), None, **WINDOW, num_group=2),
     rule(r"weight .*\(5, 9\), expected \(5, 3\) from data", FC, (7, 3), (5, 9), num_hidden=5, no_bias=True),
     rule(r"bias has shape \(4, 1\)", FC, (7, 3), None, (4, 1), num_hidden=5),
-    rule("num_hidden is required", FC, (7, 3), None, None, error=OpError),
     rule("weight has shape", "Embedding", (2, 5), (9, 3), input_dim=4, output_dim=3),
     rule("label", LINEAR, (4, 1), (2, 2)),
     rule("flatten", "IdentityAttachKLSparseReg", BLOCK, None),
@@ -197,7 +189,6 @@ NN = [
     rule("num_groups is 4", "GroupNorm", (2, 6, 3), None, None, num_groups=4),
     rule("at least 3 axes in mode channel", "L2Normalization", (4, 3), mode="channel"),
     rule("at least 3 axes", "InstanceNorm", (4, 3), None, None),
-    rule("kernel size 5 exceeds", "Pooling", IMAGE, kernel=(5, 5)),
     rule("one per spatial axis", "Pooling", IMAGE, kernel=(2,)),
     *both("pad is .*expected none with", "Pooling", IMAGE, kernel=(2, 2), pad=(1, 1), pooling_convention="same"),
     rule("p_value is None", "Pooling", IMAGE, kernel=(2, 2), pool_type="lp"),
@@ -208,13 +199,9 @@ NN = [
     rule(r"state has shape \(2, 3, 3\), expected \(1, 3, 3\)", "RNN", DATA, None, (2, 3, 3), **GRU),
     rule("parameters have 64 elements, expected 54 plus 9", "RNN", None, (64,), None, **GRU),
     rule("projection_size is 2 .*only lstm projects", "RNN", DATA, None, None, **GRU, projection_size=2),
-    (lambda: mx.sym.RNN(X, **{**GRU, "mode": "elman"}), OpError, "mode is 'elman', expected one of rnn_relu, rnn_tanh"),
     (lambda: [*rnn_weights.blocks("elman", 1, 2, 3)], OpError, "mode is 'elman', expected one of rnn_relu"),
-    *[
-        (recurrent_graph(mode, size, *types), NodeError, "RNN 'r' .*dtype")
-        for mode, size, *types in (("gru", 63, "float64", "float32"), ("lstm", 84, "float32", "float64"))
-    ],
     (recurrent((3, 2), 63, (1, 3, 3)), ShapeError, "expected"),
+    (mixed_types, NodeError, "RNN 'r' .*dtype"),
     (recurrent(DATA, 62, (1, 3, 3)), ShapeError, r"parameters has shape \(62,\), expected \(63,\)"),
     (recurrent(DATA, 84, (1, 4, 3), (1, 3, 3), mode="lstm"), ShapeError, "state.* has shape"),
     *[
@@ -253,7 +240,6 @@ NN = [
     rule("the second input has shape", "Crop", (1, 1, 5, 5), (1, 2, 2)),
     rule("data has shape", "Crop", (1, 5, 5), h_w=(1, 1)),
     rule("expected 4 axes", "UpSampling", BLOCK, scale=2, sample_type="nearest"),
-    rule("exceeds the input", "im2col", (1, 1, 2, 2), kernel=(3, 3)),
     rule("one per axis", "im2col", (1, 1, 4), kernel=(2, 2)),
     rule("expected", "col2im", (1, 4, 5), kernel=(2, 2), output_size=(3, 3)),
     rule("3 axes", "col2im", (4, 4), kernel=(2, 2), output_size=(3, 3)),
@@ -269,7 +255,7 @@ TARGET, DETECTION, DEFORMABLE = (
 )
 RESIZE, POOL, PROPOSAL = "_contrib_BilinearResize2D", "_contrib_AdaptiveAvgPooling2D", "_contrib_Proposal"
 SCALES = {"scales": (1.0,), "ratios": (1.0,), "feature_stride": 16, "rpn_min_size": 0}
-ROIS, PSROI = {"pooled_size": (2, 2), "spatial_scale": 1.0}, "_contrib_PSROIPooling"
+PSROI = "_contrib_PSROIPooling"
 FEATURES, DEFORMED = (2, 4, 8, 9), {"kernel": (3, 3), "pad": (1, 1), "num_filter": 2}
 
 
@@ -305,7 +291,6 @@ CONTRIB = [
     (lambda: C.boolean_mask(ONES((2, 3)), mx.nd.zeros((3,))), ShapeError, "index"),
     (lambda: C.index_copy(mx.nd.zeros((3, 2)), one(3), ONES((1, 2))), BoundsError, "expected 0 to 2"),
     (lambda: C.index_copy(mx.nd.zeros((3, 2)), one(1), ONES((2, 2))), ShapeError, "new_tensor"),
-    (lambda: C.index_array(ONES((2, 3)), axes=(2,)), OpError, "axes"),
     rule("getnnz", "_contrib_getnnz", BLOCK),
     rule("score_index is 3", NMS, (4, 6), score_index=3),
     rule("must be different positions", NMS, (4, 6), id_index=1),
@@ -317,6 +302,7 @@ CONTRIB = [
     (lambda: C.count_sketch(ONES((2, 2)), ONES((1, 2)) * 3, ONES((1, 2)), out_dim=3), BoundsError, "expected 0 to 2"),
     (hawkes, OpError, "marks"),
     (zeros(PRIOR, (1, 1, 2, 2), offsets=(0.5, 1.5)), OpError, "expected offsets within"),
+    (zeros(PRIOR, (1, 1, 2, 2), steps=(0.1,)), OpError, "expected 2 numbers"),
     rule("expected 7 anchors", TARGET, (1, 7, 4), (2, 3, 5), (2, 4, 8)),
     rule("differ in the number of anchors", DETECTION, (2, 4, 7), (2, 27), (1, 7, 4)),
     (proposals(ratios=(1.0, 2.0)), OpError, "2 channels, expected 4"),
@@ -326,7 +312,7 @@ CONTRIB = [
     rule("expected both", RESIZE, (1, 1, 4, 4), scale_height=2.0),
     rule("expected positive sizes", RESIZE, (1, 1, 4, 4), scale_height=0.1, scale_width=1.0),
     rule("4 axes", RESIZE, (1, 4, 4)),
-    rule("4 axes", POOL, (1, 4, 4)),
+    rule("4 axes", RESIZE, (1, 1, 4, 4), (4, 4), mode="like"),
     rule("one or two positive numbers", POOL, (1, 1, 4, 4), output_size=(1, 2, 3)),
     (lambda: run(ROI_ALIGN, PIXELS, f8([[0, 2, 2, 2, 3]]), aligned=True, **ROIS), OpError, "has no area"),
     (lambda: run(ROI_ALIGN, PIXELS, f8([[1, 2, 2, 2, 3]]), **ROIS), BoundsError, "has image 1"),
@@ -348,11 +334,7 @@ CONTRIB = [
 ]  # fmt: skip
 HALF, FULL, RATES = mx.nd.ones((2,), dtype="float16"), ONES((2,)), {"lrs": (0.5, 0.25), "wds": (0.0, 0.5)}
 RANDOM = [
-    (
-        lambda: run("_random_uniform", shape=(0, 3), env=environment(seed=1)),
-        OpError,
-        "expected known positive dimensions",
-    ),
+    (lambda: run("_random_uniform", shape=(0, 3), env=environment(seed=1)), OpError, "positive dimensions"),
     (lambda: run("_random_randint", low=5, high=5, shape=1), OpError, "low is 5, expected less than high 5"),
     *[
         (lambda name=name, attrs=attrs: run(f"_random_{name}", shape=(1,), **attrs), OpError, text)
@@ -374,35 +356,24 @@ UPDATE = [
     (lambda: mx.nd.mp_sgd_update(HALF, FULL, FULL, lr=0.1), DTypeError, "grad is float32"),
     (lambda: mx.nd.mp_sgd_update(HALF, HALF, ONES((1, 2)), lr=0.1), ShapeError, "shape"),
     (lambda: mx.nd.sgd_mom_update(FULL, FULL, ONES((3,)), lr=0.1), ShapeError, "sgd_mom_update"),
-    (lambda: mx.nd.sgd_update(FULL, FULL), OpError, "lr is required"),
 ]  # fmt: skip
 SPARSE = [
     (zeros("cast_storage", (2, 2), stype="coo"), OpError, "stype"),
     (lambda: mx.nd.cast_storage(ONES((2, 2)).tostype("csr"), "row_sparse"), ArgumentError, "not supported"),
     (lambda: C.SparseEmbedding(one(5), ONES((5, 2)), input_dim=5, output_dim=2), BoundsError, "0 to 4"),
-    (
-        lambda: mx.nd.dot(ONES((2, 2)).tostype("csr"), ONES((2, 2), dtype="float64")),
-        DTypeError,
-        "convert with astype",
-    ),
+    (lambda: mx.nd.dot(ONES((2, 2)).tostype("csr"), ONES((2, 2), dtype="f8")), DTypeError, "with astype"),
     (lambda: mx.nd.sparse.retain(ONES((4, 2)).tostype("row_sparse"), one(9)), BoundsError, "row 9"),
 ]
-ATTRIBUTES = [
-    row
-    for text in ["16LL", "1.5L", "u'16"]
-    for row in [
-        (
-            lambda text=text: mx.sym.FullyConnected(X, num_hidden=text),
-            OpError,
-            "num_hidden is .*, expected an integer",
-        ),
-        (
-            lambda text=text: mx.sym.Variable("x", __shape__=f"({text},)").infer_shape(),
-            ShapeError,
-            "__shape__ is",
-        ),
-    ]
-]
+
+
+def texts(text):
+    """Return the rows of an attribute that is not what it should be."""
+    shape = mx.sym.Variable("x", __shape__=f"({text},)")
+    dense = lambda: mx.sym.FullyConnected(X, num_hidden=text)  # noqa: E731
+    return [(dense, OpError, "num_hidden is .*, expected"), (shape.infer_shape, ShapeError, "__shape__ is")]
+
+
+ATTRIBUTES = [row for text in ["16LL", "1.5L", "u'16"] for row in texts(text)]
 BYTES, CROP = torch.zeros(2, 2, 3, dtype=torch.uint8), {"x": 5, "y": 0, "width": 3, "height": 2}
 IMAGES = [
     *[
@@ -419,6 +390,7 @@ IMAGES = [
         (lambda given=given: encode(*given), ArgumentError, "encode")
         for given in [
             (np.zeros((2, 2, 3)), ".png", 3),
+            (np.zeros(4, np.uint8), ".png", 3),
             (np.zeros((2, 2, 2), np.uint8), ".png", 3),
             (np.zeros((2, 2), np.uint8), ".xyz", 3),
             (np.zeros((2, 2), np.uint8), ".jpg", 0),
@@ -428,23 +400,14 @@ IMAGES = [
     (lambda: I._cvimdecode(mx.nd.zeros(5)), DTypeError, "expected uint8"),
     (lambda: I._cvimread("nothing.png"), FileError, "nothing.png"),
     (lambda: I._cvimresize(mx.nd.zeros((2, 2, 1), dtype="float16"), w=2, h=2), DTypeError, "float16"),
-    (
-        lambda: I._cvcopyMakeBorder(mx.nd.zeros((2, 2, 1)), 1, 1, 1, 1, values=(1, 2, 3, 4, 5)),
-        OpError,
-        "5 numbers",
-    ),
+    (lambda: I._cvcopyMakeBorder(ONES((2, 2, 1)), 1, 1, 1, 1, values=(1,) * 5), OpError, "5 numbers"),
     (lambda: make_border(BYTES, -1, 0, 0, 0), ArgumentError, "margins are -1"),
     (lambda: make_border(BYTES, 1, 0, 0, 0, 7), ArgumentError, "border type is 7"),
     (lambda: resize(BYTES[0], 2, 2, 1), ArgumentError, r"shape \(2, 3\)"),
     (lambda: resize(BYTES, 0, 2, 1), ArgumentError, "0 x 2"),
-    (lambda: resize(BYTES, 3, 2, 5), ArgumentError, "method 5"),
     (lambda: resize(BYTES.int(), 3, 2, 1), DTypeError, "cast it first"),
     *[
-        (
-            lambda n=n, shape=shape, attrs=attrs: getattr(mx.nd.image, n)(mx.nd.zeros(shape), **attrs),
-            ShapeError,
-            n,
-        )
+        (lambda n=n, shape=shape, a=attrs: getattr(mx.nd.image, n)(ONES(shape), **a), ShapeError, n)
         for n, shape, attrs in [
             ("flip_left_right", (2, 5, 7, 3), {}),
             ("to_tensor", (5, 7), {}),
