@@ -41,12 +41,6 @@ def test_reshape_understands_the_codes(attributes):
     np.testing.assert_array_equal(found.numpy(), mx.nd.Reshape(data, **attributes).asnumpy())
 
 
-def test_what_users_operators_keep_is_not_copied():
-    memory = fx.OperatorState()
-    memory.kept["x"] = object()
-    assert pickle.loads(pickle.dumps(memory)).kept == {}
-
-
 BOXES = torch.tensor([[0, 0.9, 0, 0, 1, 1], [0, 0.8, 0, 0, 1, 0.9], [1, 0.7, 0.5, 0.5, 1, 1]])
 NMS = {"overlap_thresh": 0.5, "coord_start": 2, "score_index": 1, "id_index": 0}
 

@@ -93,24 +93,6 @@ def test_training_is_that_of_the_formula(contexts, workload, sparse_grad):
         assert grad.indices.asnumpy().tolist() == sorted({word for row in ROWS for word in row})
 
 
-def test_fit_score_and_predict_from_lists_of_rows():
-    rows = [[w, w + 1] if w % 3 else [w] for w in range(1, 15)] * 4
-    labels = np.array([sum(row) % 2 for row in rows])
-    feed = mx.io.NDArrayIter({"words": rows}, {"softmax_label": labels}, batch_size=10, shuffle=True)
-    assert (feed.provide_data[0].stype, feed.provide_data[0].dtype) == ("ragged", np.int64)
-    made = mx.mod.Module(net(), ["words"], ["softmax_label"], context=BOTH)
-    mx.random.seed(3)
-    np.random.seed(3)
-    options = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.05}}
-    made.fit(feed, num_epoch=40, initializer=mx.init.Normal(0.3), **options)
-    assert dict(made.score(feed, "acc"))["accuracy"] == 1
-    found = made.predict(
-        mx.io.NDArrayIter({"words": rows}, {"softmax_label": labels}, batch_size=10)
-    ).asnumpy()
-    np.testing.assert_array_equal(found.argmax(1), labels)
-    np.testing.assert_allclose(made.predict(mx.nd.ragged_array(rows[:3])).asnumpy(), found[:3], rtol=1e-5)
-
-
 def test_iterators_cut_and_gather_and_wrap_around():
     feed = mx.io.NDArrayIter({"words": ROWS}, {"softmax_label": np.array(LABELS)}, batch_size=4)
     assert [(one.data[0].tolist(), one.pad) for one in feed] == [(ROWS[:4], 0), (ROWS[4:] + ROWS[:2], 2)]
@@ -213,19 +195,3 @@ def test_explain_counts_one_element_a_row():
     assert (steps["conv"].flops, steps["run"].flops) == (2 * 6 * 5 * 3 * DIM, 2 * 6 * 4 * 2 * (5 + 2))
     assert "float32, ragged" in found.table
     assert "one element in each row" in found.totals
-
-
-def test_bucketing_and_feed_forward_models_take_ragged_inputs():
-    made = mx.mod.BucketingModule(lambda key: (net(), ["words"], ["softmax_label"]), default_bucket_key=0)
-    descs = words(), [mx.io.DataDesc("softmax_label", (6,))]
-    made.bind(*descs)
-    made.init_params()
-    made.init_optimizer()
-    for key in (0, 1, 0):
-        made.forward_backward(batch(bucket_key=key, provide_data=descs[0], provide_label=descs[1]))
-        made.update()
-    assert made.get_outputs()[0].shape == (6, 2)
-    feed = mx.io.NDArrayIter({"words": ROWS}, {"softmax_label": np.array(LABELS)}, batch_size=3)
-    model = mx.model.FeedForward(net(), ctx=BOTH, num_epoch=1, initializer=mx.init.Normal(0.1))
-    model.fit(feed)
-    assert model.predict(feed).shape == (6, 2)

@@ -43,20 +43,6 @@ def test_numbers_of_one_array():
         close(found.npvalue(), np.full(found.npvalue().shape, wanted))
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-def test_along_one_dimension(axis):
-    matrix = np.full((MANY // 2, 2), TENTH)
-    x = dy.inputTensor(matrix if axis == 0 else matrix.T)
-    for found, wanted in (
-        (dy.sum_dim(x, [axis]), MANY / 2 * TENTH),
-        (dy.mean_dim(x, [axis], False), TENTH),
-        (dy.sum_dim(x, [0, 1]), MANY * TENTH),
-        (dy.mean_elems(x), TENTH),
-        (dy.logsumexp_dim(x, axis), np.log(MANY / 2) + TENTH),
-    ):
-        close(found.npvalue(), np.full(found.dim()[0], wanted))
-
-
 @pytest.mark.parametrize("width", [1, 2, 70])
 def test_values_of_many_nodes(width):
     xs = [dy.inputTensor(np.linspace(0.1, 0.2, width)) for _ in range(10)]

@@ -20,8 +20,3 @@ def test_multicast_goes_to_the_widest_or_narrowest_float():
     for narrow, wanted in ((False, np.float32), (True, np.float16)):
         found = mx.nd.amp_multicast(half, single, whole, num_outputs=3, cast_narrow=narrow)
         assert [x.dtype for x in found] == [wanted, wanted, np.int32]
-    a, b = mx.sym.var("a", dtype="float16"), mx.sym.var("b", dtype="float32")
-    symbol = mx.sym.amp_multicast(a, b, num_outputs=2, name="cast")
-    assert symbol.list_outputs() == ["cast_output0", "cast_output1"]
-    assert symbol.infer_type()[1] == [np.float32, np.float32]
-    assert symbol.infer_shape(a=(2,), b=(3, 4))[1] == [(2,), (3, 4)]

@@ -39,8 +39,6 @@ test_values = values_test(
         ],
         ("_arange", (), {"start": 3}, f4([0, 1, 2])),
         ("_arange", (), {"start": 0.5, "stop": 3, "dtype": "int32"}, i4([0, 1, 2])),
-        ("_arange", (), {"start": 0, "stop": 1, "step": 0.1}, np.arange(0, 1, 0.1, "f4")),
-        ("_arange", (), {"start": 1.3, "stop": 9, "step": 1.3, "dtype": "int32"}, i4([1, 2, 3, 4, 5, 6])),
         ("_arange", (), {"start": -1.7, "stop": -9, "step": -1.3, "dtype": "int32"}, i4([-1, -2, -3, -4, -5, -6])),
         ("_arange", (), {"start": 0.5, "stop": 3, "step": 0.5, "dtype": "int32"}, i4([0] * 5)),
         *[
@@ -55,11 +53,8 @@ test_values = values_test(
         ],
         ("Cast", (NUMBERS,), {"dtype": "uint8"}, np.array([255, 2, 44, 254, 0], "u1")),
         ("Cast", (NUMBERS,), {"dtype": "int8"}, np.array([-1, 2, 44, -2, 0], "i1")),
-        ("Cast", (NUMBERS,), {"dtype": "int32"}, i4([-1, 2, 300, -2, 0])),
         ("Cast", (NUMBERS,), {"dtype": "bool"}, np.array([True] * 4 + [False])),
-        ("Cast", (NUMBERS,), {"dtype": "float16"}, np.array([-1.5, 2.6992188, 300, -2, 0], "f2")),
         ("amp_cast", (i4([1, 2]),), {"dtype": "float16"}, i4([1, 2])),
-        ("amp_cast", (f4([1, 2]),), {"dtype": "float16"}, np.array([1, 2], "f2")),
     ]
 )  # fmt: skip
 test_shapes = rules_test(

@@ -33,16 +33,11 @@ def pad(mode, spatial):
 
 
 PADS = [pad(*row) for row in product(("constant", "edge", "reflect"), [(5,), (4, 5), (3, 4, 5)])]
-LAST = {"lhs_axes": (0, 2), "rhs_axes": (0, -1)}
+ROW, LAST = randn(1, 4, 1), {"lhs_axes": (0, 2), "rhs_axes": (0, -1)}
 test_values = values_test(
     [
         *PADS,
-        (
-            "broadcast_axis",
-            (randn(1, 4, 1),),
-            {"axis": (-1, 0), "size": (3, 2)},
-            np.tile(randn(1, 4, 1), (2, 1, 3)),
-        ),
+        ("broadcast_axis", (ROW,), {"axis": (-1, 0), "size": (3, 2)}, np.tile(ROW, (2, 1, 3))),
         ("broadcast_like", (randn(1, 2, 1), randn(5, 6)), LAST, np.tile(randn(1, 2, 1), (5, 1, 6))),
         ("broadcast_like", (randn(3, 1), np.zeros((3, 2), "i1")), {}, np.tile(randn(3, 1), (1, 2))),
     ]

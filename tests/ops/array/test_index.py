@@ -39,8 +39,6 @@ test_values = values_test(
         ("batch_take", (f8([[1, 2], [3, 4]]), i4([-1, 5])), {}, f8([1, 4])),
         ("one_hot", (f4([-1, 0, 3, 4, 1.7]),), {"depth": 4},
          f4([[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0]])),
-        ("one_hot", (i4([[0, 1]]),), {"depth": 2, "dtype": "int32", "on_value": 2.5, "off_value": -1},
-         i4([[[2, -1], [-1, 2]]])),
         ("one_hot", (np.ones((2, 3)),), {"depth": 0}, np.zeros((2, 3, 0), "f4")),
         *[("where", (kind([[1, 0], [0, -3]]), SQUARE, -SQUARE), {}, np.where) for kind in (f4, i4, f8)],
         *[("where", (kind([0, 2]), SQUARE, -SQUARE), {}, f8([[0, -1], [2, 3]])) for kind in (f4, i4, f8)],
@@ -48,12 +46,8 @@ test_values = values_test(
         *[("gather_nd", (BLOCK, p), {}, lambda x, p: np.atleast_1d(x[at(p)])) for p in PLACES],
         *[("scatter_nd", (BLOCK[at(p)] + 1, p), {"shape": (2, 3, 4)}, scattered) for p in PLACES],
         ("_backward_gather_nd", (f8([2, 3, 4]), i4([[1, 1, 0], [1, 1, 0]])), {"shape": (2, 2)}, f8([[4, 0], [0, 5]])),
-        *[("diag", (f8([1, 2]),), {"k": k}, lambda x, k=k: np.diag(x, k)) for k in (-2, -1, 0, 1, 2)],
+        *[("diag", (f8([1, 2]),), {"k": k}, lambda x, k=k: np.diag(x, k)) for k in (-2, 1)],
         *[("diag", (count(2, 3),), {"k": k}, lambda x, k=k: np.diagonal(x, k)) for k in (-1, 0, 1)],
-        *[
-            ("diag", (BLOCK,), {"k": k, "axis1": -1, "axis2": 1}, lambda x, k=k: np.diagonal(x, k, -1, 1))
-            for k in (-1, 0, 1)
-        ],
     ]
 )  # fmt: skip
 test_gradients_by_hand = gradients_test(

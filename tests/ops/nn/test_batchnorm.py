@@ -30,10 +30,8 @@ def test_mean_and_deviation(train):
     old = outputs("BatchNorm_v1", data, *rest, env=env, output_mean_var=True)  # gives the variance
     np.testing.assert_array_equal(old[0], out)
     np.testing.assert_allclose(old[2], var)
-    sync = outputs(
-        "_contrib_SyncBatchNorm", data, *rest, env=env, output_mean_var=True
-    )  # defined in prediction, too
-    np.testing.assert_allclose(sync[1:3], [mean, var])
+    sync = outputs("_contrib_SyncBatchNorm", data, *rest, env=env, output_mean_var=True)
+    np.testing.assert_allclose(sync[1:3], [mean, var])  # in prediction, too
 
 
 def test_one_value_per_channel_and_a_constant_channel():
@@ -47,17 +45,11 @@ def test_one_value_per_channel_and_a_constant_channel():
     assert not outputs("BatchNorm", np.full((8, 2), 1e3, "f4"), zeros + 1, zeros, zeros, zeros)[-1].any()
 
 
-HALF = ["float16"] + ["float32"] * 4
+HALF, UNKNOWN = ["float16"] + ["float32"] * 4, [None] * 4
 test_types = rules_test(
     [
-        (
-            "BatchNorm",
-            ["float16"] + [None] * 4,
-            {"output_mean_var": True},
-            HALF,
-            ["float16", "float32", "float32"],
-        ),
-        ("BatchNorm", ["float64"] + [None] * 4, {}, ["float64"] * 5, ["float64"]),
+        ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
+        ("BatchNorm", ["float64", *UNKNOWN], {}, ["float64"] * 5, ["float64"]),
     ],
     types,
 )
@@ -116,17 +108,6 @@ def test_numbers_far_from_zero_stay_more_exact_than_in_torch():
     theirs = torch.native_batch_norm(x, gamma, beta, mean.clone(), var.clone(), True, 0.1, 1e-5)[0] + other
     found = native_norm(x, other, (gamma, beta, mean, var), 1e-5, 0.9, Rectifier())[0]
     assert (found - wanted).abs().max() <= min(3e-4, (theirs - wanted).abs().max())
-
-
-@needs_kernel
-@pytest.mark.parametrize("stays", [False, True])
-def test_gradient_of_relu_at_nan(stays):
-    tensors = given((3, 4, 5, 5))
-    tensors[1][1, 2, 3, 4] = float("nan")
-    found = run(*tensors, Rectifier(relu=True, nan_stays=stays))
-    assert found[0].isnan().nonzero().tolist() == [[1, 2, 3, 4]]
-    for_other = found[4][1, 2, 3, 4]
-    assert for_other.isnan() if stays else for_other == tensors[-1][1, 2, 3, 4]
 
 
 @needs_kernel

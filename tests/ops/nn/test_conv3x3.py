@@ -56,16 +56,6 @@ def test_results_and_gradients(sizes, step, bias):
 
 
 @needs_kernels
-def test_threads_share_the_images():
-    tensors, grad = given(4, 16, 32, 6, 16, 1), numbers(4, 32, 6, 16, seed=3)
-    alone = results(tensors, grad)
-    torch.set_num_threads(3)
-    assert can_convolve3x3(*tensors, 1)
-    assert not can_convolve3x3(tensors[0][:1], *tensors[1:], 1)
-    agree(results(tensors, grad), alone)
-
-
-@needs_kernels
 def test_only_the_gradients_that_are_wanted():
     tensors, grad = given(2, 16, 16, 4, 16, 1), numbers(2, 16, 4, 16, seed=3)
     _, *every = results(tensors, grad)

@@ -154,17 +154,6 @@ def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
 
 
 @needs_kernels
-def test_tensors_of_other_strides():
-    left, right, bias = numbers(40, 800)[::2, ::2], numbers(30, 1200)[:, ::3], numbers(60)[::2]
-    agree(module.multiply(left, right, bias), F.linear(left, right, bias), 1e-4)
-    same, weight = numbers(1, 400).expand(20, 400), numbers(60, 500, seed=1)[:, 50:450]
-    agree(module.multiply(same, right), F.linear(same, right), 1e-4)
-    for few in (left[:3], same[:3]):
-        agree(module.multiply_few_rows(few, weight), F.linear(few, weight), 1e-4)
-        agree(module.multiply_few_rows(few, right, bias), F.linear(few, right, bias), 1e-4)
-
-
-@needs_kernels
 def test_the_sizes_of_every_kernel(monkeypatch):
     few = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     few |= {(1, 127, 512): False, (1, 20000, 127): False}
@@ -195,21 +184,6 @@ def test_the_tensors_of_every_kernel():
     seen = []
     torch.vmap(lambda x: seen.append(module.fits_kernel(x, right)) or x)(torch.zeros(2, 64, 64))
     assert seen == [False]
-
-
-@needs_kernels
-def test_threads_compute_the_same_numbers():
-    left, right, bias = numbers(64, 784), numbers(200, 784, seed=1), numbers(200, seed=2)
-    layers = [(*w.shape, module.pack(w), None, True) for w in (numbers(128, 784), numbers(10, 128))]
-    ways = [
-        lambda: module.multiply(left, right, bias),
-        lambda: module.multiply_few_rows(left[:3], right, bias),
-        lambda: module.dense(left[:33], layers),
-    ]
-    alone = [way() for way in ways]
-    for threads in (2, 3, 8):
-        torch.set_num_threads(threads)
-        assert all(torch.equal(way(), wanted) for way, wanted in zip(ways, alone))
 
 
 @needs_kernels

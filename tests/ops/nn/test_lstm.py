@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn.lstm import _use_fused_forward, is_small, small_lstm
+from dpmodule.ops.nn.lstm import is_small, small_lstm
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "lstm_forward"),
@@ -72,24 +72,6 @@ def test_states_and_gradients(sizes, turned):
             ends = [written_out(**{**given, name: given[name] + step * way}) for step in (1e-5, -1e-5)]
             slope = sum(((ends[0][i] - ends[1][i]) * seeds[i]).sum() for i in used) / 2e-5
             assert (grad.double().numpy() * way).sum() == pytest.approx(slope, rel=3e-4, abs=2e-4), name
-
-
-@pytest.mark.skipif(getattr(native.core, "vector_width", 0) < 8, reason="products are a library's")
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("biases", [False, True])
-def test_prediction_in_one_call(turned, biases):
-    given = values(35, 4, 16, 17, biases)
-    x, hidden, cell, *weights = tensors(given, turned).values()
-    weights = weights if biases else weights[:2]
-    assert _use_fused_forward(x, weights)
-    apart = [weights[0].t().contiguous().t(), *weights[1:]]
-    assert not _use_fused_forward(x, apart)
-    with torch.no_grad():
-        found, again = (small_lstm(x, (hidden, cell), each) for each in (weights, apart))
-    close(found, written_out(**given))
-    close(again, written_out(**given))
-    assert [one.stride() for one in found] == [other.stride() for other in again]
-    assert len({each.untyped_storage().data_ptr() for each in (*found, x, hidden, cell)}) == 6
 
 
 @pytest.mark.skipif(getattr(native.core, "vector_width", 0) < 8, reason="products are a library's")

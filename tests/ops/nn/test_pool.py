@@ -1,14 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import native
 from dpmodule.ops.nn import pool as pooling
-from dpmodule.ops.nn.pool import native_max_pool, use_native_max_pool
-from helpers.arrays import INF, NAN, count, f8, randn
+from dpmodule.ops.nn.pool import use_native_max_pool
+from helpers.arrays import count, f8, randn
 from helpers.op_case import gradients, gradients_test, rules_test, run, values_test
 
 ROW = count(1, 1, 5)
@@ -58,7 +56,6 @@ test_shapes = rules_test(
 # the extension's maxima
 
 needs_kernel = pytest.mark.skipif(not hasattr(native.core, "max_pool"), reason="there is no such kernel")
-PAIR = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 
 def images(shape, odd=()):
@@ -67,26 +64,6 @@ def images(shape, odd=()):
     for place, value in enumerate(odd):
         found.view(-1)[place * 7 % found.numel()] = value
     return found
-
-
-@needs_kernel
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 9), st.integers(1, 9)),
-    *(PAIR, PAIR, st.tuples(st.integers(0, 2), st.integers(0, 2))),
-    st.booleans(),
-    st.lists(st.sampled_from([NAN, INF, -INF, -0.0]), max_size=5),
-    st.sampled_from([lambda x: x, lambda x: x.transpose(2, 3), lambda x: torch.cat([x, x])[::2]]),
-)
-def test_maxima_are_those_of_torch(shape, kernel, stride, pad, full, odd, turn):
-    data = turn(images(shape, odd))
-    assume(all(2 * p <= k <= x + 2 * p for p, k, x in zip(pad, kernel, data.shape[2:], strict=True)))
-    found, expected = (
-        native_max_pool(data, kernel, stride, pad, full),
-        torch.max_pool2d(data, kernel, stride, pad, 1, full),
-    )
-    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
-    assert found.is_contiguous(memory_format=torch.channels_last)
 
 
 @needs_kernel
@@ -105,13 +82,3 @@ def test_what_is_left_to_torch(monkeypatch):
         out = mx.nd.Pooling(array, kernel=(2, 2), stride=(2, 2), pool_type="max")
     out.backward()
     assert array.grad.asnumpy().sum() == out.size
-
-
-@needs_kernel
-@pytest.mark.parametrize("shape", [(3, 16, 61, 40), (1, 8, 3, 700)])
-def test_threads_share_the_rows(shape):
-    window = (3, 3), (2, 2), (1, 1), False
-    alone = native_max_pool(images(shape), *window)
-    for threads in (2, 3, 8):
-        torch.set_num_threads(threads)
-        assert torch.equal(native_max_pool(images(shape), *window), alone)

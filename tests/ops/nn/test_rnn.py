@@ -128,13 +128,7 @@ test_shapes = rules_test(
 LENGTHS = attrs("lstm", use_sequence_length=True, state_outputs=True)
 test_types = rules_test(
     [
-        (
-            "RNN",
-            ["float64", None, None, None, "int32"],
-            LENGTHS,
-            ["float64"] * 4 + ["int32"],
-            ["float64"] * 3,
-        ),
+        ("RNN", ["float64", *[None] * 3, "int32"], LENGTHS, ["float64"] * 4 + ["int32"], ["float64"] * 3),
         ("RNN", [None] * 5, LENGTHS, ["float16"] * 5, None, ["float16", None, None]),
     ],
     types,

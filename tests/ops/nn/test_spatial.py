@@ -59,16 +59,6 @@ test_shapes = rules_test(
 )  # fmt: skip
 
 
-def test_only_the_first_input_of_crop_gets_a_gradient():
-    symbol = mx.sym.Crop(mx.sym.Variable("data"), mx.sym.Variable("like"), offset=(1, 1))
-    bound = symbol.simple_bind(mx.cpu(), data=(1, 1, 3, 3), like=(1, 2, 2, 1))
-    bound.grad_dict["like"][:] = 5
-    bound.forward(is_train=True)
-    bound.backward(mx.nd.ones((1, 1, 2, 1)))
-    assert bound.grad_dict["data"].asnumpy()[0, 0].tolist() == [[0, 0, 0], [0, 1, 0], [0, 1, 0]]
-    assert not bound.grad_dict["like"].asnumpy().any()
-
-
 def test_bilinear_has_a_weight_that_is_made_when_missing():
     for attrs in ({}, {"num_args": 1}, {"num_args": 2}):
         attrs |= {"scale": 2, "sample_type": "bilinear", "num_filter": 3, "name": "up"}
