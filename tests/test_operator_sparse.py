@@ -102,13 +102,8 @@ def test_executors(stype, kind):
     x = mx.nd.array(X).tostype(stype)
     net = mx.sym.Custom(mx.sym.Variable("data", stype=stype), op_type=kind, name="square")
     executor = net.simple_bind(mx.cpu(), data=X.shape, grad_req="add")
-    arrays = [
-        executor.arg_dict["data"],
-        executor.grad_dict["data"],
-        executor.outputs[0],
-        *executor.aux_arrays,
-    ]
-    assert [array.stype for array in arrays] == [stype] * (3 + len(executor.aux_arrays))
+    arrays = [*executor.arg_arrays, *executor.grad_arrays, *executor.outputs, *executor.aux_arrays]
+    assert {array.stype for array in arrays} == {stype}
     x.copyto(executor.arg_dict["data"])
     for round in (1, 2):
         found = executor.forward(is_train=True)[0]

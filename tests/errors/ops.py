@@ -96,6 +96,11 @@ ARRAY = [
     rule("at most 3", "slice", BLOCK, begin=(0,) * 4, end=(1,) * 4),
     rule("is empty", "slice", BLOCK, begin=(1,), end=(1,)),
     *both(r"\(1, 2\)", "_slice_assign", (3, 3), (1, 2), begin=(0, 1), end=(2, 3)),
+    rule("select nothing", "slice_axis", BLOCK, axis=1, begin=0, end=4),
+    *[
+        (lambda b=b, e=e: run("slice_axis", np.zeros(BLOCK), axis=1, begin=b, end=e), OpError, "select nothing")
+        for b, e in [(-4, None), (2, 2)]
+    ],
     rule("equal ranks", "slice_like", BLOCK, (1, 2)),
     (zeros("slice_like", BLOCK, (1, 5, 1)), OpError, "shorter"),
     (lambda: mx.nd.ravel_multi_index(ONES((2, 3))), OpError, "shape is None"),
@@ -124,10 +129,7 @@ MATH = [
             ("_linalg_maketrian", (4,)),
             ("khatri_rao", (2, 3), (2, 4)),
         ]
-        for row in (
-            rule(name, name, *ins),
-            (imperative(name, *ins), ShapeError, "expected|contracted axes"),
-        )
+        for row in (rule(name, name, *ins), (imperative(name, *ins), ShapeError, "expected|contracted axes"))
     ],
     (zeros("_linalg_extractdiag", (3, 3), offset=3), ShapeError, "offset"),
     (lambda: mx.nd.linalg.potrf(mx.nd.array([[-4, 1], [1, 3]])), OpError, "positive definite"),

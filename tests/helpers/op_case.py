@@ -90,20 +90,16 @@ def outputs(name: str, *arrays: Any, env: Env | None = None, **attrs: Any) -> li
     return [None if each is None else each.detach().numpy() for each in found]
 
 
-def shapes(
-    name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any
-) -> tuple[list[Any], list[Any]]:
-    """Run an operator's shape rule; None = unknown, 0 = unknown dimension."""
-    op, a = ops.get(name), parsed(name, attrs, len(ins))
-    return infer_shape(op, a, ins, outs or [None] * len(op.output_names(a)))
+def _ruled(infer: Callable[..., Any]) -> Callable[..., tuple[list[Any], list[Any]]]:
+    def rule(name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any) -> Any:
+        op, a = ops.get(name), parsed(name, attrs, len(ins))
+        return infer(op, a, ins, outs or [None] * len(op.output_names(a)))
+
+    return rule
 
 
-def types(
-    name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any
-) -> tuple[list[Any], list[Any]]:
-    """Run an operator's type rule; None = unknown."""
-    op, a = ops.get(name), parsed(name, attrs, len(ins))
-    return infer_type(op, a, ins, outs or [None] * len(op.output_names(a)))
+shapes, types = _ruled(infer_shape), _ruled(infer_type)
+"""Run an operator's shape or type rule: None = unknown, 0 = unknown dimension."""
 
 
 def gradients(

@@ -39,7 +39,6 @@ def test_parts():
     [
         (nd.ragged_array(nd.array([1, 2], dtype="int32"), nd.array([0, 1, 2])), np.int32, [[1], [2]]),
         (nd.ragged_array([[1, 2**40], []]), np.int64, [[1, 2**40], []]),
-        (nd.ragged_array([[1.5], []]), np.float32, [[1.5], []]),
         (nd.ragged_array([1, 2], [0, 2], dtype="float64"), np.float64, [[1, 2]]),
         (nd.ragged_array([np.ones((2, 1), "f4"), np.zeros((0, 1), "f4")]), np.float32, [[[1], [1]], []]),
     ],
@@ -67,9 +66,6 @@ def test_padding_joining_and_repr():
     assert array().padded(-1, 3).asnumpy().tolist() == [[1, 2, -1], [-1, -1, -1], [3, -1, -1]]
     assert nd.concatenate([array(), array()[:1]]).tolist() == [*ROWS, ROWS[0]]
     assert repr(array()) == "\n[[1. 2.]\n []\n [3.]]\n<RaggedNDArray 3, 3 values @cpu(0)>"
-    long = repr(nd.ragged_array([[i] for i in range(100)]))
-    assert "..." in long
-    assert long.count("\n") < 20
 
 
 def test_pickles_and_copies():

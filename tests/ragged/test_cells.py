@@ -51,18 +51,3 @@ def test_ragged_outputs_have_the_rows_length():
     for row, each in zip(ROWS, found, strict=True):
         raw = np.exp(TABLE[row] @ TABLE[:2].T)
         np.testing.assert_allclose(each.npvalue(), raw / raw.sum(0), rtol=1e-4)
-
-
-def test_a_recurrent_cell_reads_rows():
-    net = S.RNN(S.Variable("x", stype="ragged"), mode="gru", state_size=2, num_layers=1, name="rnn")
-    zeros = mx.nd.zeros((1, 1, 2))
-    size = mx.sym.RNN(S.Variable("x"), mode="gru", state_size=2, num_layers=1, name="r").infer_shape(
-        x=(1, 1, 3)
-    )[0][1]
-    parameters = mx.nd.array(np.random.RandomState(2).randn(*size))
-    run = dy.cell(net, {"rnn_parameters": parameters, "rnn_state": zeros})
-    row = np.random.RandomState(3).randn(4, 3)
-    wanted = mx.nd.RNN(mx.nd.array(row[:, None]), parameters, zeros, mode="gru", state_size=2, num_layers=1)
-    found = [run(dy.inputTensor(row)) for _ in range(2)]
-    for each in found:
-        np.testing.assert_allclose(each.npvalue(), wanted.asnumpy()[:, 0], rtol=1e-5, atol=1e-6)

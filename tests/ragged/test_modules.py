@@ -139,18 +139,6 @@ def test_gradients_that_add_up():
         executor.backward([other])
 
 
-def test_saved_symbols_and_checkpoints_keep_the_storage_type(tmp_path):
-    made = module(net())
-    trained(made, batch(), 2)
-    made.save_checkpoint(str(tmp_path / "bow"), 1)
-    loaded = mx.mod.Module.load(str(tmp_path / "bow"), 1, data_names=["words"])
-    assert loaded.symbol.attr_dict()["words"]["__storage_type__"] == "101"
-    loaded.bind(words(), [("softmax_label", (6,))], for_training=False)
-    for each in (made, loaded):
-        each.forward(batch(), is_train=False)
-    np.testing.assert_array_equal(made.get_outputs()[0].asnumpy(), loaded.get_outputs()[0].asnumpy())
-
-
 def test_descriptions_and_storage_types_make_an_input_ragged():
     made = plain(S.sequence_pool(S.Variable("words"), pool_type="sum"), 2, for_training=False)
     data = mx.nd.ragged_array([[1.0, 2.0], []])

@@ -13,10 +13,7 @@ MIXED = [  # codes, answer of MXNet 1.9.1
     ((-2, -2), (2, 3, 4)), ((0, -4, 3, -1, 4), (2, 3, 1, 4)), ((0, 0, 0, -1), (2, 3, 4, 1)),
 ]  # fmt: skip
 FITTING = [(codes, wanted) for codes, wanted in MIXED if np.prod(wanted) == 24]
-OLD = [
-    ((2, 0), False, (2, 12)),
-    ((0, 6, 2), True, (2, 6, 2)),
-]
+OLD = [((2, 0), False, (2, 12)), ((0, 6, 2), True, (2, 6, 2))]
 ENDS = {"lhs_begin": 0, "lhs_end": 2, "rhs_begin": 0, "rhs_end": 1}
 test_values = values_test(
     [

@@ -3,14 +3,7 @@
 import numpy as np
 
 from helpers.arrays import INF, NAN, f4, i1, i4, i8, u1
-from helpers.op_case import (
-    OpCase,
-    check_gradient,
-    check_value,
-    gradients_test,
-    rules_test,
-    values_test,
-)
+from helpers.op_case import OpCase, check_gradient, check_value, gradients_test, rules_test, values_test
 from helpers.walk import walks
 
 

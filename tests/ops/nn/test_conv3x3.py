@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dpmodule.ops.nn import conv3x3, linear
+from dpmodule.ops.nn import linear
 from dpmodule.ops.nn.conv3x3 import TiledConvolution, can_convolve3x3, convolve3x3
 from helpers.arrays import numbers
 from helpers.walk import walks
@@ -91,23 +91,6 @@ def test_gradients_of_gradients():
 )  # fmt: skip
 def test_sizes_decide(wanted, cases):
     assert [can_convolve3x3(*given(*sizes, 1), 1) for sizes in cases] == [wanted] * len(cases)
-
-
-@walks(
-    [  # numbers of a vector; images, channels, filters, height, width, step
-        (16, True, [(64, 16, 16, 32, 32, 1), (64, 128, 128, 8, 8, 1), (64, 64, 64, 32, 32, 1), (64, 32, 32, 28, 28, 1)]),
-        # too many filters, too large an image, a quarter would be computed twice, half a vector
-        (16, False, [(64, 128, 144, 8, 8, 1), (64, 64, 64, 33, 32, 1), (64, 32, 32, 24, 24, 1), (64, 16, 24, 8, 8, 1)]),
-        (8, True, [(64, 32, 32, 16, 16, 1), (64, 64, 64, 8, 8, 1), (64, 32, 64, 8, 8, 2)]),
-        (8, False, [(64, 32, 32, 28, 28, 1), (64, 64, 64, 16, 16, 1), (64, 32, 72, 8, 8, 2)]),
-        (0, False, [(64, 16, 16, 32, 32, 1)]),
-    ]
-)  # fmt: skip
-def test_processors_and_sizes_decide_on_the_result(lanes, wanted, cases):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conv3x3, "_lanes", lambda: lanes)
-        found = [conv3x3._use_result_kernel(conv3x3._Conv3x3Sizes(*sizes), sizes[2]) for sizes in cases]
-    assert found == [wanted] * len(cases)
 
 
 @needs_kernels

@@ -9,13 +9,7 @@ from dpmodule import native
 from dpmodule.ops import get
 from dpmodule.ops.nn.softmax import _is_small, row_softmax
 from helpers.arrays import INF, NAN, randn
-from helpers.op_case import (
-    environment,
-    gradients,
-    rules_test,
-    slopes_test,
-    types,
-)
+from helpers.op_case import environment, gradients, rules_test, slopes_test, types
 from helpers.walk import walks
 
 DATA = randn(2, 3, 4)
