@@ -68,7 +68,6 @@ ARRAY = [
     *[row for to in [(2, 2), (3, 1, 4)] for row in both("_to", "broadcast_to", (2, 1, 4), shape=to)],
     rule("reps", "tile", (2, 3), reps=(0, 1)),
     (lambda: mx.nd.tile(ONES((4, 4)), (1, 2, -3)), OpError, "positive numbers"),
-    rule("repeats", "repeat", (2, 3), repeats=0, error=OpError),
     *both("8 numbers", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(0, 0, 0, 0, 1, 1)),
     *both("at least 0", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(0, 0, 0, 0, -1, 1, 0, 0)),
     *both("first two", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(1, 0, 0, 0, 1, 1, 0, 0)),
@@ -81,7 +80,6 @@ ARRAY = [
     (lambda: run("gather_nd", np.zeros(BLOCK), f8([[5]])), BoundsError, r"\(2, 3, 4\)"),
     rule("4 axes", "gather_nd", BLOCK, (4, 2)),
     *both("no diagonal", "diag", (2, 3), k=5),
-    rule("Concat", "Concat", BLOCK, (2, 2, 3), dim=1),
     rule("Concat", "Concat", (2, 3), BLOCK, dim=1),
     (lambda: shapes("Concat", [(2, 3), None], [(2, 3)], dim=1), ShapeError, "leave no equal sizes"),
     rule("stack", "stack", (2, 3), (2, 4)),
@@ -112,7 +110,6 @@ ARRAY = [
 ]  # fmt: skip
 MATH = [
     rule(r"\(2, 3\).*\(2, 4\)", "broadcast_add", (2, 3), (2, 4)),
-    rule(r"\(2, 3\)", "elemwise_add", (2, 3), (2, 1)),
     rule("4 and 5", "dot", BLOCK, (5, 2)),
     rule("at least 3", "batch_dot", (1, 3), (3, 1)),
     *both("batch_dot", "batch_dot", (2, 1, 3), (1, 3, 1)),
@@ -134,7 +131,6 @@ MATH = [
     (zeros("_linalg_extractdiag", (3, 3), offset=3), ShapeError, "offset"),
     (lambda: mx.nd.linalg.potrf(mx.nd.array([[-4, 1], [1, 3]])), OpError, "positive definite"),
     (lambda: mx.nd.khatri_rao(), OpError, "at least one matrix"),
-    (zeros("norm", (2, 2), ord=3), OpError, "ord is '3'"),
     rule("argmax_channel", "argmax_channel", (3,)),
     *[row for axis in (3, (0, 0)) for row in both("axis", "sum", BLOCK, error=OpError, axis=axis)],
 ]
@@ -171,7 +167,6 @@ NN = [
     rule("moving_mean has shape", BN, (4, 3), None, None, (2,), None),
     rule("axis is 2", BN, (4, 3), None, None, None, None, axis=2),
     rule("kernel size 5 exceeds the input", CONV, IMAGE, None, None, num_filter=4, kernel=(5, 5)),
-    rule("expected 4 axes", CONV, (1, 2, 4), None, None, num_filter=4, kernel=(3, 3)),
     rule("stride is", CONV, IMAGE, None, None, num_filter=4, kernel=(3, 3), stride=(1,)),
     rule("num_group is 2", CONV, (1, 3, 4, 4), None, None, num_filter=4, kernel=(3, 3), num_group=2),
     (lambda: mx.sym.Convolution(X, X, X, kernel=(3,), num_filter=4, no_bias=True), OpError, "got 3 inputs"),
@@ -197,8 +192,6 @@ NN = [
     rule("expected 4 or 5 axes", "Pooling_v1", BLOCK, kernel=(2,)),
     rule("one per spatial axis", "Pooling_v1", IMAGE, kernel=(2,)),
     rule(r"data has shape \(4,\), expected \(0, 0, 0\)", "RNN", (4,), None, None, **GRU),
-    rule(r"parameters .*\(5,\), expected \(63,\) from data \(4, 3, 2\)", "RNN", DATA, (5,), None, **GRU),
-    rule(r"state has shape \(2, 3, 3\), expected \(1, 3, 3\)", "RNN", DATA, None, (2, 3, 3), **GRU),
     rule("parameters have 64 elements, expected 54 plus 9", "RNN", None, (64,), None, **GRU),
     rule("projection_size is 2 .*only lstm projects", "RNN", DATA, None, None, **GRU, projection_size=2),
     (lambda: [*rnn_weights.blocks("elman", 1, 2, 3)], OpError, "mode is 'elman', expected one of rnn_relu"),
@@ -230,7 +223,6 @@ NN = [
     *[(zeros(n, (2, 3), use_length=True), OpError, f"{n} takes no length") for n in ("log_softmax", "softmin")],
     rule(r"label has shape \(5,\), expected \(4,\) from data \(4, 3\)", OUTPUT, (4, 3), (5,)),
     rule("at least 2 axes with multi_output", OUTPUT, (4,), None, multi_output=True),
-    rule("target_shape is", "GridGenerator", (1, 6), transform_type="affine"),
     rule("data has shape", "GridGenerator", (1, 5), **AFFINE),
     rule("data has shape", "GridGenerator", (1, 3, 4, 4), transform_type="warp"),
     rule("grid has shape", "BilinearSampler", TINY, (2, 2, 3, 3)),
@@ -356,13 +348,10 @@ UPDATE = [
     (lambda: mx.nd.multi_sgd_update(*[FULL] * 4, num_weights=2, lrs=(1, 1), wds=(1,)), OpError, "2 numbers and wds 1"),
     (lambda: mx.nd.mp_sgd_update(HALF, HALF, HALF, lr=0.1), DTypeError, "float32"),
     (lambda: mx.nd.mp_sgd_update(HALF, FULL, FULL, lr=0.1), DTypeError, "grad is float32"),
-    (lambda: mx.nd.mp_sgd_update(HALF, HALF, ONES((1, 2)), lr=0.1), ShapeError, "shape"),
     (lambda: mx.nd.sgd_mom_update(FULL, FULL, ONES((3,)), lr=0.1), ShapeError, "sgd_mom_update"),
 ]  # fmt: skip
 SPARSE = [
     (zeros("cast_storage", (2, 2), stype="coo"), OpError, "stype"),
-    (lambda: mx.nd.cast_storage(ONES((2, 2)).tostype("csr"), "row_sparse"), ArgumentError, "not supported"),
-    (lambda: C.SparseEmbedding(one(5), ONES((5, 2)), input_dim=5, output_dim=2), BoundsError, "0 to 4"),
     (lambda: mx.nd.dot(ONES((2, 2)).tostype("csr"), ONES((2, 2), dtype="f8")), DTypeError, "with astype"),
     (lambda: mx.nd.sparse.retain(ONES((4, 2)).tostype("row_sparse"), one(9)), BoundsError, "row 9"),
 ]
@@ -399,7 +388,6 @@ IMAGES = [
         ]
     ],
     rule("expected .height, width, channels.", "_cvimresize", (7, 8), w=4, h=5),
-    (lambda: I._cvimdecode(mx.nd.zeros(5)), DTypeError, "expected uint8"),
     (lambda: I._cvimread("nothing.png"), FileError, "nothing.png"),
     (lambda: I._cvimresize(mx.nd.zeros((2, 2, 1), dtype="float16"), w=2, h=2), DTypeError, "float16"),
     (lambda: I._cvcopyMakeBorder(ONES((2, 2, 1)), 1, 1, 1, 1, values=(1,) * 5), OpError, "5 numbers"),

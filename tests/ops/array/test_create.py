@@ -7,7 +7,7 @@ import torch
 
 from dpmodule.ops.spec import Env
 from helpers.arrays import f4, i4
-from helpers.op_case import call, rules_test, types, values_test
+from helpers.op_case import call, rules_test, run, types, values_test
 
 FILLED = {"_zeros": 0, "_ones": 1, "_full": 2.5}
 NUMBERS = f4([-1.5, 2.7, 300, -2, 0])

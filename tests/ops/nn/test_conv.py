@@ -20,9 +20,9 @@ def test_deconvolution_is_the_transpose_of_convolution(rank):
 
 @pytest.mark.parametrize("name", ["Convolution", "Deconvolution"])
 @pytest.mark.parametrize(("rank", "layout"), [(1, "NWC"), (2, "NHWC"), (3, "NDHWC")])
-def test_channels_last(rank, layout, name, groups=2):
-    attrs = {"kernel": (2,) * rank, "num_filter": 4, "num_group": groups, "no_bias": False}
-    data, weight, bias = randn(2, 4, *[5] * rank), randn(4, 4 // groups, *[2] * rank), randn(4)
+def test_channels_last(rank, layout, name):
+    attrs = {"kernel": (2,) * rank, "num_filter": 4, "num_group": 2, "no_bias": False}
+    data, weight, bias = randn(2, 4, *[5] * rank), randn(4, 2, *[2] * rank), randn(4)
     want = np.moveaxis(run(name, data, weight, bias, **attrs), 1, -1)
     moved = np.moveaxis(data, 1, -1), np.moveaxis(weight, 1, -1), bias
     np.testing.assert_allclose(run(name, *moved, layout=layout, **attrs), want, rtol=1e-12)

@@ -31,7 +31,7 @@ def pairs(least, most):
     return st.tuples(st.integers(least, most), st.integers(least, most))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.tuples(*[st.integers(1, 5)] * 2, *[st.integers(1, 9)] * 2),
     st.builds(WindowGrid, kernel=pairs(1, 4), stride=pairs(1, 3), pad=pairs(0, 3), dilate=pairs(1, 3)),
