@@ -140,7 +140,17 @@ def test_epochs_are_saved_at_intervals_and_patterns_reach_subfolders(run, tmp_pa
 def test_a_feed_of_floats_needs_no_sizes(run, tmp_path):
     write_dense(tmp_path)
     (tmp_path / "dense.prototxt").write_text(described(**DENSE).desc())
-    words = ("train-files", "--feed", "dense.prototxt", "--files", "part-*", "--mode", "serial", "--epochs", 1)
+    words = (
+        "train-files",
+        "--feed",
+        "dense.prototxt",
+        "--files",
+        "part-*",
+        "--mode",
+        "serial",
+        "--epochs",
+        1,
+    )
     assert run(*words, "--label", "label").code == 0
 
 
@@ -164,7 +174,9 @@ def test_ctrl_c_saves_and_prints_the_command_that_resumes(when, run, monkeypatch
     assert program == "dpmodule"
     again = run(*words)
     assert (again.code, re.findall(r"epoch (\d)", again.out)) == (0, ["2", "3"])
-    assert {"net-0003.params", "net-0003.states", "net-symbol.json"} <= {path.name for path in Path("my run").iterdir()}
+    assert {"net-0003.params", "net-0003.states", "net-symbol.json"} <= {
+        path.name for path in Path("my run").iterdir()
+    }
 
 
 def test_bad_lines_are_skipped_and_counted_if_asked_for(run):

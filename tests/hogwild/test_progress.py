@@ -288,7 +288,11 @@ def test_metric_and_skipped_lines_are_those_of_all_workers(tmp_path):
     def metric_of(mode, workers):
         mx.random.seed(0)
         seen = []
-        options = {"optimizer_params": {"learning_rate": 0.0}, "initializer": mx.init.Uniform(1), "eval_metric": "acc"}
+        options = {
+            "optimizer_params": {"learning_rate": 0.0},
+            "initializer": mx.init.Uniform(1),
+            "eval_metric": "acc",
+        }
         progress = {"callback": seen.append, "callback_s": 1e-6, "on_bad_line": "skip"}
         with mx.AsyncExecutor() as run:
             result = run.run_from_files(

@@ -9,7 +9,7 @@ from dpmodule import optimizer
 from dpmodule._core import torch_private
 from dpmodule.base import StateError
 from helpers import rules, store_workers
-from helpers.store_workers import Workers, make_module, state_of, step, steps
+from helpers.store_workers import Workers, make_module, state_of, steps
 from helpers.walk import walks
 
 NAMES = {0: "a_weight", 1: "a_bias", 2: "c_weight", 3: "n_gamma"}
@@ -306,8 +306,8 @@ def test_shared_states_take_loaded_ones_and_refuse_others(name, params, refused)
     assert state_of(mod) == state_of(other)
     with Workers(1, case, mod.store) as workers:
         assert workers.ask(0, state_of) == state_of(mod)
-        workers.ask(0, step, 3)
-        step(other, 3)
+        workers.ask(0, steps, [3])
+        steps(other, [3])
         assert state_of(mod) == state_of(other)
 
     def plain(case, store):
