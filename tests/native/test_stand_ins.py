@@ -2,6 +2,8 @@
 
 import asyncio
 import functools
+import threading
+import time
 
 import pytest
 
@@ -57,3 +59,28 @@ def test_objects_are_initialized_once_and_take_what_they_need():
     pool.stop(False)
     assert pool.wait(5.0)
     loop.close()
+
+
+def test_waiting_for_a_busy_thread_ends_in_time():
+    release, pool = threading.Event(), threads.ThreadPool(1, "busy")
+
+    class Busy:
+        def run(self):
+            release.wait(10)
+
+        def __dpmodule_functor__(self):
+            return self
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        done = pool.submit(Busy(), bus := threads.SignalBus(loop, loop.create_future))
+        pool.stop(True)
+        begun = time.monotonic()
+        assert not pool.wait(0.05)
+        assert time.monotonic() - begun < 5
+        threading.Timer(0.05, release.set).start()
+        assert pool.wait(10)
+        await done
+        bus.close()
+
+    asyncio.run(main())
