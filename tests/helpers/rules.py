@@ -19,15 +19,6 @@ def sgd(w, g, s, t, *, lr, wd=0.0, momentum=0.0, rescale_grad=1.0, clip_gradient
     return w + m, {"m": m}
 
 
-def nag(w, g, s, t, *, lr, wd=0.0, momentum=0.0, rescale_grad=1.0, clip_gradient=None, **_):
-    g = _clip(rescale_grad * g, clip_gradient)
-    if not momentum:
-        return w - lr * (g + wd * w), s
-    m = s.get("m", 0.0)
-    new = w + momentum**2 * m - (1 + momentum) * lr * (g + wd * w)
-    return new, {"m": momentum * m - lr * (g + wd * new)}
-
-
 def adam(w, g, s, t, *, lr, wd=0.0, beta1=0.9, beta2=0.999, epsilon=1e-8, **o):
     g = _scaled(g, wd * w, **o)
     m = beta1 * s.get("m", 0.0) + (1 - beta1) * g
@@ -63,7 +54,7 @@ def ftrl(w, g, s, t, *, lr, wd=0.0, lamda1=0.01, beta=1.0, rescale_grad=1.0, cli
     return w, {"z": z, "n": n}
 
 
-RULES = {rule.__name__: rule for rule in (sgd, nag, adam, adagrad, rmsprop, ftrl)}
+RULES = {rule.__name__: rule for rule in (sgd, adam, adagrad, rmsprop, ftrl)}
 HALF = {"batch_scale": 2, "warmup_strategy": "lars", "momentum": 0.9}
 PLAIN = "sgd nag adam adagrad rmsprop adadelta adamax nadam ftrl ftml signum dcasgd lars lamb groupadagrad"
 VARIANTS = [

@@ -1,6 +1,7 @@
 """Initializers that draw: their statistics beside MXNet's and the formulas, seeds, contexts, types."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +48,12 @@ def test_types(init, dtype):
 def test_integers_get_whole_numbers():
     values = drawn(mx.init.Uniform(5), (400,), dtype="int32")
     assert set(values.tolist()) == set(range(-4, 5))
+
+
+@pytest.mark.parametrize(("kind", "share"), [("uniform", math.sqrt(2) - 1), ("normal", 0.5)])
+def test_orthogonal_draws_from_its_distribution(kind, share):
+    """The share of directions near the axes, which a square has less of than a circle."""
+    draws = np.stack([drawn(mx.init.Orthogonal(rand_type=kind), (1, 2))[0] for _ in range(3000)])
+    angle = np.arctan2(*np.abs(draws).T)
+    near = np.mean(np.abs(angle - math.pi / 4) > math.pi / 8)
+    assert near == pytest.approx(share, abs=0.04)
