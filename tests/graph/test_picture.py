@@ -10,7 +10,7 @@ import pytest
 
 import dpmodule as mx
 from benchmarks.networks import NETWORKS
-from helpers import graphs, random_graphs
+from helpers import random_graphs
 from helpers.detection_nets import ssd
 from helpers.models import DATA
 
@@ -68,8 +68,7 @@ def built():
     yield "ssd", ssd(mx)[0]
     yield "gru", unrolled(mx.rnn.GRUCell(4), 12)
     yield "both", unrolled(mx.rnn.BidirectionalCell(mx.rnn.RNNCell(4), mx.rnn.RNNCell(4)), 12)
-    yield from ((f"typed{seed}", graphs.random_graph(seed)[0]) for seed in range(20))
-    yield from ((f"random{seed}", random_graphs.random_graph(seed)[0]) for seed in range(10))
+    yield from ((f"random{seed}", random_graphs.random_graph(seed)[0]) for seed in range(30))
 
 
 def saved():

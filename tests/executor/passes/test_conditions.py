@@ -38,40 +38,33 @@ def perceptron(value, source):
 def recurrent(value, source):
     steps = source.choice((3, 4))
     kind = source.choice((mx.rnn.LSTMCell, mx.rnn.GRUCell, mx.rnn.RNNCell))
-    inputs = list(S.SliceChannel(dense(value, source, 2 * steps), num_outputs=steps, axis=1))
-    if source.random() < 0.5:  # steps that are numbers
-        inputs = list(S.SliceChannel(dense(value, source, steps), num_outputs=steps, squeeze_axis=True))
+    numbers = source.random() < 0.5  # steps that are numbers
+    value_of = dense(value, source, steps * (1 if numbers else 2))
+    inputs = list(S.SliceChannel(value_of, num_outputs=steps, squeeze_axis=numbers))
     cell = kind(3, prefix="cell_")
-    zeros = S.zeros_like(dense(value, source, 3))  # of the data's type, as `begin_state` is not
-    begin = [zeros] * len(cell.state_info)
-    outputs, _ = cell.unroll(steps, inputs, begin_state=begin, merge_outputs=True)
-    return outputs
+    begin = [S.zeros_like(dense(value, source, 3))] * len(cell.state_info)  # of the data's type
+    return cell.unroll(steps, inputs, begin_state=begin, merge_outputs=True)[0]
 
 
-def convolved(value, source):
-    value = S.Convolution(value, kernel=(3, 3), pad=(1, 1), num_filter=source.choice((2, 4)), no_bias=True)
-    norm = source.randrange(5)
-    if norm == 0:
-        value = S.BatchNorm(value, fix_gamma=False)
-    elif norm == 1:
-        value = S.InstanceNorm(value)
-    elif norm == 2:
-        value = S.GroupNorm(value, num_groups=2)
-    value = active(value, source)
-    if source.random() < 0.6:
-        value = S.Pooling(value, kernel=(2, 2), stride=(2, 2), pool_type=source.choice(("max", "avg")))
-    return value
+NORMS = (
+    lambda value: S.BatchNorm(value, fix_gamma=False),
+    lambda value: S.InstanceNorm(value),
+    lambda value: S.GroupNorm(value, num_groups=2),
+    *[lambda value: value] * 2,
+)
 
 
 def convolutional(value, source):
-    value = convolved(value, source)
+    value = S.Convolution(value, kernel=(3, 3), pad=(1, 1), num_filter=source.choice((2, 4)), no_bias=True)
+    value = active(source.choice(NORMS)(value), source)
+    if source.random() < 0.6:
+        value = S.Pooling(value, kernel=(2, 2), stride=(2, 2), pool_type=source.choice(("max", "avg")))
     if source.random() < 0.5:
         value = S.broadcast_add(value, S.Convolution(value, kernel=(1, 1), num_filter=1))
     if source.random() < 0.4:  # few positions, many weights
-        value = S.Convolution(
-            S.Pooling(value, global_pool=True, kernel=(1, 1)), kernel=(1, 1), num_filter=300
-        )
-        value = S.Convolution(value, kernel=(1, 1), num_filter=300)
+        value = S.Pooling(value, global_pool=True, kernel=(1, 1))
+        for _ in range(2):
+            value = S.Convolution(value, kernel=(1, 1), num_filter=300)
     return value
 
 
@@ -138,41 +131,34 @@ def conditions(source, shape):
 
 def results(net, shape, classes, drawn, off):
     """Return everything that a training step and a prediction leave, by name; or the type of the error."""
-    numbers, training = np.random.RandomState(0), drawn["training"]
+    numbers, training, dtype = np.random.RandomState(0), drawn["training"], drawn["dtype"]
     values = numbers.uniform(-1, 1, shape).astype("float32")
-    batch = mx.io.DataBatch([as_stored(values, drawn["stype"], drawn["dtype"], drawn["layout"])])
-    if classes:
-        batch.label = [mx.nd.array(numbers.randint(0, classes, shape[0]))]
+    batch = mx.io.DataBatch([as_stored(values, drawn["stype"], dtype, drawn["layout"])])
+    labels = mx.io.DataDesc("softmax_label", (shape[0],), np.float32) if classes else None
+    batch.label = [mx.nd.array(numbers.randint(0, classes, shape[0]))] if classes else None
     names = [name for name in net.list_arguments() if name not in ("data", "softmax_label")]
     fixed = [name for name in names if drawn["fixed"] and re.fullmatch(drawn["fixed"], name)]
-    labels = ["softmax_label"] if classes else None
-    module = mx.mod.Module(net, label_names=labels, fixed_param_names=fixed or None)
+    module = mx.mod.Module(net, label_names=labels and ["softmax_label"], fixed_param_names=fixed or None)
     wants, found = drawn["wants_data"] and drawn["stype"] != "csr", {}  # whose gradient is not stored as such
     with executor.disabled(*off):
         try:
-            data = mx.io.DataDesc("data", shape, drawn["dtype"])
-            label = [mx.io.DataDesc("softmax_label", (shape[0],), np.float32)] if classes else None
-            module.bind([data], label, for_training=training, inputs_need_grad=wants)
+            module.bind([mx.io.DataDesc("data", shape, dtype)], labels and [labels], training, wants)
             mx.random.seed(3)
             module.init_params(mx.init.Uniform(0.5))
             for turn in range(2):
                 module.forward(batch, is_train=training)
-                found |= {f"output {i}, {turn}": out for i, out in enumerate(module.get_outputs())}
+                arrays = {f"output {i}": out for i, out in enumerate(module.get_outputs())}
                 if training:
                     module.backward()
                     grads = zip(module.group.param_names, module.group.grad_arrays)
-                    found |= {f"gradient of {n}, {turn}": g[0] for n, g in grads if g and g[0] is not None}
-                    found |= {f"gradient of data, {turn}": module.get_input_grads()[0]} if wants else {}
-                found = {name: np.asarray(copied(value), "float64") for name, value in found.items()}
+                    arrays |= {f"gradient of {n}": g[0] for n, g in grads if g and g[0] is not None}
+                    arrays |= {"gradient of data": module.get_input_grads()[0]} if wants else {}
+                found |= {f"{k}, {turn}": v.asnumpy().astype("float64") for k, v in arrays.items()}
             module.forward(batch, is_train=False)
-            found["prediction"] = copied(module.get_outputs()[0]).astype("float64")
+            found["prediction"] = module.get_outputs()[0].asnumpy().astype("float64")
         except mx.base.MXNetError as error:
             return type(error), {}
         return found, dict(module.group.execs[0].program(True).low.fired)
-
-
-def copied(value):
-    return value if isinstance(value, np.ndarray) else value.asnumpy()
 
 
 TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 3e-2, "bfloat16": 0.25}
@@ -195,7 +181,12 @@ def check(seed):
     return fired
 
 
-def check_range(seeds):
+OTHERS = {"fused_convolutions", "dead_steps", "mirror", "pooled_lookups"}  # the last is for ragged data
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 5000), marks=pytest.mark.slow)])
+def test_conditions_of_passes(seeds):
     fired, failures = set(), []
     for seed in seeds:
         try:
@@ -203,19 +194,7 @@ def check_range(seeds):
         except Exception as error:
             failures.append(f"{seed}: {type(error).__name__}: {str(error)[:600]}")
     assert not failures, "\n".join(failures)
-    return fired
-
-
-@pytest.mark.timeout(120)
-def test_conditions_of_passes():
-    others = {"fused_convolutions", "dead_steps", "mirror", "pooled_lookups"}  # the last is for ragged data
-    assert check_range(range(200)) >= set(ALL_PASSES) - others
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-def test_conditions_of_passes_in_many_networks():
-    check_range(range(200, 5000))
+    assert fired >= set(ALL_PASSES) - OTHERS
 
 
 @pytest.mark.parametrize("each", passes.PASSES, ids=lambda each: each.name)
