@@ -49,10 +49,6 @@ def assert_same(one, other, **tolerance):
         np.testing.assert_allclose(other.grad_dict[name].asnumpy(), grad.asnumpy(), **tolerance)
 
 
-def test_results_do_not_depend_on_the_placement():
-    assert_same(ran(None), ran(), rtol=0)
-
-
 def test_every_node_draws_from_its_own_contexts_generator():
     def outputs(seeded):
         for device in range(3):

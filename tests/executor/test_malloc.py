@@ -85,10 +85,3 @@ def test_giving_back_calls_the_library(monkeypatch):
 @pytest.mark.parametrize(("size", "least", "most"), [(2**30, 0, 20 * (CACHED + 1)), (0, 20, 10**6)])
 def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, least, most):
     assert least <= int(child(SETTLED, f"malloc.raise_mmap_threshold({size})")[0]) <= most
-
-
-def test_a_small_network_settles_nothing(monkeypatch):
-    monkeypatch.setattr(malloc, "_threshold_raised", False)
-    for shape, raised in ((2, 3), False), ((1024, 1024), GLIBC):
-        mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=shape)
-        assert malloc._threshold_raised == raised

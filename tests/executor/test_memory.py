@@ -14,20 +14,17 @@ from dpmodule.executor.memory import reusable
 CPU = mx.cpu()
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (5, 7), (300, 300)])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(("shape", "dtype"), [((), "float64"), ((0, 3), "bool"), ((300, 300), "bfloat16")])
 def test_new_arrays_are_zeros_in_aligned_memory_of_their_own(shape, dtype):
     array, other = allocate(shape, mx.cpu(1), dtype), allocate(shape, CPU, dtype)
-    assert (array.context, array.pinned) == (mx.cpu(1), False)
     first = array.tensor
-    assert tuple(first.shape) == shape
+    assert (array.context, array.pinned, tuple(first.shape)) == (mx.cpu(1), False, shape)
     assert first.is_contiguous()
     assert first.untyped_storage().nbytes() == first.nbytes
     assert not first.any()
-    if first.numel():
-        assert first.data_ptr() % 64 == 0
-        first.fill_(1)
-        assert not other.tensor.any()
+    assert not first.numel() or first.data_ptr() % 64 == 0
+    first.fill_(1)
+    assert not other.tensor.any()
 
 
 @pytest.mark.parametrize(("count", "size", "share"), [(1, 2**26, 100), (1000, 2**14, 4)])
@@ -92,9 +89,8 @@ def test_memory_that_nobody_else_holds_is_used_again():
     small = mx.nd.ones((3,))
     small.torch()
     assert reusable(small) is None
-    assert (
-        reusable(mx.nd.NDArray(mx.nd.zeros((1,)).tensor.expand(4, 4), CPU)) is None
-    )  # no memory to write in
+    expanded = mx.nd.NDArray(mx.nd.zeros((1,)).tensor.expand(4, 4), CPU)  # no memory to write in
+    assert reusable(expanded) is None
 
 
 def test_large_memory_in_use_is_replaced_by_new_pages():

@@ -153,13 +153,7 @@ def test_tangled_graphs_and_more_than_anyone_looks_at():
     assert net._repr_svg_() is None
 
 
-ODD = [
-    "<b>&amp;</b>\"'",
-    "]]><script>alert(1)</script>",
-    "nul\x00bell\x07half\ud800",
-    "\u6f22\u5b57" * 40,
-    "x" * 5000,
-]
+ODD = "]]><script>alert(1)</script>", "nul\x00bell\x07half\ud800", "\u6f22\u5b57" * 40
 
 
 @pytest.mark.parametrize("name", ODD)

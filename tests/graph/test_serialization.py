@@ -101,11 +101,6 @@ def test_a_missing_file_is_an_error_of_the_system_and_of_the_package(tmp_path):
     assert isinstance(caught.value, MXNetError)
 
 
-def test_foreign_attributes_of_a_file():
-    text = S.clip(S.Variable("x"), 0, 1, name="node").tojson()
-    assert S.load_json(text.replace('"a_max"', '"__mark__": "1", "a_max"')).attr("__mark__") == "1"
-
-
 # damaged files
 
 
