@@ -95,13 +95,8 @@ def test_a_warning_waits_for_nothing_and_comes_later(contexts, caplog):
     assert not any(waits_by_batch("mlp", contexts, **options))
 
     with caplog.at_level(logging.WARNING):
-        trained(
-            "mlp",
-            contexts,
-            bad=2 * BATCH + 8,
-            batch_end_callback=lambda _: heard.append(len(caplog.records)),
-            **options,
-        )
+        options["batch_end_callback"] = lambda _: heard.append(len(caplog.records))
+        trained("mlp", contexts, bad=2 * BATCH + 8, **options)
     texts = [record.getMessage() for record in caplog.records]
     assert [text.split(" is not")[0] for text in texts] == ["output 'softmax_output'"] * (BATCHES - 2)
     assert [text.split(" in ")[1][:7] for text in texts] == [f"batch {i}" for i in range(2, BATCHES)]
@@ -116,14 +111,10 @@ def test_a_store_that_adds_up_on_the_host_and_reading_the_metric_wait_once_more(
 
 @everywhere
 def test_what_is_not_finite_is_named_and_applied_nowhere(contexts):
-    modules, said = [], r"batch 2 of epoch 0 \(samples 40\), first at the node 'data'"
+    modules, keep = [], lambda param: modules.append(param.locals["module"])
+    said = r"batch 2 of epoch 0 \(samples 40\), first at the node 'data'"
     with pytest.raises(mx.base.NonFiniteError, match=said):
-        trained(
-            "mlp",
-            contexts,
-            bad=2 * BATCH + 8,
-            batch_end_callback=lambda param: modules.append(param.locals["module"]),
-        )
+        trained("mlp", contexts, bad=2 * BATCH + 8, batch_end_callback=keep)
     assert len(modules) == 2
     assert all(np.isfinite(value).all() for value in parameters(modules[0]).values())
 

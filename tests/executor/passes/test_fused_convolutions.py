@@ -212,17 +212,13 @@ def last(weight):
 
 PLAIN = {
     "of one image": (S.relu(S.broadcast_add(conv(), OTHER)), SHAPE, 1, {"other": (1, 3, 1, 1)}),
-    "of one shape": (S.relu(S.broadcast_add(conv(), OTHER)), SHAPE, 1, {"other": SHAPE}),
     "larger": (S.relu(S.broadcast_add(OTHER, conv())), (1, 3, 6, 6), 1, {"other": (4, 3, 6, 6)}),
     "one filter": (S.relu(conv(size=3, count=1) + OTHER), SHAPE, 1, {"other": (2, 1, 6, 6)}),
     "convolution read": (S.Group([S.relu(READ), READ.get_children()[0]]), SHAPE, 1, {}),
-    "norm read": (S.Group([S.relu(READ), READ]), SHAPE, 1, {}),
     "read twice": ((lambda x: x + x)(conv()), SHAPE, 1, {}),
     "one of three": (norm(conv(), output_mean_var=True)[0], SHAPE, 1, {}),
-    "all of three": (S.Group(list(norm(conv(), output_mean_var=True))), SHAPE, 1, {}),
     "axis": (S.relu(norm(conv(count=6), axis=2)), SHAPE, 1, {}),
     "one axis": (S.relu(norm(S.Convolution(DATA, kernel=(3,), num_filter=2))), (2, 3, 8), 0, {}),
-    "three axes": (norm(S.Convolution(DATA, kernel=(2, 2, 2), num_filter=2)), (2, 3, 4, 4, 4), 0, {}),
     "global": (norm(conv(count=4), use_global_stats=True), SHAPE, 1, {}),
     "computed weight": (last(COMPUTED), (1, 3, 1, 16), 5, {}),
     "given weight": (last(OTHER), (1, 3, 1, 16), 4, {"other": (16, 16, 1, 1)}),
