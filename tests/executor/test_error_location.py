@@ -85,13 +85,12 @@ OF_GRADIENT = "(its gradient) failed on inputs fc_output (2, 4): no gradient tod
 @pytest.mark.parametrize(
     ("make", "run", "said"),
     [
-        (lambda: net(FORWARD), lambda executor: executor.forward(is_train=True), "cannot go on"),
         (lambda: net(FORWARD), lambda executor: executor.forward(), f"{FORWARD} 'bad'"),
         (lambda: net(FORWARD), watched, "cannot go on"),
         (lambda: net(BACKWARD), step, OF_GRADIENT),
         (lambda: S.SoftmaxOutput(net(BACKWARD), name="softmax"), step, "no gradient today"),
     ],
-    ids=["forward", "predict", "watched", "backward", "below a loss"],
+    ids=["predict", "watched", "backward", "below a loss"],
 )
 def test_the_node_is_named(make, run, said):
     executor = bind(make())

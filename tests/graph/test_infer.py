@@ -99,11 +99,7 @@ FLOATS = dict.fromkeys(("e_weight", "e", "bn_gamma", "bn_moving_mean"), "float32
 @pytest.mark.parametrize(
     ("net", "given", "expected"),
     [
-        (
-            perceptron() + Y,
-            {"y": "float16"},
-            dict.fromkeys(("data", "fc1_weight", "fc2_bias", "y"), "float16"),
-        ),
+        (perceptron() + Y, {"y": "float16"}, dict.fromkeys(("data", "fc1_weight", "fc2_bias"), "float16")),
         (DECLARED, {"default": "float32"}, {"b": "float16", "c": "float32", "d": "float32"}),
         (DECLARED, {}, {"b": "float16", "c": None}),
         (S.Group([CAST, LOOKED, S.BatchNorm(X, name="bn")]), {"x": "float16"}, FLOATS),

@@ -2,7 +2,7 @@
 
 import json
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import executor
 from dpmodule.executor.passes.rnn_chains.kernels import make_contiguous
 from dpmodule.executor.passes.rnn_chains.sequences import RowFunction
+from helpers.switched import assert_same, fired, results
 
 S = mx.sym
 DATA = S.Variable("data")
@@ -20,58 +20,23 @@ STEPS, ROWS, FEATURES, UNITS = 5, 2, 4, 3
 NTC, TNC = (ROWS, STEPS, FEATURES), (STEPS, ROWS, FEATURES)
 
 
-class Run:
-    """Outputs, gradients and programs of a graph with numbers from a fixed seed."""
-
-    def __init__(
-        self, net, shapes, dtype="float32", is_train=True, grad_req="write", values=(), again=1, ctx=None
-    ):
-        ctx, rng = ctx or mx.cpu(), np.random.RandomState(0)
-        types = dict.fromkeys(net.list_arguments(), dtype)
-        self.bound = net.simple_bind(ctx, grad_req, types, **shapes)
-        for name, array in self.bound.arg_dict.items():
-            value = dict(values).get(name, rng.uniform(-0.8, 0.8, array.shape))
-            array[:] = mx.nd.array(value, dtype=dtype)
-        for grad in self.bound.grad_dict.values():
-            if grad is not None:
-                grad[:] = 1
-        mx.random.seed(3)
-        outputs = self.bound.forward(is_train=is_train)
-        heads = [mx.nd.array(rng.uniform(-1, 1, out.shape), ctx, dtype) for out in outputs]
-        for _ in range(again):
-            self.bound.backward(heads)
-        self.outputs = [out.asnumpy() for out in outputs]
-        self.grads = {k: v.asnumpy() for k, v in self.bound.grad_dict.items() if v is not None}
-        self.program = self.bound._prepare(True, is_train).program
-
-    @property
-    def chains(self):
-        return self.program.low.fired.get("rnn_chains", 0)
-
-
-def close(got, wanted, tolerance):
-    for one, other in zip(got.outputs, wanted.outputs, strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
-    assert got.grads.keys() == wanted.grads.keys()
-    for name, grad in wanted.grads.items():
-        scale = max(1.0, np.abs(grad).max(initial=0))
-        np.testing.assert_allclose(got.grads[name] / scale, grad / scale, atol=tolerance, err_msg=name)
-
-
 def compare(make, shapes, chains, dtypes=(("float64", 1e-10), ("float32", 2e-5)), **options):
-    """Compare a graph with chains found and not; `make` gets the type that zeros must have.
-
-    Returns:
-        The last run with the pass on.
-    """
+    """Compare a graph with chains found and not; `make` gets the type that zeros must have."""
     for dtype, tolerance in dtypes:
-        net = make(dtype)
-        with executor.disabled("rnn_chains"):
-            wanted = Run(net, shapes, dtype, **options)
-        got = Run(net, shapes, dtype, **options)
-        assert (wanted.chains, got.chains) == (0, chains)
-        close(got, wanted, tolerance)
-    return got
+        options |= {"dtype": dtype, "seeds": True, "seed": 3}
+        wanted, plain = results(make(dtype), shapes, ["rnn_chains"], **options)
+        got, counts = results(make(dtype), shapes, **options)
+        assert (plain.get("rnn_chains", 0), counts.get("rnn_chains", 0)) == (0, chains)
+        assert_same(got, wanted, tolerance)
+
+
+def bind(net, shapes):
+    """Bind, draw values, and run forward."""
+    bound, rng = net.simple_bind(mx.cpu(), **shapes), np.random.RandomState(0)
+    for array in bound.arg_dict.values():
+        array[:] = rng.uniform(-0.8, 0.8, array.shape)
+    bound.forward(is_train=True)
+    return bound
 
 
 def lstm_step(data, states, weights, gates="ifgo"):
@@ -128,8 +93,8 @@ def cell(kind="lstm", prefix="c_"):
     return CELLS[kind](prefix=prefix)
 
 
-def calls(run):
-    return [step.name for step in run.program.low.steps]
+def steps_in(net, shapes):
+    return net.simple_bind(mx.cpu(), **shapes).program(True).low.steps
 
 
 def flat(states):
@@ -292,7 +257,7 @@ PIECES = {
     (1, True): ((ROWS, STEPS, 2, 2), ROWS),
 }
 HALVES = [("float16", 2e-3)]
-BY_NAME = {"grad_req": dict.fromkeys(("data", "c_i2h_weight", "c_h2h_bias"), "add"), "again": 2}
+BY_NAME = {"grad_req": dict.fromkeys(("data", "c_i2h_weight", "c_h2h_bias"), "add")}
 
 
 def row(make, shapes, chains, absent="", **options):
@@ -315,7 +280,7 @@ NETWORKS = {
     "states read": row(states_on_the_way, {"data": NTC, "h": (ROWS, UNITS), "c": (ROWS, UNITS)}, 1),
     "other weights": row(other_weights_from_step_4, {"data": (ROWS, 9, FEATURES)}, 2),
     "dropout predicts": row(partial(by_hand, dropout=0.4), SEQUENCE, 2, is_train=False),
-    "dropouts": row(partial(by_hand, layers=3, dropout=0.4, gates="ogif"), SEQUENCE, 3, again=2),
+    "dropouts": row(partial(by_hand, layers=3, dropout=0.4, gates="ogif"), SEQUENCE, 3),
     "dropout read": row(dropped, {"data": NTC, "other": (7,)}, 2),
     "some gradients": row(merged(partial(cell, "gru")), SEQUENCE, 1, **BY_NAME),
     "time first": row(unrolled(cell, layout="TNC"), {"data": TNC}, 1),
@@ -338,22 +303,27 @@ for count, steps, missing in (6, 2, ()), (3, 3, ()), (1, 5, (1,)), (1, 5, (1, 3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks(name):
     make, shapes, chains, absent, options = NETWORKS[name]
-    assert not absent & set(calls(compare(make, shapes, chains, **options)))
+    compare(make, shapes, chains, **options)
+    assert not absent & {step.name for step in steps_in(make("float32"), shapes)}
 
 
 @pytest.mark.parametrize("with_states", [True, False])
 def test_valid_length(with_states):
     make = lambda: stack(cell("lstm", "a_"), BOTH(cell("lstm", "b_"), cell("gru", "d_")))  # noqa: E731
     make = unrolled(make, with_states=with_states, valid_length=S.Variable("lengths"))
-    got = compare(make, {"data": NTC, "lengths": (ROWS,)}, 3, values={"lengths": [2, 5]})
-    assert ("cell_states" in calls(got)) == with_states
+    shapes = {"data": NTC, "lengths": (ROWS,)}
+    compare(make, shapes, 3, values={"lengths": [2, 5]})
+    assert ("cell_states" in [step.name for step in steps_in(make("float32"), shapes)]) == with_states
 
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_layers_of_their_own_at_every_step(seen):
-    got = compare(partial(layers_at_every_step, seen), {"data": (ROWS, STEPS)}, 1, values=TOKENS)
-    rows = [step for step in got.program.low.steps if isinstance(step.function, RowFunction)]
-    assert (len(rows), calls(got).count("Embedding")) == ((0, STEPS) if seen else (2, 1))
+    make, shapes = partial(layers_at_every_step, seen), {"data": (ROWS, STEPS)}
+    compare(make, shapes, 1, values=TOKENS)
+    steps = steps_in(make("float32"), shapes)
+    rows = [step for step in steps if isinstance(step.function, RowFunction)]
+    looked = [step for step in steps if step.name == "Embedding"]
+    assert (len(rows), len(looked)) == ((0, STEPS) if seen else (2, 1))
 
 
 def test_long_sums_of_lists_are_not_followed_for_ever():
@@ -366,7 +336,7 @@ def test_long_sums_of_lists_are_not_followed_for_ever():
     for _ in range(40):
         other = [a + a for a in other]
     net = S.Group([S.stack(*each, axis=0) for each in (doubled, summed, other)])
-    assert Run(net, {"data": NTC, "other": NTC}).chains == 1
+    assert fired(net, {"data": NTC, "other": NTC})["rnn_chains"] == 1
 
 
 # kernels
@@ -399,21 +369,14 @@ def test_graphs_that_mxnet_wrote(name, chains):
 # outputs, errors
 
 
-def test_outputs_are_memory_of_their_own():
-    for kind, is_train in product(CELLS, (True, False)):
-        outputs, states = cell(kind).unroll(STEPS, DATA)
-        net = S.Group([S.stack(*outputs, axis=0), outputs[-1], *states])
-        heads = [out.tensor for out in Run(net, SEQUENCE, is_train=is_train).bound.outputs]
-        ends = sorted((head.data_ptr(), head.data_ptr() + head.nbytes) for head in heads)
-        assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
-
-
 @pytest.mark.parametrize("kind", CELLS)
-def test_outputs_that_are_written_before_backward_change_no_gradient(kind):
-    net, grads = merged(partial(cell, kind))("float32"), []
+def test_outputs_are_memory_of_their_own_and_may_be_written_before_backward(kind):
+    outputs, states = cell(kind).unroll(STEPS, DATA)
+    net, grads = S.Group([S.stack(*outputs, axis=0), outputs[-1], *states]), []
     for written in (False, True):
-        bound = Run(net, {"data": (1, *NTC[1:])}).bound
-        bound.forward(is_train=True)
+        bound = bind(net, SEQUENCE)
+        ends = sorted((o.tensor.data_ptr(), o.tensor.data_ptr() + o.tensor.nbytes) for o in bound.outputs)
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
         heads = [mx.nd.ones(out.shape) for out in bound.outputs]
         for out in bound.outputs if written else ():
             out[:] = 9
@@ -425,7 +388,7 @@ def test_outputs_that_are_written_before_backward_change_no_gradient(kind):
 
 @pytest.mark.parametrize("is_train", [False, True])
 def test_an_error_names_the_operators_of_a_chain(is_train):
-    bound = Run(merged(partial(cell, "gru"))("float32"), SEQUENCE).bound
+    bound = bind(merged(partial(cell, "gru"))("float32"), SEQUENCE)
     bound.arg_dict["c_h2h_weight"].tensor = torch.ones(2, 2)
     said = r"from .*'c_t0.*' made at .*'c_t4_out'.*c_h2h_weight \(9, 3\)"
     with pytest.raises(mx.base.MXNetError, match=said):
@@ -435,9 +398,5 @@ def test_an_error_names_the_operators_of_a_chain(is_train):
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", CELLS)
 def test_chains_on_a_gpu(kind):
-    net, runs = merged(lambda: stack(cell(kind, "a_"), cell(kind, "b_")))("float32"), []
-    for off in (True, False):
-        with executor.disabled(*["rnn_chains"] * off):
-            runs.append(Run(net, SEQUENCE, ctx=mx.gpu()))
-    assert [run.chains for run in runs] == [0, 2]
-    close(runs[1], runs[0], 1e-4)
+    make = merged(lambda: stack(cell(kind, "a_"), cell(kind, "b_")))
+    compare(make, SEQUENCE, 2, [("float32", 1e-4)], ctx=mx.gpu())
