@@ -76,18 +76,10 @@ def test_rows_say_what_each_step_makes_and_costs():
 def test_the_text_has_the_facts_of_both_modes():
     executor = bound()
     found = executor.explain()
-    text = str(found)
-    assert repr(found) == text
-    facts = ["# predict: passes: ", "# training: passes: ", "channels_last", "(6, 4, 8, 8)", "float32"]
-    facts += ["parameters: 445\n", " forward, ", "memory of a run (estimated): "]
-    assert [each for each in facts if each not in text] == []
-    assert text.count("def forward(values, env, shaped):") == 2
-    assert "def forward" not in found.summary
+    facts = ["# predict: passes: ", "# training: passes: ", "(6, 4, 8, 8)", "float32", "parameters: 445\n"]
+    assert [each for each in (*facts, "memory of a run (estimated): ") if each not in repr(found)] == []
     assert executor.explain(False).backward_flops == 0
-    assert executor.explain(False).summary.startswith("predict: ")
-    plain = net().simple_bind(mx.cpu(), grad_req="null", data=(6, 3, 10, 10)).explain()
-    assert not plain.is_train
-    assert plain.training.source != plain.predict.source
+    assert not net().simple_bind(mx.cpu(), grad_req="null", data=(6, 3, 10, 10)).explain().is_train
 
 
 def test_equal_operators_that_became_one_are_told():
@@ -186,7 +178,6 @@ def test_every_kind_of_graph_can_be_timed(net, shapes):
     for is_train in (True, False):
         found = executor.explain(is_train, times=True, repeats=1)
         assert len(found.steps) == len(executor.program(is_train).low.steps)
-        assert str(found)
 
 
 # memory
@@ -257,19 +248,3 @@ def test_what_holds_most_is_told():
     sizes = [each.nbytes for each in bound().memory().holders]
     assert len(sizes) == 8
     assert sizes == sorted(sizes, reverse=True)
-
-
-# modules
-
-
-def test_modules_explain_their_executor():
-    module = mx.mod.Module(net())
-    module.bind([("data", (6, 3, 10, 10))], [("softmax_label", (6,))])
-    assert module.explain().parameters == 445
-    module.init_params()
-    module.forward(mx.io.DataBatch([mx.nd.ones((6, 3, 10, 10))], [mx.nd.zeros(6)]))
-    before = module.get_outputs()[0].asnumpy()
-    assert module.explain(times=True).forward_s > 0
-    assert module.explain(False, measure_memory=True).memory.measured
-    assert np.array_equal(before, module.get_outputs()[0].asnumpy())
-    module.backward()

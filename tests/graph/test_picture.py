@@ -165,32 +165,6 @@ def test_any_name_can_be_drawn(name):
     assert max(map(len, words(root))) <= 31
 
 
-def luminance(color):
-    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return sum(c * share for c, share in zip(parts, (0.2126, 0.7152, 0.0722)))
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_pictures_can_be_read_on_light_and_dark_pages():
-    """Contrasts of WCAG 2: 4.5 for text, 3 for lines and large signs."""
-    net = mx.sym.Flatten(mx.sym.Pooling(units(4)[-1], kernel=(2, 2), pool_type="max"))
-    root = drawn(mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=2)))
-    page = {each.get("fill") for each in root.iter() if each.get("fill", "none") != "none"}
-    boxes = {each.get("fill") for each in root.iter(f"{SVG}rect") if each.get("class") == "box"}
-    lines = {each.get("stroke") for each in root.iter(f"{SVG}path") if each.get("stroke")}
-    ink = {each.get("fill") for each in root.iter(f"{SVG}text")} - lines
-    assert len(boxes) >= 7
-    assert len(lines) == len(ink) == 1
-    assert page == boxes | lines | ink
-    assert min(contrast(box, *ink) for box in boxes) >= 4.5
-    assert min(contrast(*lines, back) for back in ("#ffffff", "#111111")) >= 3
-
-
 def test_weights_are_left_out_and_what_is_computed_of_them_is_not():
     weight = mx.sym.Variable("w")
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight, num_hidden=2, no_bias=True, name="fc")
