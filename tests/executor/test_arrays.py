@@ -40,12 +40,8 @@ def test_allowed_changes():
     assert grown.arg_dict["fc_weight"] is executor.arg_dict["fc_weight"]
     both = executor.reshape(partial_shaping=True, allow_up_sizing=True, data=(2, 8))
     assert both.arg_dict["fc_weight"].shape == (3, 8)
-
-
-def test_states_change_size_too():
     executor = S.BatchNorm(X, name="bn").simple_bind(mx.cpu(), x=(2, 4))
     small = executor.reshape(partial_shaping=True, x=(2, 3))
-    assert [a.shape for a in small.aux_arrays] == [(3,), (3,)]
     small.aux_arrays[0][:] = 5
     assert executor.aux_arrays[0].asnumpy().tolist() == [5, 5, 5, 0]
 

@@ -26,33 +26,31 @@ class Failing(torch.autograd.Function):
         raise ValueError("no gradient today")
 
 
+def forward(a, env, x):
+    """Fail."""
+    raise ValueError("cannot go on")
+
+
+def backward(a, env, x):
+    """Double, without a gradient."""
+    return Failing.apply(x)
+
+
 @pytest.fixture(autouse=True)
 def failing_ops():
     """Declare one operator that fails in forward and one that fails in backward."""
-
-    def forward(a, env, x):
-        """Fail."""
-        raise ValueError("cannot go on")
-
-    def backward(a, env, x):
-        """Double, without a gradient."""
-        return Failing.apply(x)
-
     for name, function in ((FORWARD, forward), (BACKWARD, backward)):
         registry.op(name, [arg("data")], infer=ops.get("relu").infer)(function)
     yield
     del registry._OPS[FORWARD], registry._OPS[BACKWARD]
 
 
-def net(op):
-    x = S.FullyConnected(S.Variable("x"), num_hidden=4, name="fc")
-    y = getattr(S._internal, op)(x, name="bad")  # the line that is named
-    return S.relu(y + 1, name="after")
-
-
-def other(op):
-    x = S.FullyConnected(S.Variable("x"), num_hidden=4, name="fc")
-    y = getattr(S._internal, op)(x, name="bad")  # another line
+def net(op, other=False):
+    x, bad = S.FullyConnected(S.Variable("x"), num_hidden=4, name="fc"), getattr(S._internal, op)
+    if other:
+        y = bad(x, name="bad")  # another line
+    else:
+        y = bad(x, name="bad")  # the line that is named
     return S.relu(y + 1, name="after")
 
 
@@ -114,9 +112,9 @@ def test_the_gradient_of_a_cut_loss(monkeypatch):
 def test_the_line_is_that_of_the_graph_that_ran_not_of_one_that_shares_its_program():
     for op in (FORWARD, BACKWARD):
         executors = []
-        for make in (other, net):
+        for other in (True, False):
             with mx.name.NameManager():
-                executors.append(bind(make(op)))
+                executors.append(bind(net(op, other)))
         for executor, mark in zip(executors, ("# another line", "# the line that is named"), strict=True):
             with pytest.raises(NodeError, match=f"{line_of(mark)} "):
                 step(executor)

@@ -27,13 +27,12 @@ def test_new_arrays_are_zeros_in_aligned_memory_of_their_own(shape, dtype):
     assert not other.tensor.any()
 
 
-@pytest.mark.parametrize(("count", "size", "share"), [(1, 2**26, 100), (1000, 2**14, 4)])
-def test_arrays_take_no_memory_before_they_are_written(count, size, share):
+def test_arrays_take_no_memory_before_they_are_written():
     resource = pytest.importorskip("resource")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    arrays = [allocate((size,), CPU, "float32") for _ in range(count)]
+    array = allocate((2**26,), CPU, "float32")
     touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    assert touched < sum(array.tensor.nbytes for array in arrays) // resource.getpagesize() // share
+    assert touched < array.tensor.nbytes // resource.getpagesize() // 100
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what memory a process has")
