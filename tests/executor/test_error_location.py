@@ -48,10 +48,8 @@ def failing_ops():
 def net(op, other=False):
     x, bad = S.FullyConnected(S.Variable("x"), num_hidden=4, name="fc"), getattr(S._internal, op)
     if other:
-        y = bad(x, name="bad")  # another line
-    else:
-        y = bad(x, name="bad")  # the line that is named
-    return S.relu(y + 1, name="after")
+        return S.relu(bad(x, name="bad") + 1, name="after")  # another line
+    return S.relu(bad(x, name="bad") + 1, name="after")  # the line that is named
 
 
 def line_of(text):
