@@ -79,15 +79,6 @@ def test_the_cache_is_bounded_and_serves_threads(monkeypatch):
     assert program_of(net(0.0).graph, False) is not first
 
 
-@pytest.mark.parametrize(
-    "name", ["for", "__debug__", "env", "values", "2x", "a b", "", "ﬁ", "²", "新", "print"]
-)
-def test_any_name_makes_a_program(name):
-    x = S.Variable(name or " ")
-    out = S.relu(x, name=name + "_r") + S.tanh(x, name=name)
-    assert out.bind(mx.cpu(), [mx.nd.array([1.0])]).forward()[0].asscalar() == pytest.approx(1 + np.tanh(1))
-
-
 PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
 
 

@@ -64,21 +64,6 @@ def mobilenet_v3():
     return net(forward, begin=begin, fc1=Conv2d(8, 2, 1), fc2=Conv2d(2, 8, 1))
 
 
-def inception():
-    def forward(self, x):
-        x = torch.cat([branch(x) for branch in self.branches], 1)
-        return F.max_pool2d(x, 3, 2, ceil_mode=True)
-
-    branches = (
-        conv_bn(4, 4, 1),
-        Sequential(conv_bn(4, 2, 1), conv_bn(2, 4, 3)),
-        Sequential(conv_bn(4, 2, 1), conv_bn(2, 4, 5)),
-        Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), conv_bn(4, 4, 1)),
-        Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False), conv_bn(4, 4, 1)),
-    )
-    return net(forward, branches=nn.ModuleList(branches))
-
-
 def convnext():
     def forward(self, x):
         y = self.norm(self.dwconv(x).permute(0, 2, 3, 1))
@@ -112,11 +97,6 @@ def unet():
 
     down = {"d1": conv_bn(3, 4), "d2": conv_bn(4, 8)}
     return net(forward, **down, up=ConvTranspose2d(8, 4, 2, 2), u1=conv_bn(8, 4), out=Conv2d(4, 2, 1))
-
-
-def group_norm():
-    last = Conv2d(8, 4, 3, padding_mode="reflect", padding=1), nn.Mish()
-    return Sequential(Conv2d(3, 8, 3, padding="same"), nn.GroupNorm(4, 8), nn.SiLU(), *last)
 
 
 # text
@@ -273,11 +253,9 @@ SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
     "resnet": (resnet, floats(4, 8, 8)),
     "mobilenet_v3": (mobilenet_v3, floats(3, 8, 8)),
-    "inception": (inception, floats(4, 8, 8)),
     "convnext": (convnext, floats(6, 7, 7)),
     "ssd": (ssd, IMAGE),
     "unet": (unet, floats(3, 8, 8)),
-    "group_norm": (group_norm, floats(3, 6, 6)),
     "bag_of_words": (bag_of_words, words(7)),
     "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
     "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),

@@ -168,7 +168,6 @@ def residual(x, name, left=True, stride=1):
 STEM = conv(count=4, name="stem")
 ONE, OWN = residual(STEM, "a"), conv() + DATA
 VIEWS = {
-    "BlockGrad": S.BlockGrad(STEM),
     "reshape": S.reshape(STEM, shape=(0, 0, -1)),
     "slice": S.slice_axis(STEM, axis=1, begin=0, end=2),
     "transpose": S.transpose(STEM, axes=(0, 2, 3, 1)),
@@ -181,7 +180,6 @@ SUMS = {
     "activation read": (S.relu(residual(STEM, "b") + STEM), 3, [False]),
     "variable and own data": (conv(OWN, name="d") + OWN, 2, [False] * 2),
     **{f"{k}, read": (S.broadcast_mul(v, S.sum(ONE)), 3, [False]) for k, v in VIEWS.items()},
-    **{f"{k}, output": (S.Group([v, ONE]), 3, [False]) for k, v in VIEWS.items()},
 }
 
 

@@ -157,23 +157,6 @@ def picked(pick, dtype):
     return S.Group([S.stack(*outputs, axis=1), S.Concat(*outputs[:-1], dim=1)])
 
 
-def variables(dtype):
-    steps, begin = [S.Variable(f"t{t}") for t in range(STEPS)], [S.Variable("s")] * 2
-    outputs, states = cell().unroll(STEPS, steps, begin)
-    return S.Group([*outputs, *states])
-
-
-def decoder(dtype):
-    """Read its own outputs, from the last states of an encoder on."""
-    states, weights, outputs = steps_of("lstm", DATA, dtype)[1], weights_of("d"), []
-    x, back = S.Variable("first"), S.Variable("back_weight")
-    for _ in range(STEPS):
-        states = lstm_step(x, states, weights)
-        outputs.append(states[0])
-        x = S.FullyConnected(states[0], back, num_hidden=FEATURES, no_bias=True)
-    return S.Group(outputs)
-
-
 def layers_at_every_step(seen, dtype):
     """`seen`: others read what they make, so that they stay."""
     table, before, after = S.Variable("table"), weights_of("before")[:2], weights_of("after")[:2]
@@ -184,10 +167,6 @@ def layers_at_every_step(seen, dtype):
     ]
     joined = S.Concat(*logits, dim=0)
     return S.Group([joined, *logits[1:3], *steps[:2]]) if seen else joined
-
-
-def one_input(dtype):
-    return S.Group([s for kind in CELLS for s in steps_of(kind, [DATA] * STEPS, dtype, f"{kind}_")[1]])
 
 
 def linked(links, dtype):
@@ -203,14 +182,6 @@ def linked(links, dtype):
                 wanted.remove((i, t))
                 break
     return S.Group(hidden[0] + hidden[1])
-
-
-def states_on_the_way(dtype):
-    states, weights, seen = (S.Variable("h"), S.Variable("c")), weights_of("l"), []
-    for x in slices(DATA):
-        states = lstm_step(x, states, weights)
-        seen.append(states[1])
-    return S.Group([seen[1], S.sigmoid(seen[3]), S.stack(*seen, axis=0), states[0]])
 
 
 def gates_read(seen, dtype):
@@ -239,11 +210,6 @@ def by_maps(layers, steps, missing, dtype):
     return S.stack(*outputs, axis=1)
 
 
-def dropped(dtype):
-    steps = [S.Dropout(out, p=0.3) for out in steps_of("gru", DATA, dtype, "a_")[0]]
-    return S.Group([steps[1] * 2, *steps_of("gru", steps, dtype)[0], S.Dropout(S.Variable("other"), p=0.5)])
-
-
 def several_shapes(dtype):
     return S.Group(steps_of("lstm", [S.Variable("image"), *slices(S.Variable("words"), STEPS - 1)], dtype)[0])
 
@@ -269,19 +235,11 @@ NETWORKS = {
     "layers": row(merged(layers), SEQUENCE, 5, "stacked"),
     "two steps": row(merged(layers, 2), {"data": (ROWS, 2, FEATURES)}, 0),
     "modifiers of lists": row(unrolled(modified, merge_outputs=False), SEQUENCE, 3),
-    "zoneout of states": row(merged(lambda: mx.rnn.ZoneoutCell(cell(), zoneout_states=0.3)), SEQUENCE, 0),
-    "zoneout": row(merged(lambda: mx.rnn.ZoneoutCell(cell(), zoneout_outputs=0.3)), SEQUENCE, 1),
     "embedded": row(embedded, {"data": (ROWS, STEPS)}, 1, "split concat stacked unbind", values=TOKENS),
-    "part": row(partial(picked, lambda s: s[1:]), SEQUENCE, 2, "stacked"),
     "other order": row(partial(picked, lambda s: [s[3], s[1], s[2], s[1]]), SEQUENCE, 2),
-    "variables": row(variables, {f"t{t}": (ROWS, FEATURES) for t in range(STEPS)} | {"s": (ROWS, UNITS)}, 1),
-    "decoder": row(decoder, {"data": NTC, "first": (ROWS, FEATURES)}, 1),
-    "one input": row(one_input, {"data": (ROWS, FEATURES)}, 4),
-    "states read": row(states_on_the_way, {"data": NTC, "h": (ROWS, UNITS), "c": (ROWS, UNITS)}, 1),
     "other weights": row(other_weights_from_step_4, {"data": (ROWS, 9, FEATURES)}, 2),
     "dropout predicts": row(partial(by_hand, dropout=0.4), SEQUENCE, 2, is_train=False),
     "dropouts": row(partial(by_hand, layers=3, dropout=0.4, gates="ogif"), SEQUENCE, 3),
-    "dropout read": row(dropped, {"data": NTC, "other": (7,)}, 2),
     "some gradients": row(merged(partial(cell, "gru")), SEQUENCE, 1, **BY_NAME),
     "time first": row(unrolled(cell, layout="TNC"), {"data": TNC}, 1),
     "of shapes": row(several_shapes, {"image": (ROWS, FEATURES, 1, 1), "words": (ROWS, 4, FEATURES)}, 1),
