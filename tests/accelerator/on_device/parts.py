@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import itertools
 import runpy
 
 import numpy as np
@@ -89,7 +90,7 @@ def pushed(kind, contexts, compression=None):
 BITS = {"type": "2bit", "threshold": 0.5}
 
 
-@pytest.mark.parametrize("contexts", [[GPU], [GPU, GPU], [GPU, CPU], [CPU, GPU]], ids=str)
+@pytest.mark.parametrize("contexts", [[GPU, GPU], [GPU, CPU], [CPU, GPU]], ids=str)
 @pytest.mark.parametrize(("kind", "compression"), [("local", None), ("device", None), ("device", BITS)])
 def test_stores(kind, contexts, compression):
     wanted = pushed(kind, [mx.cpu(i) for i in range(len(contexts))], compression)
@@ -97,32 +98,13 @@ def test_stores(kind, contexts, compression):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
 
 
-@pytest.fixture
-def plain():
-    yield
-    dy.configure(autobatch=False, dtype="float32", engine="auto", device=CPU)
-
-
-def graphs(program, device, *given):
-    found = []
-    for autobatch in (False, True):
-        dy.configure(engine="python", autobatch=autobatch, dtype="float64", device=device)
-        dy.renew_cg()
-        found += program(dy, *given)
-    return found
-
-
-@pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize("name", [*BUILDERS][:1])
-def test_builders_of_autobatch(name):
-    found, wanted = (graphs(network, device, name, True) for device in ("GPU:0", CPU))
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, 1e-9, 1e-9)
-
-
-@pytest.mark.usefixtures("plain")
-@pytest.mark.parametrize("name", [*TRAINERS][:1])
-def test_trainers_of_autobatch(name):
-    found, wanted = (graphs(training, device, name, 5.0, True, 1e-3) for device in (GPU, CPU))
-    for one, other in zip(found, wanted, strict=True):
+def test_autobatch():
+    found, names = [], (next(iter(BUILDERS)), next(iter(TRAINERS)))
+    try:
+        for device, autobatch in itertools.product((GPU, CPU), (False, True)):
+            dy.configure(engine="python", autobatch=autobatch, dtype="float64", device=device)
+            found.append([*network(dy, names[0], True), *training(dy, names[1], 5.0, True, 1e-3)])
+    finally:
+        dy.configure(autobatch=False, dtype="float32", engine="auto", device=CPU)
+    for one, other in zip(found[0] + found[1], found[2] + found[3], strict=True):
         np.testing.assert_allclose(one, other, 1e-9, 1e-9)
