@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn import Conv2d, ConvTranspose2d, Embedding, LayerNorm, Linear, ReLU, Sequential
+from torch.nn import Conv2d, Embedding, LayerNorm, Linear, ReLU, Sequential
 
 __all__ = ["NETS", "floats", "net", "words"]
 
@@ -55,15 +55,6 @@ def resnet():
     return Sequential(basic_block(4, 4), basic_block(4, 8, 2), *head)
 
 
-def mobilenet_v3():
-    def forward(self, x):
-        x = self.begin(x)
-        return x * F.hardsigmoid(self.fc2(F.relu(self.fc1(x.mean((2, 3), keepdim=True)))))
-
-    begin = Sequential(Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8, eps=1e-3, momentum=0.01), nn.Hardswish())
-    return net(forward, begin=begin, fc1=Conv2d(8, 2, 1), fc2=Conv2d(2, 8, 1))
-
-
 def convnext():
     def forward(self, x):
         y = self.norm(self.dwconv(x).permute(0, 2, 3, 1))
@@ -87,16 +78,6 @@ def ssd():
     down = nn.ModuleList([conv_bn(3, 8, 3, 2), conv_bn(8, 8, 3, 2)])
     cls, loc = (nn.ModuleList(Conv2d(8, 12, 3, padding=1) for _ in range(2)) for _ in range(2))
     return net(forward, down=down, cls=cls, loc=loc)
-
-
-def unet():
-    def forward(self, x):
-        d1 = self.d1(x)
-        d2 = self.d2(F.max_pool2d(d1, 2))
-        return self.out(self.u1(torch.cat([d1, self.up(d2)], 1)))
-
-    down = {"d1": conv_bn(3, 4), "d2": conv_bn(4, 8)}
-    return net(forward, **down, up=ConvTranspose2d(8, 4, 2, 2), u1=conv_bn(8, 4), out=Conv2d(4, 2, 1))
 
 
 # text
@@ -169,19 +150,6 @@ def causal_attention():
     return net(forward, **linear, mask=torch.tril(torch.ones(10, 10)).view(1, 1, 10, 10))
 
 
-def vit():
-    def forward(self, x):
-        x = self.patch(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], dim=1) + self.pos
-        return self.head(self.norm(self.block(x))[:, 0])
-
-    options = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
-    made = net(forward, patch=Conv2d(3, 8, 4, 4), block=nn.TransformerEncoderLayer(8, 2, 16, **options))
-    made.cls, made.pos = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 5, 8))
-    made.norm, made.head = LayerNorm(8), Linear(8, 3)
-    return made
-
-
 def llama_block():
     """Rotary positions, RMS norm and a gated feed-forward part."""
 
@@ -252,10 +220,8 @@ def labels(n):
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
     "resnet": (resnet, floats(4, 8, 8)),
-    "mobilenet_v3": (mobilenet_v3, floats(3, 8, 8)),
     "convnext": (convnext, floats(6, 7, 7)),
     "ssd": (ssd, IMAGE),
-    "unet": (unet, floats(3, 8, 8)),
     "bag_of_words": (bag_of_words, words(7)),
     "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
     "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
@@ -265,7 +231,6 @@ NETS = {
     "gpt_block": (gpt_block, floats(5, 8)),
     "gpt": (gpt, words(6)),
     "causal_attention": (causal_attention, floats(5, 8)),
-    "vit": (vit, floats(3, 8, 8)),
     "llama_block": (llama_block, floats(5, 8)),
     "loss_inside": (loss_inside, several(floats(6), labels)),
     "mixture": (mixture, floats(4)),

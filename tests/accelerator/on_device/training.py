@@ -119,29 +119,6 @@ def test_what_is_not_finite_is_named_and_applied_nowhere(contexts):
     assert all(np.isfinite(value).all() for value in parameters(modules[0]).values())
 
 
-def bucketed(contexts):
-    embedded = S.Embedding(S.Variable("data"), input_dim=11, output_dim=6, name="embed")
-    net = S.FullyConnected(S.sum(S.tanh(embedded), axis=1), num_hidden=3, name="out")
-    net = S.SoftmaxOutput(net, name="softmax")
-    module = mx.mod.BucketingModule(lambda key: (net, ("data",), ("softmax_label",)), 10, context=contexts)
-    module.bind([("data", (8, 10))], [("softmax_label", (8,))])
-    mx.random.seed(3)
-    module.init_params(mx.init.Xavier())
-    module.init_optimizer(kvstore="device", optimizer_params={"learning_rate": 0.2, "momentum": 0.9})
-    source = np.random.RandomState(1)
-    for length in (10, 4, 7, 4, 10):
-        given = [mx.nd.array(source.randint(0, 11, (8, length)))], [mx.nd.array(source.randint(0, 3, 8))]
-        shapes = {"provide_data": [("data", (8, length))], "provide_label": [("softmax_label", (8,))]}
-        module.forward_backward(mx.io.DataBatch(*given, bucket_key=length, **shapes))
-        module.update()
-    return parameters(module)
-
-
-@everywhere
-def test_buckets(contexts):
-    assert_equal(bucketed(CONTEXTS[contexts]), bucketed(on_cpus(contexts)))
-
-
 def test_prediction_and_scores():
     module, host, data = trained("normed", [GPU]), trained("normed", [CPU]), data_of("normed")
     np.testing.assert_allclose(module.predict(data).asnumpy(), host.predict(data).asnumpy(), 1e-5, 1e-6)
