@@ -23,9 +23,9 @@ NTC, TNC = (ROWS, STEPS, FEATURES), (STEPS, ROWS, FEATURES)
 def compare(make, shapes, chains, dtypes=(("float64", 1e-10), ("float32", 2e-5)), **options):
     """Compare a graph with chains found and not; `make` gets the type that zeros must have."""
     for dtype, tolerance in dtypes:
-        options |= {"dtype": dtype, "seeds": True, "seed": 3}
-        wanted, plain = results(make(dtype), shapes, ["rnn_chains"], **options)
-        got, counts = results(make(dtype), shapes, **options)
+        net, options = make(dtype), options | {"dtype": dtype, "seeds": True, "seed": 3}
+        wanted, plain = results(net, shapes, ["rnn_chains"], **options)
+        got, counts = results(net, shapes, **options)
         assert (plain.get("rnn_chains", 0), counts.get("rnn_chains", 0)) == (0, chains)
         assert_same(got, wanted, tolerance)
 
@@ -222,7 +222,7 @@ PIECES = {
     (0, True): ((STEPS, ROWS, 2, 2), ROWS),
     (1, True): ((ROWS, STEPS, 2, 2), ROWS),
 }
-HALVES = [("float16", 2e-3)]
+HALVES = [("float16", 5e-3)]
 BY_NAME = {"grad_req": dict.fromkeys(("data", "c_i2h_weight", "c_h2h_bias"), "add")}
 
 
