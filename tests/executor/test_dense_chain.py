@@ -159,8 +159,6 @@ def test_weights_that_stay_are_packed_and_changes_seen(change, name, calls):
     assert np.abs(found - before).max() > 1e-3
     check(found, bound)
     assert len(calls) == (5 if name.endswith("bias") else 4)
-    bound.forward(is_train=True)
-    assert packed_weights.packed_bytes() == 0
 
 
 @at_once

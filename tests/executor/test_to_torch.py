@@ -70,7 +70,8 @@ def compare(symbol, shapes, values=None, dtype="float64", skip=()):
     inputs = [name for name in arrays if name in shapes]
     net = symbol.to_torch({n: a for n, a in arrays.items() if n not in shapes}, states)
     grads = {n: mx.nd.zeros(a.shape, dtype=a.dtype) for n, a in arrays.items() if n not in skip}
-    bound = symbol.bind(mx.cpu(), {n: a.copy() for n, a in arrays.items()}, grads)
+    args, kept = ({n: a.copy() for n, a in each.items()} for each in (arrays, states))
+    bound = symbol.bind(mx.cpu(), args, grads, "write", kept)
     given = [arrays[n].torch().clone().requires_grad_(n not in skip) for n in inputs]
     for is_train in (False, True):
         outputs, found = bound.forward(is_train=is_train), net.train(is_train)(*given)
@@ -85,6 +86,8 @@ def compare(symbol, shapes, values=None, dtype="float64", skip=()):
     for name, grad in grads.items():
         wanted = leaves[name].grad
         assert_close(name, torch.zeros_like(leaves[name]) if wanted is None else wanted, grad.asnumpy())
+    for name, state in kept.items():
+        assert_close(name, net.get_buffer(name), state.asnumpy())
     return net
 
 

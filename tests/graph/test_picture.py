@@ -57,7 +57,7 @@ def unrolled(cell, steps):
 
 def built():
     """Yield graphs of benchmarks and tests, saved and read again."""
-    yield from ((name, NETWORKS[name](mx, 10)) for name in ("lenet", "lstm", "resnet18", "resnet50"))
+    yield from ((name, NETWORKS[name](mx, 10)) for name in ("mlp", "lenet", "lstm", "resnet18", "resnet50"))
     yield "ssd", ssd(mx)[0]
     yield "gru", unrolled(mx.rnn.GRUCell(4), 12)
     yield "both", unrolled(mx.rnn.BidirectionalCell(mx.rnn.RNNCell(4), mx.rnn.RNNCell(4)), 12)

@@ -76,7 +76,7 @@ class RandomGraph:
 
     def number(self):
         x, n = self.any()[0], round(self.random.uniform(0.2, 2), 2)
-        numbers = x + n, n - x, x * n, x / n, S.maximum(x, n)
+        numbers = x + n, n - x, x * n, x / n, S.abs(x) * n
         self.keep(self.random.choice((*numbers, S.clip(x, a_min=-n, a_max=1), S.smooth_l1(x, scalar=n))))
 
     def pair(self):
