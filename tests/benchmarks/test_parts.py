@@ -38,8 +38,8 @@ QUICK = {
     # parts: what their tables have
     "trainers passes": "lightning: not compared; in none of these networks",
     "data": "against torch DataLoader |; against np.loadtxt |; | pandas.read_csv |; | one thread |",
-    "bucketing contexts runs ops cuda interop compile kernels": "predict | its kernels alone |; | a switch |; fit, two contexts | ; fit, accumulate=4 | ; "
-    "`nd.relu(x)`; safetensors load, 256 MB",
+    "bucketing contexts runs ops cuda interop compile kernels": "| a switch |; fit, two contexts | ; "
+    "fit, accumulate=4 | ; `nd.relu(x)`; safetensors load, 256 MB; predict | its kernels alone |",
     "startup": "| Module.bind, first |; first step, 1 thread | cpu |; first step, default threads | wall |",
 }
 
