@@ -50,15 +50,6 @@ class Told(mx.callback.Callback):
         self.told.append("end")
 
 
-@pytest.mark.parametrize("place", ["callbacks", "batch_end_callback", "epoch_end_callback"])
-def test_a_callback_is_told_of_everything(place):
-    told = Told()
-    trained(32, **{place: [told]})
-    columns = ["batch", "epoch", "time_s", "train-accuracy"]
-    first = [(0, 1, 1), (0, 2, 2), (0, 3, 3), columns]
-    assert told.told == ["begin", *first, (1, 1, 4), (1, 2, 5), (1, 3, 6), columns, "end"]
-
-
 def test_a_callback_ends_training():
     _, history = trained(callbacks=Told(last=5))
     assert history.ended == "Told after batch 4 of epoch 0"
@@ -78,12 +69,6 @@ def test_training_ends_when_nothing_gets_better(values, options, epochs, best):
     stopping = mx.callback.EarlyStopping("train-fixed", **options)
     _, history = trained(96, eval_metric=Fixed(values), num_epoch=len(values), callbacks=stopping)
     assert (len(history), stopping.best_epoch) == (epochs, best)
-
-
-def test_losses_are_to_get_smaller():
-    stopping = mx.callback.EarlyStopping("validation-cross-entropy", patience=0)
-    _, history = trained(eval_data=blobs(), eval_metric="ce", callbacks=stopping, num_epoch=4)
-    assert len(history) == 4
 
 
 def test_the_best_parameters_come_back():
@@ -228,3 +213,12 @@ def test_curves_are_drawn_in_notebooks_only():
     assert all("True" in each and each.partition("{")[2] == first.partition("{")[2] for each in more)
     assert "image/png" in last
     assert last.endswith("None") or last.endswith("{}")
+
+
+@pytest.mark.parametrize("place", ["callbacks", "batch_end_callback", "epoch_end_callback"])
+def test_a_callback_is_told_of_everything(place):
+    told = Told()
+    trained(32, **{place: [told]})
+    columns = ["batch", "epoch", "time_s", "train-accuracy"]
+    first = [(0, 1, 1), (0, 2, 2), (0, 3, 3), columns]
+    assert told.told == ["begin", *first, (1, 1, 4), (1, 2, 5), (1, 3, 6), columns, "end"]

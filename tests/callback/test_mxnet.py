@@ -44,12 +44,6 @@ def lines(caplog):
     return call
 
 
-def test_param_is_a_named_tuple():
-    param = at(3)
-    assert param._fields == ("epoch", "nbatch", "eval_metric", "locals")
-    assert tuple(param) == (0, 3, None, None)
-
-
 def test_speedometer_lines_are_mxnets(lines):
     metric = FakeMetric(("accuracy", 0.5), ("cross-entropy", 0.25))
     params = [*(at(n, metric) for n in range(7)), *(at(n, metric, epoch=1) for n in range(3))]
@@ -101,18 +95,6 @@ def test_module_checkpoint():
     assert saved == [("run", 2, True), ("run", 4, True), ("every", 1, False)]
 
 
-def test_do_checkpoint(tmp_path):
-    prefix = str(tmp_path / "net")
-    save = mx.callback.do_checkpoint(prefix, period=2)
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-    for epoch in range(4):
-        save(epoch, net, {"fc_weight": mx.nd.full((2, 3), epoch)}, {})
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["net-0002.params", "net-0004.params", "net-symbol.json"]
-    _, arg_params, aux_params = mx.model.load_checkpoint(prefix, 4)
-    assert (arg_params["fc_weight"].asnumpy().tolist(), aux_params) == ([[3] * 3] * 2, {})
-
-
 # the tqdm bar
 
 
@@ -136,21 +118,6 @@ def test_tqdm_bar_shows_metric_and_speed_and_closes():
     assert re.search(r"^Epoch 0: 100%.*3/3 .*accuracy=0.5000, loss=1.2500, samples/s=\d+\]", first)
     assert second.startswith("Epoch 1: 100%")
     assert out.getvalue().count("\n") == 2
-
-
-def test_tqdm_bar_without_total_ends_with_the_epoch():
-    out = io.StringIO()
-    bar = mx.callback.TqdmBar(file=out, desc="epoch {epoch} of 2")
-    run(bar, epochs=2)
-    assert out.getvalue().count("\n") == 1  # the second one is still open
-    bar.close(1, None, {}, {})
-    bar.close()
-    run(bar)  # another run
-    bar.close()
-    assert [line.split("[")[0].strip() for line in shown(out)] == [
-        f"epoch {n} of 2: 3batch" for n in (0, 1, 0)
-    ]
-    assert "samples/s" not in out.getvalue()
 
 
 def test_tqdm_bar_learns_end_and_batch_size_from_the_loop():
@@ -183,15 +150,6 @@ def test_tqdm_bar_counts_the_time_of_the_first_batch(monkeypatch):
             now[0] += 0.5
             bar(at(nbatch))
     assert set(re.findall(r"samples/s=(\d+)", out.getvalue())) == {"8"}
-
-
-def test_tqdm_bar_reads_the_metric_seldom_and_may_be_disabled():
-    with mx.callback.TqdmBar(total=100, every=20, file=io.StringIO()) as bar:
-        assert run(bar, batches=100).reads == 6
-    out = io.StringIO()
-    with mx.callback.TqdmBar(total=3, batch_size=2, file=out, disable=True) as bar:
-        run(bar, epochs=2)
-    assert out.getvalue() == ""
 
 
 # which epochs' files are kept

@@ -81,18 +81,6 @@ def test_buckets_use_the_same_arrays(default, caplog):
         assert '"data" of shape (8, 10) does not fit into the memory of shape (8, 4)' in warnings[0]
 
 
-def test_switching_back_finds_the_same_executors_and_prepare_leaves_this_bucket():
-    mod = buckets()
-    step(mod, batch(4))
-    first = mod._curr_module.group.execs[0]
-    step(mod, batch(10))
-    before = output(mod, batch(4))
-    assert mod._curr_module.group.execs[0] is first
-    mod.prepare(batch(7))
-    assert (mod.bucket_key, mod.data_shapes, 7 in mod.bucket_keys) == (4, [("data", (8, 4))], True)
-    np.testing.assert_array_equal(mod.get_outputs()[0].asnumpy(), before)
-
-
 def test_max_buckets_drops_the_one_used_longest_ago():
     mod = buckets(max_buckets=3)
     for length in (4, 7, 2):
@@ -102,13 +90,6 @@ def test_max_buckets_drops_the_one_used_longest_ago():
     step(mod, batch(4))
     assert set(mod.bucket_keys) == {10, 2, 4}
     assert not np.array_equal(before["step_weight"], parameters(mod)["step_weight"])
-
-
-def test_another_batch_size_within_a_bucket():
-    mod = buckets()
-    assert [output(mod, batch(4, count)).shape for count in (8, 5, 8, 20)] == [
-        (n, CLASSES) for n in (8, 5, 8, 20)
-    ]
 
 
 class Sentences(mx.io.DataIter):

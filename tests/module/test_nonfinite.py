@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule._devices.device_transfer import HostCopy
 from dpmodule.base import NonFiniteError
 from dpmodule.module.nonfinite import AsyncCheck, CheckedTensor, PendingChecks
 from helpers.small_fits import TWO, both_contexts, parameters
@@ -106,13 +105,6 @@ def test_it_is_said_when_parameters_were_spoilt_before(caplog):
     words = r"before this batch there were already .* not finite in low_weight, low_bias"
     with pytest.raises(NonFiniteError, match=words):
         module.fit(Batches(), num_epoch=1)
-
-
-def test_nothing_is_looked_at_where_nobody_wants_it(caplog):
-    module = mx.mod.Module(spoiling(norm=False))
-    module.fit(Batches(), num_epoch=1, initializer=XAVIER, on_nonfinite="ignore")
-    assert caplog.text == ""
-    assert np.isnan(parameters(module)["low_weight"]).any()
 
 
 def test_infinite_gradients_that_are_clipped_are_taken():
@@ -224,28 +216,6 @@ def look(what, *numbers, dtype=torch.float32, **rest):
     return CheckedTensor(what, torch.tensor(numbers, dtype=dtype), **rest)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_the_first_that_is_not_finite_is_named(dtype):
-    fine, bad = look("fine", 1.0, -2.0, dtype=dtype), look("bad", 1.0, NAN, dtype=dtype)
-    assert AsyncCheck([fine]).first() is None
-    assert AsyncCheck([fine, bad, look("worse", -INF, dtype=dtype)]).first() == "bad"
-    assert AsyncCheck([look("low", -INF, dtype=dtype)]).first() == "low"
-
-
-@pytest.mark.parametrize(
-    ("tensors", "wanted"),
-    [
-        ([look("cut", INF, may_be_infinite=True)], None),
-        ([look("cut", INF, NAN, may_be_infinite=True)], "cut"),
-        ([look("large", 1e300, dtype=torch.float64), look("float32", 3e38, 3e38)], None),
-        ([look("none"), look("whole", 1, dtype=torch.int64), look("bad", NAN)], "bad"),
-        ([], None),
-    ],
-)
-def test_what_counts_as_finite(tensors, wanted):
-    assert AsyncCheck(tensors).first() == wanted
-
-
 def test_findings_are_those_of_the_tensors_as_they_were():
     tensor = torch.ones(3)
     found = AsyncCheck([CheckedTensor("later", tensor)])
@@ -261,9 +231,3 @@ def test_batches_are_told_in_their_order():
     for wait in (False, True):
         late.report_ready(wait=wait)
         assert heard == ["one", "three"]
-
-
-def test_a_copy_of_what_is_on_the_host_is_there():
-    copy = HostCopy(torch.tensor([1.0, 2.0]))
-    assert copy.is_ready()
-    assert copy.numbers() == [1.0, 2.0]

@@ -17,21 +17,6 @@ def inputs_of(path):
     return {v.name: [dim.dim_param or dim.dim_value for dim in v.type.tensor_type.shape.dim] for v in values}
 
 
-@pytest.mark.parametrize("opset", [13, 17, 21])
-def test_a_module_keeps_names_and_takes_any_batch(tmp_path, opset):
-    module = ready(init=mx.init.Uniform(0.5))
-    path = module.to_onnx(tmp_path / "net.onnx", opset=opset)
-    assert path == str(tmp_path / "net.onnx")
-    model = onnx.load(path)
-    onnx.checker.check_model(model, full_check=True)
-    assert inputs_of(model) == {"data": ["batch", 6]}
-    assert [each.name for each in model.graph.output] == ["softmax_output"]
-    assert {each.name for each in model.graph.initializer} >= {"fc1_weight", "fc2_bias"}
-    x = rng.rand(7, 6).astype("f4")
-    found = runtime_outputs(model, {"data": x})[0]
-    np.testing.assert_allclose(found, module.predict(x).asnumpy(), rtol=1e-5, atol=1e-6)
-
-
 def test_dynamic_lengths_are_those_asked_for(tmp_path):
     module = ready()
     assert inputs_of(module.to_onnx(tmp_path / "fixed.onnx", dynamic=False)) == {"data": [8, 6]}
@@ -106,12 +91,6 @@ def test_states_are_inputs_whose_batch_is_found(tmp_path):
     module = buckets(names=("data",), states=("h", "c"), shapes=lambda key: described(key)[:1], keys=(9,))
     (path,) = module.to_onnx(tmp_path / "lm.onnx")
     assert inputs_of(path) == {"data": [9, "batch"], "h": [1, "batch", 5], "c": [1, "batch", 5]}
-
-
-def test_every_bucket_gets_a_file_named_by_its_key(tmp_path):
-    paths = buckets().to_onnx(tmp_path / "lm.onnx")
-    assert sorted(paths) == [str(tmp_path / "lm-6.onnx"), str(tmp_path / "lm-9.onnx")]
-    assert inputs_of(tmp_path / "lm-6.onnx")["data"] == [6, "batch"]
 
 
 def test_graphs_that_differ_from_bucket_to_bucket_need_files_of_their_own(tmp_path):

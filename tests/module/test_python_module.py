@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from helpers.small_fits import ready, same
+from helpers.small_fits import same
 
 SHAPES = [("data", (3, 2))], [("softmax_label", (3,))]
 SCORES = np.arange(6.0).reshape(3, 2)
@@ -38,21 +38,6 @@ class Scale(mx.mod.PythonModule):
 
 def scores(labels=True):
     return mx.io.DataBatch([mx.nd.array(SCORES)], [mx.nd.array(np.ones(3))] if labels else None)
-
-
-def test_a_subclass_runs_alone():
-    mod = ready(Scale(3), shapes=SHAPES, inputs_need_grad=True, optimizer={})
-    assert (mod.binded, mod.params_initialized, mod.optimizer_initialized) == (True, True, True)
-    assert (mod.for_training, mod.inputs_need_grad) == (True, True)
-    assert (mod.data_shapes, mod.label_shapes, mod.output_shapes) == (*SHAPES, [("scale_output", (3, 2))])
-    mod.forward(scores())
-    mod.backward([mx.nd.ones((3, 2))])
-    mod.update()
-    np.testing.assert_array_equal(mod.get_outputs()[0].asnumpy(), 3 * SCORES)
-    np.testing.assert_array_equal(mod.get_input_grads()[0].asnumpy(), np.full((3, 2), 3))
-    assert mod.get_params() == ({}, {})
-    found = mod.predict(mx.io.NDArrayIter(np.ones((7, 2)), batch_size=3))
-    np.testing.assert_array_equal(found.asnumpy(), np.full((7, 2), 3))
 
 
 def test_metric_sees_outputs_without_padding_and_only_with_labels():
@@ -102,18 +87,6 @@ def test_loss_hands_scores_through_and_returns_the_gradient(gradient):
     mod.bind(*SHAPES, for_training=False, force_rebind=True)
     mod.forward(scores(labels=False))  # prediction needs no label
     assert mod.get_outputs()[0].shape == (3, 2)
-
-
-def test_own_backward_in_a_subclass():
-    class Own(mx.mod.PythonLossModule):
-        def _backward_impl(self):
-            self._scores_grad = self._scores * 2 + self._labels.reshape((-1, 1))
-
-    mod = Own()
-    mod.bind(*SHAPES)
-    mod.forward(scores())
-    mod.backward()
-    np.testing.assert_array_equal(mod.get_input_grads()[0].asnumpy(), 2 * SCORES + 1)
 
 
 def dense():

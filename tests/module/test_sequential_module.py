@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import NonFiniteError, StateError
+from dpmodule.base import NonFiniteError
 from helpers import chain_cases as cases
 from helpers.nets import blobs
 from helpers.small_fits import (
@@ -109,14 +109,6 @@ def test_gradients_that_add_up_equal_those_of_the_joined_network(contexts):
     same(*results, 1e-5)
 
 
-def test_fit_score_and_predict():
-    data, label = blobs(60)
-    train, chain = mx.io.NDArrayIter(data, label, 8), two()
-    chain.fit(train, optimizer_params={"learning_rate": 0.5}, initializer=mx.init.Xavier(), num_epoch=8)
-    assert dict(chain.score(train, "acc"))["accuracy"] > 0.9
-    assert (chain.predict(train).shape, chain.predict(data[:5]).shape) == ((60, 4), (5, 4))
-
-
 def test_padding_is_not_counted_and_labels_come_by_any_name():
     label = blobs(10)[1]
     out = mx.sym.SoftmaxOutput(mx.sym.Variable("data"), mx.sym.Variable("kind"), name="softmax")
@@ -141,14 +133,6 @@ def test_batches_of_another_size_bind_again():
     assert chain.get_outputs()[0].shape == (3, 4)
 
 
-def test_the_users_batch_stays_as_it_is():
-    chain, one = ready(two()), batch()
-    before = one.data[0], one.data[0].asnumpy().copy(), one.label[0]
-    chain.forward_backward(one)
-    assert (one.data[0] is before[0], one.label[0] is before[2], one.provide_data) == (True, True, None)
-    np.testing.assert_array_equal(one.data[0].asnumpy(), before[1])
-
-
 def test_types_and_layouts_of_the_inputs_pass_auto_wiring():
     first = mx.mod.Module(mx.sym.Activation(mx.sym.Variable("x"), act_type="relu"), ["x"], None, context=TWO)
     chain = mx.mod.SequentialModule().add(first, **WIRED)
@@ -156,16 +140,6 @@ def test_types_and_layouts_of_the_inputs_pass_auto_wiring():
     chain.forward(mx.io.DataBatch([mx.nd.ones((3, 8, 7), dtype="float64")]))
     found = chain.get_outputs(merge_multi_context=False)[0]
     assert [(each.shape, each.dtype) for each in found] == [((3, 4, 7), np.float64)] * 2
-
-
-def test_members_of_other_kinds():
-    body = mx.mod.SequentialModule().add(mx.mod.Module(low(), label_names=None))
-    head = mx.mod.PythonLossModule(grad_func=lambda scores, labels: scores * 0 + 1)
-    chain = ready(chain_of(body, head), inputs_need_grad=True, optimizer={})
-    step(chain, batch())
-    assert chain.get_input_grads()[0].shape == (8, 6)
-    assert chain.output_names == ["pyloss_output"]
-    assert [type(m).__name__ for m in chain.modules] == ["SequentialModule", "PythonLossModule"]
 
 
 def test_bucketing_module_as_a_member():
@@ -212,22 +186,6 @@ def test_nonfinite_outputs_stop_fit_and_a_metric_without_takers_warns():
         chain.update_metric(mx.metric.create("acc"), batch().label)
 
 
-def test_params_go_round(tmp_path):
-    chain, other = ready(two()), two()
-    other.bind(*SHAPES)
-    chain.save_params(str(tmp_path / "chain.params"))
-    other.load_params(str(tmp_path / "chain.params"))
-    same(other, chain)
-    changed = {name: value * 2 for name, value in parameters(chain).items()}
-    chain.set_params({name: mx.nd.array(value) for name, value in changed.items()}, {})
-    same(parameters(chain), changed)
-    ones = {name: mx.nd.ones(value.shape) for name, value in changed.items()}
-    chain.init_params(
-        arg_params={**ones, "other": mx.nd.ones((1,))}, force_init=True
-    )  # unknown ones are passed over
-    assert {float(value.mean()) for value in parameters(chain).values()} == {1.0}
-
-
 def test_stages_and_binding_twice(caplog):
     chain = ready(two(), optimizer={})
     with caplog.at_level(logging.WARNING):
@@ -240,39 +198,6 @@ def test_stages_and_binding_twice(caplog):
     assert (chain.binded, chain.params_initialized, chain.optimizer_initialized) == (True, True, True)
     chain.add(mx.mod.Module(low(name="more"), label_names=None))
     assert (chain.binded, chain.params_initialized, chain.optimizer_initialized) == (False, False, False)
-
-
-def test_members_that_were_bound_before():
-    chain = two()
-    chain.modules[1].bind([("data", (8, 9))], SHAPES[1])
-    with pytest.raises(StateError, match="force_rebind=True"):
-        chain.bind(*SHAPES)
-    assert not chain.binded
-    chain.bind(*SHAPES, force_rebind=True)
-    assert chain.binded
-
-
-class Wrapped(mx.mod.BaseModule):
-    """A module around another, as the stochastic depth example has it: it sets no booleans of its own."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    data_names = property(lambda self: self.inner.data_names)
-    data_shapes = property(lambda self: self.inner.data_shapes)
-    output_shapes = property(lambda self: self.inner.output_shapes)
-
-    def bind(self, *args, **kwargs):
-        self.inner.bind(*args, **kwargs)
-
-
-def test_a_wrapper_that_does_not_say_how_it_is_bound_is_taken_at_its_word():
-    first, second = two().modules
-    chain = chain_of(first, Wrapped(second))
-    chain.bind(*SHAPES)
-    assert second.inputs_need_grad
-    assert chain.binded
 
 
 class Halves(mx.mod.BaseModule):

@@ -9,7 +9,7 @@ import pytest
 import dpmodule as mx
 from helpers.factorization import OPTIMIZERS, ROW_SPARSE, data, network, train
 from helpers.largest import Largest
-from helpers.small_fits import TWO, parameters, ready, same, step
+from helpers.small_fits import parameters, ready, same, step
 
 GOLDENS = np.load(Path(__file__).parents[1] / "data" / "goldens" / "sparse" / "factorization.npz")
 
@@ -61,16 +61,6 @@ def test_gradients_travel_as_rows():
     assert set(changed_rows(parameters(module)["w_weight"], before)) <= set(columns)
 
 
-def test_parameters_declared_row_sparse_are_read_and_saved_so(tmp_path):
-    module, _ = machine()
-    module.save_checkpoint(str(tmp_path / "net"), 0)
-    _, params, _ = mx.model.load_checkpoint(str(tmp_path / "net"), 0)
-    assert {name for name, array in params.items() if array.stype == "row_sparse"} == set(ROW_SPARSE)
-    again = mx.mod.Module.load(str(tmp_path / "net"), 0, data_names=["data"], label_names=["label"])
-    again.bind(of_csr().provide_data, of_csr().provide_label)
-    np.testing.assert_array_equal(again.predict(of_csr()).asnumpy(), module.predict(of_csr()).asnumpy())
-
-
 def test_dense_batches_are_stored_anew_and_borrowed_ones_survive():
     module, batch = machine()
     module.forward(batch, is_train=False)
@@ -104,35 +94,6 @@ def test_rows_are_pulled_into_a_modules_parameters():
     held = mx.nd.sparse.zeros("row_sparse", arrays[0].shape)
     store.row_sparse_pull("w_weight", held, row_ids=mx.nd.arange(0, 40, dtype="int64"))
     np.testing.assert_array_equal(held.asnumpy(), arrays[0].asnumpy())
-
-
-@pytest.mark.parametrize("handle", ["pad", "discard", "roll_over"])
-def test_batches_of_csr(handle):
-    features, targets = data()
-    matrix = mx.nd.sparse.csr_matrix(features)
-    both = [mx.io.NDArrayIter(x, targets, 24, last_batch_handle=handle) for x in (matrix, features)]
-    for _ in range(2):
-        for left, right in zip(*both, strict=True):
-            assert (left.data[0].stype, left.pad) == ("csr", right.pad)
-            np.testing.assert_array_equal(left.data[0].asnumpy(), right.data[0].asnumpy())
-        for each in both:
-            each.reset()
-    batch = next(mx.io.NDArrayIter(matrix, targets, 8, shuffle=True))
-    rows = [np.flatnonzero((targets == t).all(1))[0] for t in batch.label[0].asnumpy()]
-    np.testing.assert_array_equal(batch.data[0].asnumpy(), features[rows])
-
-
-def test_fit_takes_a_row_function():
-    (module, _), asked = machine(TWO), []
-
-    def rows(batch):
-        asked.append(batch)
-        return dict.fromkeys(ROW_SPARSE, batch.data[0].indices)
-
-    options = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 0.5}, "sparse_row_id_fn": rows}
-    module.fit(of_csr(), num_epoch=3, **options)
-    assert len(asked) >= 9
-    assert dict(module.score(of_csr(), "mse"))["mse"] < 0.2
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adagrad", "ftrl"])

@@ -56,31 +56,6 @@ def acceptor():
 
 
 @both_contexts
-def test_trained_here_and_served_by_module(tmp_path, contexts):
-    """An LSTM made of cells is trained on examples of all lengths, saved, and loaded by Module."""
-    (program, m), train = acceptor(), ragged()
-    mod = mx.mod.AutobatchModule(program, m, context=contexts)
-    mod.fit(train, num_epoch=25, optimizer="adam", optimizer_params={"learning_rate": 0.05})
-    assert mod.score(train, "acc")[0][1] > 0.9
-    predicted = mod.predict(train).asnumpy()
-    assert predicted.shape == (24, 2)
-    mod.save_checkpoint(str(tmp_path / "lstm"), 25)
-    args, auxs = mx.checkpoint.load_params(str(tmp_path / "lstm"), 25)
-    train.reset()
-    data = [each for one in train for each in one.data[0]]
-    for length in {len(each) for each in data}:
-        rows = [i for i, each in enumerate(data) if len(each) == length]
-        outputs, _ = mx.rnn.LSTMCell(4, prefix="lstm_").unroll(
-            length, mx.sym.Variable("data"), merge_outputs=False
-        )
-        served = mx.mod.Module(head(outputs[-1]))
-        served.bind([("data", (len(rows), length, 3))], for_training=False)
-        served.set_params(args, auxs)
-        served.forward(mx.io.DataBatch([mx.nd.array(np.stack([data[i] for i in rows]))]), is_train=False)
-        np.testing.assert_allclose(served.get_outputs()[0].asnumpy(), predicted[rows], rtol=1e-4, atol=1e-5)
-
-
-@both_contexts
 @pytest.mark.parametrize("kvstore", ["local", None])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_trains_as_module_does(tmp_path, contexts, optimizer, kvstore):
@@ -119,20 +94,6 @@ def test_trains_as_module_does(tmp_path, contexts, optimizer, kvstore):
     np.testing.assert_allclose(back.predict(batches).asnumpy(), scores, rtol=1e-5)
 
 
-def test_losses_are_outputs_without_others():
-    m = dy.ParameterCollection()
-    w = m.add_parameters(1, init=0.0, name="w")
-    mod = mx.mod.AutobatchModule(
-        lambda x, y: dy.squared_norm(w * float(x) - float(y)), m, output_names=["loss"]
-    )
-    xs = np.arange(1, 5).astype("f")
-    train, metric = mx.io.NDArrayIter(xs, 3 * xs, batch_size=4), mx.metric.Loss()
-    mod.fit(train, num_epoch=40, eval_metric=metric, optimizer_params={"learning_rate": 0.05})
-    assert mod.get_params()[0]["w"].asnumpy()[0] == pytest.approx(3.0, abs=1e-3)
-    assert metric.get()[1] < 1e-3
-    assert mod.output_shapes == [("loss", (4,))]
-
-
 def test_gradients_are_sums_over_examples():
     m = dy.ParameterCollection()
     w = m.add_parameters(1, init=2.0, name="w")
@@ -143,31 +104,6 @@ def test_gradients_are_sums_over_examples():
         mod.forward_backward(mx.io.DataBatch([mx.nd.array([1, 2, 3])]))
         assert mod.held.store.grad("w", 0).asscalar() == 6.0 * times
     assert mod.get_outputs()[0].asnumpy().tolist() == [2.0, 4.0, 6.0]
-
-
-def test_padding_does_not_count_in_metrics():
-    m = dy.ParameterCollection()
-    m.add_parameters(1, name="w")
-    mod = mx.mod.AutobatchModule(
-        lambda x, y: (None, dy.inputTensor([1.0 - float(x), float(x)])), m, data_names=["x"]
-    )
-    data = mx.io.NDArrayIter({"x": np.array([1, 1, 0], "f")}, np.array([1, 0, 0], "f"), batch_size=2)
-    mod.bind(data.provide_data, data.provide_label, for_training=False)
-    mod.init_params()
-    assert mod.score(data, "acc")[0][1] == pytest.approx(2 / 3)
-    assert mod.predict(data).shape == (3, 2)
-
-
-def test_fixed_parameters_and_initializers():
-    m = dy.ParameterCollection()
-    a, b = m.add_parameters(2, init=1.0, name="a_weight"), m.add_parameters(2, init=1.0, name="b_weight")
-    mod = mx.mod.AutobatchModule(lambda x, y: dy.sum_elems(a + b), m, fixed_param_names=["a_weight"])
-    train = mx.mod.ExampleIter([0, 1], batch_size=2)
-    mod.fit(train, num_epoch=1, optimizer_params={"learning_rate": 0.5}, eval_metric="loss")
-    assert a.as_array().tolist() == [1.0, 1.0]
-    assert b.as_array().tolist() == [0.5, 0.5]
-    mod.init_params(mx.init.Constant(4.0), force_init=True)
-    assert a.as_array().tolist() == b.as_array().tolist() == [4.0, 4.0]
 
 
 def test_torch_modules_inside():
@@ -313,27 +249,6 @@ def test_padding_is_cut_off_example_by_example():
     assert mod.predict(Padded([[1, 2], [3, 4, 5]], batch_size=2)).shape == (1, 2, 3)
 
 
-def test_layouts_tell_where_the_examples_are():
-    found = []
-    for layout, shape in (("NT", (3, 4)), ("TN", (4, 3))):
-        sentences = [[1, 2, 3, 4], [5, 6, 7, 8], [1, 3, 5, 7]]
-        train = mx.rnn.BucketSentenceIter(sentences, 3, buckets=[4], invalid_label=0, layout=layout)
-        seen = []
-
-        def program(words, tags, seen=seen):
-            seen.append((words.tolist(), tags.tolist()))
-            return dy.inputTensor(words[:2]) + 0
-
-        mod = mx.mod.AutobatchModule(program, linear()[1])
-        mod.bind([mx.io.DataDesc("data", shape, layout=layout)], for_training=False)
-        mod.init_params()
-        mod.forward(train.next())
-        found.append(sorted(seen))
-        assert mod.updated_group().num_samples == 3
-    assert found[0] == found[1]
-    assert [1, 2, 3, 4] in [words for words, _ in found[0]]
-
-
 def test_losses_that_are_not_finite_stop_training():
     program, m = linear()
     before = m.parameters_list()[0].as_array()
@@ -346,18 +261,6 @@ def test_losses_that_are_not_finite_stop_training():
     with pytest.raises(mx.base.NonFiniteError, match="the loss is not finite in batch 0 of epoch 0"):
         mod.fit(rows_and_labels(), num_epoch=1)
     np.testing.assert_array_equal(m.parameters_list()[0].as_array(), before)
-
-
-def test_callbacks_of_progress_validation_and_checkpoints(tmp_path, caplog):
-    caplog.set_level("INFO")
-    mod, train = mx.mod.AutobatchModule(*linear()), rows_and_labels()
-    save = mx.callback.module_checkpoint(mod, str(tmp_path / "net"), save_optimizer_states=True)
-    callbacks = {"batch_end_callback": mx.callback.Speedometer(4, 2), "epoch_end_callback": save}
-    mod.fit(train, eval_data=train, num_epoch=2, eval_metric=["acc", "ce"], **callbacks)
-    names = [f"net-000{epoch}.{kind}" for epoch in (1, 2) for kind in ("params", "states")]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert "Speed" in caplog.text
-    assert "Validation-accuracy" in caplog.text
 
 
 @pytest.mark.gpu

@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,18 +28,3 @@ def test_mxnets_split_covers_the_batch_or_is_refused(size, workload):
     assert slices[-1].stop == size
     assert all(a.stop == b.start for a, b in zip(slices, slices[1:]))
     assert all(s.stop > s.start for s in slices)
-
-
-@pytest.mark.parametrize(
-    ("size", "workload", "shares"),
-    [
-        (8, [1, 3], [2, 6]),
-        (10, [1, 1, 1], [3, 3, 4]),
-        (6, [1, 1, 1, 1], [1, 1, 2, 2]),
-        (10, [1] * 6, [1, 1, 2, 2, 2, 2]),
-        (2, [1, 1, 1, 1], [0, 0, 1, 1]),
-        (0, [1, 1], [0, 0]),
-    ],
-)
-def test_known_splits(size, workload, shares):
-    assert [s.stop - s.start for s in split_batch(size, workload)] == shares
