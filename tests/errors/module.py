@@ -13,16 +13,7 @@ from dpmodule.module.base_module import _check_input_names, _check_names_match, 
 from dpmodule.module.group.batch_splitter import split_batch, split_input_slice
 from helpers import nets
 from helpers.nets import mlp
-from helpers.small_fits import (
-    SHAPES,
-    TWO,
-    batch,
-    blobs,
-    bucket_batch,
-    mean_of_bucket,
-    ready,
-    trained,
-)
+from helpers.small_fits import SHAPES, TWO, batch, blobs, bucket_batch, mean_of_bucket, ready, trained
 
 DATA = mx.sym.Variable("data")
 DENSE = mx.sym.FullyConnected(DATA, num_hidden=2, name="fc")

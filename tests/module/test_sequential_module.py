@@ -62,12 +62,7 @@ def test_chain_computes_what_mxnet_recorded(case, where):
 
 def parts():
     """Return a network in four pieces, and the same in one."""
-    pieces = [
-        low,
-        lambda x: mx.sym.BatchNorm(x, fix_gamma=False, name="bn"),
-        lambda x: low(x, 7, "mid"),
-        top,
-    ]
+    pieces = [low, lambda x: mx.sym.BatchNorm(x, fix_gamma=False, name="bn"), lambda x: low(x, 7, "mid"), top]
     joined = mx.sym.Variable("data")
     for piece in pieces:
         joined = piece(joined)

@@ -21,17 +21,7 @@ from dpmodule.base import ArgumentError, ShapeError, StateError
 from dpmodule.params import ParamStore
 from helpers.processes import until
 from helpers.small_fits import TWO, same
-from helpers.store_workers import (
-    BATCH,
-    INPUTS,
-    SHAPES,
-    Workers,
-    make_module,
-    network,
-    state_of,
-    step,
-    steps,
-)
+from helpers.store_workers import BATCH, INPUTS, SHAPES, Workers, make_module, network, state_of, step, steps
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 
