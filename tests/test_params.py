@@ -1,10 +1,7 @@
 """The store of parameters: what it keeps, and sharing it with other processes; see also `module/test_store.py`."""
 
-import contextlib
 import copy
-import os
 import pickle
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -176,18 +173,3 @@ def test_row_sparse_gradients_stay_out_of_shared_memory_and_are_each_thread_s_ow
         assert again.grad("table", 0).stype == "row_sparse"
         assert again.grad("table", 0).asnumpy().min() == (again is store)
         again.grad("table", 0)[:] = mx.nd.zeros((1000, 4))
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="shared memory is not a folder here")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_process_that_is_killed_leaves_no_segment_behind():
-    before = sorted(SHARED.iterdir())
-    pid = os.fork()
-    if not pid:
-        with contextlib.suppress(BaseException):
-            store = make()
-            store.share_memory()
-            os.kill(os.getpid(), signal.SIGKILL if store.is_shared else signal.SIGTERM)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert sorted(SHARED.iterdir()) == before

@@ -5,7 +5,6 @@ import logging
 import re
 import types
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
@@ -127,29 +126,6 @@ def test_tqdm_bar_learns_end_and_batch_size_from_the_loop():
         bar(at(nbatch, train_data=data, end_of_batch=end))
         assert out.getvalue().endswith("\n") == end
     assert "samples/s=" in shown(out)[0]
-
-
-def test_tqdm_bar_counts_the_time_of_the_first_batch(monkeypatch):
-    now, out = [0.0], io.StringIO()
-    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-
-    class Slow(mx.io.NDArrayIter):
-        def next(self):
-            now[0] += 0.5
-            return super().next()
-
-    options = {"total": 3, "every": 1, "file": out, "ncols": 120, "mininterval": 0}
-    data, bar = Slow(np.ones((12, 2)), np.zeros(12), 4), mx.callback.TqdmBar(**options)
-    mx.mod.Module(classifier()).fit(data, num_epoch=2, batch_end_callback=bar)
-    found = [int(each) for each in re.findall(r"samples/s=(\d+)", out.getvalue())]
-    assert max(found) <= 8  # a batch takes half a second
-    assert "Epoch 1:   0%" in out.getvalue()
-    out.truncate(0)
-    with mx.callback.TqdmBar(batch_size=4, **options) as bar:
-        for nbatch in range(3):  # by hand, the first batch is over when the bar opens
-            now[0] += 0.5
-            bar(at(nbatch))
-    assert set(re.findall(r"samples/s=(\d+)", out.getvalue())) == {"8"}
 
 
 # which epochs' files are kept

@@ -11,7 +11,7 @@ import torch
 import dpmodule as mx
 from dpmodule.base import StateError
 from dpmodule.contrib.svrg_optimization.svrg_module import SVRGModule
-from helpers.small_fits import parameters, ready, step
+from helpers.small_fits import ready, step
 
 SHAPES = [("data", (4, 3))], [("softmax_label", (4,))]
 
@@ -59,16 +59,6 @@ def test_methods_can_be_set_on_an_object_and_fit_holds_one_batch_at_a_time():
     assert all(number == given for number, given in data.label_reads)
 
 
-def test_an_error_inside_a_property_is_not_hidden():
-    class Broken(mx.mod.BaseModule):
-        @property
-        def data_names(self):
-            return None.inputs
-
-    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'inputs'"):
-        Broken().data_names  # noqa: B018
-
-
 def network():
     scores = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
     return mx.sym.SoftmaxOutput(scores, name="softmax")
@@ -91,18 +81,6 @@ def examples():
 
 def from_torch():
     return mx.mod.Module.from_torch(torch.nn.Linear(3, 2), torch.zeros(4, 3), head=mx.sym.SoftmaxOutput)
-
-
-def with_store():
-    module = mx.mod.Module(network())
-    module.bind(*SHAPES, store=ready(network(), shapes=SHAPES).store)
-    return module
-
-
-@pytest.mark.parametrize("make", [from_torch, with_store])
-def test_fit_of_a_bound_module_does_not_warn(make, caplog):
-    make().fit(examples(), num_epoch=1)
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda module: pickle.loads(pickle.dumps(module))}
@@ -137,12 +115,3 @@ def test_modules_are_copied_before_they_are_bound(make, way):
         ):
             refused(module)
     assert copy.copy(module).get_params()[0].keys() == module.get_params()[0].keys()
-
-
-def test_a_loaded_module_is_copied_with_its_parameters(tmp_path):
-    module = ready(network(), shapes=SHAPES)
-    module.save_checkpoint(str(tmp_path / "net"), 0)
-    for way in COPIES.values():
-        other = way(mx.mod.Module.load(str(tmp_path / "net"), 0))
-        other.bind(SHAPES[0], for_training=False)
-        assert (parameters(other)["fc_weight"] == parameters(module)["fc_weight"]).all()

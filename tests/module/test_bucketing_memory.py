@@ -138,19 +138,3 @@ def test_leaving_a_bucket_and_updating_return_free_memory(returned):
     calls.clear()
     trained(order=LENGTHS[:1])
     assert calls == []  # one bucket alone keeps its memory
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_fit_returns_free_memory_once_an_epoch(returned, fails):
-    module, calls = returned
-    rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
-    data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
-    options = {"num_epoch": 3, "eval_metric": mx.metric.Perplexity(0)}
-    if fails:
-        with pytest.raises(ZeroDivisionError):
-            module.fit(data, batch_end_callback=lambda param: 1 / 0, **options)
-    else:
-        module.fit(data, **options)
-    assert len(calls) == (1 if fails else 3)
-    step(module, batch(LENGTHS[0]))
-    assert len(calls) == (2 if fails else 4)

@@ -1,5 +1,3 @@
-import logging
-
 import numpy as np
 import pytest
 
@@ -63,22 +61,6 @@ def test_buckets_train_one_set_of_parameters_like_one_module_each_time(contexts)
             momentum[name] = 0.9 * momentum[name] - 0.2 * grad.asnumpy() / 8
             values[name] += momentum[name]
     same(parameters(mod), values, 1e-5)
-
-
-@pytest.mark.parametrize("default", [10, 4])
-def test_buckets_use_the_same_arrays(default, caplog):
-    """A default bucket that is not the largest reallocates once."""
-    mod = buckets(default)
-    with caplog.at_level(logging.WARNING):
-        for length in (10, 7, 4, 10):
-            step(mod, batch(length))
-    groups = [m.group for m in mod._buckets.values()]
-    assert len({id(g.store) for g in groups}) == 1
-    assert len({g.execs[0].arg_dict["data"].tensor.data_ptr() for g in groups}) == 1
-    warnings = [r.getMessage() for r in caplog.records if "gets new memory" in r.getMessage()]
-    assert len(warnings) == (default == 4)
-    if warnings:
-        assert '"data" of shape (8, 10) does not fit into the memory of shape (8, 4)' in warnings[0]
 
 
 def test_max_buckets_drops_the_one_used_longest_ago():

@@ -1,5 +1,3 @@
-import logging
-
 import numpy as np
 import pytest
 
@@ -18,20 +16,6 @@ def output(mod, *given, **options):
 
 
 # life cycle
-
-
-def test_binding_twice_is_ignored_with_a_warning_unless_forced(caplog):
-    mod = ready()
-    before, group = parameters(mod), mod.group
-    with caplog.at_level(logging.WARNING):
-        mod.bind(*SHAPES)
-    assert "Already bound" in caplog.text
-    assert mod.group is group
-    mod.bind([("data", (3, 6))], [("softmax_label", (3,))], force_rebind=True)
-    assert mod.output_shapes == [("softmax_output", (3, 4))]
-    mod.reshape([("data", (2, 6))], [("softmax_label", (2,))])
-    assert (mod.data_shapes, output(mod, batch(2)).shape) == ([("data", (2, 6))], (2, 4))
-    same(mod, before)
 
 
 def test_the_cpu_named_twice_is_two_places():
@@ -106,17 +90,6 @@ def test_the_users_batch_is_neither_changed_nor_kept():
     mod.forward(one)
     one.data[0][:] = 9
     np.testing.assert_array_equal(mod.group.execs[0].arg_dict["data"].asnumpy(), before)
-
-
-def test_shared_module_uses_the_same_arrays():
-    mod = ready(optimizer={"learning_rate": 0.5})
-    other = mx.mod.Module(mlp())
-    other.bind([("data", (3, 6))], [("softmax_label", (3,))], shared_module=mod)
-    assert other.optimizer_initialized
-    before = parameters(mod)
-    step(other, batch(3))
-    same(mod, other)
-    assert not np.array_equal(before["fc1_weight"], parameters(mod)["fc1_weight"])
 
 
 def halved(whole):

@@ -1,7 +1,5 @@
 """What modules and groups written by users import from `module` and `model` under names with an underscore."""
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -11,25 +9,6 @@ from dpmodule.io import DataBatch, DataDesc
 from dpmodule.model import _create_kvstore, _initialize_kvstore, _update_params, _update_params_on_kvstore
 from dpmodule.module.base_module import _check_input_names, _check_names_match, _parse_data_desc
 from dpmodule.module.executor_group import _load_data, _load_general, _load_label
-
-PATHS = {
-    "module.base_module": "BaseModule _as_list _check_input_names _check_names_match _parse_data_desc",
-    "module.executor_group": "_load_data _load_general _load_label _merge_multi_context _split_input_slice",
-    "model": "_create_kvstore _initialize_kvstore _update_params _update_params_on_kvstore",
-    "contrib.symbol": "Proposal MultiBoxPrior DeformableConvolution",
-    "contrib.ndarray": "MultiBoxDetection PSROIPooling",
-    "symbol_doc": "SymbolDoc",
-}
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_old_import_paths(path):
-    module = importlib.import_module(f"dpmodule.{path}")
-    assert [n for n in PATHS[path].split() if not hasattr(module, n)] == []
-    if path.startswith("contrib."):
-        assert PATHS[path].split()[0] in dir(module)
-        with pytest.raises(AttributeError):
-            module.NoSuchOperator  # noqa: B018  looking it up is the test
 
 
 def test_contrib_operators_and_symbol_doc():

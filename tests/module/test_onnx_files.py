@@ -6,7 +6,7 @@ import pytest
 
 import dpmodule as mx
 from helpers.onnx_runs import runtime_outputs
-from helpers.small_fits import SHAPES, ready
+from helpers.small_fits import ready
 
 PREDICTS = {"for_training": False, "init": mx.init.Uniform(0.5)}
 rng = np.random.RandomState(9)
@@ -28,16 +28,6 @@ def test_dynamic_lengths_are_those_asked_for(tmp_path):
     with pytest.raises(mx.base.ArgumentError, match="opset is 12, expected one from 13 to 21"):
         module.to_onnx(tmp_path / "wrong.onnx", opset=12)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fixed.onnx", "n.onnx"]
-
-
-def test_batchnorm_is_folded_on_request(tmp_path):
-    net = mx.sym.BatchNorm(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc"), name="bn")
-    module = ready(net, shapes=SHAPES[:1], **PREDICTS)
-    model = onnx.load(module.to_onnx(tmp_path / "net.onnx", fold_batchnorm=True))
-    assert "BatchNormalization" not in {node.op_type for node in model.graph.node}
-    x = rng.rand(4, 6).astype("f4")
-    found = runtime_outputs(model, {"data": x})[0]
-    np.testing.assert_allclose(found, module.predict(x).asnumpy(), rtol=1e-4, atol=1e-5)
 
 
 def recurrent(length):
@@ -109,17 +99,6 @@ def test_what_is_wrong_with_any_bucket_is_told_before_a_file_is_written(tmp_path
     with pytest.raises(mx.base.ArgumentError, match="bucket 6: Correlation 'corr6'"):
         module.to_onnx(tmp_path / "net.onnx")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_names_of_mxnet_write_the_same_file(tmp_path):
-    ready().save_checkpoint(str(tmp_path / "net"), 3)
-    files = [str(tmp_path / name) for name in ("net-symbol.json", "net-0003.params")]
-    written = set()
-    for export in (mx.onnx.export_model, mx.onnx.mx2onnx.export_model, mx.contrib.onnx.export_model):
-        path = export(*files, [(8, 6)], np.float32, str(tmp_path / "net.onnx"))
-        written.add((tmp_path / path).read_bytes())
-    assert len(written) == 1
-    assert mx.contrib.onnx.mx2onnx.export_model is mx.onnx.export_model
 
 
 def test_supported_operators_are_listed():

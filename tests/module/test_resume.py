@@ -484,12 +484,6 @@ def test_another_learning_rate_or_schedule_is_taken_and_logged(tmp_path, caplog)
         assert (" of the saved run becomes " in caplog.text) is (first != second), prefix
 
 
-def test_another_metric_is_taken_at_the_start_of_an_epoch(tmp_path):
-    run(tmp_path, num_epoch=1)
-    _, history = run(tmp_path, num_epoch=2, eval_metric="mse")
-    assert [list(row)[3:] for row in history] == [["train-accuracy", "train-cross-entropy"], ["train-mse"]]
-
-
 def test_a_run_that_was_begun_anew_is_the_newest(tmp_path):
     run(tmp_path, num_epoch=3)
     options = {"initializer": mx.init.Xavier(), "optimizer_params": {"learning_rate": 0.1}}

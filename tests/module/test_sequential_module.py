@@ -17,11 +17,9 @@ from helpers.small_fits import (
     TWO,
     batch,
     both_contexts,
-    bucket_batch,
     parameters,
     ready,
     same,
-    step,
 )
 
 GOLDENS = np.load(Path(__file__).parents[1] / "data" / "goldens" / "chain" / "chains.npz")
@@ -74,23 +72,6 @@ def fill(desc, array):
 
 
 @both_contexts
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_chain_of_pieces_equals_the_joined_network(contexts, optimizer):
-    (pieces, joined), results = parts(), []
-    for mod in (chain_of(*pieces, contexts=contexts), mx.mod.Module(joined, context=contexts)):
-        ready(mod, init=fill, inputs_need_grad=True)
-        mod.init_optimizer(optimizer=optimizer, optimizer_params={"learning_rate": 0.05, "wd": 0.01})
-        found = {}
-        for number in range(4):
-            mod.forward_backward(batch(seed=number))
-            found[f"grad{number}"] = mod.get_input_grads()[0].asnumpy().copy()
-            found[f"output{number}"] = mod.get_outputs()[0].asnumpy().copy()
-            mod.update()
-        results.append({**found, **parameters(mod)})
-    same(*results, 1e-5)
-
-
-@both_contexts
 def test_gradients_that_add_up_equal_those_of_the_joined_network(contexts):
     (pieces, joined), results = parts(), []
     for mod in (chain_of(*pieces, contexts=contexts), mx.mod.Module(joined, context=contexts)):
@@ -102,20 +83,6 @@ def test_gradients_that_add_up_equal_those_of_the_joined_network(contexts):
         mod.update()
         results.append({"grads": grads, **parameters(mod)})
     same(*results, 1e-5)
-
-
-def test_padding_is_not_counted_and_labels_come_by_any_name():
-    label = blobs(10)[1]
-    out = mx.sym.SoftmaxOutput(mx.sym.Variable("data"), mx.sym.Variable("kind"), name="softmax")
-    chain = mx.mod.SequentialModule().add(mx.mod.Module(out, label_names=["kind"]), take_labels=True)
-    assert chain.label_names == ["kind"]
-    rows = np.eye(4, dtype="f4")[label.astype(int)]
-    rows[-1] = np.roll(rows[-1], 1)
-    ready(chain, shapes=([("data", (8, 4))], [("kind", (8,))]), for_training=False)
-    for count_padding, wanted in ((False, (10, 9.0)), (True, (16, 15.0))):
-        metric, data = mx.metric.create("acc"), mx.io.NDArrayIter(rows, label, 8, label_name="kind")
-        chain.score(data, metric, count_padding=count_padding)
-        assert (metric.num_inst, metric.sum_metric) == wanted
 
 
 def test_batches_of_another_size_bind_again():
@@ -135,27 +102,6 @@ def test_types_and_layouts_of_the_inputs_pass_auto_wiring():
     chain.forward(mx.io.DataBatch([mx.nd.ones((3, 8, 7), dtype="float64")]))
     found = chain.get_outputs(merge_multi_context=False)[0]
     assert [(each.shape, each.dtype) for each in found] == [((3, 4, 7), np.float64)] * 2
-
-
-def test_bucketing_module_as_a_member():
-    def of_length(length):
-        steps = mx.sym.SliceChannel(mx.sym.Variable("data"), num_outputs=length, axis=1, squeeze_axis=True)
-        shared = {"weight": mx.sym.Variable("low_weight"), "bias": mx.sym.Variable("low_bias")}
-        return (
-            mx.sym.add_n(*[mx.sym.FullyConnected(each, num_hidden=5, **shared) for each in steps]),
-            ["data"],
-            None,
-        )
-
-    chain = chain_of(mx.mod.BucketingModule(of_length, 4), mx.mod.Module(top(mx.sym.Variable("x")), ["x"]))
-    ready(chain, shapes=([("data", (8, 4, 6))], SHAPES[1]), optimizer={})
-    before = parameters(chain)
-    for length in (4, 2, 3):
-        one = bucket_batch(length, np.ones((8, length, 6)), np.zeros(8))
-        one.provide_label = None
-        step(chain, one)
-        assert chain.get_outputs()[0].shape == (8, 4)
-    assert not np.array_equal(before["low_weight"], parameters(chain)["low_weight"])
 
 
 def test_monitor_sees_every_module():

@@ -9,7 +9,6 @@ import torch
 
 import dpmodule as mx
 from helpers.small_fits import (
-    TWO,
     blobs,
     both_contexts,
     bucket_batch,
@@ -170,15 +169,6 @@ def test_frozen_parameters_keep_their_bits(contexts, optimizer):
     assert not np.array_equal(parameters(module)["hidden_weight"], after["hidden_weight"])
 
 
-def test_parameters_frozen_from_the_start_are_trained_later():
-    module = mx.mod.Module(classifier(), context=TWO, fixed_param_names=["hidden_weight"])
-    module.fit(blobs(), num_epoch=1, initializer=mx.init.Xavier())
-    before = parameters(module)["hidden_weight"]
-    module.unfreeze("hidden_weight")
-    module.fit(blobs(), num_epoch=1)
-    assert not np.array_equal(parameters(module)["hidden_weight"], before)
-
-
 def test_buckets_are_frozen():
     module = of_buckets()
     before = parameters(module)
@@ -187,14 +177,6 @@ def test_buckets_are_frozen():
         step(module, bucket_batch(length, np.ones((4, length)), np.zeros(4)))
     assert (parameters(module)["f_bias"] == before["f_bias"]).all()
     assert (parameters(module)["f_weight"] != before["f_weight"]).all()
-
-
-def test_rates_by_pattern():
-    names = {0: "conv1_w", 1: "conv2_w", 2: "fc_w"}
-    optimizer = mx.optimizer.create("sgd", learning_rate=1.0, param_idx2name=names)
-    optimizer.set_lr_mult({"conv*": 0.1, "conv2_w": 0.5})
-    optimizer.set_wd_mult({"*_w": 2.0})
-    assert [optimizer.multipliers(i) for i in range(3)] == [(0.1, 2.0), (0.5, 2.0), (1.0, 2.0)]
 
 
 def test_the_rate_falls_when_nothing_gets_better():
