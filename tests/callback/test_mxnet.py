@@ -8,7 +8,7 @@ import types
 import pytest
 
 import dpmodule as mx
-from helpers.small_fits import blobs, classifier
+from helpers.small_fits import blobs, classifier, fixed
 
 
 class FakeMetric:
@@ -131,35 +131,17 @@ def test_tqdm_bar_learns_end_and_batch_size_from_the_loop():
 # which epochs' files are kept
 
 
-class Scripted(mx.metric.EvalMetric):
-    """A metric whose value at the end of each epoch is given."""
-
-    def __init__(self, values):
-        self._values = iter(values)
-        super().__init__("scripted")
-
-    def update(self, labels, preds):
-        self._shown = True
-
-    def get(self):
-        return self.name, self._now
-
-    def reset(self):
-        self._now = next(self._values, 0.0)
-
-
-@pytest.mark.parametrize("kind", ["do_checkpoint", "module_checkpoint"])
-@pytest.mark.parametrize("format", ["params", "safetensors"])
+@pytest.mark.parametrize(("kind", "format"), [("do", "safetensors"), ("module", "params")])
 def test_only_last_and_best_epochs_are_kept(kind, format, tmp_path):
     prefix, module = str(tmp_path / "net"), mx.mod.Module(classifier())
-    given = (module, prefix, 1, True) if kind == "module_checkpoint" else (prefix,)
-    keep = {"keep_last": 2, "keep_best": 1, "metric": "train-scripted", "mode": "max"}
-    save = getattr(mx.callback, kind)(*given, format=format, **keep)
-    metric = Scripted([0.0, 0.1, 0.9, 0.3, 0.2, 0.4])  # it is reset once when it is made
+    given = (module, prefix, 1, True) if kind == "module" else (prefix,)
+    keep = {"keep_last": 2, "keep_best": 1, "metric": "train-fixed", "mode": "max"}
+    save = getattr(mx.callback, f"{kind}_checkpoint")(*given, format=format, **keep)
+    metric = fixed(0.1, 0.9, 0.3, 0.2, 0.4)
     module.fit(blobs(), num_epoch=5, eval_metric=metric, epoch_end_callback=save)
     assert mx.checkpoint.epochs(prefix) == [2, 4, 5]
     states = sorted(path.name for path in tmp_path.glob("*.states"))
-    assert states == [f"net-{epoch:04d}.states" for epoch in (2, 4, 5) if kind == "module_checkpoint"]
+    assert states == [f"net-{epoch:04d}.states" for epoch in (2, 4, 5) if kind == "module"]
 
 
 def test_files_of_later_epochs_are_anothers(tmp_path):

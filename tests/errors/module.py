@@ -211,7 +211,7 @@ KINDS = [
     (lambda: ready(two()).get_input_grads(), StateError, "inputs_need_grad=True"),
     (lambda: two().set_states(value=1), ArgumentError, "SequentialModule has no states"),
     (lambda: two().to_onnx("x.onnx"), ArgumentError, "write each of `modules` by its own to_onnx"),
-    (lambda: bound(two()).init_params(arg_params={"low_bias": mx.nd.ones((5,))}), ArgumentError, "no value is given for"),
+    (lambda: bound(two()).init_params(arg_params={"low_bias": mx.nd.ones((5,))}), ArgumentError, "no value is given"),
     (lambda: bound(chain(low(), low(6)), SHAPES[:1]).init_params(), ArgumentError,
      r"low_(bias|weight) is a parameter of module 0 \(Module .*\) and of module 1"),
     (lambda: bound(chain(low(), mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.FullyConnected(

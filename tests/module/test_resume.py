@@ -16,7 +16,7 @@ from dpmodule.base import ArgumentError, FileFormatError, NonFiniteError, StateE
 from dpmodule.checkpoint import run_format
 from dpmodule.ndarray import safetensors
 from helpers import datasets, resumable
-from helpers.small_fits import TWO, blobs, classifier, same
+from helpers.small_fits import TWO, blobs, classifier, fixed, same
 
 # Python 3.12 warns of what forked workers do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -337,14 +337,6 @@ def test_a_signal_between_batches(tmp_path, number):
         assert len(batches) == (0 if place == "the last epoch" else 12)
         same(whole, again)
         assert rows_of(found) == rows_of(history)
-
-
-def fixed(*values):
-    """Return a metric of training whose values, epoch by epoch, are given."""
-    metric = mx.metric.CustomMetric(lambda label, pred: 0.0, "fixed")
-    left = iter(values)
-    metric.get_global_name_value = lambda: [("fixed", next(left))]
-    return metric
 
 
 def test_the_best_parameters_come_back_over_resuming(tmp_path):
