@@ -65,8 +65,7 @@ def loader(count=48):
 
 
 def pairs():
-    data, label = blobs(48)
-    return [(data[i : i + 16], label[i : i + 16]) for i in range(0, 48, 16)]
+    return [*zip(*(each.reshape(3, 16, *each.shape[1:]) for each in blobs(48)))]
 
 
 SOURCES = {
@@ -106,9 +105,6 @@ def test_an_output_that_trains_nothing_may_be_non_finite():
 class Several(mx.metric.EvalMetric):
     """A metric of two names, as detectors have: sums in lists, and a `reset` from before there were global sums."""
 
-    kind = list
-    """What it returns its values in."""
-
     def reset(self):
         self.sum_metric, self.num_inst = [0.0, 0.0], [0, 0]
 
@@ -124,12 +120,12 @@ class Several(mx.metric.EvalMetric):
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])
 def test_a_metric_of_several_names_logs_each(kind, caplog):
-    own = type("Own", (Several,), {"kind": staticmethod(kind)})("own")
+    caplog.set_level(logging.INFO)
+    own = Several("own")
+    own.kind = kind  # what it returns its values in
     lines = [mx.callback.Speedometer(16, 1), mx.callback.log_train_metric(1, auto_reset=True)]
-    options = {"eval_data": batches(32), "eval_metric": own, "num_epoch": 1}
-    options["eval_end_callback"] = mx.callback.LogValidationMetricsCallback()
-    with caplog.at_level(logging.INFO):
-        mod = fitted(batches(32), batch_end_callback=[*lines, mx.callback.TqdmBar(disable=True)], **options)
+    options = {"eval_data": batches(32), "eval_metric": own, "num_epoch": 1, "batch_end_callback": lines}
+    mod = fitted(batches(32), eval_end_callback=mx.callback.LogValidationMetricsCallback(), **options)
     for text in ("Epoch[0] Train-", "Epoch[0] Validation-", "Iter[0] Batch[0] Train-"):
         for value in ("a=1.000000", "b=2.000000"):
             assert any(line.startswith(text + value) for line in caplog.messages), text + value
@@ -156,12 +152,10 @@ def test_an_iterator_that_is_at_its_end_begins_anew():
 
 
 def test_an_epoch_without_a_batch_is_an_error():
-    class Empty(mx.io.NDArrayIter):
-        def iter_next(self):
-            return False
-
+    empty = batches(32)
+    empty.iter_next = lambda: False
     with pytest.raises(StateError, match=r"train_data has no batch in epoch 3, even after reset\(\)"):
-        fitted(Empty(*blobs(32), batch_size=16), num_epoch=5, begin_epoch=3)
+        fitted(empty, num_epoch=5, begin_epoch=3)
 
 
 @both_contexts
