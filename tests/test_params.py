@@ -1,21 +1,14 @@
 """The store of parameters: what it keeps, and sharing it with other processes; see also `module/test_store.py`."""
 
-import copy
 import pickle
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from torch import multiprocessing
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
 from dpmodule.params import ParamStore
 from helpers.small_fits import TWO
-from helpers.spawned import arrays_of, attend, fill, values
-
-SHARED = Path("/dev/shm")
 
 
 def make():
@@ -25,13 +18,27 @@ def make():
     store.declare("half", (3,), "float16", needs_grad=True)
     store.declare("none", (0, 4), "float32", needs_grad=False)
     store.declare_aux("mean", (2,), "float32")
-    store.declare_aux("seen", (1,), "bool")
+    store.declare_aux("seen", (1,), "int32")
     return store
 
 
-def shared(found):
-    """Leave out the gradients, which are each process's own."""
-    return {key: value for key, value in found.items() if not key.endswith("grad")}
+def arrays_of(store):
+    """Return every array of a store by a name of its own."""
+    found = {}
+    for i in range(len(store.contexts)):
+        found |= {f"{name}/{i}": store.array(name, i) for name in store.names()}
+        found |= {f"{name}/{i}/grad": store.grad(name, i) for name in store.names()}
+        found |= {f"{name}/{i}": store.aux(name, i) for name in store.aux_names()}
+    return {key: array for key, array in found.items() if array is not None}
+
+
+def values(store):
+    return {key: array.asnumpy().tolist() for key, array in arrays_of(store).items()}
+
+
+def fill(store, start):
+    for number, array in enumerate(arrays_of(store).values()):
+        array[:] = start + number
 
 
 def test_declaring_twice():
@@ -106,55 +113,6 @@ def test_memory_that_was_handed_out_does_not_move(export, named):
     assert not store.is_shared
     assert not any(array.tensor.is_shared() for array in arrays_of(store).values())
     del kept
-
-
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_plain_copies_of_a_store_have_values_of_their_own(is_shared):
-    store = make()
-    fill(store, 1)
-    if is_shared:
-        store.share_memory()
-    for other in (pickle.loads(pickle.dumps(store)), copy.deepcopy(store)):
-        assert shared(values(other)) == shared(values(store))
-        assert not other.is_shared
-        other.array("weight", 0)[:] = 9
-        assert store.array("weight", 0).asnumpy()[0, 0] == 1
-        other.declare("more", (2,), "float32", needs_grad=False)
-        assert not other.array("more", 0).tensor.is_shared()
-
-
-@pytest.mark.timeout(120)
-def test_another_process_maps_the_store_and_both_see_every_write():
-    before = sorted(SHARED.iterdir()) if SHARED.is_dir() else []
-    spawn = multiprocessing.get_context("spawn")
-    store = make()
-    store.share_memory()
-    store.declare("late", (4,), "float32", needs_grad=True)
-    fill(store, 1)
-    first = values(store)
-    pipe, end = spawn.Pipe()
-    process = spawn.Process(target=attend, args=(store, end), name="attendant")
-    process.start()
-    end.close()  # so that reading from a process that died is an error
-    try:
-        pid, is_shared, found = pipe.recv()
-        assert (pid, is_shared, shared(found)) == (process.pid, True, shared(first))
-        assert not any(np.any(value) for key, value in found.items() if key.endswith("grad"))
-        fill(store, 100)
-        second = values(store)
-        pipe.send("go on")
-        assert shared(pipe.recv()) == shared(second)
-        process.join(60)
-    finally:
-        process.kill()
-        process.join(10)
-    assert process.exitcode == 0
-    expected = make()
-    expected.declare("late", (4,), "float32", needs_grad=True)
-    fill(expected, 200)
-    gradients = {key: value for key, value in second.items() if key.endswith("grad")}
-    assert values(store) == {**shared(values(expected)), **gradients}
-    assert (sorted(SHARED.iterdir()) if SHARED.is_dir() else []) == before
 
 
 def test_row_sparse_gradients_stay_out_of_shared_memory_and_are_each_thread_s_own():

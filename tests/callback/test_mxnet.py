@@ -3,7 +3,6 @@
 import io
 import logging
 import re
-import types
 
 import pytest
 
@@ -12,21 +11,20 @@ from helpers.small_fits import blobs, classifier, fixed
 
 
 class FakeMetric:
-    """Counts reads and resets; shows the pairs it is given."""
+    """Counts resets; shows the pairs it is given."""
 
     def __init__(self, *pairs):
-        self.pairs, self.resets, self.reads = list(pairs), 0, 0
+        self.pairs, self.resets = list(pairs), 0
 
     def get_name_value(self):
-        self.reads += 1
         return self.pairs
 
     def reset_local(self):
         self.resets += 1
 
 
-def at(nbatch, metric=None, epoch=0, **variables):
-    return mx.callback.BatchEndParam(epoch, nbatch, metric, variables or None)
+def at(nbatch, metric=None, epoch=0):
+    return mx.callback.BatchEndParam(epoch, nbatch, metric, None)
 
 
 @pytest.fixture
@@ -84,48 +82,18 @@ def test_progress_bar_and_validation_lines_are_mxnets(lines):
     assert found == ["Epoch[3] Validation-accuracy=0.500000", "Epoch[3] Validation-ce=0.250000"]
 
 
-def test_module_checkpoint():
-    saved = []
-    module = types.SimpleNamespace(save_checkpoint=lambda *args: saved.append(args))
-    save = mx.callback.module_checkpoint(module, "run", 2, True)
-    for epoch in range(4):
-        save(epoch, None, {}, {})
-    mx.callback.module_checkpoint(module, "every", 0)(0)
-    assert saved == [("run", 2, True), ("run", 4, True), ("every", 1, False)]
-
-
 # the tqdm bar
 
 
-def run(bar, epochs=1, batches=3, **variables):
-    metric = FakeMetric(("accuracy", 0.5), ("loss", 1.25))
-    for epoch in range(epochs):
-        for nbatch in range(batches):
-            bar(at(nbatch, metric, epoch, **variables))
-    return metric
-
-
-def shown(out):
-    """Return the last state of each bar."""
-    return [line.split("\r")[-1] for line in out.getvalue().strip("\n").split("\n")]
-
-
 def test_tqdm_bar_shows_metric_and_speed_and_closes():
-    out = io.StringIO()
-    run(mx.callback.TqdmBar(total=3, batch_size=32, file=out, ascii=True, ncols=120), epochs=2)
-    first, second = shown(out)
+    out, metric = io.StringIO(), FakeMetric(("accuracy", 0.5), ("loss", 1.25))
+    bar = mx.callback.TqdmBar(total=3, batch_size=32, file=out, ascii=True, ncols=120)
+    for number in range(6):
+        bar(at(number % 3, metric, number // 3))
+    first, second = (line.split("\r")[-1] for line in out.getvalue().strip("\n").split("\n"))
     assert re.search(r"^Epoch 0: 100%.*3/3 .*accuracy=0.5000, loss=1.2500, samples/s=\d+\]", first)
     assert second.startswith("Epoch 1: 100%")
     assert out.getvalue().count("\n") == 2
-
-
-def test_tqdm_bar_learns_end_and_batch_size_from_the_loop():
-    out, data = io.StringIO(), types.SimpleNamespace(batch_size=8)
-    bar = mx.callback.TqdmBar(file=out, ncols=120)
-    for nbatch, end in ((0, False), (1, True)):
-        bar(at(nbatch, train_data=data, end_of_batch=end))
-        assert out.getvalue().endswith("\n") == end
-    assert "samples/s=" in shown(out)[0]
 
 
 # which epochs' files are kept
