@@ -42,27 +42,23 @@ def killed_at(batch):
     return count
 
 
-def points(*_):
+def points():
     return blobs(shuffle=True)
 
 
-def run(tmp_path, make_data=points, kill=None, prefix="run", module=None, **options):
+def dropping():
+    return mx.mod.Module(classifier(dropout=0.3))
+
+
+def run(tmp_path, make_data=points, kill=None, prefix="run", module=dropping, kind=None, **options):
     """Return a module and its history after training as a fresh process does it, which goes on from what is saved."""
-    later_seed = options.pop("later_seed", 1234)
-    if not options.pop("seeded", False):
-        mx.random.seed_all(later_seed if (tmp_path / f"{prefix}-symbol.json").exists() else 9)
+    mx.random.seed_all(1234 if (tmp_path / f"{prefix}-symbol.json").exists() else 9)
     every = {"every_n_batches": options.pop("every", 5), "every_n_epochs": options.pop("every_n_epochs", 1)}
-    known = {
-        "num_epoch": 3,
-        "initializer": mx.init.Xavier(),
-        "optimizer_params": {"learning_rate": 0.1},
-        "eval_metric": ["acc", "ce"],
-        "checkpoint": mx.callback.Checkpoint(tmp_path / prefix, **every),
-        "resume": "auto",
-    }
-    known |= {k: v() if k in FRESH and inspect.isfunction(v) else v for k, v in options.items()}
-    module = module() if module else mx.mod.Module(classifier(dropout=0.3))
-    data = make_data(tmp_path)
+    module, data, own = resumable.KINDS[kind]() if kind else (module(), make_data(), {})
+    known = {"num_epoch": 3, "initializer": mx.init.Xavier(), "optimizer_params": {"learning_rate": 0.1}}
+    known |= {"eval_metric": ["acc", "ce"], "checkpoint": mx.callback.Checkpoint(tmp_path / prefix, **every)}
+    known |= own | {k: v() if k in FRESH and inspect.isfunction(v) else v for k, v in options.items()}
+    known.setdefault("resume", "auto")
     try:
         if kill is None:
             return module, module.fit(data, **known)
@@ -79,16 +75,6 @@ FRESH = ("callbacks", "optimizer_params")
 
 def rows_of(history):
     return [{key: value for key, value in row.items() if key != "time_s"} for row in history]
-
-
-def check_resumes(tmp_path, kills, make_data=points, **options):
-    """Check that a run killed after some batches, again and again, ends in the bits of one that was never killed."""
-    whole, history = run(tmp_path, make_data, prefix="whole", **options)
-    for kill in kills:
-        run(tmp_path, make_data, kill=kill, prefix="killed", **options)
-    again, found = run(tmp_path, make_data, prefix="killed", **options)
-    same(whole, again)
-    assert rows_of(found) == rows_of(history)
 
 
 # data
@@ -137,16 +123,16 @@ class Endless(Plain):
         return super().next()
 
 
-def held_by_a_closure(*_):
+def held_by_a_closure():
     source = np.random.RandomState(5)
     return Plain(lambda order: source.shuffle(order), lambda: source.standard_normal() / 9)
 
 
-def held_by_a_method(*_, **part):
+def held_by_a_method(**part):
     return Plain(lambda order: order.sort(), random.Random(5).random)
 
 
-def of_globals(*_):
+def of_globals():
     def noise():
         return torch.rand(1).item() + mx.nd.random.normal().asscalar()
 
@@ -178,47 +164,39 @@ CODES = {"module": compressed, "kvstore": "device"}
 ROLLING = partial(resumable.some_points, last_batch_handle="roll_over")
 # batches after which it is killed, data, options; see also `resumable.KINDS`, and tests/io/test_state.py for iterators
 RUNS = {
+    **{kind: ((3, 7, 14, 20), None, {"kind": kind}) for kind in resumable.KINDS},
     "any batch": (range(1, 37, 4), points, {"every": 3}),
     "compression": ((7,), points, CODES),
     "average of updates": ((7, 15), points, {"callbacks": lambda: mx.callback.EMA(0.8), "accumulate": 3}),
-    "rolled over after the last batch was saved": ((15,), lambda _: ROLLING(0, 1), {"every": 11, "every_n_epochs": 9}),
-    "list": ((4, 16), lambda _: [(each.data[0].asnumpy(), each.label[0].asnumpy()) for each in blobs()], OWN),
-    "loader": ((7, 13, 20), lambda _: loader(shuffle=True), {}),
-    "dataset and workers": ((4, 13), lambda _: mx.io.DataLoaderIter(
+    "rolled over after the last batch was saved": ((15,), lambda: ROLLING(0, 1), {"every": 11, "every_n_epochs": 9}),
+    "list": ((4, 16), lambda: [(each.data[0].asnumpy(), each.label[0].asnumpy()) for each in blobs()], OWN),
+    "loader": ((7, 13, 20), lambda: loader(shuffle=True), {}),
+    "dataset and workers": ((4, 13), lambda: mx.io.DataLoaderIter(
         datasets.Drawn(40), batch_size=4, num_workers=2, start_method="fork", shuffle=True), DRAWN),
     # killed twice within an epoch, and at the beginning of one
     **{f"own data {name}": ((6, 8, 13, 22), make, OWN) for name, make in {
         "of a closure": held_by_a_closure,
         "of a method": held_by_a_method,
         "of globals": of_globals,
-        "of a generator": lambda _: loader(shuffle=True, generator=torch.Generator().manual_seed(5)),
-        "of workers": lambda _: mx.io.ProcessPrefetchingIter(held_by_a_method, 1, start_method="fork")}.items()},
+        "of a generator": lambda: loader(shuffle=True, generator=torch.Generator().manual_seed(5)),
+        "of workers": lambda: mx.io.ProcessPrefetchingIter(held_by_a_method, 1, start_method="fork")}.items()},
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:learning_rate")
 @pytest.mark.parametrize("name", RUNS)
 def test_a_killed_run_ends_in_the_same_bits(name, tmp_path, caplog):
+    """A run killed after some batches, again and again, ends in the bits of one that was never killed."""
+    caplog.set_level(logging.INFO)
     kills, make_data, options = RUNS[name]
-    with caplog.at_level(logging.INFO):
-        check_resumes(tmp_path, kills, make_data, **options)
-    silent = "the iterators of the workers do not save their position" in caplog.text
-    assert silent == (name == "own data of workers")
-
-
-@pytest.mark.filterwarnings("ignore:learning_rate")
-@pytest.mark.parametrize("kind", resumable.KINDS)
-def test_a_killed_run_of_a_kind_ends_in_the_same_bits(kind, tmp_path):
-    def train(prefix, kill=None):
-        mx.random.seed_all(1234 if (tmp_path / f"{prefix}-symbol.json").exists() else 9)
-        module, data, options = resumable.KINDS[kind]()
-        return run(tmp_path, lambda _: data, kill, prefix, lambda: module, seeded=True, **options)
-
-    whole, history = train("whole")
-    for kill in (3, 7, 14, 20):
-        train("killed", kill)
-    again, found = train("killed")
+    whole, history = run(tmp_path, make_data, prefix="whole", **options)
+    for kill in kills:
+        run(tmp_path, make_data, kill=kill, prefix="killed", **options)
+    again, found = run(tmp_path, make_data, prefix="killed", **options)
     same(whole, again)
     assert rows_of(found) == rows_of(history)
+    silent = "the iterators of the workers do not save their position" in caplog.text
+    assert silent == (name == "own data of workers")
 
 
 def test_no_optimizer_becomes_another_by_training(tmp_path):
@@ -276,7 +254,7 @@ def test_callbacks_and_metrics_that_draw_random_numbers(tmp_path):
         run(tmp_path, eval_metric=["acc", drawing_metric()], eval_data=blobs(count=24))
 
 
-def of_globals_from_the_start(_):
+def of_globals_from_the_start():
     data = of_globals()
     data.reset()
     return data
@@ -284,9 +262,9 @@ def of_globals_from_the_start(_):
 
 INEXACT = [
     (of_globals_from_the_start, 7, "it returns another batch at this position than before"),
-    (lambda _: Endless(), 13, "and parts cannot be restored on resume"),
-    (lambda _: loader(shuffle=True, num_workers=1, persistent_workers=True), 13, "and _iterator cannot be restored"),
-    (lambda _: mx.io.ResizeIter(of_globals(), 12), 7, "an iterator inside it, does not define state_dict"),
+    (lambda: Endless(), 13, "and parts cannot be restored on resume"),
+    (lambda: loader(shuffle=True, num_workers=1, persistent_workers=True), 13, "and _iterator cannot be restored"),
+    (lambda: mx.io.ResizeIter(of_globals(), 12), 7, "an iterator inside it, does not define state_dict"),
 ]  # fmt: skip
 
 
@@ -395,7 +373,7 @@ def poisoned(at, shuffle):
 
 @pytest.mark.parametrize(("at", "accumulate"), [(0, 1), (5, 3), (11, 1), (11, 3)])
 def test_the_last_finite_state_is_saved(tmp_path, at, accumulate):
-    options = {"make_data": lambda _: poisoned(at, at == 5), "accumulate": accumulate, "num_epoch": 2}
+    options = {"make_data": lambda: poisoned(at, at == 5), "accumulate": accumulate, "num_epoch": 2}
     skipped, _ = run(tmp_path, prefix="skipped", on_nonfinite="skip", **options)
     for _ in range(2):
         before = contents(tmp_path, "run-0")
@@ -543,10 +521,10 @@ FROZEN = partial(mx.mod.Module, classifier(dropout=0.3), fixed_param_names=["hid
 REFUSED = [
     ({}, {"callbacks": lambda: mx.callback.EarlyStopping("train-acuracy")}, ArgumentError, TYPO),
     ({}, {"callbacks": lambda: mx.callback.Checkpoint("run")}, ArgumentError, TWICE),
-    ({}, {"make_data": lambda _: Mute(12)}, StateError, MUTE),
-    ({"make_data": lambda _: Mute(12), "every": 4}, {"make_data": lambda _: Mute(3)}, StateError,
+    ({}, {"make_data": lambda: Mute(12)}, StateError, MUTE),
+    ({"make_data": lambda: Mute(12), "every": 4}, {"make_data": lambda: Mute(3)}, StateError,
      "Mute: it has 3 batches, but the run was saved after . batches of an epoch"),
-    ({}, {"optimizer": "adam", "make_data": lambda _: blobs(count=60, batch_size=4)}, ArgumentError,
+    ({}, {"optimizer": "adam", "make_data": lambda: blobs(count=60, batch_size=4)}, ArgumentError,
      "optimizer was .*SGD.* is .*Adam.*; the batch size was 8, is 4.*number of examples was 96, is 60"),
     ({}, {"module": lambda: mx.mod.Module(classifier(5))}, ArgumentError, r"'hidden_weight' was \[8, 2\], is \[5, 2\]"),
     ({}, {"module": lambda: mx.mod.Module(classifier(dropout=0.4))}, ArgumentError, "other operators or attributes"),

@@ -12,16 +12,7 @@ import dpmodule as mx
 from dpmodule.base import NonFiniteError
 from helpers import chain_cases as cases
 from helpers.nets import blobs
-from helpers.small_fits import (
-    CONTEXTS,
-    SHAPES,
-    TWO,
-    batch,
-    both_contexts,
-    parameters,
-    ready,
-    same,
-)
+from helpers.small_fits import CONTEXTS, SHAPES, TWO, batch, both_contexts, parameters, ready, same
 
 GOLDENS = np.load(Path(__file__).parents[1] / "data" / "goldens" / "chain" / "chains.npz")
 WIRED, LABELLED = {"auto_wiring": True}, {"auto_wiring": True, "take_labels": True}
