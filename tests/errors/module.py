@@ -165,7 +165,7 @@ MODULE = [
     (lambda: stepped(ready(for_training=False)), StateError, "for_training=True"),
     (lambda: (m := ready(), stepped(m), m.get_input_grads()), StateError, "inputs_need_grad=True"),
     (lambda: ready().set_params({"fc1_bias": np.ones(16)}, {}, True), ArgumentError, "value of fc1_bias is of type"),
-    (lambda: ready().set_params({}, {}), ArgumentError, "no value is given for fc1_weight"),
+    (lambda: ready().set_params({}, {}), ArgumentError, "no value is given for fc1_bias"),
     (lambda: ready().set_params({"fc1_bias": mx.nd.zeros((3,))}, {}, True), ShapeError, r"fc1_bias has shape \(3,\),"),
     (lambda: ready().init_params(mx.init.Xavier, force_init=True), ArgumentError, "initializer is <class .*, expected"),
     (lambda: ready().init_optimizer(optimizer=mx.optimizer.SGD), ArgumentError, "is the class SGD; pass its name"),

@@ -93,14 +93,14 @@ class Training:
         return faults, back
 
 
-IMPORTED = ("dpmodule", "helpers.resumable")
+IMPORTED = ("dpmodule", "dpmodule.autobatch")
 LONG = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize("mode", NUMBERS)
 @pytest.mark.parametrize(
     ("count", "kinds", "beside"),
-    [(5, ("buckets", "contexts"), IMPORTED), pytest.param(200, tuple(KINDS), (), marks=LONG)],
+    [(3, ("buckets", "contexts"), IMPORTED), pytest.param(200, tuple(KINDS), (), marks=LONG)],
 )
 def test_what_happens_to_a_training_is_not_seen_in_its_end(tmp_path, mode, count, kinds, beside):
     draw, whole, done, all_back = random.Random(count), {}, 0, []

@@ -251,7 +251,7 @@ class Orders(RuleBasedStateMachine):
 
 FIXED = {"derandomize": True, "deadline": None, "database": None}
 TestOrders = Orders.TestCase
-TestOrders.settings = settings(max_examples=10, stateful_step_count=20, **FIXED)
+TestOrders.settings = settings(max_examples=6, stateful_step_count=20, **FIXED)
 
 
 @pytest.mark.slow
