@@ -12,7 +12,9 @@ SEED = int(os.environ.get("DPMODULE_TEST_SEED") or time.time())
 """Of the programs that each run draws anew; a failure tells their numbers."""
 
 
-LATER = [pytest.param(number, marks=[pytest.mark.slow, pytest.mark.timeout(1000)]) for number in range(1, 160)]
+LATER = [
+    pytest.param(number, marks=[pytest.mark.slow, pytest.mark.timeout(1000)]) for number in range(1, 160)
+]
 
 
 @pytest.mark.timeout(400)
