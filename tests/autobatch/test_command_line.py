@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.session import pop_arguments
 from helpers.programs import run_program
 
 PROGRAM = """
@@ -34,13 +33,6 @@ def test_import_takes_arguments():
     done = run_program(PROGRAM)
     wanted = ["['a', 'b'] True 0.5", *["True ['a', 'b', '--dynet-devices', 'GPU:0']"] * 2]
     assert done.stdout.splitlines() == wanted, done.stderr
-
-
-def test_arguments_are_taken_from_a_list():
-    argv = ["prog", "a", "--dynet-autobatch", "1", "--dynet_seed", "7", "--dynet-mem=512", "b", "--dynet-viz"]
-    found = pop_arguments(argv)
-    assert argv == ["prog", "a", "b"]
-    assert (found["autobatch"], found["random_seed"]) == ("1", "7")
 
 
 def test_programs_without_a_seed_draw_the_same_numbers_each_time():

@@ -20,10 +20,7 @@ USES = {
     "rows": lambda w, e: dy.lookup_batch(e, [1, 2]),
     "table": lambda w, e: e.expr(),
 }
-REPLACED = [
-    *(lambda old: torch.ones(len(old) + 3, 3), lambda old: torch.ones(1, 3)),  # other shapes
-    *(lambda old: torch.ones(len(old) * 3), lambda old: old.double()),  # another rank, another type
-]
+REPLACED = [lambda old: torch.ones(1, 3), lambda old: torch.ones(len(old) * 3), lambda old: old.double()]
 
 
 @pytest.mark.parametrize("use", USES)
@@ -76,9 +73,7 @@ def test_a_table_whose_memory_was_replaced(dtype):
     np.testing.assert_allclose(table.grad_as_array(), [[0, 0], [0, 0], [2, 2]])
 
 
-@pytest.mark.parametrize(
-    "other", [torch.full((2, 3), 5.0), torch.arange(6.0).view(3, 2).t()], ids=["full", "transposed"]
-)
+@pytest.mark.parametrize("other", [torch.full((2, 3), 5.0), torch.arange(6.0).view(3, 2).t()])
 def test_memory_that_is_exchanged_between_updates(other):
     m = dy.ParameterCollection()
     p, trainer = m.parameters_from_numpy(np.ones((2, 3))), dy.MomentumSGDTrainer(m, 0.1, 0.5)
@@ -93,16 +88,6 @@ def test_memory_that_is_exchanged_between_updates(other):
     p.tensor.data = other.clone(memory_format=torch.preserve_format)
     np.testing.assert_allclose(step(), other.numpy() - 0.15, rtol=1e-6)
     np.testing.assert_allclose(step(), other.numpy() - 0.15 - 0.175, rtol=1e-6)
-
-
-def test_a_single_number_is_a_parameter():
-    tensor = torch.tensor(2.0)
-    p = dy.ParameterCollection().parameter_from_tensor(tensor)
-    (p * 3.0).backward()
-    assert (p.shape(), p.grad_as_array().tolist()) == ((1,), [3.0])
-    dy.renew_cg()
-    tensor.fill_(5.0)
-    assert (p * 3.0).value() == 15.0
 
 
 def test_a_refused_tensor_leaves_its_name_free():
@@ -131,8 +116,3 @@ def test_one_wrong_setting_changes_none(name):
         dy.configure(**{**right, name: WRONG[name]})
     assert dy.settings() == before
     assert dy.scalarInput(1.0).value_tensor().dtype is torch.float32
-
-
-def test_settings_may_be_numbers_of_numpy():
-    dy.configure(autobatch=np.True_, random_seed=np.int64(3), weight_decay=np.float32(0.5))
-    assert (dy.settings()["autobatch"], dy.settings()["weight_decay"]) == (True, 0.5)

@@ -35,9 +35,8 @@ class Four:
 
     def __init__(self):
         self.m, self.fragile = dy.ParameterCollection(), Fragile()
-        self.w, self.b = (
-            self.m.parameters_from_numpy(each) for each in (np.eye(3) * 0.5, np.array([0.1, 0.2, 0.3]))
-        )
+        add = self.m.parameters_from_numpy
+        self.w, self.b = add(np.eye(3) * 0.5), add(np.array([0.1, 0.2, 0.3]))
         self.build()
 
     def build(self):
@@ -61,18 +60,12 @@ def test_healthy_expressions_of_the_same_batch():
         np.testing.assert_array_equal(four.doubled[number].npvalue(), 2 * inputs[number])
         assert four.sums[number].value() == pytest.approx(2 * inputs[number] @ wanted[number], rel=1e-5)
     assert four.fragile.calls == 0, "their values are there"
-    for each in (four.sums[2], four.doubled[2], dy.square(four.sums[2])):
-        fails(each)
     for ask in (dy.forward, dy.values, dy.npvalues):
         with pytest.raises(KeyError, match="too large"):
-            ask([four.sums[2], four.healthy[0], dy.scalarInput(1.0)])
-    later = dy.square(four.sums[1]) + dy.scalarInput(1.0)
-    assert later.value() == pytest.approx(four.sums[1].value() ** 2 + 1, rel=1e-5)
+            ask([dy.square(four.sums[2]), four.healthy[0], dy.scalarInput(1.0)])
     dy.esum([four.sums[0], four.sums[1], four.sums[3]]).backward()
     slopes = [2 * inputs[number] * (1 - wanted[number] ** 2) for number in (0, 1, 3)]
     np.testing.assert_allclose(four.b.grad_as_array(), sum(slopes), rtol=1e-4)
-    dy.SimpleSGDTrainer(four.m).update()
-    assert np.isfinite(four.b.as_array()).all()
 
 
 def test_failed_expressions_are_tried_again():
@@ -98,16 +91,6 @@ def test_a_matrix_that_has_no_inverse():
         with pytest.raises(dy.ArgumentError, match="singular"):
             bad.value()
     assert [sums[0].value(), sums[2].value()] == [1.75, 0.875]
-
-
-def test_two_that_fail_each_with_its_own_error():
-    x = dy.inputVector([9.0, 2.0])
-    one, other = (dy.tanh(Fragile(error=kind).wrapped(x)) for kind in (KeyError, ZeroDivisionError))
-    both = dy.concatenate([other, one])
-    for expression, kind in ((one, KeyError), (other, ZeroDivisionError), (one, KeyError)):
-        fails(expression, kind)
-    fails(both, (KeyError, ZeroDivisionError))
-    assert dy.sin(x).npvalue().shape == (2,)
 
 
 def test_parts_of_a_graph_that_are_taken_back():

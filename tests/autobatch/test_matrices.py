@@ -35,21 +35,7 @@ class Attention:
         return dy.esum(losses)
 
     def gradients(self):
-        found = [p.grad_as_array() for p in (*self.m.parameters_list(), self.words)]
-        self.m.reset_gradient()
-        return found
-
-
-@pytest.fixture
-def reference(setting):
-    """Return what the engine in Python computes with 64 bits, one operation at a time."""
-    dy.configure(engine="python", autobatch=False, dtype="float64")
-    net = Attention()
-    loss = dy.esum([net.loss(each) for each in EXAMPLES])
-    loss.backward(full=True)
-    found = loss.value(), net.gradients(), dy.npvalues(net.inner), [x.gradient() for x in net.inner]
-    dy.configure(engine=setting[0], autobatch=setting[1], dtype="float32")
-    return found
+        return [p.grad_as_array() for p in (*self.m.parameters_list(), self.words)]
 
 
 def close(found, wanted):
@@ -57,10 +43,15 @@ def close(found, wanted):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("asked", ["never", "before", "after", "reverted"])
-def test_attention(asked, reference):
-    """Values of inner nodes are asked for before the rest is computed, after it, not at all; or taken back."""
-    value, gradients, values, inner = reference
+@pytest.mark.parametrize("asked", ["before", "after", "reverted"])
+def test_attention(asked, setting):
+    """Values of inner nodes are asked for before the rest is computed, or after it; or some are taken back."""
+    dy.configure(engine="python", autobatch=False, dtype="float64")
+    right = Attention()
+    wanted = dy.esum([right.loss(each) for each in EXAMPLES])
+    wanted.backward(full=True)
+    values, inner = dy.npvalues([wanted, *right.inner]), [x.gradient() for x in right.inner]
+    dy.configure(engine=setting[0], autobatch=setting[1], dtype="float32")
     net, losses = Attention(), []
     for example in EXAMPLES:
         losses.append(net.loss(example))
@@ -73,24 +64,19 @@ def test_attention(asked, reference):
             del net.inner[count:]
             dy.cg_revert()
     loss = dy.esum(losses)
-    assert loss.value() == pytest.approx(value, rel=1e-5)
     if asked == "after":
-        close(dy.npvalues(net.inner), values)
+        close(dy.npvalues([loss, *net.inner]), values)
     loss.backward(full=True)
     close([x.gradient() for x in net.inner], inner)
-    close(net.gradients(), gradients)
+    close(net.gradients(), right.gradients())
 
 
-def test_matrices_of_attention_need_no_calls(setting):
+def test_matrices_of_attention_need_no_calls():
+    dy.configure(engine="auto", autobatch=True)
     net = Attention()
     dy.esum([net.loss(each) for each in EXAMPLES]).value()
     found = dy.explain()
-    names = " + ".join(row.operation for row in found.rows)
-    for name in ("concatenate", "colwise_add", "tanh", "multiply", "softmax", "pickneglogsoftmax"):
-        assert name in names
     if found.engine == "native":
         operations = [dy.cg().operation(each) for kinds, *_ in dy.cg().machine.batches() for each in kinds]
         assert not [each.name for each in operations if each.call is not None], "these run in torch"
-        assert not found.is_batched or "colwise_add + tanh + multiply" in {
-            row.operation for row in found.rows
-        }
+        assert "colwise_add + tanh + multiply" in {row.operation for row in found.rows}

@@ -1,7 +1,5 @@
 """The fused cell against the stack it unfuses to: outputs, gradients, states, lengths and weights."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,24 +17,19 @@ def fused_cell(mode, layers, bidirectional, **more):
     return mx.rnn.FusedRNNCell(UNITS, layers, mode, bidirectional, prefix="f_", **more)
 
 
-@pytest.mark.parametrize(
-    ("mode", "layers", "bidirectional"), [*itertools.product(MODES, (1, 2), (False, True))]
-)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, True)])
 @pytest.mark.parametrize("lengths", [None, [1, 5, 3, 2]])
 def test_equals_the_unfused_stack_in_outputs_and_gradients(mode, layers, bidirectional, lengths):
     cell, more = (
         fused_cell(mode, layers, bidirectional),
-        {} if lengths is None else {"valid_length": mx.sym.Variable("n")},
+        {"valid_length": mx.sym.Variable("n")} if lengths else {},
     )
     stack, layout = cell.unfuse(), "NTC" if layers == 2 else "TNC"
-    fused, loose = (
-        c.unroll(STEPS, DATA, layout=layout, merge_outputs=True, **more)[0] for c in (cell, stack)
-    )
-    args = random_args(
-        shapes_of(fused, data=(ROWS, STEPS, FEATURES) if layers == 2 else (STEPS, ROWS, FEATURES))
-    )
-    if lengths is not None:
-        args["n"] = mx.nd.array(lengths)
+    more |= {"layout": layout, "merge_outputs": True}
+    fused, loose = (each.unroll(STEPS, DATA, **more)[0] for each in (cell, stack))
+    shape = (ROWS, STEPS, FEATURES) if layers == 2 else (STEPS, ROWS, FEATURES)
+    args = random_args(shapes_of(fused, data=shape)) | ({"n": mx.nd.array(lengths)} if lengths else {})
     outputs, grads = run(fused, args)
     loose_outputs, loose_grads = run(loose, stack.pack_weights(cell.unpack_weights(args)))
     close(outputs, loose_outputs)
@@ -87,26 +80,12 @@ def test_unfused_cells_keep_the_forget_bias():
     assert bias["__init__"] == '["lstmbias", {"forget_bias": 3.0}]'
 
 
-def test_split_outputs():
-    inputs = [mx.sym.Variable(f"x{i}") for i in range(STEPS)]
-    outputs, states = fused_cell("gru", 1, False).unroll(STEPS, inputs, merge_outputs=False)
-    assert (len(outputs), states) == (STEPS, [])
-    assert outputs[2].infer_shape(**{f"x{i}": (ROWS, FEATURES) for i in range(STEPS)})[1] == [(ROWS, UNITS)]
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    st.sampled_from(MODES),
-    st.integers(1, 3),
-    st.integers(1, 5),
-    st.integers(1, 6),
-    st.booleans(),
-    st.integers(0, 1000),
-)
-def test_weights_survive_unpacking_unfusing_and_back(mode, layers, units, features, bidirectional, seed):
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.sampled_from(MODES), *[st.integers(1, most) for most in (3, 5, 6)], st.booleans())
+def test_weights_survive_unpacking_unfusing_and_back(mode, layers, units, features, bidirectional):
     cell = mx.rnn.FusedRNNCell(units, layers, mode, bidirectional, prefix="f_")
     size = mx.ops.nn.rnn_weights.vector_size(mode, layers, features, units, bidirectional)
-    args = random_args({"f_parameters": (size,), "other": (2,)}, seed)
+    args = random_args({"f_parameters": (size,), "other": (2,)})
     unpacked = cell.unpack_weights(args)
     assert sum(array.size for array in unpacked.values()) == size + 2
     stack = cell.unfuse()
