@@ -34,26 +34,6 @@ BUILDERS = ["SimpleRNNBuilder", "GRUBuilder", "VanillaLSTMBuilder", "CoupledLSTM
 
 
 @walks(BUILDERS)
-def test_builders(name):
-    m = dy.ParameterCollection()
-    builder = getattr(dy, name)(2, 10, 10, m)
-    state = builder.initial_state()
-    for layer, expressions in zip(builder.get_parameters(), builder.get_parameter_expressions()):
-        for parameter, expression in zip(layer, expressions):
-            np.testing.assert_array_equal(expression.npvalue(), parameter.as_array())
-    copy = type(builder).from_spec(builder.spec, m)
-    assert (copy.whoami(), copy.spec) == (name, builder.spec)
-    ones = [dy.ones(10) for _ in range(4)]
-    given, zeros = state.set_h(ones[:2]), [[0.0] * 10] * 2 if "LSTM" in name else []
-    assert [each.vec_value() for each in given.s()] == [*zeros, [1.0] * 10, [1.0] * 10]
-    after = given.add_input(dy.ones(10))
-    again = builder.initial_state(list(given.s())).add_input(dy.ones(10))
-    np.testing.assert_allclose(after.output().npvalue(), again.output().npvalue(), rtol=1e-6)
-    assert len(after.h()) == 2
-    assert after.prev().h()[0].vec_value() == [1.0] * 10
-
-
-@walks(BUILDERS)
 def test_bidirectional(name):
     both = dy.BiRNNBuilder(2, 4, 6, dy.ParameterCollection(), getattr(dy, name))
     xs = [dy.inputTensor(np.full(4, float(i))) for i in range(3)]

@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule.autobatch as dy
 from helpers.walk import walks
@@ -122,16 +121,6 @@ def test_elements_of_results_are_picked_again():
     x = dy.inputTensor(np.arange(6.0).reshape(3, 2))
     found = [x[1][0], (x * x[0])[2], dy.pick(x, 2)[1], x[0:2][1][1]]
     assert dy.values(found) == [2.0, 5.0, 5.0, 3.0]
-
-
-@pytest.mark.parametrize("index", [2.0, np.uint8(2), np.float32(2), torch.tensor(2), np.array(2)])
-def test_indices_of_any_kind(index):
-    x, m = vector(1, 2, 3), dy.ParameterCollection()
-    table = m.lookup_parameters_from_numpy(np.array([[1.0], [2.0], [3.0]]))
-    found = [dy.pick(x, index), dy.pick_batch(x, [index]), x[index], table[index], table.batch([index])]
-    assert dy.values(found) == [3.0] * 5
-    assert dy.one_hot(3, index).vec_value() == [0.0, 0.0, 1.0]
-    assert dy.pickneglogsoftmax(x, index).value() == dy.pickneglogsoftmax(x, 2).value()
 
 
 def test_labels_outlive_nodes_that_are_taken_back():

@@ -148,18 +148,6 @@ def test_sequences_with_an_input_that_fails_at_first(name):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_a_gradient_of_random_numbers_beside_a_failure():
-    """The native engine computes a graph once more for some gradients, and must not draw anew."""
-    four = Four()
-    masked = [dy.dropout(dy.tanh(four.w * dy.inputVector([0.5, 1.0, 2.0]) + four.b), 0.5) for _ in range(3)]
-    fails(dy.sum_elems(four.fragile.wrapped(dy.inputVector([9.0] * 3))) + dy.sum_elems(masked[0]))
-    before = dy.npvalues(masked)
-    inner = four.w * dy.inputVector([1.0, 0.0, 0.0])
-    dy.esum([dy.sum_elems(each + inner) for each in masked]).backward()
-    np.testing.assert_allclose(inner.gradient(), [3.0] * 3)
-    np.testing.assert_array_equal(dy.npvalues(masked), before)
-
-
 def test_an_interrupt_is_no_failure_of_an_expression():
     fragile = Fragile(error=KeyboardInterrupt)
     y = fragile.wrapped(dy.inputVector([9.0]))

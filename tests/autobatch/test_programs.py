@@ -122,19 +122,6 @@ def test_updates_of_all_sizes(sparse, name):
             np.testing.assert_allclose(single, double, rtol=2e-4, atol=1e-6)
 
 
-@walks(PLAIN)
-def test_a_derived_trainer_steps_by_its_own_rule(name, engine):
-    class Signs(getattr(dy, name)):
-        def rule(self, value, gradient, moments):
-            value.sub_(gradient.sign(), alpha=0.5)
-
-    m = dy.ParameterCollection()
-    w, trainer = m.add_parameters((3,), init=2.0), Signs(m)
-    dy.dot_product(w, dy.inputVector([1.0, -1.0, 0.0])).backward()
-    trainer.update()
-    assert w.as_array().tolist() == [1.5, 2.5, 2.0]
-
-
 @pytest.mark.parametrize("place", ["updated_params", "updated_lookups"])
 def test_places_of_update_subset(engine, place):
     """Those that are not there update nothing; those named twice are updated once."""

@@ -162,16 +162,6 @@ def test_masks_are_drawn_at_the_first_input_and_stay(kind, setting):
     assert (gradients[0][0] != gradients[1][0]).any()
 
 
-def test_dropout_switched_on_amid_a_sequence_counts_from_then_on(setting):
-    (builder, _, _), (x, y) = network("VanillaLSTM", layers=1), vectors(2)
-    state = builder.initial_state().add_input(x)
-    plain = state.add_input(y).output().npvalue()
-    builder.set_dropouts(0.0, 0.999)
-    assert not np.allclose(state.add_input(y).output().npvalue(), plain)
-    builder.disable_dropout()
-    np.testing.assert_allclose(state.add_input(y).output().npvalue(), plain, rtol=1e-6)
-
-
 @walks(PLAIN)
 def test_constant_parameters_beside_others(kind, setting):
     (builder, m, _), xs = network(kind), vectors(3)

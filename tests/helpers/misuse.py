@@ -6,7 +6,6 @@ for an expression of an earlier graph, ``R()`` for one that cg_revert has taken 
 nor dpmodule, so that DyNet's Python can run calls.
 """
 
-import ast
 import random
 import re
 import warnings
@@ -70,152 +69,77 @@ RIGHT = [
 """Right calls of all operations but those of one expression that the package's own records describe."""
 
 
-def _of(text):
-    return text.split("|") if text else []
+_ELEMENT = r"[XPT]\([^()]*\)|np\.\w+\(+[^()]*\)+|'\w+'|True|False|(?<![\w.])\d[\w.-]*"
+_LIST = r"(?<=[( ])\[[^][]*\]|(?<=, )\([^()]*\)"
+_INTEGERS = "-1|0|1|2|3|4|7|LARGE|-LARGE|1.5|2.0|None|'1'|True|[0]|[0, 1]|[]|(1,)|np.int64(1)|float('nan')"
+_INTEGERS += "|np.float32(1.5)|np.array([1])|np.array(1)|np.array([0, 1])|float('inf')"
+_NUMBERS = "-1.0|0.0|1.0|2.0|1e300|1e-300|1|-3|HUGE|None|'a'|[]|[0.5]|True|np.float32(0.5)|np.array([0.5])|1j"
+_NUMBERS += "|np.array(0.5)|np.array([0.5, 1.0])|float('nan')|float('inf')"
+_OPERANDS = "None|3|2.0|'x'|[X(3)]|[1.0, 2.0]|np.ones(3)|np.float32(2.0)|S()|R()|T(5, 3)|object|float('nan')"
+_FLAGS = "None|'no'|1|0|2|[]|0.5|np.bool_(True)|np.array([True, False])"
+_TEXTS = "None|'a'|3|''|'GPU:0'|[]"
+_SHAPES = "1|2|3|4|5|6|12|3, 1|1, 3|3, 4|4, 3|3, 3|4, 4|2, 3, 4|3, 4, 1|5, 4, 2|12, 2|1, 1|2, 2, 2, 2"
 
 
-_INTEGERS = _of(
-    "-1|0|1|2|3|4|7|LARGE|-LARGE|1.5|2.0|None|'1'|True|[0]|[0, 1]|[]|(1,)|np.int64(1)|float('nan')"
-)
-_INTEGERS += _of("np.float32(1.5)|np.array([1])|np.array(1)|np.array([0, 1])|float('inf')")
-_NUMBERS = _of(
-    "-1.0|0.0|1.0|2.0|1e300|1e-300|1|-3|HUGE|None|'a'|[]|[0.5]|True|np.float32(0.5)|np.array([0.5])|1j"
-)
-_NUMBERS += _of("np.array(0.5)|np.array([0.5, 1.0])|float('nan')|float('inf')")
-_OPERANDS = _of(
-    "None|3|2.0|'x'|[X(3)]|[1.0, 2.0]|np.ones(3)|np.float32(2.0)|S()|R()|T(5, 3)|object|float('nan')"
-)
-_FLAGS = _of("None|'no'|1|0|2|[]|0.5|np.bool_(True)|np.array([True, False])")
-_TEXTS = _of("None|'a'|3|''|'GPU:0'|[]")
-_ENDS = _of("None|0|1|2|-1|9|-9")
-_SHAPES = _of("1|2|3|4|5|6|12|3, 1|1, 3|3, 4|4, 3|3, 3|4, 4|2, 3, 4|3, 4, 1|5, 4, 2|12, 2|1, 1|2, 2, 2, 2")
-_KEYWORDS = _of("x|d|dim|m|other")
-
-
-def _parsed(text):
-    return ast.parse(text, mode="eval").body
-
-
-class _Draw(random.Random):
-    """Changes right calls into others, most of which are wrong."""
-
-    def call(self, text):
-        """Return a call with one or two places changed."""
-        tree = ast.parse(text, mode="eval")
-        for _ in range(self.choice([1, 1, 2])):
-            if self.random() < 0.1:
-                self._count(tree)
-            else:
-                self._change(*self.choice(_places(tree)))
-        return ast.unparse(tree)
-
-    def _count(self, tree):
-        """Give a function one argument more or less, or one by a name."""
-        calls = [each for each in ast.walk(tree) if _is_function(each)]
-        what = self.randrange(3)
-        for call in calls[:1]:
-            if what == 0 and call.args:
-                call.args.pop()
-            elif what == 1:
-                call.args.append(_parsed("1"))
-            else:
-                call.keywords.append(ast.keyword(self.choice(_KEYWORDS), _parsed("1")))
-
-    def _change(self, parent, field, index):
-        old = getattr(parent, field)
-        if index is None:
-            setattr(parent, field, self._other(old))
-        else:
-            old[index] = self._other(old[index])
-
-    def _other(self, old):
-        if isinstance(old, ast.Call):
-            shape = self.choice(_SHAPES)
-            made = f"X({shape}{self.choice(['', ', n=1', ', n=2', ', n=3'])})"
-            return _parsed(self.choice([made, made, made, f"P({shape})", self.choice(_OPERANDS)]))
-        if isinstance(old, (ast.List, ast.Tuple)):
-            return self._list(old)
-        if isinstance(old, ast.Slice):
-            return ast.Slice(*[_parsed(self.choice(_ENDS)) for _ in range(3)])
-        value = getattr(old, "value", None)
-        kinds = {bool: _FLAGS, str: _TEXTS, float: _NUMBERS}
-        return _parsed(self.choice(kinds.get(type(value), _INTEGERS)))
-
-    def _list(self, old):
-        if not old.elts:
-            return _parsed(self.choice(["None", "[1]", "[X(3)]"]))
-        changed = type(old)(list(old.elts), ast.Load())
-        at = self.randrange(len(old.elts))
-        changed.elts[at] = self._other(old.elts[at])
-        if self.random() < 0.5 or any(isinstance(each, ast.Slice) for each in old.elts):
-            return changed
-        items = [ast.unparse(each) for each in old.elts]
-        all_of = ", ".join(items)
+def _other(text, draw):
+    """Return what might stand in a call in place of a text."""
+    if text[0] in "XPTn":
+        shape = draw.choice(_SHAPES.split("|"))
+        made = [f"X({shape})", f"X({shape}, n=1)", f"X({shape}, n=2)", f"X({shape}, n=3)", f"P({shape})"]
+        return draw.choice([*made, draw.choice(_OPERANDS.split("|"))])
+    if text[0] in "[(":
+        inner = text[1:-1]
         forms = [
             "[]",
-            f"[{', '.join(items[:-1])}]",
-            f"[{all_of}, {items[-1]}]",
-            f"({all_of},)",
-            f"iter([{all_of}])",
+            f"[{inner}, {inner}]",
+            f"({inner},)",
+            f"iter([{inner}])",
+            f"[[{inner}]]",
+            "None",
+            inner,
         ]
-        forms += [f"[[{all_of}]]", "None", items[0]]
-        if not re.search("[XP]", all_of):
-            forms += [f"np.array([{all_of}])"]
-        return _parsed(self.choice(forms))
+        return draw.choice([*forms, *[f"np.array([{inner}])"] * ("(" not in inner)])
+    flags = _FLAGS if text in ("True", "False") else _INTEGERS
+    return draw.choice((_TEXTS if text[0] == "'" else _NUMBERS if "." in text else flags).split("|"))
 
 
-def _is_operand(node):
-    """Say whether it is X(3), np.ones(3) and the like, which are changed as a whole."""
-    return isinstance(node, ast.Call) and re.match(r"([XPTMSR]|np\.\w+)$", ast.unparse(node.func))
-
-
-def _is_function(node):
-    return isinstance(node, ast.Call) and re.match(r"dy\.\w+$", ast.unparse(node.func))
-
-
-def _places(tree):
-    """Return what may be changed, as (parent, name of the field, place in its list or None)."""
-    found = []
-    inside = {id(part) for each in ast.walk(tree) if _is_operand(each) for part in ast.walk(each)}
-    for parent in ast.walk(tree):
-        if id(parent) in inside:
-            continue
-        if isinstance(parent, ast.Call):
-            found += [(parent, "args", i) for i in range(len(parent.args))]
-            found += [(each, "value", None) for each in parent.keywords]
-        elif isinstance(parent, ast.BinOp):
-            found += [(parent, "left", None), (parent, "right", None)]
-        elif isinstance(parent, ast.UnaryOp) and not isinstance(parent.operand, ast.Constant):
-            found.append((parent, "operand", None))
-        elif isinstance(parent, ast.Subscript):
-            found += [(parent, "value", None), (parent, "slice", None)]
-        elif isinstance(parent, ast.Tuple):
-            found += [(parent, "elts", i) for i in range(len(parent.elts))]
-    return found or [(tree, "body", None)]
-
-
-_NEVER = {float: "None|'a'|{}|[None]", int: "None|'a'|0.5|object()", bool: "'no'|[]|0.5"}
-"""What an argument of a type never is; operands and lists come below."""
+def wrong_calls(calls, count, seed):
+    """Return `count` calls that are wrong for the most part: right ones in turn with one or two places changed."""
+    draw, found = random.Random(seed), []
+    for number in range(count):
+        call = calls[number % len(calls)]
+        for _ in range(draw.choice([1, 1, 2])):
+            places = [place for kind in (_ELEMENT, _LIST) for place in re.finditer(kind, call)]
+            if call[-1] == ")" and (not places or draw.random() < 0.1):
+                call = call[:-1] + draw.choice([", 1)", ", d=1)", ", other=1)"])
+            elif places:
+                place = draw.choice(places)
+                call = call[: place.start()] + _other(place[0], draw) + call[place.end() :]
+        found.append(call)
+    return found
 
 
 def wrong_types(calls):
     """Return right calls of functions, each with one argument of a type that none takes."""
     found = []
     for call in calls:
-        for index, (parent, field, at) in enumerate(_places(ast.parse(call, mode="eval"))):
-            old = parent.args[at] if _is_function(parent) and field == "args" else ast.Constant("")
-            values = "None|object()" if isinstance(old, (ast.List, ast.Tuple)) else "None|'x'|np.ones(3)"
-            for value in _of(_NEVER.get(type(old.value), "") if isinstance(old, ast.Constant) else values):
-                tree = ast.parse(call, mode="eval")
-                _places(tree)[index][0].args[at] = _parsed(value)
-                found.append(ast.unparse(tree))
+        lists = [*re.finditer(_LIST, call)] if call.startswith("dy.") else []
+        elements = [*re.finditer(_ELEMENT, call)] if call.startswith("dy.") else []
+        outside = [each for each in elements if not any(x.start() < each.start() < x.end() for x in lists)]
+        for place in [*lists, *outside]:
+            text, before, after = place[0], call[: place.start()], call[place.end() :]
+            if text[0] in "XPTn[(":
+                never = "None|object()" if text[0] in "[(" else "None|'x'|np.ones(3)"
+            else:
+                never = (
+                    "'no'|[]|0.5"
+                    if text in ("True", "False")
+                    else "None|'a'|{}"
+                    if "." in text
+                    else "None|'a'|0.5"
+                )
+            found += [before + value + after for value in never.split("|") if text[0] != "'"]
     return found
-
-
-def wrong_calls(calls, count, seed):
-    """Return `count` calls that are wrong for the most part, drawn of right ones in turn."""
-    draw = _Draw(seed)
-    return [draw.call(calls[i % len(calls)]) for i in range(count)]
 
 
 class Runner:

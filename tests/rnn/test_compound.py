@@ -49,14 +49,6 @@ def test_weights_of_all_cells_are_unpacked_and_packed():
     assert (residual.params, residual.state_info) == (inner.params, inner.state_info)
 
 
-def test_reset_starts_names_again_in_every_cell():
-    stack = stack_of(mx.rnn.GRUCell(2, prefix="a_"), mx.rnn.ZoneoutCell(mx.rnn.GRUCell(2, prefix="b_"), 0.1))
-    first = [o.name for o in stack.begin_state()]
-    stack(X, stack.begin_state())
-    stack.reset()
-    assert [o.name for o in stack.begin_state()] == first == ["a_begin_state_0", "b_begin_state_0"]
-
-
 def test_reset_reaches_the_cell_inside():
     for make in (mx.rnn.ResidualCell, lambda inner: mx.rnn.ZoneoutCell(inner, 0.1)):
         cell = make(rnn())

@@ -85,27 +85,21 @@ BUCKETS = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 )
 def test_every_sentence_that_fits_appears_once(sentences, buckets, batch_size, layout, dtype):
     it = mx.rnn.BucketSentenceIter(sentences, batch_size, buckets, layout=layout, dtype=dtype)
-    for _ in range(2):
-        seen = {bucket: Counter() for bucket in it.buckets}
-        for batch in it:
-            data, label = (each.asnumpy() for each in (batch.data[0], batch.label[0]))
-            assert data.shape == batch.provide_data[0].shape
-            assert data.dtype == batch.provide_data[0].dtype == np.dtype(dtype)
-            assert batch.provide_label[0].layout == layout
-            if layout == "TN":
-                data, label = data.T, label.T
-            assert data.shape == (batch_size, batch.bucket_key)
-            assert (label[:, :-1] == data[:, 1:]).all()
-            assert (label[:, -1] == -1).all()
-            seen[batch.bucket_key].update(map(tuple, data.astype(int).tolist()))
-        for i, bucket in enumerate(it.buckets):
-            smaller = it.buckets[i - 1] if i else 0
-            mine = [each for each in sentences if smaller < len(each) <= bucket]
-            rows = Counter((*each, *[-1] * (bucket - len(each))) for each in mine)
-            # all but a rest that fills no batch, and nothing else
-            assert seen[bucket].total() == rows.total() // batch_size * batch_size
-            assert seen[bucket] <= rows
-        it.reset()
+    seen = {bucket: Counter() for bucket in it.buckets}
+    for batch in it:
+        data, label = (each.asnumpy() for each in (batch.data[0], batch.label[0]))
+        assert (data.shape, data.dtype) == (batch.provide_data[0].shape, np.dtype(dtype))
+        data, label = (data.T, label.T) if layout == "TN" else (data, label)
+        assert data.shape == (batch_size, batch.bucket_key)
+        assert (label[:, :-1] == data[:, 1:]).all()
+        assert (label[:, -1] == -1).all()
+        seen[batch.bucket_key].update(map(tuple, data.astype(int).tolist()))
+    for smaller, bucket in zip([0, *it.buckets], it.buckets):
+        mine = [each for each in sentences if smaller < len(each) <= bucket]
+        rows = Counter((*each, *[-1] * (bucket - len(each))) for each in mine)
+        # all but a rest that fills no batch, and nothing else
+        assert seen[bucket].total() == rows.total() // batch_size * batch_size
+        assert seen[bucket] <= rows
 
 
 def test_a_new_epoch_comes_in_a_new_order_and_a_seed_repeats_it():

@@ -81,17 +81,60 @@ def test_nan_stays_nan(name, setting):
     assert np.isnan(FUNCTIONS[name][0](x).npvalue()[[0, -1]]).all()
 
 
-def test_sure_predictions_cost_nothing(setting):
-    assert dy.binary_log_loss(dy.inputVector([0.0, 1.0]), dy.inputVector([0.0, 1.0])).value() == 0.0
-    assert dy.binary_log_loss(dy.inputVector([0.0]), dy.inputVector([1.0])).value() == INF
+def rounded(name):
+    return lambda x: getattr(dy, name)(x, "zero_gradient")
 
 
-def test_rounding(setting):
-    x = dy.inputVector([-2.5, -1.2, -0.5, 0.0, 0.5, 1.5, 2.7])
-    found = [f(x, "zero_gradient").npvalue() for f in (dy.round, dy.ceil, dy.floor)]
-    np.testing.assert_array_equal(found[0], [-3, -1, -1, 0, 1, 2, 3])
-    np.testing.assert_array_equal(found[1], [-2, -1, 0, 0, 1, 2, 3])
-    np.testing.assert_array_equal(found[2], [-3, -2, -1, 0, 0, 1, 2])
+def weighted(x):
+    return dy.cmult(dy.kmax_pooling(x, 4, 0), dy.inputVector([1.0, 2.0, 3.0, 4.0]))
+
+
+HALVES, PLACES = [-2.5, -1.2, -0.5, 0.0, 0.5, 1.5, 2.7], [2.0, 1.0, 0.0, -1.0]
+ONES, ZEROS = np.ones((3, 2)), np.zeros((2, 3))
+SUMS = [[-INF] * 3, [INF, 0, 0], [1e30, 0, -1e30], [1000] * 3, [-1000] * 3, [-INF, 2, 2]]
+LOGS = [-INF, INF, 1e30, 1000 + np.log(3), -1000 + np.log(3), 2 + np.log(2)]
+IMAGE, CORNERS = np.ones((2, 4, 1)), [[[1.0], [0.0]] * 2, [[0.0]] * 4]
+SHARE = 0.5 / (1 + np.e)
+ODD = [  # a function, its operands, what it gives, and gradients of the sum of that
+    (rounded("round"), [HALVES], [-3, -1, -1, 0, 1, 2, 3], [0] * 7),
+    (rounded("ceil"), [HALVES], [-2, -1, 0, 0, 1, 2, 3]),
+    (rounded("floor"), [HALVES], [-3, -2, -1, 0, 0, 1, 2]),
+    (rounded("argmax"), [[1.0, 3.0, 3.0, -2.0]], [0, 1, 0, 0]),
+    (rounded("argmax"), [[1.0, NAN, 9.0, NAN]], [0, 1, 0, 0]),
+    (rounded("argmax"), [[[1.0, 5.0], [2.0, 5.0], [0.0, 6.0]]], [[0, 0], [1, 0], [0, 1]]),
+    (dy.sparsemax, [[2.0, 2.0, 2.0, -9.0]], [1 / 3, 1 / 3, 1 / 3, 0]),
+    *[(dy.sparsemax, [[5.0, 0.0]], [1, 0]), (dy.sparsemax, [[1.0, NAN]], [NAN, NAN])],
+    (lambda *xs: dy.emax([*xs]), [[1.0, float(k)] for k in range(3)], [1, 2], [1, 0], [0, 0], [0, 1]),
+    (lambda *xs: dy.emax([*xs]), [[1.0, float(k)] for k in range(7)], [1, 6], [1, 0], *[[0, 0]] * 5, [0, 1]),
+    # probabilities that reach their bound leave the rest to the others, by their weights
+    (dy.constrained_softmax, [PLACES, [0.2, 0.3, 0.9, 0.9]], [0.2, 0.3, SHARE * np.e, SHARE]),
+    (dy.constrained_softmax, [PLACES, [0.3, 0.3, 0.2, 0.25]], [0.3, 0.3, 0.2, 0.2]),
+    *[(dy.binary_log_loss, [[0.0, 1.0]] * 2, [0]), (dy.binary_log_loss, [[0.0], [1.0]], [INF])],
+    *[(f, [ONES], [1, 1], [[1, 1], [0, 0], [0, 0]]) for f in (dy.max_dim, dy.min_dim)],
+    *[(lambda x, f=f: f(x, 1), [ONES], [1] * 3, [[1, 0]] * 3) for f in (dy.max_dim, dy.min_dim)],
+    *[(f, [np.roll([NAN, 1.0, 2.0], k)], [NAN]) for f in (dy.max_dim, dy.min_dim) for k in range(3)],
+    *[(lambda x, f=f: f(x, 1), [[[1.0, NAN]] * 40], [NAN] * 40) for f in (dy.max_dim, dy.min_dim)],
+    *[(lambda x: dy.logsumexp_dim(x, 1), [SUMS], LOGS), (dy.logsumexp_dim, [np.transpose(SUMS)], LOGS)],
+    (lambda *xs: dy.logsumexp([*xs]), np.transpose(SUMS), LOGS),
+    *[(f, [ZEROS], [0], ZEROS) for f in (dy.l2_norm, dy.std_elems)],
+    *[(lambda x, d=d: dy.std_dim(x, d, False), [ZEROS], [0] * (3 - d), ZEROS) for d in (0, 1)],
+    (weighted, [[1.0, 3.0, 2.0, 3.0, 3.0, 1.0]], [3, 4, 9, 12], [0, 1, 2, 3, 4, 0]),
+    *[(lambda x, k=k: dy.kmax_pooling(x, k, 0), [[1, INF, NAN, 3, NAN]], [INF] * (k - 2) + [NAN] * 2) for k in (2, 3)],
+    (lambda x: dy.maxpooling2d(x, (2, 2), (2, 2)), [IMAGE], np.ones((1, 2, 1)), CORNERS),
+    (lambda x: dy.maxpooling2d(x, (2, 2), (2**40, 1)), [IMAGE * [[[NAN]], [[1]]]], np.full((1, 3, 1), NAN)),
+]  # fmt: skip
+
+
+@walks(range(len(ODD)))
+def test_odd_numbers(place, setting):
+    function, operands, wanted, *slopes = ODD[place]
+    xs = [dy.inputTensor(np.array(each, np.float64)) for each in operands]
+    y = function(*xs)
+    np.testing.assert_allclose(y.npvalue(), wanted, rtol=1e-5)
+    if slopes:
+        dy.sum_elems(y).backward(full=True)
+        for x, slope in zip(xs, slopes, strict=True):
+            np.testing.assert_array_equal(x.gradient(), slope)
 
 
 def test_examples_with_different_counts_share_a_batch(engine):
@@ -99,22 +142,6 @@ def test_examples_with_different_counts_share_a_batch(engine):
     dy.forward([dy.poisson_loss(x, k) for k, x in enumerate(xs)])
     row = next(row for row in dy.explain().rows if "poisson_loss" in row.operation)
     assert (row.nodes, row.batches) == (20, 1)
-
-
-def test_sparsemax_of_ties_and_nan(setting):
-    vectors = ([2.0, 2.0, 2.0, -9.0], [5.0, 0.0], [1.0, NAN])
-    found = [dy.sparsemax(dy.inputVector(v)).npvalue() for v in vectors]
-    np.testing.assert_allclose(found[0], [1 / 3, 1 / 3, 1 / 3, 0], rtol=1e-6)
-    np.testing.assert_array_equal(found[1], [1.0, 0.0])
-    assert np.isnan(found[2]).all()
-
-
-@walks([1, 2, 3, 7])
-def test_the_first_of_equal_maxima_has_the_gradient(count, setting):
-    xs = [dy.inputVector([1.0, float(k)]) for k in range(count)]
-    dy.sum_elems(dy.emax(xs)).backward(full=True)
-    for k, x in enumerate(xs):
-        np.testing.assert_array_equal(x.gradient(), [k == 0, k == count - 1])
 
 
 def test_gradients_of_what_many_nodes_read(setting):
@@ -134,27 +161,6 @@ def test_margins_along_rows_and_columns(setting):
         for places in (labels, labels * 2):
             found = dy.hinge_dim(dy.inputTensor(array, batched=True), places, axis, 0.3)
             np.testing.assert_allclose(found.npvalue(), wanted, rtol=1e-4, atol=1e-6)
-
-
-def test_the_place_of_the_greatest_number(setting):
-    for array, wanted in (
-        ([1.0, 3.0, 3.0, -2.0], [0, 1, 0, 0]),
-        ([1.0, NAN, 9.0, NAN], [0, 1, 0, 0]),
-        ([[1.0, 5.0], [2.0, 5.0], [0.0, 6.0]], [[0, 0], [1, 0], [0, 1]]),
-    ):
-        np.testing.assert_array_equal(dy.argmax(dy.inputTensor(array), "zero_gradient").npvalue(), wanted)
-
-
-def test_probabilities_below_bounds(setting):
-    """Those that reach their bound leave the rest to the others, by their weights."""
-    share = 0.5 / (1 + np.e)
-    for bounds, wanted in (
-        ([0.2, 0.3, 0.9, 0.9], [0.2, 0.3, share * np.e, share]),
-        ([0.3, 0.3, 0.2, 0.25], [0.3, 0.3, 0.2, 0.2]),
-        ([0.4, 0.3, 0.2, 0.1], [0.4, 0.3, 0.2, 0.1]),
-    ):
-        y = dy.constrained_softmax(dy.inputVector([2.0, 1.0, 0.0, -1.0]), dy.inputVector(bounds))
-        np.testing.assert_allclose(y.npvalue(), wanted, rtol=1e-5)
 
 
 OPERATIONS = [

@@ -18,28 +18,6 @@ def _autobatch():
     dy.configure(engine="auto", autobatch=False)
 
 
-def test_single_operations_of_trees_are_fused():
-    m, roots = dy.ParameterCollection(), []
-    words, gates = m.add_lookup_parameters((45, 6)), [m.add_parameters((6, 12)) for _ in "iufo"]
-
-    def compose(left, right):
-        (h1, c1), (h2, c2) = left, right
-        i, u, f, o = [dy.logistic(w * dy.concatenate([h1, h2])) for w in gates]
-        c = dy.cmult(i, u) + dy.cmult(f, c1) + dy.cmult(1.0 - f, c2)
-        return dy.cmult(o, dy.tanh(c)), c
-
-    for sentence in range(5):
-        leaves = [(words[9 * sentence + k], words[9 * sentence + k + 1]) for k in range(8)]
-        while len(leaves) > 1:
-            leaves = [compose(*pair) for pair in zip(leaves[::2], leaves[1::2])]
-        roots.append(leaves[0][0])
-    dy.forward(roots)
-    batches = dy.cg().machine.batches()
-    assert dy.cg().size > 5 * 7 * 15
-    assert len(batches) <= 3 * 4  # concatenation, memory and output for each of three levels, and the roots'
-    assert max(rows for _, rows, *_ in batches) == 20
-
-
 def test_large_graphs_and_parts_taken_back_are_given_back():
     machine, x, sizes = dy.cg().machine, dy.inputTensor(np.ones(100)), []
     for _ in range(50):

@@ -73,10 +73,8 @@ SIZES = [(1, 1), (3, 5), (16, 16), (50, 200), (130, 65), (400, 9)]
 def test_products(rows, sizes):
     """Of a matrix with so many vectors; the vectors are words of a table, some of them the same."""
     (inner, outer), draw, m = sizes, np.random.RandomState(rows), dy.ParameterCollection()
-    arrays = [
-        (draw.normal(size=shape) / shape[-1] ** 0.5).astype("f4")
-        for shape in ((outer, inner), (outer,), (max(1, rows * 2 // 3), inner))
-    ]
+    shapes = ((outer, inner), (outer,), (max(1, rows * 2 // 3), inner))
+    arrays = [(draw.normal(size=shape) / shape[-1] ** 0.5).astype("f4") for shape in shapes]
     w, b = (m.parameters_from_numpy(array) for array in arrays[:2])
     table, places = m.lookup_parameters_from_numpy(arrays[2]), [k % len(arrays[2]) for k in range(rows)]
     found = [dy.affine_transform([b, w, table[place]]) for place in places]
@@ -84,10 +82,8 @@ def test_products(rows, sizes):
     tw, tb, tt = (torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in arrays)
     wanted = tt[places] @ tw.T + tb
     torch.tanh(wanted).square().sum().backward()
-    for one, other in (
-        (np.stack(dy.npvalues(found)), wanted.detach()),
-        *((p.grad_as_array(), t.grad) for p, t in zip((w, b, table), (tw, tb, tt))),
-    ):
+    pairs = [(p.grad_as_array(), t.grad) for p, t in zip((w, b, table), (tw, tb, tt))]
+    for one, other in [*pairs, (dy.npvalues(found), wanted.detach())]:
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * max(1, float(other.abs().max())))
 
 
