@@ -6,7 +6,6 @@ import re
 import xml.dom.minidom
 
 import numpy as np
-import pytest
 import torch
 
 import dpmodule as mx
@@ -124,14 +123,3 @@ def test_long_pictures_are_cut():
     row = OperationRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
     found = Explanation("python", True, 700, 1, (row,), (("a<b", "a<b {1}", 1),) * 700, {"run": 1.0})
     assert "100 more are not drawn" in picture_of(found).toxml()
-
-
-def test_only_sources_were_asked_for(engine):
-    m = dy.ParameterCollection()
-    parameter, table = m.add_parameters((3,), init=1.0), m.add_lookup_parameters((2, 3))
-    dy.forward([table[0], dy.lookup_batch(table, [0, 1]), dy.zeros(3), dy.one_hot(3, 1)])
-    assert parameter.vec_value() == [1.0, 1.0, 1.0]
-    with pytest.raises(dy.StateError, match="only parameters, inputs, table rows"):
-        dy.explain()
-    dy.tanh(parameter).value()
-    assert row_of("tanh").nodes == 1

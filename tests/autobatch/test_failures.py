@@ -68,22 +68,6 @@ def test_healthy_expressions_of_the_same_batch():
     np.testing.assert_allclose(four.b.grad_as_array(), sum(slopes), rtol=1e-4)
 
 
-def test_failed_expressions_are_tried_again():
-    four, found = Four(), []
-    for each in (four.total, four.doubled[2], four.after):
-        fails(each)
-    four.fragile.is_broken = False
-    for _ in range(2):
-        values = dy.npvalues([four.after, four.total, four.sums[2]])
-        four.after.backward(full=True)
-        found.append([*values, four.b.grad_as_array(), four.doubled[2].gradient(), four.sums[2].gradient()])
-        dy.renew_cg()
-        four.b.storage.clear_gradient()
-        four.build()
-    for one, other in zip(*found):
-        np.testing.assert_allclose(one, other, rtol=1e-4)
-
-
 def test_a_matrix_that_has_no_inverse():
     singular, regular = np.ones((3, 3)), np.diag([1.0, 2.0, 4.0])
     sums = [dy.sum_elems(dy.inverse(dy.inputTensor(each))) for each in (regular, singular, 2 * regular)]

@@ -63,7 +63,7 @@ def test_every_operation_has_a_right_call():
 def test_arguments_of_wrong_types_are_refused_with_the_line(engine):
     taken = ("dy.log_softmax(X(4), None)", "dy.inputTensor(np.ones(3), batched=True)")
     calls = [call for call in wrong_types(CALLS) if call not in taken]
-    assert len(calls) > 800
+    assert len(calls) > 900
     found = zip(calls, outcomes(calls, engine, True))
     told = re.compile(r"ForeignValueError: .*\(at <call>:1\)", re.DOTALL)
     assert [(call, text) for call, (text, *_) in found if not told.match(text)] == []

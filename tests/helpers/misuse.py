@@ -31,7 +31,7 @@ RIGHT = [
     "dy.constrained_softmax(X(3), dy.logistic(X(3)))", "dy.contract3d_1d(X(2, 3, 4), X(4))",
     "dy.contract3d_1d_1d(X(2, 3, 4), X(4), X(3))", "dy.contract3d_1d_1d_bias(X(2, 3, 4), X(4), X(3), X(2))",
     "dy.contract3d_1d_bias(X(2, 3, 4), X(4), X(2, 3))", "dy.conv2d(X(5, 4, 2), X(2, 3, 2, 3), [1, 2])",
-    "dy.conv2d_bias(X(5, 4, 2), X(2, 3, 2, 3), X(3), [2, 1], False)", "dy.dropout(X(3), 0.0)",
+    "dy.conv2d_bias(X(5, 4, 2), X(2, 3, 2, 3), X(3), [2, 1], False)", "dy.dropout(X(3), 0.5)",
     "dy.dropout_batch(X(3), 1.0)", "dy.dropout_dim(X(3, 4), 1, 1.0)", "dy.elu(X(3), 0.5)", f"dy.emax({_FIVE})",
     f"dy.esum({_FIVE})", "dy.esum([X(3), X(3), X(3)])", "dy.exp(X(3)) ** 1.5",
     "dy.filter1d_narrow(X(3, 5), X(3, 2, 4))", "dy.flip_gradient(X(3))", "dy.fold_rows(X(4, 3), 2)",
@@ -81,6 +81,16 @@ _TEXTS = "None|'a'|3|''|'GPU:0'|[]"
 _SHAPES = "1|2|3|4|5|6|12|3, 1|1, 3|3, 4|4, 3|3, 3|4, 4|2, 3, 4|3, 4, 1|5, 4, 2|12, 2|1, 1|2, 2, 2, 2"
 
 
+_KINDS = [  # what stands in a call, what may stand there, and what never does
+    (r"[XPT]\(|np", "", "None|'x'|np.ones(3)"),
+    (r"[\[(]", "", "None|object()"),
+    ("True|False", _FLAGS, "'no'|[]|0.5"),
+    ("'", _TEXTS, ""),
+    (r"\d+$", _INTEGERS, "None|'a'|0.5|object()"),
+    ("", _NUMBERS, "None|'a'|{}|[None]"),
+]
+
+
 def _other(text, draw):
     """Return what might stand in a call in place of a text."""
     if text[0] in "XPTn":
@@ -89,18 +99,9 @@ def _other(text, draw):
         return draw.choice([*made, draw.choice(_OPERANDS.split("|"))])
     if text[0] in "[(":
         inner = text[1:-1]
-        forms = [
-            "[]",
-            f"[{inner}, {inner}]",
-            f"({inner},)",
-            f"iter([{inner}])",
-            f"[[{inner}]]",
-            "None",
-            inner,
-        ]
-        return draw.choice([*forms, *[f"np.array([{inner}])"] * ("(" not in inner)])
-    flags = _FLAGS if text in ("True", "False") else _INTEGERS
-    return draw.choice((_TEXTS if text[0] == "'" else _NUMBERS if "." in text else flags).split("|"))
+        forms = ["[]", "[{0}, {0}]", "({0},)", "iter([{0}])", "[[{0}]]", "None", "{0}", "np.array([{0}])"]
+        return draw.choice(forms[:7] if "(" in inner else forms).format(inner)
+    return draw.choice(next(may for kind, may, _ in _KINDS if re.match(kind, text)).split("|"))
 
 
 def wrong_calls(calls, count, seed):
@@ -122,23 +123,13 @@ def wrong_calls(calls, count, seed):
 def wrong_types(calls):
     """Return right calls of functions, each with one argument of a type that none takes."""
     found = []
-    for call in calls:
-        lists = [*re.finditer(_LIST, call)] if call.startswith("dy.") else []
-        elements = [*re.finditer(_ELEMENT, call)] if call.startswith("dy.") else []
+    for call in [call for call in calls if re.match(r"dy\..*\)$", call)]:
+        lists, elements = ([*re.finditer(kind, call)] for kind in (_LIST, _ELEMENT))
         outside = [each for each in elements if not any(x.start() < each.start() < x.end() for x in lists)]
         for place in [*lists, *outside]:
-            text, before, after = place[0], call[: place.start()], call[place.end() :]
-            if text[0] in "XPTn[(":
-                never = "None|object()" if text[0] in "[(" else "None|'x'|np.ones(3)"
-            else:
-                never = (
-                    "'no'|[]|0.5"
-                    if text in ("True", "False")
-                    else "None|'a'|{}"
-                    if "." in text
-                    else "None|'a'|0.5"
-                )
-            found += [before + value + after for value in never.split("|") if text[0] != "'"]
+            never = next(never for kind, _, never in _KINDS if re.match(kind, place[0]))
+            before, after = call[: place.start()], call[place.end() :]
+            found += [before + value + after for value in never.split("|") if value]
     return found
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
 from helpers.rnn_run import as_numpy, close, outputs_of, random_args, run, shapes_of
@@ -70,17 +68,3 @@ def test_unfused_cells_keep_the_forget_bias():
     cell = mx.rnn.FusedRNNCell(UNITS, 1, "lstm", forget_bias=3.0, prefix="f_").unfuse()
     bias = cell.unroll(1, mx.sym.Variable("x"))[0][0].attr_dict()["f_l0_i2h_bias"]
     assert bias["__init__"] == '["lstmbias", {"forget_bias": 3.0}]'
-
-
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.sampled_from(MODES), *[st.integers(1, most) for most in (3, 5, 6)], st.booleans())
-def test_weights_survive_unpacking_unfusing_and_back(mode, layers, units, features, bidirectional):
-    cell = mx.rnn.FusedRNNCell(units, layers, mode, bidirectional, prefix="f_")
-    size = mx.ops.nn.rnn_weights.vector_size(mode, layers, features, units, bidirectional)
-    args = random_args({"f_parameters": (size,), "other": (2,)})
-    unpacked = cell.unpack_weights(args)
-    assert sum(array.size for array in unpacked.values()) == size + 2
-    stack = cell.unfuse()
-    loose = stack.pack_weights(unpacked)
-    assert {name for name in loose if name != "other"} == set(stack.params.names())
-    close(as_numpy(cell.pack_weights(stack.unpack_weights(loose))), as_numpy(args), 0, 0)

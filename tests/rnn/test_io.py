@@ -2,13 +2,10 @@
 
 import json
 import random
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule._devices import generators
@@ -69,39 +66,6 @@ def test_buckets_found_are_those_that_fill_a_batch():
     assert [it.buckets, it.default_bucket_key] == GOLDENS["buckets_found"]
 
 
-SENTENCES = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=9), min_size=1, max_size=30)
-
-
-BUCKETS = st.lists(st.integers(1, 12), min_size=1, max_size=4)
-
-
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(
-    SENTENCES,
-    BUCKETS,
-    st.integers(1, 4),
-    st.sampled_from(["NT", "TN"]),
-    st.sampled_from(["float32", "int32"]),
-)
-def test_every_sentence_that_fits_appears_once(sentences, buckets, batch_size, layout, dtype):
-    it = mx.rnn.BucketSentenceIter(sentences, batch_size, buckets, layout=layout, dtype=dtype)
-    seen = {bucket: Counter() for bucket in it.buckets}
-    for batch in it:
-        data, label = (each.asnumpy() for each in (batch.data[0], batch.label[0]))
-        assert (data.shape, data.dtype) == (batch.provide_data[0].shape, np.dtype(dtype))
-        data, label = (data.T, label.T) if layout == "TN" else (data, label)
-        assert data.shape == (batch_size, batch.bucket_key)
-        assert (label[:, :-1] == data[:, 1:]).all()
-        assert (label[:, -1] == -1).all()
-        seen[batch.bucket_key].update(map(tuple, data.astype(int).tolist()))
-    for smaller, bucket in zip([0, *it.buckets], it.buckets):
-        mine = [each for each in sentences if smaller < len(each) <= bucket]
-        rows = Counter((*each, *[-1] * (bucket - len(each))) for each in mine)
-        # all but a rest that fills no batch, and nothing else
-        assert seen[bucket].total() == rows.total() // batch_size * batch_size
-        assert seen[bucket] <= rows
-
-
 def test_a_new_epoch_comes_in_a_new_order_and_a_seed_repeats_it():
     def epochs():
         mx.random.seed(5)
@@ -128,6 +92,7 @@ def test_only_the_batch_axis_of_a_longer_layout_counts(layout, shape):
     it = mx.rnn.BucketSentenceIter([[1, 2], [3, 4]], 2, buckets=[3], layout=layout)
     assert it.next().data[0].shape == it.provide_data[0].shape == shape
     assert it.provide_data[0].layout == layout
+    assert mx.rnn.BucketSentenceIter([[1, 2]] * 2, 2, dtype="int32").next().label[0].dtype == np.int32
 
 
 def test_buckets_without_a_sentence_are_dropped():
