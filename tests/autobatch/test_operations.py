@@ -97,7 +97,7 @@ def test_finite_differences(name, variant):
     loss.backward(full=True)
     gradients, step, draw = [gradient_of(x) for x in given], 1e-5, np.random.RandomState(0)
     for place, gradient in enumerate(gradients):
-        for at in draw.choice(gradient.size, min(4, gradient.size), replace=False):
+        for at in draw.choice(gradient.size, min(3, gradient.size), replace=False):
             ends = [loss_of(name, variant, (place, at, sign * step))[2].scalar_value() for sign in (1, -1)]
             slope = (ends[0] - ends[1]) / (2 * step)
             assert gradient.flat[at] == pytest.approx(slope, rel=2e-3, abs=1e-6), (place, at)
@@ -168,8 +168,7 @@ def compare(name, seed):
 @walks(ALL, family=lambda name: f"{len(ALL[name][0])} operands")
 def test_examples_of_all_kinds_in_one_graph(name):
     """Each example has a minibatch of its own size; each operand has it or not, is its own, a parameter or a row."""
-    for seed in range(2):
-        compare(name, 1000 * seed)
+    compare(name, 0)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from helpers.random_expressions import Maker, model
 
 
 def run(size, seed, dtype, engine, autobatch, pieces=False):
-    """Return all values and gradients; of an odd seed, all nodes are in the loss, and inputs have no gradients."""
+    """Return all values and gradients; of an odd seed, all nodes are in the loss, and have no gradients."""
     dy.configure(dtype=dtype, engine=engine, autobatch=autobatch)
     m, is_whole = model(size), seed % 2
     nodes = Maker(m, seed).make(24)
@@ -19,9 +19,9 @@ def run(size, seed, dtype, engine, autobatch, pieces=False):
         for place in np.random.RandomState(seed).choice(len(nodes), 3):
             nodes[place].npvalue()
     loss = dy.esum([dy.sum_batches(dy.sum_elems(dy.tanh(x))) for x in (nodes if is_whole else nodes[-5:])])
-    found = [loss.npvalue()]
     loss.backward(full=not is_whole)
-    found += [x.npvalue() for x in nodes] + [x.gradient() for x in nodes if not isinstance(x, dy.Parameters)]
+    found = dy.npvalues([loss, *nodes])
+    found += [x.gradient() for x in nodes if not is_whole and not isinstance(x, dy.Parameters)]
     return found + [
         p.grad_as_array() for p in (*m["all"].parameters_list(), *m["all"].lookup_parameters_list())
     ]

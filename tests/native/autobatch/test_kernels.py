@@ -37,35 +37,6 @@ def test_accuracy(ours, theirs):
     )
 
 
-OF_ONE = [
-    *[(getattr(dy, name), getattr(torch, name)) for name in ("tanh", "exp", "sqrt", "log", "square", "abs")],
-    *((dy.logistic, torch.sigmoid), (dy.rectify, torch.relu), (dy.cube, lambda x: x**3)),
-    (lambda x: dy.elu(x - 1.5, 0.7), lambda x: torch.where(x > 1.5, x - 1.5, 0.7 * torch.expm1(x - 1.5))),
-    (dy.softsign, lambda x: x / (1 + x.abs())),
-    *[(f, f) for f in (lambda x: 0.7 / x, lambda x: -x, lambda x: x * 0.7, lambda x: 0.7 - x)],
-]
-OF_TWO = [
-    *[(f, f) for f in (lambda x, y: x + y, lambda x, y: x - y)],
-    *((dy.cmult, torch.mul), (dy.cdiv, torch.div), (dy.bmax, torch.maximum), (dy.bmin, torch.minimum)),
-]
-
-
-@walks(product([1, 7, 16, 33], [(1, *each) for each in OF_ONE] + [(2, *each) for each in OF_TWO]))
-def test_elements_of_vectors_of_every_width(width, case):
-    count, ours, theirs = case
-    arrays = np.random.RandomState(width).uniform(0.5, 2, (5, count, width)).astype("f4")
-    xs = [[dy.inputTensor(array) for array in row] for row in arrays]
-    ys = [ours(*row) for row in xs]
-    dy.esum([dy.dot_product(y, dy.square(row[0])) for y, row in zip(ys, xs)]).backward(full=True)
-    for y, row, given in zip(ys, xs, arrays):
-        tensors = [torch.tensor(each, dtype=torch.float64, requires_grad=True) for each in given]
-        wanted = theirs(*tensors)
-        (wanted * tensors[0].square()).sum().backward()
-        np.testing.assert_allclose(y.npvalue(), wanted.detach(), rtol=1e-6, atol=1e-6)
-        for x, tensor in zip(row, tensors):
-            np.testing.assert_allclose(x.gradient(), tensor.grad, rtol=2e-5, atol=1e-5)
-
-
 SIZES = [(1, 1), (3, 5), (16, 16), (50, 200), (130, 65), (400, 9)]
 
 
