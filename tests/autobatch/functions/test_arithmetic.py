@@ -123,6 +123,7 @@ ODD = [  # a function, its operands, what it gives, and gradients of the sum of 
     (lambda *xs: dy.logsumexp([*xs]), np.transpose(SUMS), LOGS),
     *[(f, [ZEROS], [0], ZEROS) for f in (dy.l2_norm, dy.std_elems)],
     *[(lambda x, d=d: dy.std_dim(x, d, False), [ZEROS], [0] * (3 - d), ZEROS) for d in (0, 1)],
+    (lambda x: dy.log_softmax(x, [0, 2]), [[[0.0], [1.0], [0.0]]], [[-np.log(2)], [-INF], [-np.log(2)]]),
     (weighted, [[1.0, 3.0, 2.0, 3.0, 3.0, 1.0]], [3, 4, 9, 12], [0, 1, 2, 3, 4, 0]),
     *[(lambda x, k=k: dy.kmax_pooling(x, k, 0), [[1, INF, NAN, 3, NAN]], [INF] * (k - 2) + [NAN] * 2) for k in (2, 3)],
     (lambda x: dy.maxpooling2d(x, (2, 2), (2, 2)), [IMAGE], np.ones((1, 2, 1)), CORNERS),
