@@ -1,4 +1,4 @@
-"""The native engine as programs meet it: fusion and memory; and numbers that are not there."""
+"""The native engine as programs meet it: memory that is given back."""
 
 from __future__ import annotations
 
