@@ -347,7 +347,7 @@ def test_a_dead_reader_is_noticed_before_anything_is_sent(core, call):
 
 @every_core
 def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
-    """Ctrl-C while the reader's process is being looked up must not leave it unwatched."""
+    """Ctrl-C while the reader's process is being looked up must not leave it unwatched: before it is known, and after."""
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -356,10 +356,7 @@ def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
     process = Child(lambda: [reader.recv(), time.sleep(60)])
     until(claimed(reader, control.READER))
     writer.claim()
-    for target, name in (
-        (control, "process_start"),
-        (writer._watch, "peer"),
-    ):  # before it is known, and after
+    for target, name in ((control, "process_start"), (writer._watch, "peer")):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, interrupt)
             with pytest.raises(KeyboardInterrupt):

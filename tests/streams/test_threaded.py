@@ -21,15 +21,10 @@ only_native = pytest.mark.skipif(native.core is None, reason="the stand-in's thr
 
 
 @pytest.fixture
-def pool():
-    with ThreadPool(2) as made:
-        yield made
+def worker():
+    with ThreadPool(2) as pool:
+        yield cpp_threaded_worker(pool)
     jobs.JOBS.set_gate(True)
-
-
-@pytest.fixture
-def worker(pool):
-    return cpp_threaded_worker(pool)
 
 
 # --- results and exceptions

@@ -39,36 +39,6 @@ async def test_two_tasks_of_one_loop(core):
 
 @every_core
 @every_loop
-def test_a_loop_in_another_process(core, new_loop):
-    there, back = make(core), make(core)
-
-    async def echo():
-        async for value in there[0]:
-            await back[1].coro_send(value)
-            del value
-        back[1].close()
-
-    async def produce():
-        for i in range(200):
-            await there[1].coro_send(torch.full((1 + i % 7,), i))
-        there[1].close()
-
-    async def main():
-        _, got = await asyncio.gather(produce(), collect())
-        return got
-
-    async def collect():
-        return [int(value[0]) async for value in back[0]]
-
-    process = Child(lambda: run(echo(), new_loop, 20))
-    assert run(main(), new_loop, 20) == list(range(200))
-    assert process.ok()
-    for end in (*there, *back):
-        end.close()
-
-
-@every_core
-@every_loop
 async def test_a_cancelled_receive_loses_nothing(core):
     with pipe(core) as (reader, writer):
         for i in range(20):

@@ -4,7 +4,6 @@ import collections
 import contextlib
 import dataclasses
 import threading
-import time
 
 import pytest
 import torch
@@ -525,20 +524,3 @@ def test_leaving_the_block_tells_the_reader_how(core, error, received):
 
 
 # --- threads and loops
-
-
-@every_core
-def test_one_thread_at_a_time_may_use_an_end(core):
-    with pipe(core) as (reader, writer):
-        found = []
-        thread = threading.Thread(target=lambda: found.append(reader.recv(timeout=10.0)))
-        thread.start()
-        while reader._waiting is None:
-            time.sleep(0.001)
-        with pytest.raises(StateError, match="another call is waiting"):
-            reader.recv()
-        writer.send(None)
-        thread.join()
-        assert found == [None]
-        writer.send(None)
-        assert reader.recv() is None
