@@ -3,7 +3,6 @@
 import asyncio
 import collections
 import concurrent.futures
-import dataclasses
 import traceback
 
 import pytest
@@ -18,7 +17,6 @@ from helpers.machines import examples, play
 pytestmark = pytest.mark.timeout(20)
 
 
-@dataclasses.dataclass
 class WaitingHook(ByHooks):
     """Its hook pauses before it takes an item."""
 
@@ -219,18 +217,11 @@ async def test_the_traceback_does_not_grow(kind):
 # --- hooks
 
 
-@dataclasses.dataclass
 class OfFutures(ByHooks):
     """Futures are put to express waiting; the hook awaits the oldest."""
 
-    cleaned: list = dataclasses.field(init=False, default_factory=list)
-
     async def _async_iterator_next_impl(self):
-        try:
-            result = await self.queue[0]
-        except BaseException as error:
-            self.cleaned.append(error)
-            raise
+        result = await self.queue[0]
         self.queue.popleft()
         return result
 
@@ -268,7 +259,6 @@ async def test_cancelling_the_consumer_cancels_what_the_hook_waits_for():
     assert isinstance(await raised(consumer), asyncio.CancelledError)
     assert future.cancelled()
     assert len(stream.queue) == 1
-    assert isinstance(stream.cleaned[0], asyncio.CancelledError)
 
 
 async def test_a_consumer_that_is_cancelled_in_its_hook_loses_nothing():
@@ -284,14 +274,15 @@ async def test_a_consumer_that_is_cancelled_in_its_hook_loses_nothing():
 async def test_a_hook_that_survives_the_error_does_not_hide_it():
     class Stubborn(ByHooks):
         async def _async_iterator_next_impl(self):
-            await raised(asyncio.sleep(10))
+            found.append(await raised(asyncio.sleep(10)))
             await asyncio.sleep(0)
             return 5
 
-    stream, error = Stubborn(), KeyError()
+    stream, error, found = Stubborn(), KeyError(), []
     consumer = await reading(stream, 1)
     stream.throw(error)
     assert await raised(consumer) is error
+    assert found == [error]
 
 
 @pytest.mark.parametrize("hook", ["_async_iterator_put_impl", "_async_iterator_next_impl", "_empty_impl"])

@@ -347,7 +347,7 @@ def test_a_dead_reader_is_noticed_before_anything_is_sent(core, call):
 
 @every_core
 def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
-    """Ctrl-C while the reader's process is being looked up must not leave it unwatched: before it is known, and after."""
+    """Ctrl-C while the reader's process is being looked up leaves it watched: before it is known, and after."""
 
     def interrupt(*_):
         raise KeyboardInterrupt
