@@ -348,6 +348,8 @@ def test_without_torchs_private_functions_shared_memory_is_copied(core):
 @every_core
 def test_what_is_filled_in_place_is_not_copied(core):
     with pipe(core) as (reader, writer):
+        with pytest.raises(StateError, match="no slot is acquired"):
+            writer.release()
         with pytest.raises(StateError, match="nothing was sent yet"):
             writer.acquire()
         for i in range(5):
