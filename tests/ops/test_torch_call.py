@@ -3,10 +3,9 @@
 import threading
 
 import pytest
-import torch
 from torch import nn
 
-from dpmodule.ops.torch_call import TorchModulePool, drawing_from, in_mode
+from dpmodule.ops.torch_call import TorchModulePool, in_mode
 
 
 def net():
@@ -63,21 +62,3 @@ def test_modes_come_back(is_train):
         inside = [part.training for part in module.modules()]
     assert inside == (flags if is_train else [False] * 4)
     assert [part.training for part in module.modules()] == flags
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
-def test_numbers_come_from_the_generator_and_torchs_own_stays():
-    generator, reference, cpu = seeded(5), seeded(5), torch.device("cpu")
-    torch.manual_seed(9)
-    with drawing_from(generator, cpu):
-        drawn = torch.cat([torch.rand(3), torch.rand(3)])
-    assert torch.equal(drawn, torch.rand(6, generator=reference))
-    assert torch.rand(1) == torch.rand(1, generator=seeded(9))
-    assert torch.rand(1, generator=generator) == torch.rand(1, generator=reference)
-    torch.manual_seed(9)
-    with drawing_from(None, cpu):
-        inside = torch.rand(1)
-    assert inside == torch.rand(1, generator=seeded(9))
