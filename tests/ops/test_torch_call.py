@@ -1,6 +1,7 @@
 """Lending a torch module to threads, switching its mode, and random numbers of one's own."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from torch import nn
@@ -33,9 +34,9 @@ def test_the_module_itself_is_lent_first_and_copies_share_its_memory():
 
 def test_threads_never_share_one():
     pool, held, clashes = TorchModulePool(net()), set(), []
-    gate = threading.Barrier(4)
+    gate = threading.Barrier(4, timeout=10)
 
-    def work():
+    def work(_):
         for _ in range(50):
             gate.wait()
             with pool.borrowed() as found:
@@ -45,11 +46,8 @@ def test_threads_never_share_one():
                 gate.wait()
                 held.discard(id(found))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(work, range(4))] == [None] * 4
     assert clashes == []
 
 

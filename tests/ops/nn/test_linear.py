@@ -146,6 +146,14 @@ def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
 
 
 @needs_kernels
+def test_tensors_of_other_strides():
+    left, right, bias = numbers(20, 800)[::5, ::2], numbers(60, 1200)[:, ::3], numbers(120)[::2]
+    for multiply, weight in ((module.multiply, right), (module.multiply_few_rows, right.contiguous())):
+        agree(multiply(left, weight, bias), F.linear(left, weight, bias), 1e-4)
+    agree(module.multiply_few_rows(left, right, bias), F.linear(left, right, bias), 1e-4)
+
+
+@needs_kernels
 def test_the_sizes_of_every_kernel(monkeypatch):
     few = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     few |= {(1, 127, 512): False, (1, 20000, 127): False}
@@ -184,3 +192,9 @@ def test_products_without_gradients_are_by_the_kernel(function, monkeypatch):
     with torch.no_grad():
         agree(function(left, right), F.linear(left, right), 1e-4)
     assert len(seen) == 1
+
+
+def test_slices_of_a_batch_give_the_same_rows():
+    data, weight, bias = tensors()
+    halves = [module.linear(part, weight, bias) for part in data.split(32)]
+    assert torch.equal(torch.cat(halves), module.linear(data, weight, bias))
