@@ -9,8 +9,6 @@ from dpmodule.agents import (
     RepeatLabelAgent,
     RepeatQueryAgent,
     create_agent,
-    create_agent_from_shared,
-    create_agents_from_shared,
     create_task,
 )
 from dpmodule.agents.agent import dump_options, load_options
@@ -18,29 +16,8 @@ from dpmodule.base import ArgumentError
 from helpers.talks import Noting, Texts, spec
 
 
-class Sharing(Agent):
-    def __init__(self, opt, shared=None):
-        super().__init__(opt, shared)
-        self.given = shared
-        self.model = shared["model"] if shared else ["weights"]
-
-    def share(self):
-        return {**super().share(), "model": self.model}
-
-
 class Mine(Agent):
     """What a saved file may not have imported."""
-
-
-def test_share_is_the_only_contract():
-    original = Sharing({"nested": {"list": [1]}})
-    shared = original.share()
-    assert (shared["class"], shared["opt"]) == (Sharing, original.opt)
-    copy = create_agent_from_shared(shared)
-    assert (type(copy), copy.given, copy.model, copy.opt) == (Sharing, shared, original.model, original.opt)
-    assert copy.model is original.model
-    assert copy.opt["nested"]["list"] is not original.opt["nested"]["list"], "a deep copy"
-    assert [type(each) for each in create_agents_from_shared([shared, shared])] == [Sharing, Sharing]
 
 
 def test_an_agent_of_its_own():
@@ -116,13 +93,36 @@ def test_nothing_of_an_untrusted_module_runs(opt, match, tmp_path, monkeypatch):
 
 def test_a_class_named_in_a_file_is_imported_only_if_it_is_trusted(tmp_path):
     path = saved(tmp_path, model=spec(Mine))
-    for more in ({}, {"model": "repeat_label"}):
-        with pytest.raises(ArgumentError, match="modules that only a file names are not imported"):
-            create_agent({"model_file": path, **more})
+    with pytest.raises(ArgumentError, match="modules that only a file names are not imported"):
+        create_agent({"model_file": path, "model": "repeat_label"})
     for more in ({"model": spec(Mine)}, {"override": {"model": spec(Mine)}}):
         assert type(create_agent({"model_file": path, **more})) is Mine
     path = saved(tmp_path, model="dpmodule.agents.baselines:RepeatQueryAgent")
     assert type(create_agent({"model_file": path})) is RepeatQueryAgent
+
+
+@pytest.mark.parametrize(
+    ("kind", "opt", "seen", "text"),
+    [
+        (RepeatLabelAgent, {}, {"text": "q", "labels": ["a"]}, "a"),
+        (RepeatLabelAgent, {}, {"text": "q", "eval_labels": ["a"]}, "a"),
+        (RepeatLabelAgent, {}, {"text": "q"}, "I don't know."),
+        (RepeatLabelAgent, {}, {"episode_done": True}, None),
+        (RepeatLabelAgent, {"returnOneRandomAnswer": False}, {"text": "q", "labels": ("a", "b")}, "a, b"),
+        (
+            RepeatLabelAgent,
+            {"cantAnswerPercent": 1, "cantAnswerMessage": "?"},
+            {"text": "q", "labels": ["a"]},
+            "?",
+        ),
+        (RepeatQueryAgent, {}, {"text": "q"}, "q"),
+        (RepeatQueryAgent, {}, {}, "Nothing to repeat yet."),
+    ],
+)
+def test_agents_that_repeat(kind, opt, seen, text):
+    agent = kind(opt)
+    agent.observe(seen)
+    assert agent.act().get("text") == text
 
 
 def test_options_of_the_run_are_not_saved(tmp_path):
@@ -133,30 +133,6 @@ def test_options_of_the_run_are_not_saved(tmp_path):
 
 
 # agents that learn nothing
-
-
-@pytest.mark.parametrize(
-    ("opt", "seen", "text"),
-    [
-        ({}, {"text": "q", "labels": ["a"]}, "a"),
-        ({}, {"text": "q", "eval_labels": ["a"]}, "a"),
-        ({}, {"text": "q"}, "I don't know."),
-        ({}, {"episode_done": True}, None),
-        ({"returnOneRandomAnswer": False}, {"text": "q", "labels": ("a", "b")}, "a, b"),
-        ({"cantAnswerPercent": 1, "cantAnswerMessage": "?"}, {"text": "q", "labels": ("a", "b")}, "?"),
-    ],
-)
-def test_repeat_label(opt, seen, text):
-    agent = RepeatLabelAgent(opt)
-    agent.observe(seen)
-    assert agent.act().get("text") == text
-
-
-def test_repeat_query():
-    agent = RepeatQueryAgent({})
-    assert agent.act()["text"] == "Nothing to repeat yet."
-    agent.observe({"text": "q"})
-    assert agent.act()["text"] == "q"
 
 
 def test_random_candidate():

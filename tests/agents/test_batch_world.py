@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from dpmodule.agents import BatchWorld, DialogPartnerWorld, ExecutableWorld, create_task
+from dpmodule.agents import ExecutableWorld, create_task
 from dpmodule.agents.batch_world import best_window
 from helpers.talks import Noting, NotingBatch, Texts, epoch, spec
 
@@ -13,94 +13,28 @@ def opt_of(rows, **more):
     return {"task": TASK, "datatype": "valid", "batchsize": rows, **more}
 
 
-class Recording(Noting):
-    """Notes which instance is called; copies know their row."""
-
-    def __init__(self, opt, shared=None):
-        super().__init__(opt, shared)
-        self.calls = shared["calls"] if shared else []
-        self.row = self.opt.get("batchindex")
-
-    def share(self):
-        return {**super().share(), "calls": self.calls}
+class Changing(NotingBatch):
+    """Changes what it observes; copies know their row."""
 
     def observe(self, observation):
-        self.calls.append(("observe", self.row))
-        super().observe(observation)
-        return {"changed by": self.row, **observation}
-
-    def act(self):
-        self.calls.append(("act", self.row))
-        return {"id": self.id, "text": "copy"}
+        return super().observe({"row": self.opt.get("batchindex"), **observation})
 
 
-class Batched(Recording):
-    def batch_act(self, observations):
-        self.calls.append(("batch_act", self.row, [each["changed by"] for each in observations]))
-        return [{"id": self.id, "text": "original"} for _ in observations]
-
-
-class Unused(Batched):
+class Unused(Changing):
     use_batch_act = False
+    act = Noting.act
 
 
-@pytest.mark.parametrize(
-    ("kind", "calls", "text"),
-    [
-        (Batched, [("batch_act", None, [0, 1, 2])], "original"),
-        (Unused, [("act", 0), ("act", 1), ("act", 2)], "copy"),
-        (Recording, [("act", 0), ("act", 1), ("act", 2)], "copy"),
-    ],
-)
-def test_copies_observe_and_batch_act_is_that_of_the_original(kind, calls, text):
-    agent = kind(opt_of(3))
-    world = create_task(opt_of(3), agent)
-    world.parley()
-    assert agent.calls == [("observe", row) for row in range(3)] + calls
-    assert [row.get_acts()[1]["text"] for row in world.worlds] == [text] * 3
-    assert agent.observation is None
-    rows = [row.get_agents()[1].observation["text"] for row in world.worlds]
-    assert rows == [row.get_acts()[0]["text"] for row in world.worlds]
-
-
-@pytest.mark.parametrize("uses", [True, False])
-def test_a_teacher_may_have_a_batch_act_of_its_own(uses):
-    class Own(Texts):
-        def batch_act(self, observations):
-            return [{"text": "own", "labels": ["a"], "id": "own"} for _ in range(self.bsz)]
-
-    given = opt_of(2)
-    teacher = Own({**given, "task_arguments": "a-1-1"})
-    teacher.use_batch_act = uses
-    world = BatchWorld(given, DialogPartnerWorld(given, [teacher, Noting(given)]))
-    world.parley()
-    assert (world.acts[0][0]["text"] == "own") is uses
-
-
-@pytest.mark.parametrize("task", [TASK, f"{TASK},{TASK}"])
-def test_batchindex_stands_in_every_opt_that_is_shared(task):
-    world = create_task(opt_of(3, task=task), Noting(opt_of(3)))
-    for number, row in enumerate(world.worlds):
-        for each in (row, *getattr(row, "worlds", [row])):
-            assert each.opt["batchindex"] == number
-        assert [agent.opt["batchindex"] for agent in row.get_agents()] == [number, number]
-    original = world.world
-    assert not any("batchindex" in each.opt for each in [original, *original.get_agents()])
-
-
-@pytest.mark.parametrize("sort", [False, True])
-@pytest.mark.parametrize("rows", [2, 3, 4, 7, 10, 11])
-def test_rows_past_the_end_are_observed_and_not_counted(rows, sort):
-    given = opt_of(rows, batch_sort=sort)
-    world, student, parleys = epoch(given, NotingBatch(given))
-    late = [each for each in student.seen if "text" not in each]
-    assert all(each == {"episode_done": True, "id": TASK} for each in late)
-    assert len(student.seen) == parleys * rows == world.get_total_exs()
-    assert world.report()["total"] == 10
-    if sort:
-        assert (parleys, len(late)) == (-(-10 // rows), -10 % rows)
-    world.parley()
-    assert world.report()["total"] == 10
+def test_copies_observe_and_batch_act_is_that_of_the_original():
+    for kind, batches in ((Changing, [[0, 1, 2]]), (Unused, [])):
+        agent = kind(opt_of(3))
+        world = create_task(opt_of(3), agent)
+        world.parley()
+        assert [[each["row"] for each in batch] for batch in agent.batches] == batches
+        assert ([each["row"] for each in agent.seen], agent.observation) == ([0, 1, 2], None)
+        asked = [row.get_acts()[0]["text"] for row in world.worlds]
+        assert [row.get_agents()[1].observation["text"] for row in world.worlds] == asked
+        assert [row.get_acts()[1]["text"] for row in world.worlds] == [text.split()[1] for text in asked]
 
 
 def test_without_sorting_each_row_ends_its_episode_before_it_takes_a_new_one():
@@ -112,16 +46,6 @@ def test_without_sorting_each_row_ends_its_episode_before_it_takes_a_new_one():
         for column, row in zip(columns, world.worlds):
             column += [row.get_acts()[0]["text"].split()[1]] if "text" in row.get_acts()[0] else []
     assert columns == [["0.0", "0.1", "0.2"], ["1.0", "3.0", "4.0"], ["2.0", "2.1", "5.0", "5.1"]]
-
-
-@pytest.mark.parametrize("datatype", ["train", "train:ordered"])
-@pytest.mark.parametrize("sort", [False, True])
-def test_epochs_are_counted_in_training(datatype, sort):
-    given = opt_of(5, datatype=datatype, batch_sort=sort)
-    world = create_task(given, Noting(given))
-    for _ in range(6):
-        world.parley()
-    assert world.get_total_epochs() == 3.0
 
 
 def test_parley_init_chooses_the_tasks_of_each_row():
@@ -152,16 +76,6 @@ def test_worlds_with_their_own_execute_and_observe():
     assert [row.said for row in world.worlds] == [["a 0.0", "0.0"], ["a 1.0 x x", "1.0"]]
 
 
-def test_display_shows_every_row():
-    given = opt_of(2)
-    world = create_task(given, Noting(given))
-    world.parley()
-    lines = world.display().splitlines()
-    assert lines[0] == "[--batchsize 2--]"
-    assert [line for line in lines if line.startswith("[batch")] == ["[batch world 0:]", "[batch world 1:]"]
-    assert not world.episode_done()
-
-
 def test_of_more_messages_than_rows_the_first_ones_count():
     given = opt_of(3, batch_sort=True)
     student = NotingBatch(given)
@@ -175,24 +89,33 @@ def test_of_more_messages_than_rows_the_first_ones_count():
 
 
 def tokens(budget, datatype="valid", **more):
-    return {
-        "task": spec(Texts, "a-3-1-2-0-5-1-1-4-2-9-1-1"),
-        "datatype": datatype,
-        "max_batch_tokens": budget,
-        **more,
-    }
+    task = spec(Texts, "a-3-1-2-0-5-1-1-4-2-9-1-1")
+    return {"task": task, "datatype": datatype, "max_batch_tokens": budget, **more}
 
 
-@pytest.mark.parametrize(("budget", "rows"), [(12, None), (30, None), (100, None), (1000, 3)])
-def test_batches_stay_within_the_budget(budget, rows):
-    opt = tokens(budget, **({"batchsize": rows} if rows else {}))
+def test_display_shows_every_row_or_the_last_batch():
+    world = create_task(opt_of(2), Noting(opt_of(2)))
+    world.parley()
+    lines = world.display().splitlines()
+    assert lines[0] == "[--batchsize 2--]"
+    assert [line for line in lines if line.startswith("[batch")] == ["[batch world 0:]", "[batch world 1:]"]
+    assert not world.episode_done()
+    world = create_task(tokens(10), Noting(tokens(10)))
+    assert world.display().splitlines()[0] == "[--batch of 0--]"
+    world.parley()
+    assert "a 0.0" in world.display()
+
+
+@pytest.mark.parametrize(("budget", "more"), [(12, {}), (100, {}), (1000, {"batchsize": 3})])
+def test_batches_stay_within_the_budget(budget, more):
+    opt = tokens(budget, **more)
     _, student, parleys = epoch(opt, NotingBatch(opt))
     sizes = [[each["text"].count(" ") + 1 for each in batch] for batch in student.batches]
     assert len(sizes) == parleys
     for lengths in sizes:
         assert lengths == sorted(lengths)
         assert len(lengths) == 1 or (lengths[-1] + 1) * len(lengths) <= budget
-    assert max(map(len, sizes)) == rows if rows else max(map(len, sizes)) > 1
+    assert max(map(len, sizes)) == 3 if more else max(map(len, sizes)) > 1
 
 
 def test_training_starves_no_row():
@@ -222,11 +145,3 @@ def test_the_window_is_the_fullest_there_is(seed):
         assert sum(lengths[first:end]) == max(windows)[0]
     else:
         assert (first, end) == (place, place + 1)
-
-
-def test_display_shows_the_last_batch():
-    opt = tokens(10)
-    world = create_task(opt, Noting(opt))
-    assert world.display().splitlines()[0] == "[--batch of 0--]"
-    world.parley()
-    assert "a 0.0" in world.display()

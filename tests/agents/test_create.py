@@ -6,9 +6,8 @@ TASKS = [spec(Texts, "a-3-1-2"), spec(Texts, "b-1-4"), spec(Texts, "c")]
 
 def world_of(student=Noting, tasks=TASKS, **opt):
     opt = {"task": ", ".join(tasks), "datatype": "valid", **opt}
-    teacher, student = MultiTaskTeacher({**opt, "numthreads": 1}), student(opt)
-    world = DialogPartnerWorld(opt, [teacher, student])
-    return world, student
+    student = student(opt)
+    return DialogPartnerWorld(opt, [MultiTaskTeacher({**opt, "numthreads": 1}), student]), student
 
 
 def totals(world):

@@ -1,5 +1,3 @@
-import pickle
-
 from dpmodule.agents import DialogData, StreamDialogData
 
 
@@ -14,18 +12,6 @@ def numbered(path):
     for number in range(path or 4):
         yield (f"{number}.0",), True
         yield (f"{number}.1",), False
-
-
-def test_episodes_are_gathered_and_copied():
-    data = DialogData({}, loader)
-    assert (data.num_episodes(), data.num_examples()) == (2, 3)
-    first, ends = data.get(0)
-    asked = {"text": "is it", "labels": ("yes",)}
-    assert first == {**asked, "reward": 1.0, "label_candidates": ("yes", "no"), "episode_done": False}
-    assert (ends, data.get(0, 1)[0]["episode_done"]) == (False, True)
-    assert data.get(1) == ({**asked, "reward": 0.5, "episode_done": True}, True)
-    first["text"] = "changed"
-    assert data.get(0)[0]["text"] == "is it"
 
 
 def test_equal_texts_and_candidates_are_stored_once_for_all_copies():
@@ -94,10 +80,3 @@ def test_a_stream_gives_one_example_after_the_other():
     stream.reset()
     assert stream.get()[0] == {"text": "0.0", "episode_done": False}
     assert StreamDialogData({}, lambda path: []).get() == ({"episode_done": True}, True)
-
-
-def test_a_copy_of_a_stream_reads_for_itself():
-    stream = StreamDialogData({}, numbered, cands=["c"])
-    stream.episode(2)
-    copy = StreamDialogData({}, numbered, shared=pickle.loads(pickle.dumps(stream.share())))
-    assert copy.episode(0)[0][0] == {"text": "0.0", "label_candidates": ("c",)}

@@ -77,9 +77,8 @@ def test_numbered_lines(read, datatype):
     ]
     other = "\ufeff1 a\tb\r\n2 c\u2028d\te\r\n"  # lines of other systems
     assert read(FB, other, datatype) == [[told("a", "b", reward=0), told("c\u2028d", "e", reward=0)]]
-    assert read(FB, "1 a\t\t1\n2 b\t\t0.25\n3 c\td\n")[0][0]["reward"] == 1.25, (
-        "those without labels are added"
-    )
+    added = read(FB, "1 a\t\t1\n2 b\t\t0.25\n3 c\td\n")
+    assert added[0][0]["reward"] == 1.25, "those without labels are added"
     assert list(map(len, read(FB, "5 a\tb\n7 c\td\n7 e\tf\n"))) == [2, 1], "a number not above the last"
 
 
@@ -93,14 +92,14 @@ def test_numbered_lines(read, datatype):
         ("", None),
     ],
 )
-@pytest.mark.parametrize("kind", [FB, FromFileTeacher])
-def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, kind, lines, candidates):
+def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lines, candidates):
     (tmp_path / "cands").write_text(lines)
-    episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[0]
     expected = [None, None]
     if candidates:
         expected = [tuple(dict.fromkeys((*candidates, label))) for label in ("yes", "z")]
-    assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
+    for kind in (FB, FromFileTeacher):
+        episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[0]
+        assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
 
 
 def test_a_cloze_file_asks_so_before_each_episode(read):
@@ -117,8 +116,7 @@ def test_a_task_of_parlai_changes_entries_and_candidates(tmp_path):
 
     class Carried(FbDialogTeacher):
         def __init__(self, opt, shared=None):
-            number = opt["task"].split(":")[2]
-            opt["cands_datafile"] = opt["datafile"] = opt["folder"] + f"/qa{number}.txt"
+            opt["cands_datafile"] = opt["datafile"] = opt["folder"] + f"/qa{opt['task'].split(':')[2]}.txt"
             super().__init__(opt, shared)
 
         def setup_data(self, path):
@@ -130,25 +128,15 @@ def test_a_task_of_parlai_changes_entries_and_candidates(tmp_path):
             return [text.replace(",", " ") for text in super().load_cands(path)]
 
     (tmp_path / "qa8.txt").write_text("1 What?\tmilk,ball\t1\n2 And now?\tmilk\t3\n")
-    opt = {"task": "babi:Task1k:8", "folder": str(tmp_path), "datatype": "train:ordered"}
-    teacher = Carried(opt)
-    copy = Carried(opt, teacher.share())
-    assert copy.cands is teacher.cands
-    for _ in range(2):
-        first = teacher.act()
+    teacher = Carried({"task": "babi:Task1k:8", "folder": str(tmp_path), "datatype": "train:ordered"})
+    for each in (teacher, Carried(teacher.opt, teacher.share())):
+        first = each.act()
         assert (first["labels"], first["label_candidates"]) == (("milk ball",), ("milk ball", "milk"))
-        assert copy.act()["text"] == "What?"
-        assert teacher.act()["reward"] == 3.0
-        copy.act()
 
 
-@pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
-def test_named_fields(read, datatype):
+def test_named_fields(read):
     first = told("How\nmany?", "one", "1", candidates=("one", "1", "two"), mood="good")
-    assert read(PARLAI, FIELDS, datatype) == [
-        [first, told("And now?", "two", reward=0.5)],
-        [told("Last", "three")],
-    ]
+    assert read(PARLAI, FIELDS) == [[first, told("And now?", "two", reward=0.5)], [told("Last", "three")]]
 
 
 @pytest.mark.parametrize(
@@ -166,10 +154,10 @@ def test_conversations(read, turns, pairs):
 
 
 @pytest.mark.parametrize("kind", [FB, PARLAI, TALK])
-@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff\r\n"])
-@pytest.mark.parametrize("datatype", ["train", "train:ordered", "train:stream", "valid", "valid:stream"])
-def test_empty_files_are_epochs_of_nothing(read, kind, text, datatype):
-    assert read(kind, text, datatype) == []
+@pytest.mark.parametrize("datatype", ["train", "train:stream", "valid"])
+def test_empty_files_are_epochs_of_nothing(read, kind, datatype):
+    for text in ("", "\ufeff\r\n"):
+        assert read(kind, text, datatype) == []
 
 
 @pytest.mark.parametrize("datatype", ["valid", "valid:stream"])

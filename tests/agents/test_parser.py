@@ -1,5 +1,3 @@
-import argparse
-
 import pytest
 
 from dpmodule import agents
@@ -31,15 +29,11 @@ def parse(*words, **more):
 
 
 def test_defaults():
+    expected = {"task": None, "model": None, "model_file": None, "dict_file": None, "batch_sort": True}
+    expected |= {"include_labels": True, "hide_labels": False, "dict_lower": False, "context_length": -1}
+    expected |= {"batchsize": 1, "numthreads": 1, "datatype": "train", "override": {}, "dict_minfreq": 0}
+    expected |= {"dict_maxtokens": -1, "on_bad_line": "error"}
     opt = parse()
-    nothing = ("task", "model", "model_file", "dict_file")
-    expected = {
-        **dict.fromkeys(nothing),
-        **dict.fromkeys(("batch_sort", "include_labels"), True),
-        **dict.fromkeys(("hide_labels", "dict_lower"), False),
-        **{"context_length": -1, "batchsize": 1, "numthreads": 1, "datatype": "train", "override": {}},
-        **{"dict_minfreq": 0, "dict_maxtokens": -1, "on_bad_line": "error"},
-    }
     assert {name: opt[name] for name in expected} == expected
 
 
@@ -51,13 +45,11 @@ def test_defaults():
         ("-bs", "--batchsize", "32", 32),
         ("-nt", "--numthreads", "2", 2),
         ("-bsrt", "--batch-sort", "no", False),
-        ("-bsrt", "--batch-sort", "True", True),
         ("-clen", "--context-length", "-1", -1),
         ("-incl", "--include-labels", "0", False),
         ("-incl", "--include-labels", "yes", True),
         ("-m", "--model", "repeat_label", "repeat_label"),
         ("-mf", "--model-file", "folder/m", "folder/m"),
-        ("-dp", "--datapath", "data", "data"),
         ("-eps", "--num-epochs", "2.5", 2.5),
     ],
 )
@@ -136,35 +128,12 @@ def test_flags_are_added_by_hand_as_in_parlai():
     assert "mine" in parser.format_help()
 
 
-KINDS = (
-    "DictionaryAgent",
-    "ModuleAgent",
-    "Seq2seqAgent",
-    "StarspaceAgent",
-    "IrBaselineAgent",
-    "FromFileTeacher",
-)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_subclasses_add_flags_to_the_group_of_their_base(name):
-    parser = ParlaiParser()
-    getattr(agents, name).add_cmdline_args(parser).add_argument("--mood", type="bool", default=True)
-    assert parser.parse_args(["--mood", "no"], print_args=False)["mood"] is False
-
-
-@pytest.mark.parametrize("kind", [agents.Seq2seqAgent, agents.StarspaceAgent])
-def test_flags_of_agents_with_networks_are_options(kind):
-    parser = argparse.ArgumentParser()
-    parser.register("type", "bool", str)
-    kind.add_cmdline_args(parser)
-    task = {"task": "helpers.small_tasks:Letters", "examples": 50, "datatype": "train"}
-    line = ["--embeddingsize", "8", "--optimizer", "nag", "-lr", "0.5"]
-    agent = kind({**task, **vars(parser.parse_args(line))})
-    agent.batch_act([{"text": "a b", "labels": ["b a"]}])
-    params = agent.network.module.get_params()[0]
-    assert (len(agent.dict), 8) in {array.shape for array in params.values()}
-    assert agent.network.module.symbol.list_outputs()[0] == "softmax_output"
+def test_subclasses_add_flags_to_the_group_of_their_base():
+    kinds = (agents.DictionaryAgent, agents.ModuleAgent, agents.Seq2seqAgent, agents.StarspaceAgent)
+    for kind in (*kinds, agents.IrBaselineAgent, agents.FromFileTeacher):
+        parser = ParlaiParser()
+        kind.add_cmdline_args(parser).add_argument("--mood", type="bool", default=True)
+        assert parser.parse_args(["--mood", "no"], print_args=False)["mood"] is False
 
 
 def test_names_that_programs_of_parlai_import():

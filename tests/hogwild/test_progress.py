@@ -130,25 +130,16 @@ def test_an_executor_goes_back_to_a_snapshot_of_its_own(mode, tmp_path):
 
         epoch()
         run.snapshot(prefix)
-        first, again, back, redone = epoch(), epoch(), epoch(resume=prefix), epoch()
-    assert [each[1] for each in (first, again, back, redone)] == [
-        10,
-        15,
-        5,
-        10,
-    ]  # nothing is left of its epoch
-    np.testing.assert_array_equal(redone[0], first[0])
+        found = epoch(), epoch(), epoch(resume=prefix), epoch()  # nothing is left of the resumed one
+    assert [number for _, number in found] == [10, 15, 5, 10]
+    np.testing.assert_array_equal(found[3][0], found[0][0])
 
 
 @NATIVE
 def test_lines_in_memory_resume_in_the_same_order(tmp_path):
     files, prefix = write_lines(tmp_path, (9000, 30_000)), str(tmp_path / "now")
-    schedule = mx.lr_scheduler.FactorScheduler(10**9, base_lr=2.0)
-    options = {
-        "mode": "native",
-        "optimizer_params": {"lr_scheduler": schedule},
-        "initializer": mx.init.Zero(),
-    }
+    rate = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(10**9, base_lr=2.0)}
+    options = {"mode": "native", "optimizer_params": rate, "initializer": mx.init.Zero()}
 
     def loaded(seed):
         dataset = mx.InMemoryDataset(described(4, line="uint64", label="uint64 dense"))
@@ -157,8 +148,9 @@ def test_lines_in_memory_resume_in_the_same_order(tmp_path):
         dataset.local_shuffle(seed=seed)
         return dataset
 
+    net = counting_net(39_000)
     with mx.AsyncExecutor() as run:
-        broken_off(run.train_from_dataset, counting_net(39_000), loaded(5), 2, examples=3000, **options)
+        broken_off(run.train_from_dataset, net, loaded(5), 2, examples=3000, **options)
         run.snapshot(prefix)
         assert list(run.last_snapshot(prefix).in_progress) == ["memory"]
     with mx.AsyncExecutor() as run:
@@ -166,7 +158,7 @@ def test_lines_in_memory_resume_in_the_same_order(tmp_path):
             run.train_from_dataset(counting_net(39_000), loaded(6), 2, resume=prefix, **options)
         with pytest.raises(ArgumentError, match="over lines in memory"):
             train(run, counting_net(39_000), files, 2, "native", resume=prefix)
-        run.train_from_dataset(net := counting_net(39_000), loaded(5), 2, resume=prefix, **options)
+        run.train_from_dataset(net, loaded(5), 2, resume=prefix, **options)
         assert set(counts(run, net)) == {1}
 
 
@@ -187,14 +179,10 @@ def test_what_does_not_fit_a_snapshot_is_one_error(tmp_path):
         module = mx.mod.Module(mx.sym.SoftmaxOutput(data, name="softmax"))
         module.fit(mx.io.NDArrayIter(np.zeros((4, 3)), np.zeros(4), 2), num_epoch=1, **more)
 
-    sizes, optimizer, rows = (
-        r"'table_weight' was \[38, 1\], is \[39, 1\]",
-        r"optimizer was \['SGD\(",
-        "size was 4, is 2",
-    )
-    for told in (sizes, optimizer, rows):
-        with pytest.raises(ArgumentError, match=told):
-            resumed(39, optimizer="adam", batch_size=2)
+    with pytest.raises(ArgumentError) as error:
+        resumed(39, optimizer="adam", batch_size=2)
+    for told in ("'table_weight' was [38, 1], is [39, 1]", "optimizer was ['SGD(", "size was 4, is 2"):
+        assert told in str(error.value)
     with pytest.raises(ArgumentError, match=r"1 are missing \(.*lines-1\), 0 are new"):
         resumed(files=files[:1])
     before = os.stat(files[1])
@@ -222,17 +210,13 @@ def last(folder):
     return mx.AsyncExecutor.last_snapshot(str(folder / "now"))
 
 
-def run_file_time(folder):
-    """Return when the last snapshot was written, None if there is none."""
-    path = folder / "now-0000.run"
-    return path.stat().st_mtime_ns if path.exists() else None
-
-
-def await_snapshot(folder, running, newest=None, begun=False):
-    """Wait until a snapshot is written, in the middle of a file if so asked, or the program has ended."""
-    end = time.monotonic() + 60
+def await_snapshot(folder, running, begun=False):
+    """Wait until a new snapshot is written, in the middle of a file if so asked, or the program has ended."""
+    path, end = folder / "now-0000.run", time.monotonic() + 60
+    newest = path.stat().st_mtime_ns if path.exists() else None
     while time.monotonic() < end and not running.output()[0]:
-        if run_file_time(folder) != newest and (not begun or last(folder).in_progress):
+        found = path.stat().st_mtime_ns if path.exists() else None
+        if found != newest and (not begun or last(folder).in_progress):
             return
         time.sleep(0.001)
 
@@ -240,28 +224,26 @@ def await_snapshot(folder, running, newest=None, begun=False):
 @pytest.mark.parametrize(
     ("mode", "workers", "lines", "kills"),
     [
-        pytest.param("native", 2, (4000, 0, 5000, 1000, 4000, 10_000), 3, marks=NATIVE),
-        pytest.param(
-            "native", 2, (18_000, 0, 20_000, 4000, 18_000, 40_000), 20, marks=[NATIVE, pytest.mark.slow]
-        ),
-        pytest.param("serial", 1, (900, 0, 1000, 200, 900, 2000), 20, marks=pytest.mark.slow),
-        pytest.param("process", 2, (900, 0, 1000, 200, 900, 2000), 20, marks=pytest.mark.slow),
+        pytest.param("native", 2, 4000, 2, marks=NATIVE),
+        pytest.param("native", 2, 18_000, 20, marks=[NATIVE, pytest.mark.slow]),
+        pytest.param("serial", 1, 900, 20, marks=pytest.mark.slow),
+        pytest.param("process", 2, 900, 20, marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_run_trains_each_line_once(mode, workers, lines, kills, tmp_path):
     """Kill a run again and again at random times, and resume it."""
     generator, begun = random.Random(kills), 0
-    write_lines(tmp_path, lines)
+    sizes = (lines, 0, lines, lines // 4, lines, 2 * lines)
+    write_lines(tmp_path, sizes)
     for _ in range(kills):
         before = last(tmp_path)
-        newest = run_file_time(tmp_path)
-        with program(tmp_path, sum(lines), workers, mode, True) as running:
-            await_snapshot(tmp_path, running, newest, begun=True)
+        with program(tmp_path, sum(sizes), workers, mode, True) as running:
+            await_snapshot(tmp_path, running, begun=True)
             time.sleep(generator.random() * 0.03)
             running.send_signal(signal.SIGKILL)
             assert running.wait() in (0, -signal.SIGKILL)
             begun += bool(before and before.in_progress)
-    with program(tmp_path, sum(lines), workers, mode, False) as running:
+    with program(tmp_path, sum(sizes), workers, mode, False) as running:
         assert running.wait() == 0, running.output()[1]
         assert running.output()[0].split()[1] == "True"
     assert begun > kills // 4  # some processes resumed in the middle
