@@ -13,7 +13,7 @@ from dpmodule.agents import (
 )
 from dpmodule.agents.agent import dump_options, load_options
 from dpmodule.base import ArgumentError
-from helpers.talks import Noting, Texts, spec
+from helpers.talks import Texts, spec
 
 
 class Mine(Agent):
@@ -33,24 +33,14 @@ def test_an_agent_of_its_own():
     assert agent.reset_metrics() is agent.save() is agent.shutdown() is None
 
 
-def test_agents_by_name_or_module_class_and_arguments():
-    for name, kind in (("repeat_query", RepeatQueryAgent), ("random_candidate", RandomCandidateAgent)):
-        assert type(create_agent({"model": name})) is kind
-    agent = create_agent({"model": spec(Noting, "some:more")})
-    assert (type(agent), agent.opt["model_arguments"]) == (Noting, "some:more")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "meant"),
-    [("batch_size", 2, "batchsize"), ("dataType", "valid", "datatype"), ("modelfile", None, "model_file")],
-)
-def test_options_with_another_spelling(name, value, meant):
-    opt = {"task": spec(Texts, "a-1"), "model": "repeat_label", name: 3}
-    for make in (create_agent, lambda opt: create_task(opt, RepeatLabelAgent(opt))):
-        with pytest.raises(ArgumentError, match=f"there is no option '{name}'; did you mean '{meant}'"):
-            make(opt)
-    own = {**opt, meant: value}
-    assert create_task(own, create_agent(own)).opt[name] == 3, "a name of the program's own"
+def test_options_with_another_spelling():
+    for name, value, meant in (("batch_size", 2, "batchsize"), ("modelfile", None, "model_file")):
+        opt = {"task": spec(Texts, "a-1"), "model": "repeat_label", name: 3}
+        for make in (create_agent, lambda opt: create_task(opt, RepeatLabelAgent(opt))):
+            with pytest.raises(ArgumentError, match=f"there is no option '{name}'; did you mean '{meant}'"):
+                make(opt)
+        own = {**opt, meant: value}
+        assert create_task(own, create_agent(own)).opt[name] == 3, "a name of the program's own"
 
 
 def test_options_that_are_nearly_known_give_a_warning():
@@ -136,9 +126,7 @@ def test_options_of_the_run_are_not_saved(tmp_path):
 
 
 def test_random_candidate():
-    agent = RandomCandidateAgent({})
-    offered = ("a", "b", "c")
-    firsts = set()
+    agent, offered, firsts = RandomCandidateAgent({}), ("a", "b", "c"), set()
     for _ in range(60):
         agent.observe({"text": "q", "label_candidates": offered})
         reply = agent.act()

@@ -76,15 +76,6 @@ def test_worlds_with_their_own_execute_and_observe():
     assert [row.said for row in world.worlds] == [["a 0.0", "0.0"], ["a 1.0 x x", "1.0"]]
 
 
-def test_of_more_messages_than_rows_the_first_ones_count():
-    given = opt_of(3, batch_sort=True)
-    student = NotingBatch(given)
-    student.batch_act = lambda rows: (*map(student.answer, rows), {"text": "more"}, None)
-    world = epoch(given, student)[0]
-    assert world.report() == {"total": 10, "accuracy": 1.0, "f1": 1.0}
-    assert len(world.acts[1]) == 3
-
-
 # batches of a number of tokens
 
 

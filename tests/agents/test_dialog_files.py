@@ -6,6 +6,7 @@ from errors.agents import BAD_LINES
 
 from dpmodule.agents import ConversationTeacher, FbDialogTeacher, FromFileTeacher, ParlAIDialogTeacher
 from dpmodule.base import ArgumentError, FileFormatError
+from helpers.damaged import damaged
 
 NUMBERED = """\
 1 Sam went to the kitchen.
@@ -172,22 +173,7 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     assert (episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == ("good", ("yes",))
 
 
-def _damaged(data, rng):
-    """Return a file with some bytes changed, cut out or repeated."""
-    found = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        place = rng.randrange(len(found) + 1)
-        kind = rng.randrange(4)
-        if kind == 0:
-            odd = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\r")
-            found[place:place] = rng.choice(odd)
-        elif kind == 1:
-            del found[place : place + rng.randrange(12)]
-        elif kind == 2:
-            found[place:place] = found[place : place + rng.randrange(40)]
-        elif place < len(found):
-            found[place] = rng.randrange(256)
-    return bytes(found)
+ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\r")
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -198,7 +184,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, count):
     refused = 0
     for _ in range(count):
         kind = rng.choice((FB, PARLAI, TALK))
-        path.write_bytes(_damaged(seeds[kind].encode(), rng))
+        path.write_bytes(damaged(rng, seeds[kind].encode(), ODD))
         opt = {"datafile": str(path), "datatype": rng.choice(("valid", "test:stream", "train:ordered"))}
         try:
             teacher = kind(opt)

@@ -1,8 +1,6 @@
 import errno
 import os
 import random
-import sys
-import threading
 from unittest import mock
 
 import numpy as np
@@ -134,18 +132,6 @@ def test_an_agent_that_was_asked_first_learns_all_the_same(workers):
     assert_same(params(first), params(second), 0)
 
 
-@pytest.mark.parametrize("kind", ["smallest", "seq2seq"])
-def test_a_batch_is_shared_out_over_contexts(kind):
-    found = []
-    for contexts in (None, "cpu(0),cpu(1)", [mx.cpu(0), mx.cpu(1)]):
-        agent = alike(kind, contexts=contexts, batchsize=8)
-        for number in range(3):
-            agent.batch_act(rows(8, number, kind))
-        found.append(params(agent))
-    assert_same(found[1], found[2], 0)
-    assert_same(found[1], found[0], 1e-4)
-
-
 # sharing
 
 
@@ -193,32 +179,6 @@ def test_rows_of_a_batch_have_no_module_of_their_own():
     assert_same(params(agent), params(worker), 0)
     world = create_task({**opt, "numthreads": 1}, agent)
     assert all(each.get_agents()[1].network is agent.network for each in world.worlds)
-
-
-def test_threads_train_the_same_parameters():
-    agent = SmallestAgent(smallest(numthreads=3, batchsize=4, learningrate=0.02))
-    copies = [create_agent_from_shared({**agent.share(), "threadindex": index}) for index in range(3)]
-    before = params(agent)
-
-    def train(copy):
-        for number in range(20):
-            copy.batch_act(examples(4, number))
-
-    threads = [threading.Thread(target=train, args=(copy,)) for copy in copies]
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(usual)
-    after = params(agent)
-    assert any((after[name] != before[name]).any() for name in after)
-    for copy in copies:
-        assert_same(params(copy), after, 0)
-    assert agent.network.module.optimizer.num_update == 60
 
 
 # files

@@ -47,9 +47,6 @@ def test_defaults():
         ("-bsrt", "--batch-sort", "no", False),
         ("-clen", "--context-length", "-1", -1),
         ("-incl", "--include-labels", "0", False),
-        ("-incl", "--include-labels", "yes", True),
-        ("-m", "--model", "repeat_label", "repeat_label"),
-        ("-mf", "--model-file", "folder/m", "folder/m"),
         ("-eps", "--num-epochs", "2.5", 2.5),
     ],
 )

@@ -4,7 +4,6 @@ import os
 import pickle
 import random
 import signal
-import threading
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ import torch
 from dpmodule.agents import SharedTable
 from dpmodule.agents.shared_state import SumColumns, counter_for
 from dpmodule.streams import Supervisor, WorkerDied
-from dpmodule.streams.synchronization import SharedCounter
 
 
 def in_processes(function, arguments, mode="fork"):
@@ -34,29 +32,6 @@ def test_numbers_come_in_order_and_the_value_is_the_one_taken_last(workers):
         counter.value = (counter.value + 6) % 7
     assert (counter.value, counter.peek(), counter.take()) == (4, 5, 5)
     assert copy.deepcopy(counter) is counter
-
-
-def take(channel, counter, count):
-    """Take numbers by the method and by the value in turn."""
-    taken = []
-    for _ in range(count // 2):
-        taken.append(counter.take())
-        with counter.get_lock():
-            counter.value += 1
-            taken.append(counter.value)
-    return taken
-
-
-def test_processes_and_threads_take_each_number_once():
-    counter, own = SharedCounter(), []
-    thread = threading.Thread(target=lambda: own.extend(take(None, counter, 2000)))
-    with Supervisor("taker", "fork") as takers:
-        for _ in range(3):
-            takers.start(take, counter, 2000)
-        thread.start()
-        found = takers.join(60)
-    thread.join()
-    assert sorted(sum(found, own)) == list(range(4 * 2000))
 
 
 def count_up(channel, table, times):

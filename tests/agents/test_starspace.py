@@ -71,14 +71,6 @@ def test_similarity_is_that_of_the_bags():
     np.testing.assert_allclose(agent.network.predict(inputs)[0].asnumpy(), wanted, atol=1e-5)
 
 
-def test_unknown_words_and_empty_texts_are_no_errors():
-    first, second = trained(2).batch_act(
-        [{"text": "", "labels": ["unheard of"]}, {"text": "what", "label_candidates": ["", "answer1"]}]
-    )
-    assert np.isfinite(first["metrics"]["loss"])
-    assert sorted(second["text_candidates"]) == ["", "answer1"]
-
-
 @pytest.mark.slow
 def test_four_workers_need_hardly_more_memory_than_one(tmp_path):
     """100 MB of parameters, and as much of states; 372 and 445 MB when this was written."""

@@ -3,7 +3,6 @@
 import pytest
 
 from dpmodule.agents import RepeatLabelAgent, create_task
-from dpmodule.agents.tasks import split_of
 
 SPLITS = ("train", "valid", "test")
 MADE_UP = ("reverse", "nocandidate", "docs")
@@ -38,24 +37,6 @@ def test_docs_has_the_label_among_functions_of_the_module():
         assert label in example["label_candidates"]
         assert len(example["label_candidates"]) <= 5
     assert any(each["text"].startswith("which function of os.path: ") for each in asked)
-
-
-@pytest.mark.parametrize(
-    ("given", "argument", "used"),
-    [
-        ("train", "valid", "valid"),
-        ("train:ordered", "train", "train:ordered"),
-        ("valid", "train", "train:evalmode"),
-    ],
-)
-def test_a_split_behind_the_name_counts_more_than_the_datatype(given, argument, used):
-    teacher = create_teacher(f"reverse:{argument}", datatype=given)
-    assert teacher.datatype == used
-    assert teacher.act().keys() >= {"labels" if used == "train:ordered" else "eval_labels"}
-    assert split_of(teacher.act()["text"]) == used.partition(":")[0]
-    opt = {"task": f"reverse:{argument}:size=20", "batchsize": 4, "datatype": given}
-    copies = [row.get_agents()[0] for row in create_task(opt, RepeatLabelAgent({})).worlds]
-    assert {(each.num_examples(), each.datatype) for each in copies} == {(20, used)}
 
 
 @pytest.mark.parametrize(

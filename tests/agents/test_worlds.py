@@ -6,23 +6,12 @@ import random
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from dpmodule.agents import (
-    Agent,
-    ExecutableWorld,
-    MultiAgentDialogWorld,
-    RepeatLabelAgent,
-    create_task,
-)
+from dpmodule import agents
+from dpmodule.agents import DialogPartnerWorld, ExecutableWorld, RepeatLabelAgent, create_task
 from dpmodule.base import DTypeError, StateError
 from dpmodule.streams import WorkerDied
 from helpers.hogwild_agents import Seen, no_threads, pids
@@ -152,7 +141,7 @@ def test_any_order_of_calls(examples, steps):
     gc.collect()
     before = resources()
     options = settings(max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True)
-    run_state_machine_as_test(Worlds, settings=options)
+    stateful.run_state_machine_as_test(Worlds, settings=options)
     gc.collect()
     until(no_threads)
     assert resources() == before
@@ -203,15 +192,15 @@ def test_everyone_hears_all_others_or_what_the_world_says():
         def observe(self, agent, act):
             return None if agent.id == "b" else {"text": f"{agent.id} hears {act['text']}"}
 
-    agents = three()
-    MultiAgentDialogWorld({}, agents).parley()
-    assert [agent.heard for agent in agents] == [["b1", "c2"], ["a0", "c2"], ["a0", "b1"]]
-    agents = three()
-    world = Room({}, agents)
+    people = three()
+    agents.MultiAgentDialogWorld({}, people).parley()
+    assert [agent.heard for agent in people] == [["b1", "c2"], ["a0", "c2"], ["a0", "b1"]]
+    people = three()
+    world = Room({}, people)
     world.parley()
     assert world.opt["log"] == ["a0", "b0", "c2"]
-    assert agents[1].heard == []
-    assert agents[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
+    assert people[1].heard == []
+    assert people[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
     world = create_task(VALID, Noting(VALID), default_world=ExecutableWorld)
     world.parley()
     assert world.report()["total"] == 1, "not the teacher's own questions"
@@ -224,7 +213,7 @@ def test_a_text_that_is_no_str_is_not_counted():
         teacher.observe({"id": "x", "text": 7})
     assert teacher.report()["total"] == 0
     silent = type("Wrong", (Noting,), {"act": lambda self: {"text": 7}})(VALID)
-    MultiAgentDialogWorld(VALID, [silent, Noting(VALID)]).parley()  # nobody counts
+    agents.MultiAgentDialogWorld(VALID, [silent, Noting(VALID)]).parley()  # nobody counts
 
 
 def test_subclasses_of_dict_are_messages():
@@ -237,19 +226,31 @@ def test_subclasses_of_dict_are_messages():
 # several tasks
 
 
-def two(**more):
-    return {**VALID, "task": f"{spec(Texts, 'a-3-1')},{spec(Texts, 'b-1-2-2')}", **more}
+TWO = (spec(Texts, "a-3-1"), spec(Texts, "b-1-2-2"))
 
 
-def test_several_tasks_follow_each_other_by_episodes():
-    world, student, parleys = epoch(two())
-    assert parleys == 9
-    assert [each["text"].strip(" x") for each in student.seen] == [
-        f"{name} {place}"
-        for name, places in (("a", "0.0 0.1 0.2"), ("b", "0.0"), ("a", "1.0"), ("b", "1.0 1.1 2.0 2.1"))
-        for place in places.split()
-    ]
-    assert world.display().startswith("[world 1: ")
+@pytest.fixture(params=["worlds", "teacher"])
+def two(request):
+    """Return a function that makes a world of two tasks: of a world for each, or of one teacher of both."""
+
+    def make(student=Noting, tasks=TWO, **more):
+        opt = {**VALID, "task": ",".join(tasks), **more}
+        agent = student(opt)
+        if request.param == "worlds":
+            return create_task(opt, agent), agent
+        return DialogPartnerWorld(opt, [agents.MultiTaskTeacher({**opt, "numthreads": 1}), agent]), agent
+
+    return make
+
+
+def test_tasks_follow_each_other_by_episodes(two):
+    world, student = two()
+    assert finish(world) == 9
+    seen = " ".join(each["text"].strip(" x").replace(" ", "") for each in student.seen)
+    assert seen == "a0.0 a0.1 a0.2 b0.0 a1.0 b1.0 b1.1 b2.0 b2.1"
+    assert (world.num_examples(), world.num_episodes()) == (9, 5)
+    if not isinstance(world, DialogPartnerWorld):
+        assert world.display().startswith("[world 1: ")
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -259,30 +260,30 @@ def test_macro_and_micro_averages_over_tasks(rows):
             is_a = self.observation.get("text", "").startswith("a")
             return super().act() if is_a else {"id": self.id, "text": "no idea", "metrics": {"loss": 2.0}}
 
-    opt = two(batchsize=rows)
+    opt = {**VALID, "task": ",".join(TWO), "batchsize": rows}
     world = epoch(opt, Knows(opt))[0]
     report = world.report()
     assert (report["total"], report["accuracy"], report["loss"]) == (9, 0.5, 2.0)
     assert report["micro"]["accuracy"] == round(4 / 9, 4)
     assert [each["total"] for each in report["tasks"].values()] == [4, 5]
-    assert (world.num_examples(), world.num_episodes()) == (9, 5)
     world.reset_metrics()
     assert world.report()["total"] == 0
 
 
-def test_the_same_task_twice():
-    report = epoch({**VALID, "task": f"{TASK},{TASK}"})[0].report()
+def test_the_same_task_twice(two):
+    world, _ = two(tasks=(TASK, TASK))
+    finish(world)
+    report = world.report()
     assert (report["total"], list(report["tasks"])) == (12, [TASK, f"{TASK}#2"])
 
 
-def test_training_draws_the_task_whenever_an_episode_is_done():
+def test_training_draws_the_task_whenever_an_episode_is_done(two):
     random.seed(1)
-    opt = two(datatype="train")
-    world = create_task(opt, Noting(opt))
+    world, student = two(datatype="train")
     names = []
     for _ in range(200):
         world.parley()
-        name, place = world.get_acts()[0]["text"].split()[:2]
+        name, place = student.seen[-1]["text"].split()[:2]
         assert names[-1:] in ([], [name]) or place.endswith(".0")
         names.append(name)
     assert 40 < names.count("a") < 160

@@ -9,7 +9,6 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import NonFiniteError, StateError
-from dpmodule.params import ParamStore
 from helpers.hogwild import (
     BAGS,
     DENSE,
@@ -110,17 +109,6 @@ def test_a_ragged_slot_trains_and_is_fetched(run, bags):
     other = net.get_internals()["fc_output"]
     assert len(list(run.infer_from_files(other, described(**BAGS), bags[:1], 1, "fc"))) == 5
     assert run.module(other).store is module.store
-
-
-def test_an_object_with_a_symbol_a_store_and_an_optimizer_is_a_program(run, dense):
-    program = type("Own", (), {"symbol": dense_net(), "store": ParamStore([mx.cpu()])})()
-    program.optimizer = mx.optimizer.create("adagrad", learning_rate=0.1)
-    serial(run, program, described(**DENSE), dense[0])
-    before = parameters(run.module(program))
-    serial(run, program, described(**DENSE), dense[0])
-    assert run.module(program).store is program.store
-    assert run.module(program).optimizer is program.optimizer
-    assert not np.array_equal(before["fc1_weight"], parameters(run.module(program))["fc1_weight"])
 
 
 # during a run

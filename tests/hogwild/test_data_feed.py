@@ -261,34 +261,3 @@ def test_a_program_is_ended_with_the_iteration(way, tmp_path):
 
 
 # --- fuzzed lines
-
-
-def is_good(text, slots):
-    try:
-        mx.streams.MultiSlotFunctor(text, slots).run()
-    except FileFormatError:
-        return False
-    return True
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("lines", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_random_lines(lines, tmp_path, backend):
-    """Read random lines, good and bad, in skip mode; compare with reading each alone in error mode."""
-    generator, bad, desc = random.Random(lines), 0, feed_of(16)
-    widths = {"dense": 3, "label": 1}
-    slots = [mx.hogwild.data_feed.with_width(slot, 3 if slot.name == "dense" else 1) for slot in desc.slots]
-    for _ in range(lines // (200 if backend == "native" else 1000)):
-        texts = []
-        for row in random_rows(generator, 200):
-            text = bytearray(line_of(row).encode())
-            if generator.random() < 0.3:
-                for _ in range(generator.randint(1, 3)):
-                    text[generator.randrange(len(text))] = generator.choice(b"0123456789 \t\r.-+exn\x00\xff")
-            texts.append(bytes(text) if generator.random() < 0.95 else bytes(generator.choices(b" 1.", k=9)))
-        path, block = put(tmp_path / "lines", b"\n".join(texts)), generator.choice([50, 5000])
-        good = [is_good(text, slots) for text in texts if text.split()]
-        batches = batches_of(desc, [path], "skip", block_bytes=block, widths=widths)
-        assert (sum(num_lines(batches)), batches.skipped) == (good.count(True), good.count(False))
-        bad += good.count(False)
-    assert bad > 40

@@ -16,7 +16,6 @@ from dpmodule import native
 from dpmodule import symbol as sym
 from dpmodule.base import ArgumentError, BoundsError, FileFormatError, NonFiniteError
 from helpers.hogwild import BAGS, WORDS, bag_net, described, parameters, rows_of, write_bags
-from helpers.programs import TESTS, run_file
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no extension")
 
@@ -415,8 +414,3 @@ def test_snapshots_are_taken_between_batches(tmp_path):
             files *= 4
             run.run_from_files(net, feed, files, 2, mode="native", callback=look, callback_s=0.02)
     assert set(mx.nd.load(f"{prefix}-0000.params")) == {"arg:fc_bias", "arg:fc_weight", "arg:table_weight"}
-
-
-def test_ctrl_c_ends_the_run_after_a_batch(tmp_path):
-    program = run_file(TESTS / "programs" / "interrupted_files.py", *write_bags(tmp_path, 4, 2000))
-    assert program.stdout.split() == ["interrupted", "2000"], program.stderr

@@ -5,25 +5,10 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import native
-from helpers.hogwild import BAGS, bag_net, described
+from helpers.hogwild import BAGS, bag_net, described, write_bags
 
 WORDS = 300
 NATIVE = pytest.mark.skipif(not native.available(), reason="there is no extension")
-
-
-def bag_files(folder, files, lines, seed, first=0):
-    """Write bags of words whose label is drawn from a logistic model, so that no AUC of 1 can be reached."""
-    rng, weights = np.random.RandomState(seed), np.random.RandomState(0).randn(WORDS)
-    paths = []
-    for number in range(first, first + files):
-        path = folder / f"part-{number}"
-        with path.open("w") as file:
-            for _ in range(lines):
-                words = rng.randint(0, WORDS, rng.randint(3, 13))
-                label = int(rng.rand() < 1 / (1 + np.exp(-weights[words].sum())))
-                file.write(f"{len(words)} {' '.join(map(str, words))} 1 {label}\n")
-        paths.append(str(path))
-    return paths
 
 
 def held_out_auc(mode, workers, files, held_out, seed, epochs):
@@ -75,13 +60,13 @@ def test_dropout_of_workers_differs_and_comes_again_under_the_same_seed(mode, wo
     ],
 )
 def test_several_workers_learn_as_well_as_one(mode, workers, seeds, lines, epochs, tmp_path):
-    """The difference of the means over seeds is within the noise of both."""
-    files = bag_files(tmp_path, 8, lines, 0)
-    held_out = bag_files(tmp_path, 1, 4 * lines, 1, first=8)
-    one = [held_out_auc("serial", 1, files, held_out, seed, epochs) for seed in range(seeds)]
+    """The difference of the means over seeds is within the noise of both; labels are of a logistic model."""
+    files = write_bags(tmp_path, 12, lines, words=WORDS, noise=1.0)
+    held_out = files[8:]
+    one = [held_out_auc("serial", 1, files[:8], held_out, seed, epochs) for seed in range(seeds)]
     assert min(one) > 0.7
     for count in workers:
-        several = [held_out_auc(mode, count, files, held_out, seed, epochs) for seed in range(seeds)]
+        several = [held_out_auc(mode, count, files[:8], held_out, seed, epochs) for seed in range(seeds)]
         noise = np.sqrt((np.var(one, ddof=1) + np.var(several, ddof=1)) / seeds)
         assert abs(np.mean(several) - np.mean(one)) < max(4 * noise, 0.01), (count, one, several)
 
