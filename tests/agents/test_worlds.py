@@ -147,7 +147,7 @@ def test_any_order_of_calls(examples, steps):
     assert resources() == before
 
 
-class Says(Agent):
+class Says(agents.Agent):
     def __init__(self, opt, shared=None):
         super().__init__(opt, shared)
         self.heard, self.id = [], self.opt["name"]

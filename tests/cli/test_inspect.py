@@ -114,8 +114,8 @@ def test_networks_that_come_along(run):
 @pytest.mark.parametrize(
     ("words", "told", "absent"),
     [
-        ("lenet --shape data=2,1,20,20", "input: data (2, 1, 20, 20)\n|(2, 16, 20, 20)|with backward (about)|nhwc", "as a whole"),
-        ("mlp --times --measure-memory", "backward\n---|backward, measured as a whole|memory of a run (measured): ", "off: "),
+        ("lenet --shape data=2,1,20,20", "data (2, 1, 20, 20)\n|(2, 16, 20, 20)|with backward (about)|nhwc", "whole"),
+        ("mlp --times --measure-memory", "backward\n---|backward, measured as a whole|run (measured): ", "off: "),
         ("lenet --disable channels_last,pooling_first", "off: pooling_first, channels_last", "nhwc"),
     ],
 )  # fmt: skip

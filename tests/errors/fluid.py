@@ -112,10 +112,6 @@ def other_program():
         layers.concat([x, dense("y")], axis=1)
 
 
-def minimized(optimizer):
-    optimizer().minimize(layers.mean(layers.fc(dense(), 1)))
-
-
 def twice():
     loss = layers.mean(layers.fc(dense(), 1))
     for _ in range(2):
