@@ -109,16 +109,6 @@ def test_batches_stay_within_the_budget(budget, more):
     assert max(map(len, sizes)) == 3 if more else max(map(len, sizes)) > 1
 
 
-def test_training_starves_no_row():
-    opt = tokens(20, "train:ordered")
-    student = NotingBatch(opt)
-    world = create_task(opt, student)
-    while world.get_total_epochs() < 6:
-        world.parley()
-    answered = {each["text"] for batch in student.batches for each in batch}
-    assert len(answered) == world.num_examples()
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_the_window_is_the_fullest_there_is(seed):
     rng = random.Random(seed)

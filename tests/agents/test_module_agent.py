@@ -9,7 +9,6 @@ import pytest
 import dpmodule as mx
 from dpmodule import agents
 from dpmodule.agents import DictionaryAgent, create_agent, create_agent_from_shared, create_task
-from dpmodule.agents.agent import dictionary_file
 from dpmodule.agents.module_agent import build_dict
 from dpmodule.base import FileError, NonFiniteError
 from dpmodule.streams import Supervisor
@@ -116,9 +115,6 @@ def test_act_is_a_batch_of_one_of_a_whole_episode():
     assert_same(params(first), params(second), 0)
     first.observe({"text": "w01", "labels": ["w01"], "episode_done": False})
     assert first.observe({"text": "w02", "episode_done": True})["text"] == "w01\nw01\nw02"
-    first.observe({"text": "w03", "episode_done": False})
-    first.reset()
-    assert first.observe({"text": "w04", "episode_done": True})["text"] == "w04"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -250,16 +246,8 @@ def test_a_dictionary_is_that_of_the_file(tmp_path):
     path = str(tmp_path / "words")
     made = build_dict(smallest(dict_file=path))
     assert DictionaryAgent({"dict_file": path}).tok2ind == made.tok2ind
+    assert {f"w{number:02}" for number in range(30)} <= set(made.keys())
+    assert 4 < len(build_dict(smallest(examples=200, dict_maxexs=2))) < 24
     agent = SmallestAgent(smallest(task=None, dict_file=path))
     assert agent.dict.tok2ind == made.tok2ind
     agent.batch_act(examples(3))
-    assert dictionary_file("net") == "net.dict"
-
-
-def test_a_dictionary_has_the_words_of_texts_and_labels():
-    found = build_dict(smallest(examples=200))
-    assert {f"w{number:02}" for number in range(30)} <= set(found.keys())
-    assert found["__NULL__"] == 0
-    counts = [count for _, count in list(found.freqs().items())[4:]]
-    assert counts == sorted(counts, reverse=True)
-    assert 4 < len(build_dict(smallest(examples=200, dict_maxexs=2))) < 24

@@ -28,15 +28,6 @@ def parse(*words, **more):
     return ParlaiParser(True, True).parse_args(list(words), print_args=False, **more)
 
 
-def test_defaults():
-    expected = {"task": None, "model": None, "model_file": None, "dict_file": None, "batch_sort": True}
-    expected |= {"include_labels": True, "hide_labels": False, "dict_lower": False, "context_length": -1}
-    expected |= {"batchsize": 1, "numthreads": 1, "datatype": "train", "override": {}, "dict_minfreq": 0}
-    expected |= {"dict_maxtokens": -1, "on_bad_line": "error"}
-    opt = parse()
-    assert {name: opt[name] for name in expected} == expected
-
-
 @pytest.mark.parametrize(
     ("short", "long", "value", "read"),
     [
@@ -56,8 +47,9 @@ def test_short_and_long_flags_of_2018(short, long, value, read):
 
 
 def test_agents_and_tasks_add_their_own_flags(capsys):
-    opt = parse("-m", LEARNER, "-t", LIBRARY, "-lr", "0.5", "--shelf", "7")
+    opt = parse("-m", LEARNER, "-t", __name__, "-lr", "0.5", "--shelf", "7")
     assert (opt["learning_rate"], opt["shelf"]) == (0.5, 7)
+    assert (opt["context_length"], opt["batchsize"], opt["include_labels"]) == (-1, 1, True), "defaults"
     parser = ParlaiParser(True, True)
     parser.set_defaults(task=LIBRARY, model=LEARNER, datatype="valid")
     opt = parser.parse_args(["--shelf", "7"], print_args=False)
@@ -67,6 +59,8 @@ def test_agents_and_tasks_add_their_own_flags(capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert "--learning-rate" in shown
     assert "(default: valid)" in shown
+    world = create_task({"task": __name__}, RepeatLabelAgent({}))
+    assert type(world.get_agents()[0]) is DefaultTeacher, "a module alone means its default teacher"
 
 
 def test_an_agent_saved_in_the_model_file_adds_its_flags(tmp_path):
@@ -143,9 +137,3 @@ def test_names_that_programs_of_parlai_import():
     assert (one.num_examples(), one.getID()) == (3, "reverse:size=3")
     (two,) = make({"task": "reverse, nocandidate", "datatype": "valid"})
     assert (type(two), len(two.tasks)) == (agents.MultiTaskTeacher, 2)
-
-
-def test_a_module_alone_means_its_default_teacher():
-    assert parse("-t", __name__, "--shelf", "5")["shelf"] == 5
-    world = create_task({"task": __name__}, RepeatLabelAgent({}))
-    assert type(world.get_agents()[0]) is DefaultTeacher

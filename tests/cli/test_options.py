@@ -69,35 +69,37 @@ def test_every_option_tells_its_default(run):
     assert "dpmodule fit" in run().out
 
 
-@pytest.mark.parametrize(
-    ("read", "text", "expected"),
-    [
-        ("contexts", " cpu:1 , cpu(0)", [cpu(1), cpu(0)]),
-        ("device", "cpu(3)", cpu(3)),
-        ("shape", "(1, 8, 8)", (1, 8, 8)),
-        ("shape", "(64,)", (64,)),
-        ("input_shape", "data:1,3", ("data", (1, 3))),
-        ("input_shape", "1,3", (None, (1, 3))),
-        ("workload", "1,3", [1.0, 3.0]),
-        ("epoch", "12", 12),
-        ("optimizer_name", "Adam", "adam"),
-        ("store", "none", None),
-        *[("contexts", text, "expected") for text in ("", "cpu(-1)", "cpu(0)cpu(1)")],
-        ("device", "cpu(0),cpu(1)", "expected"),
-        *[("workload", text, "expected") for text in ("1,0", "1,nan")],
-        *[("shape", text, "expected") for text in ("1,-8", "1,,8", "8x8")],
-        *[("input_shape", text, "expected") for text in ("data", "=1,2")],
-        *[("positive", text, "expected") for text in ("1.5", "\u00b2", "9" * 5000)],
-        ("fraction", "1.1", "expected"),
-    ],
-)
-def test_types(read, text, expected):
-    if expected != "expected":
-        assert getattr(options, read)(text) == expected
-        return
-    with pytest.raises(argparse.ArgumentTypeError, match="expected") as caught:
-        getattr(options, read)(text)
-    assert repr(text) in str(caught.value)
+TYPES = {
+    "contexts": {" cpu:1 , cpu(0)": [cpu(1), cpu(0)]},
+    "device": {"cpu(3)": cpu(3)},
+    "shape": {"(1, 8, 8)": (1, 8, 8), "(64,)": (64,)},
+    "input_shape": {"data:1,3": ("data", (1, 3)), "1,3": (None, (1, 3))},
+    "workload": {"1,3": [1.0, 3.0]},
+    "epoch": {"12": 12},
+    "optimizer_name": {"Adam": "adam"},
+    "store": {"none": None},
+}
+
+
+WRONG = {
+    "contexts": ["", "cpu(-1)", "cpu(0)cpu(1)"],
+    "device": ["cpu(0),cpu(1)"],
+    "workload": ["1,0", "1,nan"],
+    "shape": ["1,-8", "1,,8", "8x8"],
+    "input_shape": ["data", "=1,2"],
+    "positive": ["1.5", "\u00b2", "9" * 5000],
+    "fraction": ["1.1"],
+}
+
+
+def test_types():
+    for read, taken in TYPES.items():
+        assert {text: getattr(options, read)(text) for text in taken} == taken
+    for read, texts in WRONG.items():
+        for text in texts:
+            with pytest.raises(argparse.ArgumentTypeError, match="expected") as caught:
+                getattr(options, read)(text)
+            assert repr(text) in str(caught.value)
 
 
 def test_optimizers_that_others_use_inside_are_not_offered():
