@@ -98,7 +98,6 @@ def programs():
         "latin": b"import mxnet\nx = '\xff'\n",
         "numpy": b"import numpy\n",
         "long": b"import mxnet\n" + b"#" * 1_100_000,
-        "deep": b"x = " + b"(" * 10_000,
         "good": b"import mxnet\n",
     }
     for name, content in contents.items():
@@ -133,7 +132,6 @@ COMMANDS = [
         int,
         ("fti", r"invalid choice: 'fti' \(choose from.*; did you mean fit\? \(see dpmodule --help\)"),
         ("fit --epoch 3", "dpmodule fit: error: unrecognized arguments: --epoch 3; did you mean --epochs"),
-        ("fit --learning-rate=3", "unrecognized arguments: --learning-rate=3"),
         ("fit --optimizer sdg", "'sdg', expected one of adadelta, adagrad, adam"),
         ("fit --kvstore dist_magic", "expected local, device, dist_sync, dist_async or none"),
         ("fit --contexts 'gpu(99)'", r"gpu\(99\) does not exist"),
@@ -189,9 +187,7 @@ COMMANDS = [
         ("check", "no network is given; expected NET"),
         ("predict", "nothing is saved under the prefix 'model'"),
         ("predict --output junk/out.csv", "Not a directory$"),
-        ("predict --output empty", "a folder; expected a file"),
         ("predict four --data four.npz --label-column none", "--label-column is for CSV files"),
-        ("summary --prefix nowhere", "nowhere-symbol.json does not exist"),
         ("check four --prefix four", "got NET four and --prefix four, expected one network"),
         ("check four four-0001.params --params four-0002.params", "PARAMS four-0001.params and --params"),
         ("check four four-0001.params --epoch 2", "--epoch 2 and the parameters four-0001.params"),
@@ -217,7 +213,6 @@ COMMANDS = [
         ("convert list a.onnx --symbol four-symbol.json", "has arrays without names"),
         ("convert four four", "is the input four; choose another output"),
         ("convert four a.pt --opset 17", "--opset 17 is for ONNX outputs"),
-        ("convert four empty --to onnx", "empty is a folder, but the output kind is onnx"),
         ("convert four junk --to folder", "junk is a file, but the output kind is folder"),
         ("convert four a.pt --shape data:1,6", "does not fit the parameters"),
         *[
@@ -230,7 +225,6 @@ COMMANDS = [
         bags,
         ("--files 'none-*'", r"--files 'none-\*' matches no file, expected a path or a pattern"),
         ("--files empty", "--files: the files have no lines to train on"),
-        ("--validation 'none-*'", r"--validation 'none-\*' matches no file"),
         ("--feed empty", "empty: line 1, column 1"),
         ("--feed piped", "if you trust the description, use --allow-pipe-command"),
         ("--feed unused", "which slot is the label. 0 of the used slots have a name that ends in 'label'"),
@@ -244,7 +238,6 @@ COMMANDS = [
         ("--hidden 5,x", "--hidden: '5,x', expected units such as '128,96', or none"),
         ("--net logistic --width 5", "--width 5 is not supported by --net logistic"),
         ("--symbol fc-symbol.json", "--rows 50 is not supported with --symbol, whose network has fixed"),
-        ("--prefix bag-0/net", "--prefix is 'bag-0/net', which cannot be written"),
         start=FILES,
     ),
     *refused(
@@ -261,10 +254,8 @@ COMMANDS = [
         ("latin.py", "not valid Python 3: "),
         ("numpy.py", "the program does not import mxnet, dynet, paddle, parlai or dpmodule"),
         ("long.py", "1,100,013 bytes, expected a program of at most 1,048,576"),
-        ("deep.py", "not valid Python 3: "),
         ("/dev/zero", "got a device or a pipe"),
         ("good.py net", "a network, expected one of them"),
-        ("good.py --shape 1,2", "a network, expected one of them"),
         start="check --program",
     ),
 ]
@@ -309,7 +300,6 @@ SAMPLES = [
     *rows(
         csv,
         ("1,2,0\n", "z", None, "--label-column is 'z'.*a number from 0 to 2"),
-        ("a,b\n1,0\n", "9" * 5000, None, "--label-column is '9999.*has a, b"),
         ("a,b\n1,0\n", None, "c", "--validation-column is 'c'.*has a, b"),
         ("a,b\n1,0\n", "b", "b", "the same column"),
         ("a,b\n1,0\n2,1\n", None, "a", "holds 2.0, expected 1 or 'validation'"),
@@ -318,7 +308,6 @@ SAMPLES = [
     *rows(
         npz,
         (b"", r"d\.npz.*the file is empty"),
-        (b"PK\x03\x04 cut short", r"d\.npz"),
         ({"images": np.ones(3)}, "holds images"),
         ({"x": np.array(["a"])}, "expected numbers"),
         ({"x": np.array([{}], dtype=object)}, r"d\.npz"),

@@ -230,12 +230,9 @@ RUNS = [
             ({"fetch": [3]}, ArgumentError, "of type int"),
             ({"fetch": mx.sym.Variable("other")}, ArgumentError, "depends on other"),
             ({"mode": "fast"}, ArgumentError, "mode is 'fast'"),
-            ({"on_bad_line": "ignore"}, ArgumentError, "on_bad_line is 'ignore'"),
             ({"check_labels": "stop"}, ArgumentError, "check_labels is 'stop', expected one of raise, warn"),
             ({"callback": 1}, ArgumentError, "callback is 1"),
-            ({"callback_s": 0}, ArgumentError, "callback_s is 0"),
             ({"eval_metric": "acuracy"}, ArgumentError, "acuracy"),
-            ({"optimizer": "no"}, ArgumentError, "no"),
             ({"resume": 3}, ArgumentError, "resume is 3, expected the prefix"),
             ({"resume": "other"}, FileError, "no snapshot is saved under this prefix"),
         )
