@@ -13,15 +13,7 @@ from dpmodule.agents.examples import EpisodePositions
 from dpmodule.agents.module_agent import build_dict
 from dpmodule.agents.shared_state import SumColumns
 from dpmodule.agents.teachers import is_training
-from dpmodule.base import (
-    ArgumentError,
-    DTypeError,
-    FileError,
-    FileFormatError,
-    NotSupportedError,
-    SignatureError,
-    StateError,
-)
+from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, StateError
 from helpers.hogwild_agents import NoShare, Questions
 from helpers.small_tasks import SmallestAgent, examples, smallest
 from helpers.talks import Noting, Talks, Texts, spec
@@ -141,7 +133,7 @@ ROWS_OF_WORLDS = [
         ("note", "twice", "world is a HogwildWorld, expected"),
     ),
     *rows(
-        NotSupportedError,
+        mx.base.NotSupportedError,
         hogwild,
         ("note", "display", r"HogwildWorld\.display.*numthreads"),
     ),
@@ -370,7 +362,7 @@ def without_task(folder):
 
 
 ROWS_OF_NETWORKS = [
-    (lambda: SmallestAgent(smallest(optimizer_params={"no_such": 1})), SignatureError, "no_such"),
+    (lambda: SmallestAgent(smallest(optimizer_params={"no_such": 1})), mx.base.SignatureError, "no_such"),
     *rows(
         ArgumentError,
         lambda opt: SmallestAgent(smallest(**opt)),

@@ -6,18 +6,8 @@ from functools import partial, wraps
 import numpy as np
 
 import dpmodule.fluid as fluid
+from dpmodule import base
 from dpmodule import symbol as sym
-from dpmodule.base import (
-    ArgumentError,
-    BoundsError,
-    DeviceError,
-    DTypeError,
-    FileError,
-    FileFormatError,
-    OpError,
-    ShapeError,
-    StateError,
-)
 from dpmodule.context import cpu
 from helpers.fluid_programs import PROTOTXT, bow_net, programs, run, text_inputs, write_files
 
@@ -133,7 +123,7 @@ def dense_lstm():
 
 ROWS = [
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         lambda call: call(),
         (lambda: layers.fc(3, 4), "fc: input is 3"),
         (lambda: layers.fc(dense(), 4, act="tahn"), "did you mean tanh"),
@@ -185,14 +175,14 @@ ROWS = [
         (lambda: decay(-1), "from 0"),
     ),
     *rows(
-        StateError,
+        base.StateError,
         lambda call: call(),
         (lambda: fluid.Program().symbol, "no layers"),
         (other_startup, "another startup program"),
         (twice, "has an optimizer"),
     ),
     *rows(
-        ShapeError,
+        base.ShapeError,
         lambda call: call(),
         (lambda: layers.data("a", 3), "shape is 3"),
         (lambda: layers.data("a", [-1, 0]), "sizes from 1"),
@@ -203,17 +193,17 @@ ROWS = [
         ),
         (lambda: fluid.create_lod_tensor(np.zeros((3, 1)), [[1, 1]]), "the sum of lengths is 2"),
     ),
-    (lambda: fluid.Executor("gpu"), DeviceError, "place is 'gpu'"),
-    *rows(ShapeError, lstm, (7, {}, "4H features")),
+    (lambda: fluid.Executor("gpu"), base.DeviceError, "place is 'gpu'"),
+    *rows(base.ShapeError, lstm, (7, {}, "4H features")),
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         lstm,
         (8, {"h_0": 1}, "initial states are zeros"),
         (8, {"bias_attr": False}, "bias_attr"),
     ),
-    (dense_lstm, OpError, "sequence_lstm takes ragged data"),
+    (dense_lstm, base.OpError, "sequence_lstm takes ragged data"),
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         fed,
         ({"words": [[1]]}, "label is missing"),
         ({**BATCH, "lable": 1}, "no data 'lable'; did you mean label"),
@@ -222,37 +212,37 @@ ROWS = [
         (BATCH, 3, "neither a variable"),
     ),
     *rows(
-        ShapeError,
+        base.ShapeError,
         fed,
         ({"words": [], "label": np.zeros((0, 1))}, "is empty"),
         ({**BATCH, "label": [0, 1, 0]}, r"'label' has shape \(3,\)"),
         ({**BATCH, "label": [[0], [1]]}, "different sizes"),
     ),
     *rows(
-        DTypeError,
+        base.DTypeError,
         fed,
         ({**BATCH, "label": [[0], [0.5], [1]]}, "'label' is not an array of int64: it has fractions"),
         ({**BATCH, "words": [[1], ["a"], []]}, "'words' is not an array"),
         (BATCH, "words", "return_numpy=False"),
     ),
     *rows(
-        BoundsError,
+        base.BoundsError,
         fed,
         ({**BATCH, "words": [[1], [40], []]}, "'words' has the value 40, but the table 'embedding_0_weight'"),
     ),
     *[
         row
         for error, *case in (
-            (StateError, "unstarted", None, "mean_0", "startup program first"),
-            (StateError, False, None, [], "no optimizer"),
-            (ArgumentError, True, None, ["nothing"], "no variable 'nothing'"),
-            (ShapeError, True, None, ["fc_2"], r"'fc_2' has shape \(2, 2\)"),
-            (ArgumentError, True, "data.prototxt", [], "data_feed is 'data.prototxt'"),
+            (base.StateError, "unstarted", None, "mean_0", "startup program first"),
+            (base.StateError, False, None, [], "no optimizer"),
+            (base.ArgumentError, True, None, ["nothing"], "no variable 'nothing'"),
+            (base.ShapeError, True, None, ["fc_2"], r"'fc_2' has shape \(2, 2\)"),
+            (base.ArgumentError, True, "data.prototxt", [], "data_feed is 'data.prototxt'"),
         )
         for row in rows(error, on_files, case)
     ],
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         saved,
         (
             {"feeded_var_names": ["words", "label"]},
@@ -263,13 +253,13 @@ ROWS = [
         ({"model_filename": "__model__"}, "file names are not supported"),
         ({"dirname": None}, "dirname is None"),
     ),
-    *rows(StateError, without_values, ("have no values",)),
-    *rows(ArgumentError, lacking, ("lacks fc_3_weight, fc_3_bias",)),
-    *rows(FileError, lambda folder: fluid.io.load_inference_model(folder / "nothing"), ("nothing",)),
-    *rows(ShapeError, damaged, ("__shape__", "5x", "__shape__ is '5x', expected")),
-    *rows(DTypeError, damaged, ("__dtype__", "x", "unknown dtype 'x'")),
+    *rows(base.StateError, without_values, ("have no values",)),
+    *rows(base.ArgumentError, lacking, ("lacks fc_3_weight, fc_3_bias",)),
+    *rows(base.FileError, lambda folder: fluid.io.load_inference_model(folder / "nothing"), ("nothing",)),
+    *rows(base.ShapeError, damaged, ("__shape__", "5x", "__shape__ is '5x', expected")),
+    *rows(base.DTypeError, damaged, ("__dtype__", "x", "unknown dtype 'x'")),
     *rows(
-        FileFormatError,
+        base.FileFormatError,
         damaged,
         ("__feed__", "1", "input 'b' has __feed__='1', expected its index"),
     ),

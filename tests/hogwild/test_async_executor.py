@@ -9,18 +9,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import NonFiniteError, StateError
-from helpers.hogwild import (
-    BAGS,
-    DENSE,
-    bag_net,
-    dense_module,
-    dense_net,
-    described,
-    loop_over,
-    parameters,
-    write_bags,
-    write_dense,
-)
+from helpers.hogwild import BAGS, DENSE, bag_net, dense_module, dense_net, described, loop_over, parameters
 
 ADAGRAD = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
 
@@ -29,16 +18,6 @@ ADAGRAD = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
 def run():
     with mx.AsyncExecutor() as executor:
         yield executor
-
-
-@pytest.fixture
-def dense(tmp_path):
-    return write_dense(tmp_path)
-
-
-@pytest.fixture
-def bags(tmp_path):
-    return write_bags(tmp_path)
 
 
 def serial(run, program, feed, files, fetch=(), **more):

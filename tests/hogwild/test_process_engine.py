@@ -26,7 +26,6 @@ from helpers.hogwild import (
     parameters,
     rows_of,
     write_bags,
-    write_dense,
 )
 from helpers.processes import SOON_S, descendants, mostly_within, until
 from helpers.programs import run_program
@@ -66,11 +65,6 @@ def process(run, program, feed, files, workers, fetch=(), **more):
 
 def same(first, second):
     return all(np.array_equal(value, second[name]) for name, value in first.items())
-
-
-@pytest.fixture
-def dense(tmp_path):
-    return write_dense(tmp_path)
 
 
 def test_one_worker_equals_a_plain_loop_bit_for_bit_with_dropout_and_a_schedule(run, dense):
