@@ -112,29 +112,6 @@ def test_a_cloze_file_asks_so_before_each_episode(read):
     ]
 
 
-def test_a_task_of_parlai_changes_entries_and_candidates(tmp_path):
-    """As its teacher of bAbI does, whose labels have commas in them."""
-
-    class Carried(FbDialogTeacher):
-        def __init__(self, opt, shared=None):
-            opt["cands_datafile"] = opt["datafile"] = opt["folder"] + f"/qa{opt['task'].split(':')[2]}.txt"
-            super().__init__(opt, shared)
-
-        def setup_data(self, path):
-            for entry, begins in super().setup_data(path):
-                entry[1] = [label.replace(",", " ") for label in entry[1]]
-                yield entry, begins
-
-        def load_cands(self, path):
-            return [text.replace(",", " ") for text in super().load_cands(path)]
-
-    (tmp_path / "qa8.txt").write_text("1 What?\tmilk,ball\t1\n2 And now?\tmilk\t3\n")
-    teacher = Carried({"task": "babi:Task1k:8", "folder": str(tmp_path), "datatype": "train:ordered"})
-    for each in (teacher, Carried(teacher.opt, teacher.share())):
-        first = each.act()
-        assert (first["labels"], first["label_candidates"]) == (("milk ball",), ("milk ball", "milk"))
-
-
 def test_named_fields(read):
     first = told("How\nmany?", "one", "1", candidates=("one", "1", "two"), mood="good")
     assert read(PARLAI, FIELDS) == [[first, told("And now?", "two", reward=0.5)], [told("Last", "three")]]

@@ -24,24 +24,6 @@ def test_shape_and_scale(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("classes", "labels", "found"),
-    [
-        (None, [[0, 2], [1]], 3),
-        (7, [[0, 5]], 7),
-        (None, [[5, 0, 10**7]], "the smallest 0 and the largest 10000000; expected 0 to 2"),
-        (None, [[1, 2, 10**7]], "3 different numbers, the smallest 1 .*--classes 10000001"),
-    ],
-)
-def test_labels_must_be_counted_from_0_without_a_gap(classes, labels, found):
-    samples = [data.Samples(np.ones((len(each), 1)), np.array(each), "d.csv") for each in labels]
-    if isinstance(found, int):
-        assert data.num_classes(samples, classes) == found
-    else:
-        with pytest.raises(ArgumentError, match=found):
-            data.num_classes(samples, classes)
-
-
-@pytest.mark.parametrize(
     ("words", "sizes"),
     [
         ((), [8, 2]),

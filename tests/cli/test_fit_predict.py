@@ -57,19 +57,6 @@ def test_all_optimizers_have_defaults(name, run):
     assert run(*QUICK, "--epochs", "1", "--optimizer", name).code == 0
 
 
-def test_a_symbol_of_ones_own_and_a_csv(run):
-    x = np.random.RandomState(0).normal(size=(300, 2))
-    table = np.column_stack([x, x[:, 0] > x[:, 1]])
-    np.savetxt("data.csv", table, delimiter=",", header="a,b,truth", comments="")
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-    mx.sym.SoftmaxOutput(net, name="softmax").save("net-symbol.json")
-    words = ["--data", "data.csv", "--label-column", "truth"]
-    assert run("fit", "--symbol", "net-symbol.json", *words, "--target", "0.9").code == 0
-    assert run("predict", *words, "--output", "out.csv").code == 0
-    lines = Path("out.csv").read_text().splitlines()
-    assert (lines[0], len(lines)) == ("sample,class,p0,p1", 301)
-
-
 def test_too_few_rows_for_validation_are_noted(run):
     np.savez("d.npz", x=[[1.0], [2.0]], y=[0, 1])
     words = (*QUICK, "--data", "d.npz", "--overwrite")

@@ -9,7 +9,6 @@ import pytest
 import dpmodule as mx
 
 DATA = Path(__file__).parents[1] / "data"
-DET2 = DATA / "checkpoints" / "mtcnn_det2" / "mtcnn_det2"
 FC = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
 PARAMS = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.array([1, float("nan"), 2])}
 
@@ -18,20 +17,6 @@ def shown(run, *words, code=0):
     done = run(*words)
     assert done.code == code, done
     return done.out
-
-
-def test_a_published_network_with_its_parameters(run):
-    text = shown(run, "check", f"{DET2}-symbol.json", f"{DET2}-0001.params")
-    counts = "Convolution 3, FullyConnected 3, LeakyReLU 4, Pooling 2, SoftmaxOutput 1"
-    assert text.splitlines()[1] == f"operators: {counts} (none missing)"
-    assert {"input: data (1, 3, 24, 24) (assumed)", "parameters: 100,178 numbers in 16 arrays"} <= {
-        *text.splitlines()
-    }
-    assert "output: prob1_output (1, 2) float32 min " in text
-    assert "not finite" not in text
-    text = shown(run, "check", f"{DET2}-symbol.json", "--shape", "data=2,3,24,24")
-    assert "input: data (2, 3, 24, 24)\n" in text
-    assert "output: conv5_2_output (2, 4)" in text
 
 
 @pytest.mark.parametrize("path", sorted((DATA / "symbols").glob("*resnet*-symbol.json")))

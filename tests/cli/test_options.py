@@ -4,7 +4,6 @@ import argparse
 
 import pytest
 
-import dpmodule as mx
 from dpmodule.cli import option_types as options
 from dpmodule.cli.__main__ import make_parser
 from dpmodule.context import cpu
@@ -100,11 +99,3 @@ def test_types():
             with pytest.raises(argparse.ArgumentTypeError, match="expected") as caught:
                 getattr(options, read)(text)
             assert repr(text) in str(caught.value)
-
-
-def test_optimizers_that_others_use_inside_are_not_offered():
-    inside = mx.contrib.svrg_optimization.svrg_optimizer._AssignmentOptimizer.__name__.lower()
-    assert inside in mx.optimizer.Optimizer.opt_registry
-    with pytest.raises(argparse.ArgumentTypeError, match="expected one of adadelta") as refused:
-        options.optimizer_name(inside)
-    assert not {inside, "test", "torchoptimizer"} & set(str(refused.value).replace(",", "").split())

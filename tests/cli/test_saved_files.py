@@ -27,24 +27,21 @@ def names(pattern="*"):
 
 
 def test_files_of_another_network_are_refused_with_the_command_that_removes_them(run, tmp_path):
-    np.savez("small.npz", x=np.eye(4).repeat(5, 0), y=np.arange(20) % 2)
     run(*FIT, "--prefix", "my net")
-    for name in ("my net-2024.txt", "my net-2024", "my net-other-0001.params"):
+    others = ["my net-2024", "my net-2024.txt", "my net-other-0001.params"]
+    for name in others:
         Path(name).write_text("mine")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    lenet = ("fit", "--network", "lenet", "--epochs", "3", "--prefix", "my net")
-    small = (*MLP, "3", "--prefix=my net", "--data", "small.npz")
-    for words, reason in ((lenet, "its fc1_weight has shape (128, 64)"), (small, "its fc1_weight")):
-        error = run(*words).error
-        assert reason in error
-        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    words = ("fit", "--network", "lenet", "--epochs", "3", "--prefix", "my net")
+    error = run(*words).error
+    assert "its fc1_weight has shape (128, 64)" in error
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
     program, *command = shlex.split(re.search(r"remove the saved files: (dpmodule .*)", error)[1])
     assert command == [*words, "--overwrite"]
     assert run(*command).code == 0
     written = [f"my net-0003.{ending}" for ending in ("params", "run", "states")]
-    others = ["my net-2024", "my net-2024.txt", "my net-other-0001.params", "my net-symbol.json", "small.npz"]
-    assert names() == [*written, *others]
-    assert run(*command[:-1]).code == 0  # the same network again
+    assert names() == sorted([*written, *others, "my net-symbol.json"])
+    assert run(*words).code == 0  # the same network again
 
 
 def test_a_graph_with_other_operators_is_another_network(run):
@@ -93,10 +90,7 @@ from dpmodule.cli.__main__ import main
 reader, writer = os.pipe()
 os.close(reader)
 os.dup2(writer, 1)
-code = main(["info"])
-sys.stdout.flush()
-sys.exit(code)
-"""
+sys.exit(main(["info"]) or sys.stdout.flush())"""
     done = run_program(code)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -190,7 +184,6 @@ def test_a_run_that_a_signal_ends_resumes(number, run, monkeypatch, whole):
     assert (code, len(seen), os.path.exists("part-last.run")) == (128 + number, 31, True)
     assert run(*resumed).code == 0
     assert_same(whole, "part-0003.params")
-    assert {*names("part-*.run")} >= {"part-0002.run", "part-0003.run"}
 
 
 def test_a_finished_run_stays_as_it_is_and_can_be_removed(run):
