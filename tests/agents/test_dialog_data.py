@@ -67,6 +67,8 @@ def test_a_stream_goes_round_and_knows_its_end():
     assert not stream.ends_before(0)
     found = [stream.episode(number, loop=True)[0][0]["text"] for number in (0, 2, 3, 7, 8)]
     assert found == ["0.0", "2.0", "0.0", "1.0", "2.0"]
+    stream = StreamDialogData({"datafile": 3}, numbered)
+    stream.episode(2)
     assert stream.ends_before(3)
     assert (stream.num_episodes(), stream.num_examples()) == (3, 6)
     assert StreamDialogData({}, lambda path: []).get() == ({"episode_done": True}, True)

@@ -87,7 +87,7 @@ def check(first, second, is_double, opt, batched, as_teacher):
 
 
 @pytest.mark.parametrize(
-    "examples", [100, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    "examples", [80, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
 def test_every_example_is_seen_exactly_once(examples):
     options = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}

@@ -71,7 +71,7 @@ def test_load_epoch_resumes_with_the_saved_network_only(run):
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), OSError(12, ""), RuntimeError("can't allocate memory"), TypeError()]
+    "error", [MemoryError("1 TiB"), OSError(12, "full"), RuntimeError("can't allocate memory"), TypeError()]
 )
 def test_short_memory_names_its_option_and_unexpected_errors_keep_their_traceback(error, run, monkeypatch):
     monkeypatch.setattr(mx.mod.Module, "bind", mock.Mock(side_effect=error))

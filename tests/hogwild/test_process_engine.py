@@ -193,7 +193,7 @@ def kill_at_random(run, net, files, seed):
     thread.start()
     died = None
     try:
-        process(run, net, described(2, **BAGS), files * 20, 2, **ADAGRAD)
+        process(run, net, described(2, **BAGS), files * 60, 2, **ADAGRAD)
     except WorkerDied as error:
         died, at = error, time.monotonic()
     thread.join()
@@ -212,7 +212,7 @@ def test_a_killed_worker_is_told_at_once_and_parameters_stay_usable(tmp_path, co
         assert all(np.isfinite(value).all() for value in parameters(run.module(net)).values())
         assert process(run, net, described(2, **BAGS), files, 2, eval_metric="auc").examples == 800
     deaths = [each for each in took if each is not None]
-    assert len(deaths) > count / 2 - 1
+    assert len(deaths) > count / 2
     mostly_within(2.0 if count > 10 else SOON_S, deaths)  # a busy machine may be late now and then
     assert not children()
     gc.collect()
