@@ -15,10 +15,8 @@ def held_out_auc(mode, workers, files, held_out, seed, epochs):
     """Train, and return the AUC over lines that were not trained on."""
     mx.random.seed(seed)
     net, metric, feed = bag_net(WORDS, 8), mx.metric.AUC(), described(16, **BAGS)
-    more = {
-        "optimizer": mx.optimizer.create("adagrad", learning_rate=0.1),
-        "initializer": mx.init.Uniform(0.1),
-    }
+    rule = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
+    more = {**rule, "initializer": mx.init.Uniform(0.1)}
     with mx.AsyncExecutor() as run:
         for _ in range(epochs):
             assert run.run_from_files(net, feed, files, workers, mode=mode, **more).workers == workers
