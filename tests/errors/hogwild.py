@@ -243,6 +243,7 @@ RUNS = [
     ],
     (
         partial(executor, "train_from_dataset", bag_net(), mx.QueueDataset(BAGS), 1, eval_metrik="acc"),
+        mx.base.SignatureError,
         "did you mean eval_metric",
     ),
     (partial(executor, "train_from_dataset", bag_net(), ["a"], 1), ArgumentError, "QueueDataset"),
