@@ -348,3 +348,21 @@ def test_modules_and_callbacks_save_and_load_safetensors(prefix, buckets):
         again.init_optimizer()
         for name, value in module.get_params()[0].items():
             np.testing.assert_array_equal(again.get_params()[0][name].asnumpy(), value.asnumpy())
+
+
+def test_a_save_replaces_the_graph_of_a_killed_one(prefix):
+    checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {})
+    folder, temporary = Path(prefix).parent, ".net-symbol.json.0123abcd.tmp"
+    (folder / temporary).write_text(network(5).tojson())
+    moves = {"version": 1, "moves": {"net-symbol.json": temporary}}
+    (folder / ".net-0001.89abcdef.commit").write_text(json.dumps(moves))
+    checkpoint.save_checkpoint(prefix, 2, network(2), params(1), {})
+    assert checkpoint.load_checkpoint(prefix, 2)[0].tojson() == network(2).tojson()
+
+
+def test_casts_of_mixed_precision_are_not_saved_unless_wanted(prefix):
+    casts = mx.sym.amp_cast(mx.sym.var("x"), dtype="float16", name="cast")
+    for options, names in (({}, []), ({"remove_amp_cast": False}, ["cast"])):
+        checkpoint.save_checkpoint(prefix, 1, mx.sym.exp(casts, name="exp"), {}, {}, **options)
+        found = [node["name"] for node in json.loads(Path(prefix + "-symbol.json").read_text())["nodes"]]
+        assert found == ["x", *names, "exp"]

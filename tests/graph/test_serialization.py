@@ -75,6 +75,10 @@ def test_old_keys_move_to_the_variable_they_speak_of():
     symbol = S.load_json(text_of(variable(), variable("w", attr={"wd_mult": "2"}), dense, heads=[[2, 0]]))
     assert symbol.attr_dict()["w"] == {"__wd_mult__": "2", "wd_mult": "2", "__lr_mult__": "3", "lr_mult": "3"}
     assert symbol.attr("ctx_group") == "g"
+    computed = {**op("exp", (1, 0)), "name": "e"}
+    dense = op("FullyConnected", (0, 0), (2, 0), param={"num_hidden": "2", "no_bias": "True"}, attr=moved)
+    symbol = S.load_json(text_of(variable(), variable("w"), computed, dense, heads=[[3, 0]]))
+    assert not {"w", "e"} & symbol.attr_dict().keys()  # a weight that is computed has no rate
 
 
 @pytest.mark.parametrize(("version", "axis"), [(903, None), (905, -1)])

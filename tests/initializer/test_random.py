@@ -82,3 +82,12 @@ def test_a_part_of_a_bigger_array():
     whole = mx.nd.zeros((4, 6))
     mx.init.Uniform(1)(mx.init.InitDesc("w_weight"), whole[1:3])
     assert (whole.asnumpy() != 0).all(axis=1).tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize(("kind", "share"), [("uniform", math.sqrt(2) - 1), ("normal", 0.5)])
+def test_orthogonal_draws_from_its_distribution(kind, share):
+    """The share of directions near the axes, which a square has less of than a circle."""
+    draws = np.stack([drawn(mx.init.Orthogonal(rand_type=kind), (1, 2))[0] for _ in range(3000)])
+    angle = np.arctan2(*np.abs(draws).T)
+    near = np.mean(np.abs(angle - math.pi / 4) > math.pi / 8)
+    assert near == pytest.approx(share, abs=0.04)

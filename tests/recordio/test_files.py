@@ -184,3 +184,8 @@ def test_keys_may_be_text(tmp_path):
     (tmp_path / "a.idx").write_text("first\t0\n")
     (tmp_path / "a.rec").write_bytes((FORMATS / "plain.rec").read_bytes())
     assert load(tmp_path, key_type=str).read_idx("first") == b""
+
+
+def test_a_file_may_end_with_the_payload(tmp_path):
+    write(tmp_path / "a.rec", [b"abcd", b"efghijkl"])
+    assert list(mx.recordio.RecordDataset(tmp_path / "a.rec")) == [b"abcd", b"efghijkl"]
