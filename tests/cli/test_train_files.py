@@ -141,18 +141,8 @@ def test_epochs_are_saved_at_intervals_and_patterns_reach_subfolders(run, tmp_pa
 def test_a_feed_of_floats_needs_no_sizes(run, tmp_path):
     write_dense(tmp_path)
     (tmp_path / "dense.prototxt").write_text(described(**DENSE).desc())
-    words = (
-        "train-files",
-        "--feed",
-        "dense.prototxt",
-        "--files",
-        "part-*",
-        "--mode",
-        "serial",
-        "--epochs",
-        1,
-    )
-    assert run(*words, "--label", "label").code == 0
+    words = ("--feed", "dense.prototxt", "--files", "part-*", "--mode", "serial", "--label", "label")
+    assert run("train-files", *words, "--epochs", 1).code == 0
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

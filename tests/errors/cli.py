@@ -40,7 +40,13 @@ def within(folder):
 def tables():
     """Write samples, and networks that do not fit them."""
     np.savez("set.npz", x=np.eye(3).repeat(5, 0), y=np.arange(15) % 3)
-    for name, labels in {"minus": [0, -1], "text": ["a", "b"], "more": [0, 1, 2], "gap": [0, 10**7], "ones": [1, 10**7]}.items():
+    for name, labels in {
+        "minus": [0, -1],
+        "text": ["a", "b"],
+        "more": [0, 1, 2],
+        "gap": [0, 10**7],
+        "ones": [1, 10**7],
+    }.items():
         np.savez(f"{name}.npz", x=np.ones((2, 1)), y=labels)
     Path("d.csv").write_text("a,b,all,none,y\n1,2,1,0,0\n3,4,1,0,1\n")
     Path("other.csv").write_text("b,a,all,none,y\n1,2,1,0,0\n")

@@ -10,7 +10,17 @@ import torch
 
 from dpmodule.agents import Agent, FixedDialogTeacher, Teacher
 
-__all__ = ["Answers", "Misbehaves", "NoShare", "OwnPart", "Questions", "Seen", "Unpicklable", "no_threads", "pids"]
+__all__ = [
+    "Answers",
+    "Misbehaves",
+    "NoShare",
+    "OwnPart",
+    "Questions",
+    "Seen",
+    "Unpicklable",
+    "no_threads",
+    "pids",
+]
 
 
 def pids(world):
