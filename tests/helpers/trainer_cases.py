@@ -1,11 +1,4 @@
-"""Train one small network with MXNet's first trainers and write what they end with.
-
-Usage, in an environment with MXNet 1.9.1: python make_trainers.py
-The cases are run by the tests too, which import this file and hand in the package to run.
-"""
-
-import json
-from pathlib import Path
+"""Train one small network with MXNet's first trainers; run by MXNet (data/record_mxnet.py) and by the tests."""
 
 import numpy as np
 
@@ -78,20 +71,3 @@ def manager(mx, executor_manager):
                 weight[:] = weight.asnumpy() - 0.01 * total
     parallel.copy_to(args, aux)
     return {"accuracy": metric.get()[1], **{k: v.asnumpy() for k, v in {**args, **aux}.items()}}
-
-
-def main():
-    """Write trainers.json beside this file."""
-    import mxnet as mx
-    from mxnet import executor_manager
-
-    cases = {"feed_forward": feed_forward(mx)[0], "manager": manager(mx, executor_manager)}
-    found = {
-        case: {name: np.asarray(value).round(7).tolist() for name, value in values.items()}
-        for case, values in cases.items()
-    }
-    Path(__file__).with_name("trainers.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
