@@ -1,4 +1,3 @@
-import gzip
 import json
 
 import numpy as np
@@ -42,8 +41,3 @@ def test_a_seed_gives_mxnets_order_in_every_epoch(seed):
 def test_parts_cover_all_images():
     parts = [digits(batch_size=1, shuffle=False, num_parts=3, part_index=i) for i in range(3)]
     assert sum(map(labels, parts), []) == labels(digits(batch_size=20, shuffle=False))
-
-
-def test_a_gzipped_file_is_found_under_the_plain_name(tmp_path):
-    (tmp_path / "i.gz").write_bytes(gzip.compress(IMAGES.read_bytes()))
-    assert digits(image=tmp_path / "i").next().data[0].shape == (8, 1, 28, 28)

@@ -85,17 +85,6 @@ def test_joined_batches_are_mxnets():
             it.reset()
 
 
-def test_the_getters_return_the_current_batch():
-    with mx.io.PrefetchingIter(mx.io.NDArrayIter(X, Y, batch_size=4), depth=3) as it:
-        assert it.batch_size == 4
-        with pytest.raises(StateError, match="no current batch"):
-            it.getdata()
-        while it.iter_next():
-            assert it.current_batch.provide_data == it.provide_data
-            assert (it.getdata()[0].shape, it.getlabel()[0].shape) == ((4, 2), (4,))
-            assert (it.getpad(), it.getindex()) == (it.current_batch.pad, None)
-
-
 def test_keys_and_shapes_of_batches_are_those_of_the_first_iterator():
     class Buckets(Counting):
         def next(self):
@@ -124,24 +113,6 @@ def test_error_arrives_with_type_and_traceback(error):
         source.act = None
         it.reset()
         assert numbers(it) == [0, 1, 2, 3, 4]
-
-
-def test_random_faults_never_hang():
-    rng = np.random.RandomState(3)
-    for _ in range(60):
-        faults = rng.randint(0, 8, rng.randint(1, 4)).tolist()
-        sources = [Counting(4, fail_at(fault, RuntimeError(fault))) for fault in faults]
-        begin, got = time.monotonic(), []
-        with mx.io.PrefetchingIter(sources, depth=int(rng.randint(1, 4))) as it:
-            for _ in range(4):
-                if len(got) == min(faults):
-                    with pytest.raises(RuntimeError, match=str(min(faults))):
-                        next(it)
-                    break
-                got.append(next(it))
-            it.reset()
-        assert len(got) == min(4, *faults)
-        assert time.monotonic() - begin < 10
 
 
 def test_error_in_reset_arrives_and_leaves_it_usable():

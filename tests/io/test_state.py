@@ -203,9 +203,7 @@ THREE, PIXELS = {"batch_size": 3}, {"data_shape": (3, 8, 8), "verbose": False, "
 CHANGED = {"rand_mirror_prob": 0.5, "rand_crop_prob": 0.5, "shuffle": True}
 OBJECTS = [[2, 5, i, 0.1, 0.1, 0.5, 0.6, f"{NAMES[i % 3]}.png"] for i in range(5)]
 LISTED = {"imglist": OBJECTS, "path_root": FOLDER, "shuffle": True, "rand_mirror": True}
-DIGITS = {
-    part: FORMATS / f"t20-{part}s-idx{3 if part == 'image' else 1}-ubyte" for part in ("image", "label")
-}
+DIGITS = {"image": FORMATS / "t20-images-idx3-ubyte", "label": FORMATS / "t20-labels-idx1-ubyte"}
 KINDS = {
     "objects": lambda at: mx.image.ImageDetIter(2, (3, 4, 4), **LISTED),
     "object records": lambda at: mx.io.ImageDetRecordIter(
@@ -254,9 +252,8 @@ def files(tmp_path_factory):
 
 
 def held():
-    return {
-        what: each for what, each in resources().items() if what != "threads"
-    }  # of records they end later
+    """Return what is in use, but for threads: those of records end later."""
+    return {what: each for what, each in resources().items() if what != "threads"}
 
 
 SLOW = [pytest.mark.slow, pytest.mark.timeout(900)]

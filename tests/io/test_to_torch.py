@@ -1,7 +1,6 @@
 """Batches of iterators as datasets of torch."""
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import dpmodule as mx
@@ -40,9 +39,3 @@ def test_time_first_and_rows_that_roll_over():
     dataset = mx.io.NDArrayIter(np.arange(5), batch_size=3, last_batch_handle="roll_over").to_torch()
     assert rows(dataset) == [[[0, 1, 2]]]
     assert rows(dataset) == [[[3, 4, 0]], [[1, 2, 3]]]
-
-
-def test_arrays_share_the_memory_of_the_batch():
-    x = torch.arange(6.0)
-    (found,) = next(iter(mx.io.NDArrayIter(x, batch_size=2).to_torch()))
-    assert found.data_ptr() == x.data_ptr()

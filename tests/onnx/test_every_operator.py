@@ -8,7 +8,6 @@ import pytest
 import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import ArgumentError
-from dpmodule.onnx.to_onnx.translation import builders
 from dpmodule.ops.spec import AUX, PARAM
 from helpers.onnx_runs import check_same, in_single, symbol_of
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
@@ -85,12 +84,6 @@ def test_recorded_calls(group, case, opset):
     arrays = {key: data[f"{name}/in/{key}"] for key in case["arguments"]}
     arrays |= {key: data[f"{name}/aux_in/{key}"] for key in case["aux"]}
     check(symbol, [child.name for child, _ in symbol.graph.heads[0][0].inputs], arrays, opset)
-
-
-def test_every_builder_belongs_to_an_operator():
-    named = {ops.get(name).onnx.builder for name in MAPPED} - {""}
-    assert named - set(builders()) == set(), "operators name functions that there are not"
-    assert set(builders()) - named == set(), "functions that no operator names"
 
 
 def test_most_operators_are_mapped_and_plain_records_say_what_becomes_of_every_attribute():

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 import dpmodule as mx
-from dpmodule.onnx.hints import Hints, fixed_gammas, read_hints, write_hints
+from dpmodule.onnx.hints import Hints, fixed_gammas, read_hints
 from helpers.onnx_runs import again, exported, our_outputs
 
 
@@ -19,16 +19,6 @@ def normalized():
 
 def came_back(symbol, arrays, folder):
     return again(exported(symbol, arrays, [n for n in arrays if n != "data"]), folder)
-
-
-def test_batch_norms_are_as_they_were(tmp_path):
-    symbol, arrays = normalized()
-    net, args, _ = came_back(symbol, arrays, tmp_path)
-    first, second = (node.a for node in net.graph.nodes if node.op is not None)
-    assert (first.fix_gamma, first.use_global_stats, first.momentum) == (True, False, pytest.approx(0.7))
-    assert (second.fix_gamma, second.use_global_stats) == (False, True)
-    np.testing.assert_array_equal(args["first_gamma"].asnumpy(), [1, 1, 1])
-    np.testing.assert_array_equal(args["second_gamma"].asnumpy(), arrays["second_gamma"])
 
 
 def test_a_scale_that_others_read_keeps_its_values(tmp_path):
@@ -60,15 +50,6 @@ def test_weights_of_recurrent_networks_are_one_vector(tmp_path, mode, layers, bo
     assert list(args) == ["r_parameters"]
     np.testing.assert_array_equal(args["r_parameters"].asnumpy(), arrays["r_parameters"])
     np.testing.assert_allclose(our_outputs(net, arrays)[0], our_outputs(symbol, arrays)[0], 1e-5, 1e-6)
-
-
-def test_hints_are_written_and_read():
-    texts = {}
-    write_hints(Hints(), texts.__setitem__)
-    assert texts == {}
-    hints = Hints(frozenset("a"), frozenset("b"), (("c", 2),))
-    write_hints(hints, texts.__setitem__)
-    assert read_hints(texts) == hints
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,6 @@ def check_prediction(symbol, shape, label):
     return model
 
 
-def test_a_label_that_is_reshaped_is_no_input():
-    label = S.Reshape(S.Variable("softmax_label"), shape=(-1,))
-    net = S.SoftmaxOutput(S.Reshape(scores(), shape=(-1, 4)), label, name="softmax")
-    assert prediction_graph(net.graph).argument_names == ["data", "fc_weight", "fc_bias", "softmax/label1"]
-    check_prediction(net, (2, 5, 3), {"softmax_label": np.zeros((2, 5))})
-
-
 def test_ctc_is_left_out_beside_its_softmax(caplog):
     steps = scores()
     loss = S.MakeLoss(S.CTCLoss(steps, S.Variable("label"), name="ctc"), name="loss")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.onnx_runs import check_dynamic, check_same, our_outputs
+from helpers.onnx_runs import check_dynamic
 
 rng = np.random.RandomState(7)
 contrib = mx.sym.contrib
@@ -60,11 +60,3 @@ def test_deformable_convolution(masked, groups, opset):
     model = check_dynamic(symbol, arrays(2) | params, arrays(3), marks, [*params], opset=opset)
     # ONNX's operator surrounds the image with zeros, as only the modulated form does
     assert ("DeformConv" in kinds(model)) == (masked and opset >= 19)
-
-
-def test_rows_whose_number_depends_on_values():
-    symbol = contrib.boolean_mask(X, mx.sym.Variable("index"))
-    arrays = {"x": floats(4, 3), "index": np.array([1, 0, 0, 1], "f4")}
-    model = check_same(symbol, arrays)
-    assert model.graph.output[0].type.tensor_type.shape.dim[0].dim_param
-    assert our_outputs(symbol, arrays)[0].shape == (2, 3)

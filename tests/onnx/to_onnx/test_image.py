@@ -1,7 +1,6 @@
 """Images in ONNX: to OpenCV's numbers, cut, enlarged or read at other places."""
 
 import numpy as np
-import pytest
 
 import dpmodule as mx
 from helpers.onnx_runs import check_dynamic, check_same
@@ -19,14 +18,6 @@ def pixels(*shape):
 
 def floats(*shape):
     return rng.rand(*shape).astype("f4")
-
-
-@pytest.mark.parametrize("opset", [13, 17, 21])
-def test_bytes_become_a_network_input(opset):
-    symbol = S.image.to_tensor(S.image.crop(S.image.resize(X, size=(9, 4)), x=2, y=1, width=6, height=3))
-    symbol = S.image.normalize(symbol, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
-    first, other = {"x": pixels(2, 5, 7, 3)}, {"x": pixels(5, 5, 7, 3)}
-    check_dynamic(symbol, first, other, {"x": {0: "batch"}}, opset=opset)
 
 
 def test_pixels():
@@ -83,10 +74,3 @@ def test_pictures_of_any_size(symbol, shapes, others):
         k: {a: f"{k}_{m}" if a else m for a, m in FULL.items() if a < v.ndim} for k, v in first.items()
     }
     check_dynamic(symbol, first, other, dynamic)
-
-
-def test_regions_without_a_picture_are_zeros():
-    symbol = S.contrib.ROIAlign(X, Y, pooled_size=(2, 3), spatial_scale=0.5, sample_ratio=2)
-    rois = np.array([[0, 1, 1, 8, 7], [-1, 0, 0, 4, 4], [1, 2, 0, 9, 9]], "float32")
-    arrays = {"x": floats(2, 3, 5, 6), "y": rois}
-    check_dynamic(symbol, arrays, {"y": rois[:2]}, {"x": {0: "batch"}, "y": {0: "regions"}})

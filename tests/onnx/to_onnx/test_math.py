@@ -58,12 +58,6 @@ def test_arithmetic_of_two_arrays(dtype):
         check_op(names[0], left[kept], right[kept], **close(dtype))
 
 
-@pytest.mark.parametrize("dtype", [*TYPES, "bool"])
-def test_comparison_and_logic(dtype):
-    for word in COMPARISONS:
-        check_op(f"_{word}", *pairs(np.array([False, True]) if dtype == "bool" else numbers(dtype)))
-
-
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("is_int", BOTH)
 def test_arithmetic_with_a_number(dtype, is_int):

@@ -123,25 +123,6 @@ def test_loops_and_branches_give_what_mxnet_gives(name, opset):
         np.testing.assert_allclose(found, recorded(name, "out")[str(i)], rtol=1e-5, atol=1e-6)
 
 
-def test_loops_over_any_number_of_steps():
-    out, state = mx.sym.contrib.foreach(
-        lambda x, s: (x * 2 + s, s + x), mx.sym.Variable("x"), mx.sym.Variable("s")
-    )
-    first, other = ({"x": floats(t, n, 4), "s": floats(n, 4)} for t, n in ((3, 2), (6, 5)))
-    marks = {"x": {0: "time", 1: "batch"}, "s": {0: "batch"}}
-    model = check_dynamic(mx.sym.Group([out, state]), first, other, marks)
-    assert "Scan" in {node.op_type for node in model.graph.node}
-
-
-def test_rows_behind_the_last_step_are_zeros():
-    i, s = mx.sym.Variable("i"), mx.sym.Variable("s")
-    step = lambda i, s: ([s * 2], [i + 1, s + 1])  # noqa: E731
-    outputs, states = mx.sym.contrib.while_loop(lambda i, s: i < 4, step, [i, s], 6)
-    for start in (0, 3, 4, -9):
-        first = {"i": np.full(1, start, "f4"), "s": floats(2, 4)}
-        check_dynamic(mx.sym.Group([*outputs, *states]), first, {"s": floats(5, 4)}, {"s": {0: "batch"}})
-
-
 def test_names_inside_bodies_take_none_from_the_graph():
     def step(x, s):
         made = mx.sym.FullyConnected(x, num_hidden=3, name="fc")
