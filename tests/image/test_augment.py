@@ -46,27 +46,6 @@ def test_changes_of_objects_are_mxnets_under_the_same_seeds(which, seed):
     np.testing.assert_allclose(objects, goldens()[f"detchange/{which}/{seed}/label"], atol=1e-5)
 
 
-def test_changes_may_be_nested():
-    image = mx.nd.array(np.arange(24).reshape(2, 4, 3))
-    flip = I.HorizontalFlipAug(1.0)
-    twice = I.SequentialAug([flip, I.SequentialAug([flip]), I.CastAug("int32")])
-    np.testing.assert_array_equal(twice(image).asnumpy(), image.asnumpy())
-    assert twice(image).dtype is np.int32
-    assert twice.dumps()[0] == "sequentialaug"
-    assert I.RandomOrderAug([flip, flip])(image).asnumpy().tolist() == image.asnumpy().tolist()
-
-
-def test_a_subclass_needs_only_call():
-    class Negative(I.Augmenter):
-        def __call__(self, src):
-            return 255 - src
-
-    assert Negative(strength=mx.nd.array([1, 2])).dumps() == '["negative", {"strength": [1.0, 2.0]}]'
-    assert Negative()(mx.nd.ones((1, 1, 3))).asnumpy().tolist() == [[[254, 254, 254]]]
-    change = I.ColorNormalizeAug([np.float32(1), 2], np.ones(3))
-    assert json.loads(change.dumps()) == ["colornormalizeaug", {"mean": [1.0, 2], "std": [1.0, 1.0, 1.0]}]
-
-
 def test_random_sizes_take_the_old_name():
     with pytest.warns(DeprecationWarning, match="min_area"):
         assert I.RandomSizedCropAug((4, 4), 1.0, (1, 1), min_area=0.5).area == 0.5

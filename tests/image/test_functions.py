@@ -68,22 +68,6 @@ def test_random_sizes_stay_within_their_area(wide):
         I.random_size_crop(wide, (10, 8), 1.0, (1, 1), min_area=0.3)
 
 
-def test_colors_are_normalized_in_place():
-    source = np.random.RandomState(0).rand(4, 5, 3) * 255
-    mean, std = np.array([1.0, 2, 3]), np.array([2.0, 4, 8])
-    image = mx.nd.array(source)
-    found = I.color_normalize(image, mx.nd.array(mean), mx.nd.array(std))
-    np.testing.assert_allclose(found.asnumpy(), (source - mean) / std, rtol=1e-5)
-    assert found is image
-
-
-def test_borders_surround_images(wide):
-    assert I.copyMakeBorder(wide, 1, 2, 3, 4).shape == (27, 43, 3)
-    noise = I.imdecode(file_of("noise"))
-    found = I.copyMakeBorder(noise, 2, 3, 4, 1, type=4)
-    np.testing.assert_array_equal(found.asnumpy(), goldens()["border/4"])
-
-
 @pytest.mark.parametrize(
     ("name", "zoom"), [("plain", {}), ("in", {"zoom_in": True}), ("out", {"zoom_out": True})]
 )

@@ -68,16 +68,6 @@ def test_reading_begins_again_after_reset():
         record.read()
 
 
-def test_resetting_a_writer_empties_the_file(tmp_path):
-    with mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as record:
-        assert record.tell() == 0
-        record.write_idx(0, b"lost!")
-        assert record.tell() == 16
-        record.reset()
-        record.write_idx(0, b"kept")
-    assert read_all(tmp_path / "a.rec") == [b"kept"]
-
-
 def test_readers_are_pickled_and_begin_again():
     record = mx.recordio.MXIndexedRecordIO(FORMATS / "indexed.idx", FORMATS / "indexed.rec", "r")
     copy = pickle.loads(pickle.dumps(record))
@@ -110,13 +100,6 @@ def test_a_forked_child_reads_by_key_only():
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert record.read_idx(3)
     assert plain.read() == PAYLOADS[0]
-
-
-def test_an_empty_file_has_no_records(tmp_path, caplog):
-    path = tmp_path / "a.rec"
-    path.touch()
-    assert read_all(path) == []
-    assert [each.getMessage() for each in caplog.records] == [f"{path}: the file is empty, it has no records"]
 
 
 def make(folder, payloads=(b"one", b"number two", b"three"), keys=(5, 3, 9)):
@@ -178,9 +161,3 @@ def test_a_damaged_record_file_is_not_indexed(tmp_path):
     with pytest.raises(FileFormatError, match=r"a\.rec: byte 32"):
         load(tmp_path)
     assert not (tmp_path / "a.idx").exists()
-
-
-def test_keys_may_be_text(tmp_path):
-    (tmp_path / "a.idx").write_text("first\t0\n")
-    (tmp_path / "a.rec").write_bytes((FORMATS / "plain.rec").read_bytes())
-    assert load(tmp_path, key_type=str).read_idx("first") == b""
