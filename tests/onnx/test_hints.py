@@ -9,25 +9,13 @@ from dpmodule.onnx.hints import Hints, fixed_gammas, read_hints
 from helpers.onnx_runs import again, exported, our_outputs
 
 
-def normalized():
-    x = mx.sym.BatchNorm(mx.sym.Variable("data"), momentum=0.7, name="first")
-    x = mx.sym.BatchNorm(x, fix_gamma=False, use_global_stats=True, name="second")
-    rng = np.random.RandomState(0)
-    arrays = {n: rng.rand(3).astype("float32") for n in x.list_inputs() if n != "data"}
-    return x, arrays | {"data": rng.rand(2, 3, 4, 4).astype("float32")}
-
-
-def came_back(symbol, arrays, folder):
-    return again(exported(symbol, arrays, [n for n in arrays if n != "data"]), folder)
-
-
 def test_a_scale_that_others_read_keeps_its_values(tmp_path):
     gamma = mx.sym.Variable("gamma")
     x = mx.sym.BatchNorm(mx.sym.Variable("data"), gamma, name="norm")
     both = mx.sym.Group([x, gamma * 2])
     assert fixed_gammas(both.graph) == []
     arrays = {n: np.float32([2, 3, 4]) for n in both.list_inputs()} | {"data": np.ones((2, 3), "float32")}
-    net, args, states = came_back(both, arrays, tmp_path)
+    net, args, states = again(exported(both, arrays, [n for n in arrays if n != "data"]), tmp_path)
     bound = net.bind(mx.cpu(), {**args, "data": mx.nd.ones((2, 3))}, aux_states=states)
     np.testing.assert_array_equal(bound.forward()[1].asnumpy(), [4, 6, 8])
 
@@ -46,7 +34,7 @@ def recurrent(mode="lstm", layers=1, both=False):
 )
 def test_weights_of_recurrent_networks_are_one_vector(tmp_path, mode, layers, both):
     symbol, arrays = recurrent(mode, layers, both)
-    net, args, _ = came_back(symbol, arrays, tmp_path)
+    net, args, _ = again(exported(symbol, arrays, ["r_parameters"]), tmp_path)
     assert list(args) == ["r_parameters"]
     np.testing.assert_array_equal(args["r_parameters"].asnumpy(), arrays["r_parameters"])
     np.testing.assert_allclose(our_outputs(net, arrays)[0], our_outputs(symbol, arrays)[0], 1e-5, 1e-6)

@@ -50,9 +50,7 @@ def test_ranges():
         check_sizes("_slice_assign_scalar", X, scalar=2.5, **attrs)
     check_sizes("slice_axis", X, axis=0, begin=-2, end=None)
     check_sizes("slice_axis", X, axis=1, begin=1, end=-1)
-    check_op("_slice_assign", X, np.full((2, 3, 4), 7, "f"), begin=(1,), end=(3,))
     check_op("_slice_assign", X, np.full((2, 2, 4), 7, "f"), begin=(None, 2), end=(None, 0), step=(2, -1))
-    check_op("_slice_assign", X, np.full(X.shape, 7, "f"), begin=(), end=())
     y = np.ones((4, 2, 3), "float32")
     check_sizes("slice_like", X, y)
     check_sizes("slice_like", X, y, axes=(1, -1))
@@ -77,12 +75,11 @@ def test_axes_and_repeats():
     check_sizes("Pad", x, mode=["constant", "edge", "reflect"], pad_width=width, constant_value=-1.5)
 
 
-@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+@pytest.mark.parametrize("opset", [13, 18])
 def test_pieces(opset):
     x = np.arange(24, dtype="float32").reshape(4, 6)
     check_op("SliceChannel", x, num_outputs=[3, 1], opset=opset)
     model = check_op("SliceChannel", x, num_outputs=6, squeeze_axis=True, opset=opset)
-    check_op("_split_v2", x, indices=(0, 2, 5), axis=1, opset=opset)
     check_op("_split_v2", x, indices=(0, 1, 3), axis=0, opset=opset)
     check_op("_split_v2", x, sections=2, indices=(), axis=0, opset=opset)
     # along the dynamic axis itself

@@ -104,14 +104,11 @@ NAMES = ["sum", "mean", "prod", "nansum", "nanprod", "max", "min"]
 AXES = [None, (), (0,), (1, -1), (0, 1, 2), (-3,)]
 
 
-@pytest.mark.parametrize("names", [("max", "sum"), pytest.param(NAMES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("opset", [13, 18])
-def test_axes(names, opset):
-    """Of every operator all axes, and of some all other attributes besides."""
+def test_axes(opset):
     for name in NAMES:
         check_op(name, X, axis=AXES, opset=opset)
-    for name in names:
-        check_op(name, X, axis=AXES, keepdims=BOTH, exclude=BOTH, opset=opset)
+    check_op("max", X, axis=AXES, keepdims=BOTH, exclude=BOTH, opset=opset)
     check_op("norm", X, axis=AXES[:4], keepdims=BOTH, ord=[1, 2], opset=opset)
     check_op("_square_sum", X, axis=AXES[:4], keepdims=BOTH, opset=opset)
     check_op("moments", X, axes=AXES[:4], keepdims=BOTH, opset=opset)
@@ -119,10 +116,8 @@ def test_axes(names, opset):
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int32", "int64"])
 def test_types_of_reductions(dtype):
-    x, close = (
-        (np.arange(12).reshape(3, 4) % 5 + 1).astype(dtype),
-        {"rtol": 2e-3} if dtype == "float16" else {},
-    )
+    x, close = np.arange(12).reshape(3, 4) % 5 + 1, {"rtol": 2e-3} if dtype == "float16" else {}
+    x = x.astype(dtype)
     for name in NAMES:
         check_op(name, x, axis=(1,), **close)
     for name in ("argmax", "argmin"):
@@ -152,9 +147,16 @@ SORTED_AXES = [None, 0, 1, -1]
 KINDS = ["value", "indices", "mask", "both"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
-def test_topk(dtype):
-    check_op("topk", SHUFFLED, types=[dtype], axis=SORTED_AXES, k=[0, 2], ret_typ=KINDS, is_ascend=BOTH)
+def test_topk():
+    check_op(
+        "topk",
+        SHUFFLED,
+        types=["float64", "int32"],
+        axis=SORTED_AXES,
+        k=[0, 2],
+        ret_typ=KINDS,
+        is_ascend=BOTH,
+    )
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -55,11 +55,10 @@ def test_convolutions_of_all_layouts(layer, layout, groups):
     check_dynamic(symbol, net.arrays, values(5, *shape), True, net.params)
 
 
-@walks([(0, 3), (-2, 9), (2.9, 0.4)])
-def test_embedding_takes_the_rows_that_mxnet_takes(*indices):
-    table = RNG.rand(4, 2).astype("float32")
+def test_embedding_takes_the_rows_that_mxnet_takes():
+    table, indices = RNG.rand(4, 2).astype("float32"), np.array([[0, 3], [-2, 9], [2.9, 0.4]], "float32")
     symbol = S.Embedding(X, S.Variable("table"), input_dim=4, output_dim=2, name="op")
-    check_same(symbol, {"x": np.array([indices], "float32"), "table": table}, ["table"], dynamic=True)
+    check_same(symbol, {"x": indices, "table": table}, ["table"], dynamic=True)
 
 
 @walks(product((-1, 1, 0), (False, True), (13, 17, 21)))
