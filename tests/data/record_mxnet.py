@@ -312,48 +312,10 @@ def initializer():
 
 
 def io():
-    """Iterators over ``x[i] = (2 i, 2 i + 1)`` and ``y[i] = i``; a batch is [first column, labels, pad]."""
-    def arrays(n):
-        return np.arange(2 * n, dtype="f4").reshape(n, 2), np.arange(n, dtype="f4")
+    """What helpers/iterator_cases.py tells of iterators."""
+    from helpers import iterator_cases
 
-    def make(n, size, **options):
-        return mx.io.NDArrayIter(*arrays(n), batch_size=size, **options)
-
-    def epochs(it, count, reset_first=False):
-        found = []
-        for _ in range(count):
-            if reset_first:
-                it.reset()
-            found.append([[b.data[0].asnumpy()[:, 0].tolist(), b.label[0].asnumpy().tolist(), b.pad] for b in it])
-            if not reset_first:
-                it.reset()
-        return found
-
-    def described(it):
-        return [[[d.name, list(d.shape), np.dtype(d.dtype).name, d.layout] for d in descs]
-                for descs in (it.provide_data, it.provide_label)]
-
-    found, (x, y) = read("goldens/io/iterators.json"), arrays(11)
-    for case in found["sequences"]:
-        case["epochs"] = epochs(make(case["n"], 4, last_batch_handle=case["handle"]), 3, case["reset_first"])
-    for case in found["shuffled"]:
-        np.random.seed(case["seed"])
-        it = make(case["n"], 3, shuffle=True, last_batch_handle=case["handle"])
-        case["epochs"], case["idx"] = epochs(it, 4), it.idx.tolist()
-    found["dict"] = described(mx.io.NDArrayIter({"b": x, "a": x * 2}, {"l2": y, "l1": y + 1}, batch_size=5))
-    found["list"] = described(mx.io.NDArrayIter([x, x * 3], y, batch_size=5))
-    wrapped = [[n, mx.io.NDArrayIter(arrays(n)[0], batch_size=7)] for n in (1, 2, 3)]
-    found["wrapped"] = [[n, [b.data[0].asnumpy()[:, 0].tolist() for b in it]] for n, it in wrapped]
-    found["resized"] = epochs(mx.io.ResizeIter(make(11, 4, last_batch_handle="discard"), 5), 2)
-    found["resized_without_reset"] = epochs(mx.io.ResizeIter(make(11, 4), 2, reset_internal=False), 3)
-    names = [[{key: key[0] + str(i)} for i in (1, 2)] for key in ("data", "softmax_label")]
-    names[1] = [{"softmax_label": "l1"}, {"softmax_label": "l2"}]
-    twice = mx.io.NDArrayIter(x * 2, y * 2, batch_size=4)
-    joined = mx.io.PrefetchingIter([make(11, 4), twice], rename_data=names[0], rename_label=names[1])
-    found["joined"] = described(joined)
-    found["joined"].append([[[a.asnumpy().tolist() for a in b.data], [a.asnumpy().tolist() for a in b.label], b.pad]
-                            for b in joined])
-    yield "goldens/io/iterators.json", found
+    yield "goldens/io/iterators.json", iterator_cases.told(mx)
 
 
 def metrics():
@@ -541,76 +503,11 @@ def sentences():
 
 
 def image():
-    """Pictures (``*.png``), with the options that image.json holds."""
-    given, out, folder = read("goldens/image/image.json"), {}, GOLDENS / "image"
-    images = {name: mx.image.imread(str(folder / (name + ".png"))).asnumpy() for name in ("noise", "wide", "ramp")}
-    for name, picture in images.items():
-        for width, height in ((8, 6), (30, 21), (18, 12), (9, 30), (1, 1), (40, 5)):
-            for interp in range(5):
-                for dtype in ("uint8", "float32"):
-                    made = mx.image.imresize(mx.nd.array(picture, dtype=dtype), width, height, interp)
-                    out["resize/%s/%d/%d/%d/%s" % (name, width, height, interp, dtype)] = made.asnumpy()
-    for kind in range(5):
-        made = mx.image.copyMakeBorder(mx.nd.array(images["noise"], dtype="uint8"), 2, 3, 4, 1, kind, values=(7, 8, 9))
-        out["border/%d" % kind] = made.asnumpy()
-    out["in/stack"] = np.random.RandomState(0).rand(2, 3, 9, 12).astype("f4")
-    for name in ("plain", "in", "out"):
-        zoom = {} if name == "plain" else {"zoom_" + name: True}
-        out["turn/" + name] = mx.image.imrotate(mx.nd.array(out["in/stack"]), mx.nd.array([30, -75]), **zoom).asnumpy()
-    with tempfile.TemporaryDirectory() as place:
-        image_records(given, out, Path(place), {name: (folder / (name + ".png")).read_bytes() for name in images})
-    picture, boxes = mx.nd.array(images["wide"], dtype="uint8"), [[0, 0.1, 0.2, 0.5, 0.8], [3, 0.4, 0.3, 0.9, 0.95]]
-    for kind, make in (("change", mx.image.CreateAugmenter), ("detchange", mx.image.CreateDetAugmenter)):
-        for i, options in enumerate(given[kind]):
-            where = "%s/%d/" % (kind, i)
-            options = {key: tuples(value) if "range" in key else value for key, value in options.items()}
-            out[where + "dumps"] = np.array(json.dumps([each.dumps() for each in make((3, 12, 14), **options)]))
-            for seed in range(3 if kind == "change" else 4):
-                random.seed(seed)
-                np.random.seed(seed)
-                found = (picture,) if kind == "change" else (picture, np.array(boxes, "f4"))
-                for each in make((3, 12, 14), **options):  # they shuffle themselves
-                    found = each(*found)
-                    found = found if isinstance(found, tuple) else (found,)
-                out[where + str(seed)] = found[0].asnumpy()
-                if kind == "detchange":
-                    out[where + "%d/label" % seed] = found[1]
-    digits = str(HERE / "formats" / "t20-")
-    for seed in (0, 7):
-        it = mx.io.MNISTIter(image=digits + "images-idx3-ubyte", label=digits + "labels-idx1-ubyte", batch_size=20,
-                             shuffle=True, silent=True, seed=seed)
-        out["digits/%d" % seed] = it.next().label[0].asnumpy()
-    yield "goldens/image/image.npz", out
+    """What helpers/image_cases.py makes of pictures."""
+    from helpers import image_cases
 
-
-def image_records(given, out, folder, files):
-    def write_records(name, payloads, labels):
-        writer = mx.recordio.MXIndexedRecordIO(str(folder / (name + ".idx")), str(folder / (name + ".rec")), "w")
-        for i, (payload, label) in enumerate(zip(payloads, labels)):
-            writer.write_idx(i, mx.recordio.pack((0, label, i, 0), payload))
-        writer.close()
-        return str(folder / (name + ".rec"))
-
-    def batches(maker, path, size, options, **more):
-        options = dict({"data_shape": (3, 12, 14)}, **{key: tuples(value) for key, value in options.items()})
-        return maker(path_imgrec=path, batch_size=size, preprocess_threads=1, verbose=False, **options, **more)
-
-    for name in ("noise", "wide"):
-        path = write_records(name, [files[name]], [1.0])
-        for key, options in given["record"].items():
-            it = batches(mx.io.ImageRecordIter, path, 1, options)
-            out["record/%s/%s" % (key, name)] = it.next().data[0].asnumpy()[0]
-    every = list(files.values())
-    path = write_records("det", every, [np.array(row, "f4") for row in given["objects"]])
-    for key, options in given["det"].items():
-        batch = batches(mx.io.ImageDetRecordIter, path, 3, options).next()
-        out["det/%s/data" % key], out["det/%s/label" % key] = batch.data[0].asnumpy(), batch.label[0].asnumpy()
-    path = write_records("many", [every[i % 3] for i in range(23)], map(float, range(23)))
-    for index in ("", str(folder / "many.idx")):
-        it = batches(mx.io.ImageRecordIter, path, 4, {}, path_imgidx=index, shuffle=True, seed=5)
-        for epoch in range(2):
-            out["order/%d/%d" % (bool(index), epoch)] = np.concatenate([b.label[0].asnumpy() for b in it])
-            it.reset()
+    with tempfile.TemporaryDirectory() as folder:
+        yield "goldens/image/image.npz", image_cases.made(mx, Path(folder))
 
 
 def any_keyword():

@@ -21,7 +21,7 @@ from dpmodule.base import (
 )
 from dpmodule.streams.errors import UnpicklableError
 from helpers import datasets, iterators
-from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, options, write_records
+from helpers.pictures import FOLDER, FORMATS, NAMES, OPTIONS, file_of, write_records
 
 DataDesc, ResizeIter, refuse = mx.io.DataDesc, mx.io.ResizeIter, datasets.refuse
 PrefetchingIter, ProcessPrefetchingIter = mx.io.PrefetchingIter, mx.io.ProcessPrefetchingIter
@@ -76,7 +76,7 @@ def images(name="images_l1", **options):
 
 
 def objects(folder, labels=None, **given):
-    labels = labels or options()["objects"]
+    labels = labels or OPTIONS["objects"]
     files = [file_of(name) for name in NAMES[: len(labels)]]
     path = write_records(folder / "a.rec", files, labels)
     given = {"data_shape": (3, 12, 14), "batch_size": 1, "verbose": False, **given}

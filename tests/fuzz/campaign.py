@@ -91,9 +91,7 @@ def digits(folder):
 
 
 def onnx(folder):
-    names = (
-        "channels_last loop_rnn branch detection lstm_reverse opset7 quantized function expanded two_classes"
-    )
+    names = "channels_last loop_rnn branch detection lstm_reverse opset7 quantized function"
     return [onnx_files.by_hand(name, folder).path.read_bytes() for name in names.split()]
 
 

@@ -44,19 +44,6 @@ def channels_last():
     return model, (2, 8, 8, 3), (5, 8, 8, 3)
 
 
-def gathered_shape():
-    """Shape, Gather, Unsqueeze, Concat, Reshape: how exporters write a view."""
-    text = """(float[n,t,8] x) => (float[] y, float[] z)
-    <int64 zero = {0}, int64 one = {1}, int64 four = {4}, int64[1] two = {2}, int64[1] eight = {8}> {
-        s = Shape(x)  n = Gather<axis = 0>(s, zero)  t = Gather<axis = 0>(s, one)
-        nt = Mul(n, t)  nt1 = Unsqueeze<axes = [0]>(nt)  four1 = Unsqueeze<axes = [0]>(four)
-        target = Concat<axis = 0>(nt1, two, four1)  y = Reshape(x, target)
-        n1 = Unsqueeze<axes = [0]>(n)  t1 = Unsqueeze<axes = [0]>(t)
-        back = Concat<axis = 0>(n1, t1, eight)  z = Reshape(y, back)
-    }"""
-    return model_of(text, 11), (2, 3, 8), (4, 5, 8)
-
-
 def loop_rnn():
     """A recurrent network as a Loop over time steps, as TensorFlow writes it."""
     text = """(float[n,t,3] x) => (float[] y, float[] last)
@@ -130,14 +117,6 @@ def detection():
     return model_of(text, wb=draw(6, 40), ws=draw(6, 20)), (2, 6), (3, 6)
 
 
-def scattered():
-    text = """(float[n,6] x) => (float[n,6] y, float[n,6] z)
-    <int64[2,2] at = {0, 1, 1, -1}, int64[1,1] row = {1}> {
-        y = ScatterND(x, at, u)  r = Identity(row)  z = ScatterND(x, r, w)
-    }"""
-    return model_of(text, u=draw(2), w=draw(1, 6)), (2, 6), (3, 6)
-
-
 def suppression(center=0):
     text = f"""(float[1,12,4] boxes) => (int64[] y) <int64[1] most = {{4}}, float[1] overlap = {{0.3}}> {{
         y = NonMaxSuppression<center_point_box = {center}>(boxes, scores, most, overlap)
@@ -206,43 +185,14 @@ def resized(attrs):
     return model_of(text, 18), (2, 2, 6, 7), (3, 2, 6, 7)
 
 
-def expanded():
-    """A mask and positions made from the shape of the data."""
-    text = """(float[n,t,4] x) => (float[] y)
-    <int64 zero = {0}, int64 one = {1}, int64[1] axis0 = {0}, int64[1] axis1 = {1},
-     float low = {-1e9}, float high = {0.0}> {
-        s = Shape(x)  t = Gather<axis = 0>(s, one)  line = Range(zero, t, one)
-        row = Unsqueeze(line, axis0)  column = Unsqueeze(line, axis1)  mask = Less(column, row)
-        real = Cast<to = 1>(line)  places = Unsqueeze(real, axis1)  wide = Expand(places, s)
-        bias = Where(mask, low, high)  xt = Transpose<perm = [0,2,1]>(x)
-        score = MatMul(x, xt)  biased = Add(score, bias)  weights = Softmax<axis = -1>(biased)
-        moved = Add(x, wide)  y = MatMul(weights, moved)
-    }"""
-    return model_of(text), (2, 3, 4), (3, 6, 4)
-
-
-def scores(classes, post):
-    offset, scale, coefficients, intercepts = (draw(n).tolist() for n in (5, 5, 5 * classes, classes))
-    text = f"""(float[n,5] x) => (int64[] label, float[] y) {{
-        z = ai.onnx.ml.Scaler<offset = {offset}, scale = {scale}>(x)
-        label, p = ai.onnx.ml.LinearClassifier<classlabels_ints = {list(range(max(classes, 2)))},
-            coefficients = {coefficients}, intercepts = {intercepts}, post_transform = "{post}">(z)
-        y = ai.onnx.ml.Normalizer<norm = "L1">(p)
-    }}"""
-    return model_of(text, domains='"ai.onnx.ml": 1'), (2, 5), (6, 5)
-
-
 GRAPHS = {
     "channels_last": channels_last,
-    "gathered_shape": gathered_shape,
     "loop_rnn": loop_rnn,
     "scan": scan,
     "while_loop": while_loop,
     "branch": branch,
     "constant_branch": constant_branch,
     "detection": detection,
-    "scattered": scattered,
-    "suppression": suppression,
     "suppression_center": lambda: suppression(1),
     "lstm_reverse": lambda: recurrent("LSTM", "reverse"),
     "lstm_peepholes": lambda: recurrent("LSTM", "bidirectional", peepholes=True),
@@ -252,16 +202,12 @@ GRAPHS = {
     "gru_after": lambda: recurrent("GRU", "reverse", ", linear_before_reset = 1"),
     "rnn_relu": lambda: recurrent("RNN", "forward", ', activations = ["Relu"]'),
     "opset7": lambda: old(7),
-    "opset8": lambda: old(8),
     "opset9": lambda: old(9),
     "quantized": quantized,
     "function": function,
     "resize_cubic": lambda: resized('mode = "cubic"'),
     "resize_linear": lambda: resized('mode = "linear", coordinate_transformation_mode = "asymmetric"'),
     "resize_nearest": lambda: resized('mode = "nearest"'),
-    "expanded": expanded,
-    "two_classes": lambda: scores(1, "LOGISTIC"),
-    "three_classes": lambda: scores(3, "SOFTMAX"),
 }
 """Name: makes (model, shape of its input, another shape of it where the file leaves sizes open)."""
 

@@ -1,49 +1,15 @@
-import json
-import random
-
 import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.pictures import FOLDER, goldens, options
+from helpers import image_cases, pictures
 
 I = mx.image  # noqa: E741
-OBJECTS = np.array([[0, 0.1, 0.2, 0.5, 0.8], [3, 0.4, 0.3, 0.9, 0.95]], "f4")
+OBJECTS = np.array(image_cases.OBJECTS, "f4")
 
 
-def seeded(seed):
-    random.seed(seed)
-    np.random.seed(seed)
-
-
-@pytest.mark.parametrize("which", range(2))
-@pytest.mark.parametrize("seed", range(3))
-def test_changes_are_mxnets_under_the_same_seeds(which, seed):
-    changes = I.CreateAugmenter((3, 12, 14), **options()["change"][which])
-    dumped = json.dumps([change.dumps() for change in changes])
-    assert dumped == str(goldens()[f"change/{which}/dumps"])
-    seeded(seed)
-    found = I.imread(FOLDER / "wide.png")
-    for change in changes:
-        found = change(found)
-    np.testing.assert_allclose(found.asnumpy(), goldens()[f"change/{which}/{seed}"], atol=2e-3)
-
-
-@pytest.mark.parametrize("which", range(2))
-@pytest.mark.parametrize("seed", range(4))
-def test_changes_of_objects_are_mxnets_under_the_same_seeds(which, seed):
-    given = dict(options()["detchange"][which])
-    for name in {"aspect_ratio_range", "area_range"} & set(given):
-        given[name] = tuple(given[name])  # a list would be one per rule
-    changes = I.CreateDetAugmenter((3, 12, 14), **given)
-    dumped = json.dumps([change.dumps() for change in changes])
-    assert dumped == str(goldens()[f"detchange/{which}/dumps"])
-    seeded(seed)
-    found, objects = I.imread(FOLDER / "wide.png"), OBJECTS.copy()
-    for change in changes:
-        found, objects = change(found, objects)
-    np.testing.assert_allclose(found.asnumpy(), goldens()[f"detchange/{which}/{seed}"], atol=2e-3)
-    np.testing.assert_allclose(objects, goldens()[f"detchange/{which}/{seed}/label"], atol=1e-5)
+def test_changes_are_mxnets_under_the_same_seeds():
+    pictures.compare(image_cases.changed(mx), 2e-3)
 
 
 def test_random_sizes_take_the_old_name():

@@ -8,66 +8,22 @@ import pytest
 import torch
 
 import dpmodule as mx
+from helpers import iterator_cases
+from helpers.iterator_cases import arrays, epochs
+from helpers.iterator_cases import batch as described
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
 HANDLES = ("pad", "discard", "roll_over")
 EMPTY = "ignore:NDArrayIter. every epoch is empty"
 
 
-def arrays(n):
-    return np.arange(2 * n, dtype="f4").reshape(n, 2), np.arange(n, dtype="f4")
-
-
-def described(batch):
-    return [batch.data[0].asnumpy()[:, 0].tolist(), batch.label[0].asnumpy().tolist(), batch.pad]
-
-
-def epochs(it, count, reset_first=False):
-    found = []
-    for _ in range(count):
-        if reset_first:
-            it.reset()
-        found.append([described(batch) for batch in it])
-        if not reset_first:
-            it.reset()
-    return found
-
-
-def descriptions(descs):
-    return [[d.name, list(d.shape), np.dtype(d.dtype).name, d.layout] for d in descs]
-
-
 @pytest.mark.filterwarnings(EMPTY)
-@pytest.mark.parametrize(
-    "case", GOLDENS["sequences"], ids=lambda c: f"{c['handle']}-{c['n']}-{c['reset_first']}"
-)
-def test_sequences_are_mxnets(case):
-    it = mx.io.NDArrayIter(*arrays(case["n"]), batch_size=4, last_batch_handle=case["handle"])
-    assert epochs(it, 3, case["reset_first"]) == case["epochs"]
-
-
-@pytest.mark.parametrize("case", GOLDENS["shuffled"], ids=lambda c: c["handle"])
-def test_shuffled_order_is_mxnets(case):
-    np.random.seed(case["seed"])
-    it = mx.io.NDArrayIter(*arrays(case["n"]), batch_size=3, shuffle=True, last_batch_handle=case["handle"])
-    assert epochs(it, 4) == case["epochs"]
-    assert it.idx.tolist() == case["idx"]
-
-
-@pytest.mark.parametrize(("n", "batches"), GOLDENS["wrapped"])
-def test_padding_goes_around_several_times(n, batches):
-    it = mx.io.NDArrayIter(arrays(n)[0], batch_size=7)
-    assert [batch.data[0].asnumpy()[:, 0].tolist() for batch in it] == batches
-
-
-def test_names_and_descriptions_are_mxnets():
-    x, y = arrays(11)
-    named = mx.io.NDArrayIter({"b": x, "a": x * 2}, {"l2": y, "l1": y + 1}, batch_size=5)
-    assert [descriptions(named.provide_data), descriptions(named.provide_label)] == GOLDENS["dict"]
-    assert next(named).data[0].asnumpy()[1].tolist() == [4, 6]
-    several = mx.io.NDArrayIter([x, x * 3], y, batch_size=5)
-    assert [descriptions(several.provide_data), descriptions(several.provide_label)] == GOLDENS["list"]
-    assert next(several).data[1].asnumpy()[1].tolist() == [6, 9]
+def test_iterators_give_what_mxnets_give():
+    """Orders, padding, names and descriptions; of resized and joined ones, too."""
+    found = iterator_cases.told(mx)
+    assert set(found) == set(GOLDENS)
+    for name, wanted in GOLDENS.items():
+        assert found[name] == wanted, name
 
 
 def test_seed_repeats_shuffled_epochs():

@@ -1,11 +1,9 @@
 """PrefetchingIter: the same batches, errors that arrive, threads that end, no hang."""
 
-import json
 import pickle
 import threading
 import time
 import traceback
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import StateError
 
-GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
 X, Y = np.arange(22, dtype="f4").reshape(11, 2), np.arange(11, dtype="f4")
 
 pytestmark = pytest.mark.timeout(10)
@@ -69,20 +66,6 @@ def fail_at(position, error):
 
 def numbers(it):
     return [batch.data[0] for batch in it]
-
-
-def test_joined_batches_are_mxnets():
-    iters = [mx.io.NDArrayIter(X, Y, batch_size=4), mx.io.NDArrayIter(X * 2, Y * 2, batch_size=4)]
-    names = [{"data": "d1"}, {"data": "d2"}], [{"softmax_label": "l1"}, {"softmax_label": "l2"}]
-    with mx.io.PrefetchingIter(iters, *names) as it:
-        for descs, want in zip((it.provide_data, it.provide_label), GOLDENS["joined"][:2], strict=True):
-            assert [[d.name, list(d.shape), np.dtype(d.dtype).name, d.layout] for d in descs] == want
-        for _ in range(3):
-            parts = [
-                [[a.asnumpy().tolist() for a in part] for part in (b.data, b.label)] + [b.pad] for b in it
-            ]
-            assert parts == GOLDENS["joined"][2]
-            it.reset()
 
 
 def test_keys_and_shapes_of_batches_are_those_of_the_first_iterator():

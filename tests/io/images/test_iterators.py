@@ -1,5 +1,4 @@
 import io
-from itertools import product
 
 import numpy as np
 import pytest
@@ -7,8 +6,8 @@ import pytest
 import dpmodule as mx
 from dpmodule import native
 from dpmodule.base import FileFormatError
-from helpers.pictures import FORMATS, NAMES, file_of, goldens, options, write_records
-from helpers.walk import walks
+from helpers import image_cases, pictures
+from helpers.pictures import FORMATS, NAMES, OPTIONS, file_of, goldens, write_records
 
 EXPECTED = np.load(FORMATS / "files_expected.npz")
 WARPED = {"rotate", "scale", "limit", "contrast", "jitter"}
@@ -45,35 +44,15 @@ def test_batches_are_mxnets(width, indexed):
 
 
 @pytest.fixture(scope="module")
-def one_of_each(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("records")
-    return {name: write_records(folder / f"{name}.rec", [file_of(name)], [1.0]) for name in NAMES}
+def recorded(tmp_path_factory):
+    return image_cases.recorded(mx, tmp_path_factory.mktemp("recorded"))
 
 
-@walks(product(NAMES[:2], options()["record"]))
-def test_changes_are_mxnets(name, key, one_of_each):
-    given = {"data_shape": (3, 12, 14), **options()["record"][key]}
-    found = images(path_imgrec=one_of_each[name], batch_size=1, **given).next().data[0].asnumpy()[0]
-    want = goldens()[f"record/{key}/{name}"]
-    assert found.dtype == want.dtype
-    difference = np.abs(found.astype("f8") - want)
-    assert difference.max() <= (1 if key in WARPED else 1e-4)
-    assert (difference > 1e-4).mean() < 0.02
-
-
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_shuffled_epochs_are_mxnets(tmp_path, indexed, threads):
-    path = tmp_path / "many"
-    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as record:
-        for i in range(23):
-            record.write_idx(i, mx.recordio.pack((0, float(i), i, 0), file_of(NAMES[i % 3])))
-    index = f"{path}.idx" if indexed else ""
-    given = {"data_shape": (3, 12, 14), "batch_size": 4, "shuffle": True, "seed": 5}
-    it = images(path_imgrec=f"{path}.rec", path_imgidx=index, preprocess_threads=threads, **given)
-    for epoch in range(2):
-        assert sum(labels(it), []) == goldens()[f"order/{indexed:d}/{epoch}"].tolist()
-        it.reset()
+def test_changes_and_orders_are_mxnets(recorded):
+    for key, array in recorded.items():
+        kind, name, *_ = key.split("/")
+        if kind != "det":
+            pictures.compare({key: array}, 1 if name in WARPED else 1e-4, 0.02)
 
 
 def test_the_next_epoch_goes_on_behind_the_images_that_filled_up():
@@ -217,7 +196,7 @@ def test_errors_of_threads_reach_next_and_the_batch_after_comes(tmp_path):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     target = tmp_path_factory.mktemp("records") / "det.rec"
-    return write_records(target, [file_of(name) for name in NAMES], options()["objects"])
+    return write_records(target, [file_of(name) for name in NAMES], OPTIONS["objects"])
 
 
 def detections(path, **given):
@@ -225,16 +204,14 @@ def detections(path, **given):
     return mx.io.ImageDetRecordIter(path_imgrec=path, **given)
 
 
-@pytest.mark.parametrize("key", options()["det"])
-def test_detection_batches_are_mxnets(path, key):
-    batch = detections(path, **options()["det"][key]).next()
-    want = goldens()[f"det/{key}/label"]
-    np.testing.assert_allclose(batch.label[0].asnumpy(), want, rtol=1e-6)
-    for found, expected, (_, rows, columns) in zip(
-        batch.data[0].asnumpy(), goldens()[f"det/{key}/data"], want[:, :3].astype(int), strict=True
-    ):
+@pytest.mark.parametrize("key", OPTIONS["det"])
+def test_detection_batches_are_mxnets(key, recorded):
+    pictures.compare({f"det/{key}/label": recorded[f"det/{key}/label"]}, 1e-5)
+    data, expected = recorded[f"det/{key}/data"], goldens()[f"det/{key}/data"]
+    for found, want, label in zip(data, expected, goldens()[f"det/{key}/label"], strict=True):
+        rows, columns = label[1:3].astype(int)
         # beyond an image that is smaller than its place, MXNet leaves what was there
-        np.testing.assert_allclose(found[:, :rows, :columns], expected[:, :rows, :columns], atol=1e-3)
+        np.testing.assert_allclose(found[:, :rows, :columns], want[:, :rows, :columns], atol=1e-3)
 
 
 def test_memory_that_was_used_before_is_cleared_beside_an_image(path):
