@@ -118,15 +118,3 @@ def test_the_symbol_is_explained_and_bucketed():
         module.forward(batch, is_train=False)
         wanted = tagger(words).detach().numpy()
         np.testing.assert_allclose(module.get_outputs()[0].asnumpy(), wanted, 1e-4, 1e-5)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_programs_have_no_mode_of_their_own(training):
-    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).train(training)
-    net[1].momentum = 0.3
-    program = torch.export.export(net, (torch.zeros(5, 3),))
-    with pytest.warns(UserWarning, match="fixes the size of every axis"):
-        symbol, _, _ = mx.sym.from_torch(program.module(), torch.zeros(5, 3))
-    (norm,) = (node for node in symbol.graph.nodes if node.op is not None and node.op.name == "BatchNorm")
-    assert not norm.a.use_global_stats
-    assert norm.a.momentum == pytest.approx(0.7)

@@ -43,12 +43,8 @@ def test_text_and_attributes_of_a_batch():
     assert str(mx.io.DataBatch(data, label)) == "DataBatch: data shapes: [(2, 3)] label shapes: [(2,)]"
     assert str(mx.io.DataBatch(data)) == "DataBatch: data shapes: [(2, 3)] label shapes: None"
     names = ["label", "pad", "index", "bucket_key", "provide_data", "provide_label"]
-    assert vars(mx.io.DataBatch([])) == {"data": [], **dict.fromkeys(names)}
-
-
-def test_rows_that_rolled_over_are_no_padding():
-    assert mx.io.DataBatch([]).num_padding == 0
-    batch = mx.io.DataBatch([], pad=3)
-    assert batch.num_padding == 3
-    batch.rolled_over = True
+    batch = mx.io.DataBatch([])
+    assert vars(batch) == {"data": [], **dict.fromkeys(names)}
     assert batch.num_padding == 0
+    batch.pad = 3
+    assert batch.num_padding == 3  # what rolled over is none, see test_parts.py

@@ -110,21 +110,6 @@ def test_error_in_reset_arrives_and_leaves_it_usable():
         assert numbers(it) == [0, 1]
 
 
-def test_interrupted_wait_keeps_iterators_in_step():
-    gate = threading.Event()
-    slow = Counting(3, lambda number: gate.wait(5) if number == 1 else None)
-    with mx.io.PrefetchingIter([Counting(3), slow]) as it:
-        next(it)
-        second = it._readers[1]
-        peek = second.peek
-        second.peek = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
-        with pytest.raises(KeyboardInterrupt):
-            next(it)
-        second.peek = peek
-        gate.set()
-        assert [batch.data for batch in it] == [[1, 1], [2, 2]]
-
-
 def test_threads_end_when_it_is_closed_or_dropped():
     it = mx.io.PrefetchingIter([Counting(5), Counting(5)])
     with pytest.raises(StateError, match="since Counting, Counting cannot"):

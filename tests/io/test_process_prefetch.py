@@ -265,18 +265,6 @@ def test_kills_at_random_moments(count):
     assert resources() == before
 
 
-@pytest.mark.parametrize("lost", ["word", "tensors"])
-def test_an_interrupt_within_a_read_loses_that_batch_only(lost):
-    """Ctrl-C may come between the two parts of a batch; later ones still get their own tensors."""
-    with Iter(partial(iterators.pixels, batches=6), 1) as batches:
-        assert firsts([next(batches)]) == [1]
-        (worker,) = batches._feed._workers
-        (worker.child if lost == "word" else worker.reader).recv(5)
-        found = list(batches)
-        assert firsts(found) == [3, 4, 5, 6]
-        assert [float(batch.data[0].tensor.mean()) for batch in found] == [3, 4, 5, 6]
-
-
 # --- its end
 
 

@@ -1,7 +1,6 @@
 """Iterators resume where others stood, after any order of reading, resetting, saving, loading and copying."""
 
 import copy
-import logging
 import pickle
 from functools import partial
 
@@ -271,29 +270,3 @@ def test_any_order_of_calls(kind, times, files):
     )
     run_state_machine_as_test(type("Positions", (Positions,), facts), settings=options)
     assert held() == before
-
-
-def test_every_iterator_saves_its_position():
-    def kinds(kind):
-        return {each for sub in kind.__subclasses__() for each in (sub, *kinds(sub))}
-
-    public = {
-        name for module in (mx.io, mx.image, mx.rnn, mx.mod) for name in dir(module) if getattr(module, name)
-    }
-    ours = {each for each in kinds(mx.io.DataIter) if each.__module__.startswith("dpmodule.")}
-    ours = {each for each in ours if each.__name__ in public}
-    assert len(ours) >= 18
-    for each in ours:
-        assert each.state_dict is not mx.io.DataIter.state_dict, each
-        assert each.load_state_dict is not mx.io.DataIter.load_state_dict, each
-
-
-def test_the_log_tells_of_batches_that_are_read_again(caplog):
-    batches = [(np.full((2, 1), i), np.zeros(2)) for i in range(4)]
-    it, other = (mx.io.as_data_iter(torch.utils.data.DataLoader(batches, None)) for _ in range(2))
-    for _ in range(3):
-        next(it)
-    with caplog.at_level(logging.INFO):
-        other.load_state_dict(it.state_dict())
-    assert caplog.messages == ["DataLoader: reading 3 batches again, to continue after them"]
-    assert [batch.data[0].asnumpy()[0, 0] for batch in other] == [3]

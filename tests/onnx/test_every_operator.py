@@ -3,13 +3,14 @@
 import re
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import ArgumentError
 from dpmodule.ops.spec import AUX, PARAM
-from helpers.onnx_runs import check_same, in_single, symbol_of
+from helpers.onnx_runs import check_same, compare, exported, in_single, our_outputs, symbol_of
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
 from helpers.walk import family_of, walks
 
@@ -67,23 +68,61 @@ def check(symbol, names, arrays, opset):
         check_same(symbol, arrays, params, opset=opset)
 
 
+def of_row(row):
+    """Return what `check` takes, of a row of the tables."""
+    names = [f"x{i}" for i in range(len(row.inputs))]
+    return symbol_of(row.name, len(names), row.attrs), names, dict(zip(names, row.inputs))
+
+
+def of_record(group, case):
+    data, name, symbol = arrays_of(group), case["name"], mx.sym.load_json(case["symbol_json"])
+    arrays = {key: data[f"{name}/in/{key}"] for key in case["arguments"]}
+    arrays |= {key: data[f"{name}/aux_in/{key}"] for key in case["aux"]}
+    return symbol, [child.name for child, _ in symbol.graph.heads[0][0].inputs], arrays
+
+
 @OPSETS
 @walks(ROWS, family=lambda row: family_of(row.name))
 def test_rows_of_the_tables(row, opset):
-    if str(row) in NOT_COMPARED:
-        return
-    names = [f"x{i}" for i in range(len(row.inputs))]
-    check(symbol_of(row.name, len(names), row.attrs), names, dict(zip(names, row.inputs)), opset)
+    if str(row) not in NOT_COMPARED:
+        check(*of_row(row), opset)
 
 
 @OPSETS
 @walks(RECORDED, family=lambda group, case: group)
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_recorded_calls(group, case, opset):
-    data, name, symbol = arrays_of(group), case["name"], mx.sym.load_json(case["symbol_json"])
-    arrays = {key: data[f"{name}/in/{key}"] for key in case["arguments"]}
-    arrays |= {key: data[f"{name}/aux_in/{key}"] for key in case["aux"]}
-    check(symbol, [child.name for child, _ in symbol.graph.heads[0][0].inputs], arrays, opset)
+    check(*of_record(group, case), opset)
+
+
+def any_batch(symbol, names, arrays):
+    """Compare one model at several lengths of axis 0, of all inputs that have as many rows as the first one."""
+    arrays = {name: in_single(value) for name, value in arrays.items()}
+    params = [name for name in params_of(symbol.graph.heads[0][0], names) if name in arrays]
+    inputs = [name for name in arrays if name not in params and arrays[name].ndim]
+    rows = [name for name in inputs if len(arrays[name]) == len(arrays[inputs[0]])]
+    try:
+        model = exported(symbol, arrays, params, 21, {name: {0: "batch"} for name in rows})
+    except ArgumentError as error:
+        assert "dynamic" in str(error)
+        return False
+    for times in (2, 3):
+        longer = arrays | {name: np.concatenate([arrays[name]] * times) for name in rows}
+        try:
+            our_outputs(symbol, longer)
+        except mx.MXNetError:  # other inputs would have to be longer, too
+            return False
+        compare(symbol, model, longer)
+    return True
+
+
+@walks(
+    [(of_row, row) for row in ROWS] + [(of_record, *each) for each in RECORDED], family=lambda *row: len(row)
+)
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+def test_any_batch(of, *row):
+    if str(row[0]) not in NOT_COMPARED:
+        any_batch(*of(*row))
 
 
 def test_most_operators_are_mapped_and_plain_records_say_what_becomes_of_every_attribute():
