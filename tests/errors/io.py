@@ -137,10 +137,6 @@ def as_iter(batches):
     return mx.io.as_data_iter([X] * batches)
 
 
-def counted(batches):
-    return workers(partial(iterators.Slow, batches=batches, seconds=0.0), 2)
-
-
 class Nothing(mx.io.DataIter):
     provide_data = provide_label = ()
 
@@ -239,7 +235,6 @@ ROWS = [
     (lambda: loader(TABLE, batch_size=2, batch_sampler=[[1]]), ArgumentError, "replaces"),
     (lambda: loader(TABLE, batch_size=2, sampler=[1], shuffle=True), ArgumentError, "contradict"),
     (lambda: loader(TABLE, batch_size=2, num_workers=-1), ArgumentError, "num_workers is -1"),
-    (lambda: loader(TABLE, batch_size=2, slots=0), ArgumentError, "slots is 0"),
     (lambda: loader(datasets.Numbers(3), batch_size=2, shuffle=True), ArgumentError, "its own order"),
     (lambda: loader(DataLoader(TABLE), batch_size=2), ArgumentError, "batch_size given.*is a DataLoader"),
     (lambda: loader([X], shuffle=True, drop_last=True), ArgumentError, "shuffle, drop_last given"),
@@ -252,7 +247,6 @@ ROWS = [
     (lambda: PrefetchingIter([]), ArgumentError, "iters is empty"),
     (lambda: PrefetchingIter(arrays(), depth=0), ArgumentError, "depth is 0"),
     (lambda: PrefetchingIter(arrays(), rename_data=[{}, {}]), ArgumentError, "a list of 1 dicts"),
-    (lambda: PrefetchingIter(arrays(), rename_label={"a": "b"}), ArgumentError, "a list of 1 dicts"),
     (lambda: first(PrefetchingIter([arrays(X[:n], batch_size=4) for n in (3, 2)])), StateError, r": \[1, 2"),
     (lambda: first(PrefetchingIter([arrays(), Empty()])), StateError, r"iterators \[1\] ended"),
     # ProcessPrefetchingIter
@@ -268,7 +262,6 @@ ROWS = [
     ),
     (lambda: workers(iterators.rows, slots=65), ArgumentError, "slots is 65"),
     (lambda: workers(iterators.rows, timeout_s=0), ArgumentError, "timeout_s is 0"),
-    (lambda: workers(iterators.rows, num_threads=0), ArgumentError, "num_threads is 0"),
     (lambda: ProcessPrefetchingIter(iterators.rows, start_method="x"), ArgumentError, "start_method is 'x'"),
     (lambda: ProcessPrefetchingIter(lambda **part: None), UnpicklableError, "lambda"),
     # states of other iterators
@@ -279,22 +272,18 @@ ROWS = [
     (lambda: arrays().load_state_dict(3), ArgumentError, "is int, expected the result of state_dict"),
     (lambda: load(PrefetchingIter([arrays()] * 2), PrefetchingIter(arrays())), ArgumentError, "2 iterators"),
     (lambda: with_workers(1, 2), ArgumentError, "with 1 workers, but here are 2; give num_workers=1"),
-    (lambda: with_workers(2, 0), ArgumentError, "with 2 workers, but here are 0; give num_workers=2"),
     (lambda: load(as_iter(4), as_iter(2), 4), StateError, "yielded only 2 batches, but .* saved after 4"),
-    (lambda: load(counted(3), counted(1), 5), StateError, "yielded only 2 batches, but .* saved after 5"),
     # CSVIter
     *in_folder(
         csv,
         FileFormatError,
         (r"a\.csv: line 2: 'x' is not a number of type float32", "1,2\n3,x\n"),
         (r"a\.csv: line 3: 1 numbers, expected 2", "1,2\n\n3\n"),
-        ("HTML page", "<!DOCTYPE html>\n"),
         (r"CSVIter: .*a\.csv is empty", ""),
     ),
     (lambda folder: csv(folder, "1,2.5\n", dtype="int32"), FileFormatError, "'2.5' is not .* of type int32"),
     (lambda folder: csv(folder, data_csv="missing.csv"), FileError, "missing"),
     (lambda: mx.io.CSVIter(data_shape=(2,), batch_size=1), ArgumentError, "data_csv is required"),
-    (lambda folder: csv(folder, batch_size=0), ArgumentError, "batch_size is 0"),
     (lambda folder: csv(folder, label_csv=file(folder, "1\n"), text="1,2\n3,4\n"), ShapeError, "1 rows"),
     (lambda folder: csv(folder, batch_size=9).next(), MXNetError, "1 examples, too few to pad a batch of 9"),
     (lambda folder: csv(folder).getdata(), StateError, "no current batch"),
@@ -338,14 +327,11 @@ ROWS = [
         )
     ],
     (lambda: images("images_l3").next(), ShapeError, r"l3\.rec: byte 0: image \d+ has 3 labels, but .* is 1"),
-    (lambda: images(batch_size=20).next(), MXNetError, "has 5 examples, too few to pad a batch of 20"),
     (lambda: images(data_shape=(4, 20, 20)).next(), FileFormatError, "has 3 channels, expected 4"),
-    (lambda: images(path_imgrec="nothing.rec"), FileError, "nothing"),
     *in_folder(
         lambda folder, content: [*images(path_imgrec=file(folder, content), prefetch_buffer=1)],
         FileFormatError,
         ("ImageRecordIter: .*a: the file is empty", ""),
-        ("byte 0: .*HTML page", "<!DOCTYPE html><html></html>"),
         ("byte 1132: .*cut short", (FORMATS / "images_l1.rec").read_bytes()[:2000]),
     ),
     (lambda folder: images(path_imglist=file(folder, "0\t1\n"), label_width=2), FileFormatError, "number, 2"),

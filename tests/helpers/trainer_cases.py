@@ -28,16 +28,9 @@ def feed_forward(mx):
     """Train with FeedForward on two contexts, in epochs that end amid the data."""
     net, args, aux = network(mx)
     x, y = data()
-    model = mx.model.FeedForward(
-        net,
-        ctx=[mx.cpu(0), mx.cpu(1)],
-        num_epoch=4,
-        epoch_size=5,
-        arg_params=args,
-        aux_params=aux,
-        learning_rate=0.2,
-        momentum=0.9,
-    )
+    options = {"num_epoch": 4, "epoch_size": 5, "learning_rate": 0.2, "momentum": 0.9}
+    contexts = [mx.cpu(0), mx.cpu(1)]
+    model = mx.model.FeedForward(net, contexts, arg_params=args, aux_params=aux, **options)
     batches = mx.io.NDArrayIter(x, y, 15)
     model.fit(batches, eval_data=mx.io.NDArrayIter(x, y, 15))
     found = {**model.arg_params, **model.aux_params}
@@ -49,15 +42,9 @@ def manager(mx, executor_manager):
     net, args, aux = network(mx)
     batches = mx.io.NDArrayIter(*data(), 15)
     names = net.list_arguments()
-    parallel = executor_manager.DataParallelExecutorManager(
-        net,
-        [mx.cpu(0), mx.cpu(1)],
-        batches,
-        names,
-        [n for n in names if n not in ("data", "softmax_label")],
-        net.list_auxiliary_states(),
-        work_load_list=[2, 1],
-    )
+    params, states = [n for n in names if n not in ("data", "softmax_label")], net.list_auxiliary_states()
+    given = net, [mx.cpu(0), mx.cpu(1)], batches, names, params, states
+    parallel = executor_manager.DataParallelExecutorManager(*given, work_load_list=[2, 1])
     parallel.set_params(args, aux)
     metric = mx.metric.create("acc")
     for batch in batches:
