@@ -326,8 +326,8 @@ def metrics():
     }
     data, cases = read("goldens/misc/metrics.npz"), read("goldens/misc/metrics.json")
     for case in cases:
-        custom = own.get(case["metric"])
-        one = mx.metric.CustomMetric(custom, **case["kwargs"]) if custom else mx.metric.create(case["metric"], **case["kwargs"])
+        custom, make = own.get(str(case["metric"])), mx.metric.create
+        one = make(custom or case["metric"], **case["kwargs"])
         case["local"], case["global"] = [], []
         for i in range(3):
             one.update(*([mx.nd.array(data["%s/%s%d" % (case["data"], kind, i)])] for kind in ("label", "pred")))

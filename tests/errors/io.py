@@ -189,9 +189,13 @@ ROWS = [
     (lambda: DataDesc.get_list([("a", (1,))], [("b", "float16")]), ArgumentError, r"no entry for \['a'\]"),
     (lambda: mx.io.DataBatch(mx.nd.zeros((2, 3))), ArgumentError, r"data is NDArray of .*\(2, 3\).*\[data\]"),
     (lambda: mx.io.DataBatch([], mx.nd.zeros((2,))), ArgumentError, r"label is NDArray of .*\[label\]"),
+    (lambda: mx.io.DataBatch([], mx.nd.zeros((2,))), ArgumentError, r"label is NDArray of .*\[label\]"),
+    (lambda: mx.io.DataBatch([], mx.nd.zeros((2,))), ArgumentError, r"label is NDArray of .*\[label\]"),
     # DataIter, ResizeIter, to_torch
     (lambda: Nothing().next(), NotImplementedError, "Nothing defines neither next nor iter_next"),
     (lambda: Nothing().state_dict(), NotImplementedError, "Nothing does not define state_dict"),
+    (lambda: Nothing().load_state_dict({}), NotImplementedError, "Nothing does not define load_state_dict"),
+    (lambda: Nothing().load_state_dict({}), NotImplementedError, "Nothing does not define load_state_dict"),
     (lambda: Nothing().load_state_dict({}), NotImplementedError, "Nothing does not define load_state_dict"),
     (lambda: ResizeIter(Nothing(), 2).take_part(2, 0), NotImplementedError, "Nothing does not.*take_part"),
     (lambda: ResizeIter(Empty(), 2).next(), StateError, "Empty has no batches"),

@@ -58,9 +58,6 @@ def test_ranges():
 
 
 def test_axes_and_repeats():
-    one = np.ones((1, 1, 1), "float32")
-    check_op("squeeze", one)
-    check_op("squeeze", one, axis=[(0, 1, 2), (1,), (-1,)])
     check_sizes("squeeze", X[:, :1], axis=(1,))
     check_sizes("squeeze", X[:, :1, :1])
     check_sizes("broadcast_to", X[:, :1], shape=(0, 5, 4))
@@ -68,11 +65,8 @@ def test_axes_and_repeats():
     check_sizes("broadcast_like", X[:, :1], X)
     check_sizes("broadcast_like", X[:1], X, changing=[1])
     check_sizes("broadcast_like", X[:1, :, :1], X, lhs_axes=(0,), rhs_axes=(0,), changing=[1])
-    check_sizes("repeat", X, repeats=3)
-    check_sizes("repeat", X, repeats=2, axis=[0, -1])
-    check_sizes("tile", X, reps=[(2,), (3, 1, 2), (2, 1, 1, 3)])
-    x, width = np.random.rand(2, 2, 4, 5).astype("float32"), (0, 0, 0, 0, 1, 2, 3, 0)
-    check_sizes("Pad", x, mode=["constant", "edge", "reflect"], pad_width=width, constant_value=-1.5)
+    check_sizes("repeat", X, repeats=2, axis=[0, None])
+    check_sizes("tile", X, reps=[(3, 1, 2), (2, 1, 1, 3)])
 
 
 @pytest.mark.parametrize("opset", [13, 18])

@@ -36,16 +36,6 @@ def test_products_of_other_ranks():
     check_sizes("khatri_rao", drawn(2, 3), drawn(4, 3), changing=[0])
 
 
-def test_triangles():
-    attrs = {"transpose": BOTH, "rightside": BOTH, "lower": BOTH, "alpha": 1.5}
-    one, other = drawn(2, 3, 3) + 2 * eye(3), drawn(2, 3, 3)
-    check_op("_linalg_trmm", one, other, **attrs)
-    check_op("_linalg_trsm", one, other, **attrs)
-    check_sizes("_linalg_trsm", one, other, **attrs)
-    check_op("_linalg_trsm", eye(4) * 2, drawn(4, 7))
-    check_op("_linalg_trsm", eye(7) * 2, drawn(4, 7), rightside=True)
-
-
 @pytest.mark.parametrize("size", [1, 2, 5, 8])
 def test_elimination(size):
     check_op("_linalg_potrf", positive(2, size, size), lower=BOTH)
@@ -60,13 +50,3 @@ def test_elimination(size):
     ):  # the greatest element is not first
         check_op("_linalg_inverse", swapped, rtol=1e-8)
         check_op("_linalg_gelqf", swapped)
-
-
-def test_diagonals_and_parts():
-    x, offsets = drawn(2, 3, 3), [-2, -1, 0, 1]
-    check_sizes("_linalg_extractdiag", x, offset=offsets)
-    check_sizes("_linalg_makediag", drawn(2, 3), offset=offsets)
-    check_sizes("_linalg_extracttrian", x, offset=offsets, lower=BOTH)
-    check_sizes("_linalg_maketrian", drawn(2, 6), offset=offsets, lower=BOTH)
-    check_op("_linalg_makediag", np.arange(3, dtype="int32"))
-    check_sizes("_linalg_sumlogdiag", positive(2, 3, 3))
