@@ -12,11 +12,6 @@ def test_changes_are_mxnets_under_the_same_seeds():
     pictures.compare(image_cases.changed(mx), 2e-3)
 
 
-def test_random_sizes_take_the_old_name():
-    with pytest.warns(DeprecationWarning, match="min_area"):
-        assert I.RandomSizedCropAug((4, 4), 1.0, (1, 1), min_area=0.5).area == 0.5
-
-
 def test_ranges_that_cannot_be_drawn_from_warn_and_do_nothing():
     image = mx.nd.zeros((8, 8, 3))
     for kind, given in (

@@ -103,15 +103,6 @@ def test_large_parameters_are_spread_and_old_files_go(folder):
     np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
 
 
-def test_names_of_states_are_kept(folder):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data") + mx.sym.Variable("h"), num_hidden=2, name="fc")
-    module = mx.mod.Module(net, label_names=None, state_names=["h"])
-    module.bind([("data", (4, 5))], for_training=False)
-    module.init_params()
-    module.save_pretrained(folder)
-    assert mx.mod.Module.from_pretrained(folder).get_states(False)[0][0].shape == (4, 5)
-
-
 # --- a save that is broken off
 
 

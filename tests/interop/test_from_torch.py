@@ -96,25 +96,3 @@ def test_a_cell_of_automatic_batching():
         words = torch.randint(0, 20, (length,))
         wanted = last(words[None])[0].detach().numpy()
         np.testing.assert_allclose(cell(array(words)).npvalue(), wanted, 1e-4, 1e-6)
-
-
-def test_the_symbol_is_explained_and_bucketed():
-    def forward(self, words):
-        hidden = self.embed(words)
-        return self.out(hidden + hidden.mean(1, keepdim=True)).flatten(0, 1)
-
-    tagger = net(forward, embed=nn.Embedding(20, 4), out=nn.Linear(4, 3))
-    example = torch.zeros(2, 3, dtype=torch.long)
-    assert "Embedding" in str(mx.mod.Module.from_torch(tagger, example).explain())
-    sizes = {"words": {0: "batch", 1: "time"}}
-    symbol, args, states = mx.sym.from_torch(tagger, example, dynamic=sizes)
-    module = mx.mod.BucketingModule(lambda key: (symbol, ["words"], None), default_bucket_key=8)
-    module.bind([("words", (4, 8))], for_training=False)
-    module.init_params(arg_params=args, aux_params=states)
-    for length in (5, 8, 3):
-        words = torch.randint(0, 20, (4, length))
-        shapes = [("words", (4, length))]
-        batch = mx.io.DataBatch([array(words.float())], bucket_key=length, provide_data=shapes)
-        module.forward(batch, is_train=False)
-        wanted = tagger(words).detach().numpy()
-        np.testing.assert_allclose(module.get_outputs()[0].asnumpy(), wanted, 1e-4, 1e-5)

@@ -1,8 +1,5 @@
 """DataDesc and DataBatch."""
 
-import copy
-import pickle
-
 import numpy as np
 import torch
 
@@ -21,14 +18,6 @@ def test_a_desc_is_a_pair_with_dtype_and_layout():
     for dtype in ("int8", np.int8, np.dtype("int8"), torch.int8):
         assert DataDesc("x", (1,), dtype).dtype is np.int8
     assert [DataDesc.get_batch_axis(layout) for layout in (None, "NCHW", "TNC", "TC")] == [0, 0, 1, -1]
-
-
-def test_copies_of_a_desc_keep_dtype_and_layout():
-    desc = DataDesc("x", (1, 2), "int8", "TN")
-    pickled = pickle.loads(pickle.dumps(desc))
-    for made in (pickled, copy.copy(desc), copy.deepcopy(desc), desc._replace(name="x")):
-        assert (made.name, made.shape, made.dtype, made.layout) == ("x", (1, 2), np.int8, "TN")
-    assert desc._replace(shape=(3,), layout="N") == ("x", (3,))
 
 
 def test_get_list():

@@ -63,16 +63,6 @@ def test_batches_come_from_the_workers_in_turn():
             batches.reset()
 
 
-def test_the_order_depends_on_neither_speed_nor_length():
-    with Iter(partial(iterators.Slow, seconds=0.02), 3) as batches:
-        assert firsts(batches) == [1, 101, 201, 2, 102, 202, 3, 103, 203, 4, 104, 204]
-    makes = [partial(iterators.Slow, i, 3, batches=count, seconds=0) for i, count in enumerate((1, 4, 2))]
-    with Iter(makes) as batches:
-        for _ in range(2):
-            assert firsts(batches) == [1, 101, 201, 102, 202, 103, 104]
-            batches.reset()
-
-
 def test_everything_that_a_batch_carries():
     with Iter(iterators.Bucketed, 2) as batches:
         assert (batches.default_bucket_key, batches.provide_data[0].layout) == (8, "NT")

@@ -29,13 +29,3 @@ def test_the_first_epoch_goes_on_where_the_iterator_stands():
     dataset = it.to_torch()
     assert rows(dataset) == [[[2, 3]], [[4, 5]]]
     assert rows(dataset) == [[[0, 1]], [[2, 3]], [[4, 5]]]
-
-
-def test_time_first_and_rows_that_roll_over():
-    it = mx.io.NDArrayIter(np.arange(10.0).reshape(2, 5), np.arange(5), 3, layout="TN")
-    found = list(it.to_torch())
-    assert [tuple(each[0].shape) for each in found] == [(2, 3), (2, 2)]
-    assert found[1][1].tolist() == [3, 4]
-    dataset = mx.io.NDArrayIter(np.arange(5), batch_size=3, last_batch_handle="roll_over").to_torch()
-    assert rows(dataset) == [[[0, 1, 2]]]
-    assert rows(dataset) == [[[3, 4, 0]], [[1, 2, 3]]]

@@ -71,14 +71,6 @@ def test_forms_of_arguments(options):
     assert export(**options) == export()
 
 
-def test_several_inputs_have_types_of_their_own():
-    net = S.take(S.Variable("table"), S.Variable("index"), name="rows")
-    found = export(net, {}, [(5, 2), (3,)], in_types=["float64", "int32"])
-    index, table = np.array([0, 4, 9], "int32"), np.arange(10.0).reshape(5, 2)
-    (rows,) = runtime_outputs(found, {"table": table, "index": index})
-    np.testing.assert_array_equal(rows, table[[0, 4, 4]], strict=True)
-
-
 @pytest.mark.parametrize(
     ("options", "name"),
     [
@@ -133,15 +125,6 @@ def test_large_models_keep_parameters_beside(tmp_path, monkeypatch):
     monkeypatch.setattr("dpmodule.onnx.export.EXTERNAL_BYTES", 4000)
     export(params=parameters(300), in_shapes=[(2, 300)])
     assert beside.exists()
-
-
-def test_an_older_file_is_replaced_or_stays_as_it_is(tmp_path):
-    (tmp_path / "net.onnx").write_bytes(b"old")
-    with pytest.raises(ArgumentError):
-        export(S.linalg.syevd(S.Variable("m"))[0], {}, [(3, 3)])
-    assert (tmp_path / "net.onnx").read_bytes() == b"old"
-    export()
-    assert [each.name for each in tmp_path.iterdir()] == ["net.onnx"]
 
 
 def test_all_operators_that_onnx_lacks_and_all_misfits_come_in_one_error():

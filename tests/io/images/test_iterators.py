@@ -95,14 +95,6 @@ def test_a_mean_image_is_computed_saved_and_read(tmp_path):
         images(data_shape=(3, 10, 10), mean_img=path).next()
 
 
-def test_epochs_differ_unless_seed_aug_is_given():
-    for given, same in (({}, False), ({"seed_aug": 3}, True)):
-        it = images(batch_size=5, data_shape=(3, 8, 8), rand_crop=True, **given)
-        (first,) = pixels(it)
-        it.reset()
-        assert (pixels(it)[0] == first).all() == same
-
-
 CHANGES = {
     "nothing": {},
     "cut": {"data_shape": (3, 17, 19), "rand_crop": True, "rand_mirror": True},

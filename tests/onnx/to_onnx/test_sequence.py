@@ -96,19 +96,6 @@ def test_scaling_by_a_length_that_is_not_known():
 OPERATORS = ("SequenceMask", "SequenceLast", "SequenceReverse")
 
 
-@walks(product(OPERATORS, (0, 1), ((), (3,), (2, 2)), BOTH))
-def test_any_steps_and_rows(name, axis, rest, given):
-    def arrays(steps, rows):
-        shape = (steps, rows, *rest) if axis == 0 else (rows, steps, *rest)
-        lengths = {"lengths": np.array([1, *range(2, rows + 1)], "float32")} if given else {}
-        return {"x": floats(*shape), **lengths}
-
-    inputs = map(mx.sym.Variable, arrays(4, 3))
-    symbol = getattr(mx.sym, name)(*inputs, use_sequence_length=given, axis=axis, name="op")
-    dynamic = {"x": {axis: "steps", 1 - axis: "rows"}} | ({"lengths": {0: "rows"}} if given else {})
-    check_dynamic(symbol, arrays(4, 3), arrays(6, 5), dynamic)
-
-
 # loops and branches go out as Scan, Loop and If, with the outputs recorded from MXNet 1.9.1
 
 
