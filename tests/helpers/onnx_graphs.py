@@ -44,6 +44,19 @@ def channels_last():
     return model, (2, 8, 8, 3), (5, 8, 8, 3)
 
 
+def gathered_shape():
+    """Shape, Gather, Unsqueeze, Concat, Reshape: how exporters write a view."""
+    text = """(float[n,t,8] x) => (float[] y, float[] z)
+    <int64 zero = {0}, int64 one = {1}, int64 four = {4}, int64[1] two = {2}, int64[1] eight = {8}> {
+        s = Shape(x)  n = Gather<axis = 0>(s, zero)  t = Gather<axis = 0>(s, one)
+        nt = Mul(n, t)  nt1 = Unsqueeze<axes = [0]>(nt)  four1 = Unsqueeze<axes = [0]>(four)
+        target = Concat<axis = 0>(nt1, two, four1)  y = Reshape(x, target)
+        n1 = Unsqueeze<axes = [0]>(n)  t1 = Unsqueeze<axes = [0]>(t)
+        back = Concat<axis = 0>(n1, t1, eight)  z = Reshape(y, back)
+    }"""
+    return model_of(text, 11), (2, 3, 8), (4, 5, 8)
+
+
 def loop_rnn():
     """A recurrent network as a Loop over time steps, as TensorFlow writes it."""
     text = """(float[n,t,3] x) => (float[] y, float[] last)
@@ -185,8 +198,25 @@ def resized(attrs):
     return model_of(text, 18), (2, 2, 6, 7), (3, 2, 6, 7)
 
 
+def expanded():
+    """A mask and positions made from the shape of the data."""
+    text = """(float[n,t,4] x) => (float[] y)
+    <int64 zero = {0}, int64 one = {1}, int64[1] axis0 = {0}, int64[1] axis1 = {1},
+     float low = {-1e9}, float high = {0.0}> {
+        s = Shape(x)  t = Gather<axis = 0>(s, one)  line = Range(zero, t, one)
+        row = Unsqueeze(line, axis0)  column = Unsqueeze(line, axis1)  mask = Less(column, row)
+        real = Cast<to = 1>(line)  places = Unsqueeze(real, axis1)  wide = Expand(places, s)
+        bias = Where(mask, low, high)  xt = Transpose<perm = [0,2,1]>(x)
+        score = MatMul(x, xt)  biased = Add(score, bias)  weights = Softmax<axis = -1>(biased)
+        moved = Add(x, wide)  y = MatMul(weights, moved)
+    }"""
+    return model_of(text), (2, 3, 4), (3, 6, 4)
+
+
 GRAPHS = {
     "channels_last": channels_last,
+    "gathered_shape": gathered_shape,
+    "expanded": expanded,
     "loop_rnn": loop_rnn,
     "scan": scan,
     "while_loop": while_loop,

@@ -18,7 +18,6 @@ def convolutional():
     x = S.Activation(S.BatchNorm(x, fix_gamma=False, name="bn"), act_type="tanh")
     x = S.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max")
     x = S.LeakyReLU(S.Convolution(x, kernel=(3, 3), num_filter=8, name="conv2"), act_type="elu")
-    x = S.Dropout(S.LayerNorm(x, name="norm"))
     x = S.Flatten(S.Pooling(x, global_pool=True, pool_type="avg", kernel=(2, 2)))
     return S.SoftmaxOutput(S.FullyConnected(x, num_hidden=5, name="fc"), name="softmax"), (2, 3, 8, 8)
 

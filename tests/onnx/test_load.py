@@ -76,9 +76,9 @@ def test_files_of_torch(name, tmp_path):
         agrees(files.from_torch(name, tmp_path, is_new))
 
 
-@pytest.mark.parametrize("name", ["mlp_classifier", "scaled", pytest.param("others", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["scaled", "logistic_two", pytest.param("others", marks=pytest.mark.slow)])
 def test_files_of_sklearn(name, tmp_path):
-    others = "mlp_two", "mlp_regressor", "logistic", "logistic_two", "linear", "ridge", "normalized"
+    others = "mlp_classifier", "mlp_two", "mlp_regressor", "logistic", "linear", "ridge", "normalized"
     for each in others if name == "others" else [name]:
         agrees(files.from_sklearn(each, tmp_path))
 

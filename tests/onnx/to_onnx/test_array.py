@@ -58,6 +58,7 @@ def test_ranges():
 
 
 def test_axes_and_repeats():
+    check_op("squeeze", X[:1, :1, :1])
     check_sizes("squeeze", X[:, :1], axis=(1,))
     check_sizes("squeeze", X[:, :1, :1])
     check_sizes("broadcast_to", X[:, :1], shape=(0, 5, 4))
