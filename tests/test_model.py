@@ -92,3 +92,11 @@ def test_each_figure_of_the_validation_is_logged_once(by_create, caplog):
         f"Epoch[{epoch}] Validation-{name}" for epoch in range(2) for name in ("accuracy", "cross-entropy")
     ]
     assert [param.epoch for param in seen] == [0, 1]
+
+
+def test_labels_may_be_a_column():
+    model = FeedForward(network(), num_epoch=2, initializer=mx.init.One())
+    model.fit(X, Y)
+    column = FeedForward(network(), num_epoch=2, initializer=mx.init.One())
+    column.fit(X, Y[:, None])
+    np.testing.assert_array_equal(column.predict(X), model.predict(X))

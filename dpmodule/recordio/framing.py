@@ -63,7 +63,7 @@ def read_record(file: _File, at: int, size: int, name: str) -> tuple[bytes, int]
     Returns:
         The payload and the size of the record in the file; None at the end of the file.
     """
-    kind, length, step = 0, 0, at
+    kind, step = 0, at
     parts: list[bytes] = []
     while kind != _LAST:
         head = file.read(8)

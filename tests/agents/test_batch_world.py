@@ -4,7 +4,7 @@ import pytest
 
 from dpmodule.agents import BatchWorld, DialogPartnerWorld, ExecutableWorld, create_task
 from dpmodule.agents.batch_world import best_window
-from helpers.talks import Noting, NotingBatch, Texts, epoch, spec
+from helpers.talks import Noting, NotingBatch, Texts, epoch, finish, spec
 
 TASK = spec(Texts, "a-3-1-2-1-1-2")
 
@@ -230,3 +230,13 @@ def test_display_shows_the_last_batch():
     assert world.display().splitlines()[0] == "[--batch of 0--]"
     world.parley()
     assert "a 0.0" in world.display()
+
+
+def test_reset_drops_what_waits_and_begins_again():
+    student = NotingBatch(opt := tokens(12))
+    world = create_task(opt, student)
+    world.parley()
+    world.reset()
+    student.batches.clear()
+    finish(world)
+    assert sum(map(len, student.batches)) == world.num_examples()

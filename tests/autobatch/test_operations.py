@@ -305,3 +305,11 @@ def test_convolutions_as_torch(engine, size, channels, stride, is_valid):
         np.testing.assert_allclose(xs[row].gradient(), x.grad[row].permute(1, 2, 0), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(f.grad_as_array(), kernel.grad.permute(2, 3, 1, 0), rtol=1e-3, atol=1e-2)
     np.testing.assert_allclose(b.grad_as_array(), bias.grad, rtol=1e-3, atol=1e-2)
+
+
+def test_the_log_softmax_of_a_column_may_be_restricted():
+    dy.renew_cg()
+    column = dy.inputTensor(np.array([[1.0], [2.0], [4.0]]))
+    found = dy.log_softmax(column, [0, 2]).npvalue().ravel()
+    np.testing.assert_allclose(found[[0, 2]], np.log([1 / (1 + np.e**3), 1 / (1 + np.e**-3)]), rtol=1e-6)
+    assert found[1] == -np.inf

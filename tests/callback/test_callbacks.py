@@ -228,3 +228,11 @@ def test_curves_are_drawn_in_notebooks_only():
     assert all("True" in each and each.partition("{")[2] == first.partition("{")[2] for each in more)
     assert "image/png" in last
     assert last.endswith("None") or last.endswith("{}")
+
+
+def test_an_average_without_decay_is_the_last_step_and_its_state_moves_to_another():
+    average, other = mx.callback.EMA(0), mx.callback.EMA()
+    module, _ = trained(callbacks=average)
+    same(average.arg_params, module.get_params()[0])
+    other.load_state_dict(average.state_dict())
+    same(other.arg_params, average.arg_params)

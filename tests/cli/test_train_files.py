@@ -11,7 +11,7 @@ import pytest
 import dpmodule as mx
 from dpmodule import native
 from dpmodule.cli import networks
-from helpers.hogwild import BAGS, WORDS, described, rows_of, write_bags, write_dense
+from helpers.hogwild import BAGS, DENSE, WORDS, described, rows_of, write_bags, write_dense
 
 FEED = ("train-files", "--feed", "data.prototxt", "--files", "bag-*")
 NATIVE_RUN = (*FEED, "--rows", WORDS)
@@ -127,11 +127,41 @@ def test_load_epoch_resumes_with_the_optimizers_states(run):
         np.testing.assert_array_equal(half[name], value)
 
 
-def test_ctrl_c_saves_and_prints_the_command_that_resumes(run, monkeypatch, tmp_path):
+def test_epochs_are_saved_at_intervals_and_patterns_reach_subfolders(run, tmp_path):
+    (tmp_path / "part" / "of").mkdir(parents=True)
+    for path in tmp_path.glob("bag-*"):
+        path.rename(tmp_path / "part" / "of" / path.name)
+    files = ("--files", "part/**/bag-*", "--epochs", 5, "--save-every", 2)
+    assert run(*QUICK, *files).code == 0
+    found = sorted(path.name for path in tmp_path.glob("model-*.params"))
+    assert found == [f"model-{epoch:04d}.params" for epoch in (2, 4, 5)]
+
+
+def test_a_feed_of_floats_needs_no_sizes(run, tmp_path):
+    write_dense(tmp_path)
+    (tmp_path / "dense.prototxt").write_text(described(**DENSE).desc())
+    words = (
+        "train-files",
+        "--feed",
+        "dense.prototxt",
+        "--files",
+        "part-*",
+        "--mode",
+        "serial",
+        "--epochs",
+        1,
+    )
+    assert run(*words, "--label", "label").code == 0
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_ctrl_c_saves_and_prints_the_command_that_resumes(when, run, monkeypatch, tmp_path):
     train, calls = mx.AsyncExecutor.run_from_files, []
 
     def interrupted(*args, **keywords):
         calls.append(1)
+        if len(calls) == 2 and when == "after":
+            train(*args, **keywords)
         if len(calls) == 2:
             signal.raise_signal(signal.SIGINT)
         return train(*args, **keywords)
@@ -144,8 +174,9 @@ def test_ctrl_c_saves_and_prints_the_command_that_resumes(run, monkeypatch, tmp_
     assert program == "dpmodule"
     again = run(*words)
     assert (again.code, re.findall(r"epoch (\d)", again.out)) == (0, ["2", "3"])
-    endings = [f"net-{epoch:04d}.{ending}" for epoch in (1, 3) for ending in ("params", "states")]
-    assert sorted(path.name for path in Path("my run").iterdir()) == [*endings, "net-symbol.json"]
+    assert {"net-0003.params", "net-0003.states", "net-symbol.json"} <= {
+        path.name for path in Path("my run").iterdir()
+    }
 
 
 def test_bad_lines_are_skipped_and_counted_if_asked_for(run):

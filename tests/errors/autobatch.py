@@ -468,6 +468,7 @@ SHAPES = [
         ("", lambda: dy.inputVector([])),
         ("poisson_loss: .*one number is needed", lambda: dy.poisson_loss(X(), 1)),
         ("PairwiseRankLoss", lambda: dy.pairwise_rank_loss(X(), X())),
+        ("log_softmax: .*a vector is needed to restrict", lambda: dy.log_softmax(M(), [0])),
         ("0 numbers", lambda: dy.scalarInput([])),
         *[("6 values", lambda v=v: dy.inputTensorTranspose(np.arange(6.0), *v)) for v in (((2, 2), 1), (None, 2))],
         *[("", lambda n=n: network(n, size=4).initial_state().add_input(X())) for n in BUILDERS],

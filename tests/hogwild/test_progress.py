@@ -278,3 +278,28 @@ def test_a_run_ends_after_its_batches_when_asked_to(number, codes, tmp_path):
         running.send_signal(number)
         assert running.wait() in codes, running.output()[1]
     assert len(last(tmp_path).state["progress"]) == 1
+
+
+def test_metric_and_skipped_lines_are_those_of_all_workers(tmp_path):
+    files, _, _ = write_dense(tmp_path, (20, 13, 7))
+    with open(files[0], "a") as file:
+        file.write("no line\n")
+
+    def metric_of(mode, workers):
+        mx.random.seed(0)
+        seen = []
+        options = {
+            "optimizer_params": {"learning_rate": 0.0},
+            "initializer": mx.init.Uniform(1),
+            "eval_metric": "acc",
+        }
+        progress = {"callback": seen.append, "callback_s": 1e-6, "on_bad_line": "skip"}
+        with mx.AsyncExecutor() as run:
+            result = run.run_from_files(
+                dense_module(), described(**DENSE), files, workers, mode=mode, **options, **progress
+            )
+        assert result.skipped == 1
+        assert all(each.skipped in (0, 1) for each in seen)
+        return result.metric
+
+    assert metric_of("process", 2) == metric_of("serial", 1)

@@ -98,6 +98,11 @@ def test_large_parameters_are_spread_and_old_files_go(folder):
     for name, shard in index["weight_map"].items():
         assert name in theirs.load_file(folder / shard)
     np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
+    first, second, *_ = index["weight_map"]
+    arrays = {**module.get_params()[0], **module.get_params()[1]}
+    module.save_pretrained(folder, max_shard_bytes=4 * (arrays[first].size + arrays[second].size))
+    places = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    assert places[first] == places[second]  # they fill a file exactly
     module.save_pretrained(folder)
     assert listed(folder) == FILES
     np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))

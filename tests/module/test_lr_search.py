@@ -91,3 +91,10 @@ def test_a_module_that_is_not_bound_stays_so():
     axes = found.plot()
     assert axes.get_xscale() == "log"
     assert list(axes.lines[0].get_ydata()) == found.losses
+
+
+def test_a_search_ends_before_the_loss_explodes():
+    module = mx.mod.Module(linear(), label_names=["label"])
+    found = module.lr_find(lines(), start_lr=1e-4, end_lr=1e4, num_batches=80)
+    assert 22 < len(found.losses) == len(found.rates) < 80
+    assert found.losses[-1] < 2 * min(found.losses)

@@ -63,10 +63,6 @@ def test_modes_come_back(is_train):
         inside = [part.training for part in module.modules()]
     assert inside == (flags if is_train else [False] * 4)
     assert [part.training for part in module.modules()] == flags
-    module.eval()
-    with in_mode(module, True):
-        assert all(part.training for part in module.modules())
-    assert not any(part.training for part in module.modules())
 
 
 def seeded(seed):
@@ -81,8 +77,6 @@ def test_numbers_come_from_the_generator_and_torchs_own_stays():
     assert torch.equal(drawn, torch.rand(6, generator=reference))
     assert torch.rand(1) == torch.rand(1, generator=seeded(9))
     assert torch.rand(1, generator=generator) == torch.rand(1, generator=reference)
-    with pytest.raises(ValueError, match="inside"), drawing_from(generator, cpu):
-        raise ValueError("inside")
     torch.manual_seed(9)
     with drawing_from(None, cpu):
         inside = torch.rand(1)

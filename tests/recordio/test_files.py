@@ -140,3 +140,8 @@ def test_an_index_that_cannot_be_written_stays_in_memory(tmp_path, caplog, monke
     assert load(tmp_path).read_idx(1) == b"number two"
     assert "in memory only (Permission denied)" in caplog.text
     assert not (tmp_path / "a.idx").exists()
+
+
+def test_a_file_may_end_with_the_payload(tmp_path):
+    write(tmp_path / "a.rec", [b"abcd", b"efghijkl"])
+    assert list(mx.recordio.RecordDataset(tmp_path / "a.rec")) == [b"abcd", b"efghijkl"]

@@ -54,16 +54,6 @@ def test_regions_of_image_minus_one_give_zeros():
     assert not to_rois.any()
 
 
-@pytest.mark.parametrize(("name", "width"), [(ALIGN, 5), (ROTATED, 6), (SENSITIVE, 5)])
-def test_half_precision_and_no_regions(name, width):
-    attrs = {"pooled_size": 1, "output_dim": 2} if name == SENSITIVE else {"pooled_size": (1, 1)}
-    data, rois = np.ones((1, 2, 4, 4), "f2"), np.array([[0, 1, 1, 3, 3, 0][:width]], "f2")
-    found = run(name, data, rois, **attrs, spatial_scale=1.0)
-    assert found.dtype == np.float16
-    np.testing.assert_array_equal(found, np.ones((1, 2, 1, 1)))
-    assert run(name, data, rois[:0], **attrs, spatial_scale=1.0).shape == (0, 2, 1, 1)
-
-
 def test_the_table_of_one_image_is_whole_rows():
     # a reshaped image would keep its channels apart in memory: right, but many times slower
     assert pixel_table(torch.zeros(1, 4, 3, 5)).is_contiguous()
