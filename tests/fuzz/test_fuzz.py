@@ -302,6 +302,7 @@ READERS = {
     "list of images": lambda path: mx.image.ImageIter(1, (3, 2, 2), path_imglist=path, path_root="."),
     "feed": mx.hogwild.DataFeedDesc,
     "dynet": lambda path: dy.ParameterCollection().populate(path),
+    "dynet values": lambda path: dy.FromFileInitializer(path).fill(torch.zeros(2), None),
     "fluid": lambda path: (renamed(path, "model-symbol.json"), fluid.io.load_inference_model(".")),
     "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")),
     "convert": models.find,
