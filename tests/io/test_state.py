@@ -264,7 +264,7 @@ def test_any_order_of_calls(kind, times, files):
     before = held()
     makes = DRAWN[kind](files) if kind in DRAWN else st.just(partial(KINDS[kind], files))
     facts = {"makes": makes, "path": files / "state.run", "is_copied": kind in COPIED}
-    count = times * (30 if kind == "arrays" else 2 if "workers" in kind else 8)
+    count = times * (30 if kind == "arrays" else 2 if "workers" in kind else 20 if "images" in kind else 8)
     options = settings(
         max_examples=count, stateful_step_count=10, deadline=None, derandomize=True, database=None
     )
