@@ -146,12 +146,3 @@ def test_a_large_gradient_is_given_up_before_the_next_one_is_there():
     pinned = handle.torch()
     step(executor, 3)
     assert (pinned == 6).all()
-
-
-def test_executors_of_one_pool_do_not_see_each_others_outputs():
-    pool = {}
-    net = S.FullyConnected(S.Variable("x"), num_hidden=2, name="fc")
-    one, two = (net.simple_bind(mx.cpu(), x=(n, 3), shared_buffer=pool) for n in (4, 2))
-    one.forward()
-    two.forward()
-    assert storage(one.outputs[0]) != storage(two.outputs[0])

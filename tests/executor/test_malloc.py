@@ -31,7 +31,6 @@ read = made(5, 12)
 mx.executor.trim_heap()
 print(kept, malloc.keeps_blocks(), read + made(1, 12) > 2**24)
 """
-SETTLED = "made(1, 1); print(made(20, 5) // 2**20)"
 
 
 def child(code, call="None", before=""):
@@ -78,9 +77,3 @@ def test_giving_back_calls_the_library(monkeypatch):
     monkeypatch.setattr(malloc, "_keeps", False)
     mx.executor.trim_heap()
     assert calls == [("malloc_trim", 0)]
-
-
-@only_glibc
-@pytest.mark.parametrize(("size", "least", "most"), [(2**30, 0, 20 * (CACHED + 1)), (0, 20, 10**6)])
-def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, least, most):
-    assert least <= int(child(SETTLED, f"malloc.raise_mmap_threshold({size})")[0]) <= most

@@ -22,17 +22,12 @@ def net(scalar=2.0):
         return S.SoftmaxOutput(S.relu(x * scalar, name="act"), name="softmax")
 
 
-def test_source_reads_like_code_and_lines_lead_to_nodes():
+def test_lines_of_the_source_lead_to_nodes():
     graph = net().graph
     made = program_of(graph, False)
     lines = made.source.splitlines()
-    head = ["def forward(values, env, shaped):", "    [data, fc_weight, fc_bias, softmax_label] = values"]
-    assert lines[:2] == head
-    assert "    del fc" in made.source
-    assert lines[-1] == "    return (softmax,), (), (), ()"
     named = {graph.nodes[n].name for i in range(1, len(lines) + 1) for n in made.nodes_at(i)}
     assert named == {"fc", "_mulscalar0", "act", "softmax"}
-    assert made.nodes_at(1) == []
     assert linecache.getlines(made.filename) == [line + "\n" for line in lines]
 
 

@@ -83,16 +83,6 @@ def test_gradients(case, req):
             assert grad(executor, name) == value.tolist()
 
 
-def test_an_integer_arguments_gradient_is_zeros_of_its_type():
-    net = S.Embedding(S.Variable("i"), S.Variable("w"), input_dim=3, output_dim=2)
-    args = {"i": mx.nd.array([0, 2], dtype="int32"), "w": ones(3, 2)}
-    executor = net.bind(mx.cpu(), args, {"i": mx.nd.array([7, 7], dtype="int32"), "w": ones(3, 2)})
-    executor.forward(is_train=True)
-    executor.backward(ones(2, 2))
-    assert (grad(executor, "i"), executor.grad_dict["i"].dtype) == ([0, 0], np.int32)
-    assert grad(executor, "w") == [[1, 1], [0, 0], [1, 1]]
-
-
 @pytest.mark.parametrize(
     ("source", "target"), [("int32", "float16"), ("float16", "int32"), ("int32", "int32")]
 )
@@ -195,15 +185,6 @@ def test_outputs_are_the_same_arrays_with_the_newest_values():
     assert all(each is first for each in (*outputs, second, *executor.output_dict.values()))
     assert first.asnumpy().tolist() == [6]
     assert (tensor.tolist(), view.asnumpy().tolist()) == ([2], [2])  # what has been taken stays
-
-
-def test_forward_copies_keywords_in():
-    executor, mine = bound(TWICE, x=PAIR), mx.nd.array([3, 4])
-    assert executor.forward(x=mine)[0].asnumpy().tolist() == [6, 8]
-    mine[:] = 0
-    assert executor.arg_dict["x"].asnumpy().tolist() == [3, 4]
-    for same in (np.array([5.0, 6.0]), np.array([6.0, 5.0])[::-1], [5, 6], np.array([5, 6])):
-        assert executor.forward(x=same)[0].asnumpy().tolist() == [10, 12]
 
 
 @pytest.mark.parametrize("heads", [3, [ones(1)], [ones(1), np.ones(1)], [ones(1), ones(2)], {"c": ones(1)}])
