@@ -263,7 +263,8 @@ def test_a_driver_rehearses_on_the_stream_of_recordings(gpu):
     ]
     before = ["current_stream", "Stream.wait_stream", "get_sync_debug_mode"]
     assert names(gpu) == [*before, *rehearsal, "current_stream.wait_stream", "kept.record_stream"]
-    gpu.work.side_effect = lambda: warnings.warn(f"{WAITED} (Triggered internally)", stacklevel=1) or DEFAULT
+    texts = "a prototype feature", f"{WAITED} (Triggered internally)"
+    gpu.work.side_effect = lambda: [warnings.warn(text, stacklevel=1) for text in texts] and DEFAULT
     assert "synchronizing" in driver.warm_up(gpu.work)[1]
     gpu.work.side_effect = ValueError("work")
     with pytest.raises(ValueError, match="work"):

@@ -181,3 +181,11 @@ def test_a_large_table_has_a_small_gradient(kind, stype):
     assert seen.count < 10 * batch * width
     assert gradient.indices.asnumpy().tolist() == sorted(set(touched))
     np.testing.assert_allclose(gradient.data.asnumpy().sum(), batch * width)
+
+
+def test_a_module_takes_sparse_batches_for_dense_arrays():
+    module, values = mx.mod.Module(mx.sym.square(X), ["x"], None), values_of("x", (3, 4))
+    module.bind([("x", (3, 4))], for_training=False)
+    module.init_params()
+    module.forward(mx.io.DataBatch([mx.nd.array(values).tostype("csr")]))
+    np.testing.assert_array_equal(module.get_outputs()[0].asnumpy(), values**2)
