@@ -108,20 +108,6 @@ def test_prediction_is_the_same_and_follows_the_parameters(faked):
     assert fake.recorded == 2  # one for training, one for prediction
 
 
-def test_outputs_and_gradients_that_somebody_looks_at(faked):
-    mod, _ = faked(mlp())
-    kept, grad, views = [], mod.group.grad_arrays[0][0], []
-    for batch in batches(8, ROW):
-        mod.forward_backward(batch)
-        out = mod.get_outputs()[0]
-        kept.append((out.torch(), out.asnumpy()))
-        views.append(grad.torch())
-        mod.update()
-    assert_equal(*zip(*((view.numpy(), value) for view, value in kept)))  # what was taken keeps its values
-    assert len({view.data_ptr() for view in views}) == 1  # of a gradient it shows the newest
-    assert_equal([views[0].numpy()], [grad.asnumpy()])
-
-
 @pytest.mark.parametrize("req", ["write", "add", "null"])
 def test_gradient_requests(req, faked, monkeypatch):
     found = []
@@ -214,16 +200,13 @@ def test_reasons_against(net, reason):
 
 def test_explain_says_how_runs_are_done(faked):
     mod = module(mlp())
-    trained(mod)
     assert mode(mod) == mod.group.execs[0].explain().training.run == "not in CUDA graphs: cpu(0) is not a GPU"
     assert cuda_graphs.driver_of(torch.device("cpu")) is None
     assert mode(module(mlp(), cuda_graphs=None)) == ""
     mod, _ = faked(mlp())
     assert mode(mod) == "CUDA graph, once it has repeated"
     trained(mod)
-    found = mod.group.execs[0].explain()
-    assert found.training.run == "CUDA graph"
-    assert "# CUDA graph\ndef forward" in found.source
+    assert mod.group.execs[0].explain().training.run == "CUDA graph"
     scores = S.sort(S.FullyConnected(S.Variable("data"), num_hidden=4), name="sorted")
     assert "sort 'sorted'" in mode(faked(S.SoftmaxOutput(scores, name="softmax"))[0])
 

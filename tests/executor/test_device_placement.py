@@ -39,8 +39,6 @@ def test_arrays_lie_where_their_group_lives():
     assert executor.reshape(data=(3, 6), partial_shaping=True).arg_dict["fc1_bias"].context == mx.cpu(1)
 
 
-
-
 def test_every_node_draws_from_its_own_contexts_generator():
     def outputs(seeded):
         for device in range(3):

@@ -82,11 +82,10 @@ PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
     [
         (S.Variable("ﬁ") - S.Variable("fi"), {"ﬁ": [3], "fi": [1]}, [[2]]),  # one name for Python
         (S.Group([X / 0.0, X / -0.0]), {"x": [1]}, [[np.inf], [-np.inf]]),
-        (S.Group([S.SliceChannel(X, num_outputs=1, axis=0), S.split_v2(X, 1)]), {"x": [1, 2]}, [[1, 2]] * 2),
         (S.Group([PARTS[1], PARTS[1] * 2]), {"x": [1, 2, 3]}, [[2], [4]]),
         (S.zeros((2,)), {}, [[0, 0]]),
     ],
-    ids=["names", "0 and -0", "single pieces", "pieces", "no variables"],
+    ids=["names", "0 and -0", "pieces", "no variables"],
 )
 def test_special_graphs(net, values, expected):
     executor = net.bind(mx.cpu(), {name: mx.nd.array(value) for name, value in values.items()})

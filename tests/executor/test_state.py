@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -283,3 +284,37 @@ def test_an_executor_is_not_copied():
         with pytest.raises(StateError, match="cannot be copied or pickled; copy or pickle the symbol and"):
             way(executor)
     assert copy.copy(executor).arg_dict is executor.arg_dict
+
+
+# layers that are not trained: which moving statistics stay was tried with MXNet 1.9.1
+
+
+def three_layers(blocked=False):
+    net = X
+    for i in range(2 if blocked else 3):
+        net = S.FullyConnected(net, num_hidden=4, name=f"fc{i}")
+        net = S.BatchNorm(net, fix_gamma=i == 1, momentum=0.5, name=f"bn{i}")
+    net = S.FullyConnected(S.BlockGrad(net), num_hidden=3, name="last") if blocked else net
+    return S.SoftmaxOutput(net, name="softmax")
+
+
+@pytest.mark.parametrize(
+    ("net", "trained", "expected"),
+    [
+        (three_layers(), "fc|bn", [0, 1, 2]),
+        (three_layers(), "(fc|bn)[12]", [1, 2]),
+        (three_layers(), "bn1_gamma", [1, 2]),
+        (three_layers(), "x", [0, 1, 2]),
+        (three_layers(), "nothing", []),
+        (three_layers(blocked=True), "fc|bn|last", [0, 1]),
+    ],
+)
+def test_states_move_in_backward_from_the_first_trained_layer_on(net, trained, expected):
+    req = {name: "write" if re.match(trained, name) else "null" for name in net.list_arguments()}
+    executor, rng = net.simple_bind(mx.cpu(), x=(5, 3), grad_req=req), np.random.RandomState(0)
+    for _, array in sorted(executor.arg_dict.items()):
+        array[:] = rng.rand(*array.shape)
+    means = [state for name, state in executor.aux_dict.items() if "mean" in name]
+    for run, moved in ((lambda: executor.forward(is_train=True), []), (executor.backward, expected)):
+        run()
+        assert [i for i, state in enumerate(means) if state.asnumpy().any()] == moved

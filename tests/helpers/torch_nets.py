@@ -85,15 +85,6 @@ def recurrent(kind, layers=1, both=False, **options):
     return net(lambda self, x: self.fc(self.rnn(x)[0]), rnn=rnn, fc=Linear(12 if both else 6, 5))
 
 
-def transformer():
-    def forward(self, src, tgt):
-        causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1])
-        return self.out(self.body(self.src(src), self.tgt(tgt), tgt_mask=causal, tgt_is_causal=True))
-
-    body = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
-    return net(forward, src=Embedding(20, 8), tgt=Embedding(20, 8), body=body, out=Linear(8, 20))
-
-
 def gpt_block():
     def forward(self, x):
         b, t, c = x.shape
@@ -149,12 +140,6 @@ def mixture():
     return net(forward, gate=Linear(4, 3), experts=nn.ModuleList(Linear(4, 2) for _ in range(3)))
 
 
-def activations():
-    named = "elu selu celu softplus mish silu hardswish relu6 tanh logsigmoid"
-    functions = [getattr(F, name) for name in named.split()]
-    return net(lambda self, x: self.p(sum(f(self.f(x)) for f in functions)), f=Linear(8, 6), p=nn.PReLU(6))
-
-
 def odd():
     def forward(self, x):
         y = torch.where(x > 0, x, x.exp() - 1).clamp(-0.5, 2.0)
@@ -167,18 +152,6 @@ def encoder_layer():
     return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
 
 
-def loss_inside():
-    return net(lambda self, x, label: F.cross_entropy(self.fc(x), label), fc=Linear(6, 3))
-
-
-def several(*makes):
-    return lambda n: tuple(make(n)[0] for make in makes)
-
-
-def labels(n):
-    return (torch.randint(0, 3, (n,)),)
-
-
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
     "resnet": (resnet, floats(4, 8, 8)),
@@ -187,13 +160,10 @@ NETS = {
     "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
     "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
     "encoder_layer": (encoder_layer, floats(5, 8)),
-    "transformer": (transformer, words(5, 4)),
     "gpt_block": (gpt_block, floats(5, 8)),
     "gpt": (gpt, words(6)),
     "causal_attention": (causal_attention, floats(5, 8)),
-    "loss_inside": (loss_inside, several(floats(6), labels)),
     "mixture": (mixture, floats(4)),
-    "activations": (activations, floats(8)),
     "odd": (odd, SERIES),
 }
 """Name: what makes the module, and what makes its inputs for a batch size."""

@@ -189,14 +189,6 @@ def gates_read(seen, dtype):
     return S.Group([net, *(net.get_internals()[f"c_t{t}_i_output"] for t in seen)])
 
 
-def other_weights_from_step_4(dtype):
-    weights, states, outputs = [weights_of("a"), weights_of("b")], (zeros(dtype), zeros(dtype)), []
-    for t, x in enumerate(slices(DATA, 9)):
-        states = lstm_step(x, states, weights[t < 4])
-        outputs.append(states[0])
-    return S.Concat(*outputs, dim=0)
-
-
 def by_maps(layers, steps, missing, dtype):
     """Layers that share all weights; without the biases at `missing`."""
     weights, states, outputs = weights_of("w"), [zeros(dtype)] * layers, []
@@ -237,7 +229,6 @@ NETWORKS = {
     "modifiers of lists": row(unrolled(modified, merge_outputs=False), SEQUENCE, 3),
     "embedded": row(embedded, {"data": (ROWS, STEPS)}, 1, "split concat stacked unbind", values=TOKENS),
     "other order": row(partial(picked, lambda s: [s[3], s[1], s[2], s[1]]), SEQUENCE, 2),
-    "other weights": row(other_weights_from_step_4, {"data": (ROWS, 9, FEATURES)}, 2),
     "dropout predicts": row(partial(by_hand, dropout=0.4), SEQUENCE, 2, is_train=False),
     "dropouts": row(partial(by_hand, layers=3, dropout=0.4, gates="ogif"), SEQUENCE, 3),
     "some gradients": row(merged(partial(cell, "gru")), SEQUENCE, 1, **BY_NAME),
