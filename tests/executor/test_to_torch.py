@@ -241,17 +241,6 @@ def test_a_fixed_gamma_is_one_and_frozen():
     assert arrays["bn_gamma"].asnumpy().tolist() == [3, 4]
 
 
-def test_random_numbers_come_from_torchs_generator():
-    net = (S.Dropout(DATA, p=0.5) + S.random.uniform(shape=(20, 30))).to_torch()
-    found = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        found.append(net(torch.ones(20, 30)))
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
-    assert torch.equal(S.Dropout(DATA, p=0.5).to_torch().eval()(torch.ones(3)), torch.ones(3))
-
-
 @pytest.mark.parametrize(("p", "axes"), [(0.3, ()), (0.3, (0,)), (0.0, ())])
 def test_dropout_drops_its_share(p, axes):
     torch.manual_seed(0)
@@ -314,13 +303,9 @@ def test_networks_are_exported_with_any_batch(name):
         torch.testing.assert_close(made(more), net(more))
 
 
-SLOWLY = [(n, b) for n in ("mlp", "lenet", "resnet20") for b in ("aot_eager", "inductor")][1:]
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("name", "backend"),
-    [("mlp", "aot_eager"), *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOWLY)],
+    ("name", "backend"), [("mlp", "aot_eager"), pytest.param("resnet20", "inductor", marks=pytest.mark.slow)]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_networks_are_compiled_whole_with_any_batch(name, backend):

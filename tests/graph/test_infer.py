@@ -37,8 +37,6 @@ LAYERS |= {"fc2_weight": (10, 30), "fc2_bias": (10,), "fc2_output": (100, 10)}
         (perceptron(), {"data": (100, 50)}, LAYERS),
         (S.relu(X) + Y * Z, {"z": (2, 3)}, {"x": (2, 3), "y": (2, 3)}),
         (X + Y, {"x": (2, 0), "y": (0, 3)}, {"x": (2, 3)}),
-        (X + Y, {"x": (2, 0)}, {"y": (2, 0)}),
-        (HALF, {"x": (2, 0)}, {"x": (2, 3)}),
         (HALF, {"x": (4, 5)}, {"x": (4, 5)}),  # as in MXNet
         (HALF, {"x": (0, 5)}, {"x": (0, 3)}),  # as in MXNet: what is not fully given does not override
         (X + Y, {}, {"x": None}),

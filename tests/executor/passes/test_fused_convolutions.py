@@ -193,16 +193,7 @@ def wide_unit(x, name, stride=1, left=True, fix_gamma=False):
     return S.Activation(x + y if left else y + x, act_type="relu")
 
 
-READ, OF_STEM = norm(conv()), conv(count=16, name="stem")
-COMPUTED = S.Reshape(conv(OF_STEM, 1, 16, "w"), shape=(16, 16, 1, 1))  # of one image: (1, 16, 1, 16)
-
-
-def last(weight):
-    return S.Convolution(
-        wide_unit(OF_STEM, "u"), weight, kernel=(1, 1), num_filter=16, no_bias=True, name="last"
-    )
-
-
+READ = norm(conv())
 PLAIN = {
     "of one image": (S.relu(S.broadcast_add(conv(), OTHER)), SHAPE, 1, {"other": (1, 3, 1, 1)}),
     "larger": (S.relu(S.broadcast_add(OTHER, conv())), (1, 3, 6, 6), 1, {"other": (4, 3, 6, 6)}),
@@ -211,8 +202,6 @@ PLAIN = {
     "one of three": (norm(conv(), output_mean_var=True)[0], SHAPE, 1, {}),
     "axis": (S.relu(norm(conv(count=6), axis=2)), SHAPE, 1, {}),
     "global": (norm(conv(count=4), use_global_stats=True), SHAPE, 1, {}),
-    "computed weight": (last(COMPUTED), (1, 3, 1, 16), 5, {}),
-    "given weight": (last(OTHER), (1, 3, 1, 16), 4, {"other": (16, 16, 1, 1)}),
 }
 
 
@@ -303,11 +292,7 @@ def test_they_run_one_by_one_where_something_does_not_fit(tried):
         assert_close(answer(bound), answer(plain))
         assert tried.pop() == done
     bound.arg_dict["data"][0, 0, 0, 0] = np.nan
-    got = answer(bound)
-    assert np.isfinite(got[0]).all()
-    torch.set_num_threads(2)
-    np.testing.assert_array_equal(answer(bound)[0], got[0])
-    torch.set_num_threads(1)
+    assert np.isfinite(answer(bound)[0]).all()
 
 
 @needs_kernel
@@ -352,12 +337,6 @@ def set_all(array, value):
     array[:] = value
 
 
-def with_gradient(array):
-    array.attach_grad()
-    with mx.autograd.record():
-        return array.reshape((-1,)), array[0:1]
-
-
 def by_a_tensor_in_its_place(array, bound, name):
     own = torch.full(array.shape, 2.5)
     array.tensor = own
@@ -380,7 +359,6 @@ WAYS = {
 }
 HANDLES = {
     "view": (lambda array: array.reshape((-1,)), lambda held: held.__setitem__(slice(0, 2), 3)),
-    "recorded views": (with_gradient, lambda held: [set_all(each, 3 - i) for i, each in enumerate(held)]),
     "torch data": (lambda array: array.torch(), lambda held: held.data.mul_(2)),
     "tensor": (lambda array: array.tensor, lambda held: held.numpy()[:1].__iadd__(1)),
     "numpy": (np.asarray, lambda held: held.__imul__(2)),
