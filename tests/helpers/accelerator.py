@@ -105,14 +105,6 @@ class Stream:
     def wait_event(self, event):
         self.hear(event.clock)
 
-    def record_event(self, event=None):
-        event = event or Event()
-        event.record(self)
-        return event
-
-    def query(self):
-        return not self.ticks or _clock_of_host.get(self, 0) >= self.ticks
-
     def synchronize(self):
         WAITS.note("stream.synchronize")
         _host_hears(self.clock())
@@ -254,9 +246,7 @@ class Simulated(torch.Tensor):
 
     def numpy(self, *, force=False):
         if not force:
-            raise TypeError(
-                f"can't convert {self._where} device type tensor to numpy. Use Tensor.cpu() first"
-            )
+            raise TypeError(f"can't convert {self._where} tensor to numpy. Use Tensor.cpu() first")
         return self.detach().cpu().numpy()
 
     def tolist(self):
@@ -284,8 +274,6 @@ class Simulated(torch.Tensor):
             return _moved(args[0], **kwargs)
         if name.startswith("aten::_foreach_"):
             return _one_by_one(func, args, kwargs)
-        if name == "aten::_pin_memory" or name == "aten::is_pinned":
-            return func(*args)
         return _computed(func, args, kwargs)
 
 
@@ -365,9 +353,7 @@ def _check_devices(func, flat, where):
             if is_index:
                 WAITS.note(func)
             elif not is_number:
-                raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but {func} got {where} and {each.device}"
-                )
+                raise RuntimeError(f"{func} expects all tensors on one device, not {where} and {each.device}")
 
 
 def _waits(func, args, kwargs):
