@@ -54,16 +54,11 @@ CORE, OURS = "MXNET_CUDA_ALLOW_TENSOR_CORE", "DPMODULE_TF32"
 CONVERSION = "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION"
 
 
-@pytest.mark.parametrize(
-    ("environment", "asked"),
-    [
-        ({CORE: "1"}, None),
-        ({CONVERSION: "0"}, None),
-        ({CONVERSION: "1"}, True),
-        ({CONVERSION: "1", CORE: "0"}, False),
-        ({OURS: "1", CORE: "0"}, True),
-    ],
-)
+ASKED = [({CORE: "1"}, None), ({CONVERSION: "0"}, None), ({CONVERSION: "1"}, True)]
+ASKED += [({CONVERSION: "1", CORE: "0"}, False), ({OURS: "1", CORE: "0"}, True)]
+
+
+@pytest.mark.parametrize(("environment", "asked"), ASKED)
 def test_environment_variables(environment, asked):
     assert precision.tf32_from_environment(environment) is asked
     if asked:
@@ -71,16 +66,11 @@ def test_environment_variables(environment, asked):
         assert run_program(code, **environment).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("dtype", "generation", "tf32", "likes"),
-    [
-        (torch.float32, 8, True, True),
-        (torch.float32, 8, False, False),
-        (torch.float32, 7, True, False),
-        (torch.float16, 6, False, False),
-        (torch.bfloat16, 8, False, True),
-    ],
-)
+LIKED = [(torch.float32, 8, True, True), (torch.float32, 8, False, False), (torch.float32, 7, True, False)]
+LIKED += [(torch.float16, 6, False, False), (torch.bfloat16, 8, False, True)]
+
+
+@pytest.mark.parametrize(("dtype", "generation", "tf32", "likes"), LIKED)
 def test_the_layout_on_a_gpu_goes_by_type_generation_and_tf32(dtype, generation, tf32, likes, monkeypatch):
     monkeypatch.setattr(precision, "_generation", lambda device: generation)
     CUDNN.allow_tf32 = tf32

@@ -181,21 +181,11 @@ def test_what_waits_or_fails_runs_plainly_and_is_not_tried_again(options, said, 
     assert said.split(": ")[-1] in mod.group.execs[0].explain().training.run
 
 
-@pytest.mark.parametrize(
-    ("net", "reason"),
-    [
-        (deep(), ""),
-        (S.sort(S.Variable("x")), "sort 'sort.*not known to work without waiting"),
-        (S.random.normal(shape=(3,)), "not known to work without waiting"),
-        (
-            S.contrib.foreach(lambda x, s: (x + s, s), S.Variable("x"), S.Variable("s"))[0],
-            "runs code of its own",
-        ),
-    ],
-)
-def test_reasons_against(net, reason):
-    found = unsupported_reason(program_of(net.graph, True))
-    assert re.search(reason, found) if reason else found == ""
+def test_reasons_against():
+    loop = S.contrib.foreach(lambda x, s: (x + s, s), S.Variable("x"), S.Variable("s"))[0]
+    nets = {"sort 'sort.*not known to work without": S.sort(S.Variable("x")), "runs code of its own": loop}
+    for reason, net in {**nets, "without waiting": S.random.normal(shape=(3,)), "^$": deep()}.items():
+        assert re.search(reason, unsupported_reason(program_of(net.graph, True)))
 
 
 def test_explain_says_how_runs_are_done(faked):
