@@ -164,13 +164,13 @@ def test_separate_calls_and_shapes_that_come_and_go_are_not_recorded(faked):
 WAITED = "called a synchronizing CUDA operation"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"against": WAITED}, f"this graph runs without: {WAITED}"),
-        ({"error": RuntimeError("out of memory")}, "RuntimeError: out of memory"),
-    ],
-)
+WHAT_WAITS = [
+    ({"against": WAITED}, f"this graph runs without: {WAITED}"),
+    ({"error": RuntimeError("out of memory")}, "RuntimeError: out of memory"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WHAT_WAITS)
 def test_what_waits_or_fails_runs_plainly_and_is_not_tried_again(options, said, faked, caplog):
     expected = trained(module(mlp()))
     mod, fake = faked(mlp(), **options)

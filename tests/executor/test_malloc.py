@@ -40,16 +40,15 @@ def child(code, call="None", before=""):
     return done.stdout.split()
 
 
+BLOCKS = [
+    ("", "mx.util.keep_large_blocks()", ["True", "True", "False"]),
+    ("os.environ['DPMODULE_MALLOC'] = 'keep'", "None", ["None", "True", "False"]),
+    ("os.environ['DPMODULE_MALLOC'] = ''", "None", ["None", "False", "True"]),
+]
+
+
 @only_glibc
-@pytest.mark.parametrize(
-    ("before", "call", "printed"),
-    [
-        ("", "mx.util.keep_large_blocks()", ["True", "True", "False"]),
-        ("os.environ['DPMODULE_MALLOC'] = 'keep'", "None", ["None", "True", "False"]),
-        ("os.environ['DPMODULE_MALLOC'] = ''", "None", ["None", "False", "True"]),
-    ],
-    ids=["asked", "environment", "empty"],
-)
+@pytest.mark.parametrize(("before", "call", "printed"), BLOCKS)
 def test_blocks_are_returned_unless_asked_for(before, call, printed):
     """Printed: what the call returns, whether blocks are kept, and whether 48 MB come from the system again."""
     assert child(KEPT, call, before) == printed

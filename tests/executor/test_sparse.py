@@ -129,23 +129,23 @@ LOOKED = {"input_dim": 4, "output_dim": 3}
 BOTH, SPARSE_X, CSR_X = dict.fromkeys("xy", "row_sparse"), {"x": "row_sparse"}, {"x": "csr"}
 
 
-@pytest.mark.parametrize(
-    ("symbol", "stypes", "out", "grads"),  # as MXNet 1.9.1's simple_bind has them
-    [
-        (mx.sym.dot(X, Y), CSR_X, "default", {"y": "row_sparse"}),
-        (mx.sym.dot(X, Y, transpose_a=True), CSR_X, "row_sparse", {}),
-        (mx.sym.dot(X, Y), {"y": "csr"}, "csr", {}),
-        (mx.sym.elemwise_add(X, Y), dict.fromkeys("xy", "csr"), "csr", dict.fromkeys("xy", "csr")),
-        (mx.sym.square(X), SPARSE_X, "row_sparse", SPARSE_X),
-        (mx.sym.sin(X), SPARSE_X, "row_sparse", {}),
-        (mx.sym.cast_storage(X, stype="csr"), {}, "csr", CSR_X),
-        (mx.sym.Embedding(X, Y, sparse_grad=True, **LOOKED), {}, "default", {"y": "row_sparse"}),
-        (I._square_sum(X, axis=1), SPARSE_X, "default", SPARSE_X),
-        (mx.sym.broadcast_mul(X, Y), CSR_X, "csr", {}),
-        (mx.sym.add_n(X, Y), BOTH, "row_sparse", BOTH),
-        (X > Y, SPARSE_X, "default", SPARSE_X),
-    ],
-)
+STORAGE = [
+    (mx.sym.dot(X, Y), CSR_X, "default", {"y": "row_sparse"}),
+    (mx.sym.dot(X, Y, transpose_a=True), CSR_X, "row_sparse", {}),
+    (mx.sym.dot(X, Y), {"y": "csr"}, "csr", {}),
+    (mx.sym.elemwise_add(X, Y), dict.fromkeys("xy", "csr"), "csr", dict.fromkeys("xy", "csr")),
+    (mx.sym.square(X), SPARSE_X, "row_sparse", SPARSE_X),
+    (mx.sym.sin(X), SPARSE_X, "row_sparse", {}),
+    (mx.sym.cast_storage(X, stype="csr"), {}, "csr", CSR_X),
+    (mx.sym.Embedding(X, Y, sparse_grad=True, **LOOKED), {}, "default", {"y": "row_sparse"}),
+    (I._square_sum(X, axis=1), SPARSE_X, "default", SPARSE_X),
+    (mx.sym.broadcast_mul(X, Y), CSR_X, "csr", {}),
+    (mx.sym.add_n(X, Y), BOTH, "row_sparse", BOTH),
+    (X > Y, SPARSE_X, "default", SPARSE_X),
+]
+
+
+@pytest.mark.parametrize(("symbol", "stypes", "out", "grads"), STORAGE)
 def test_storage_types_are_those_of_mxnet(symbol, stypes, out, grads):
     storage = infer_storage_types(symbol.graph, stypes)
     if storage is None:

@@ -298,17 +298,17 @@ def three_layers(blocked=False):
     return S.SoftmaxOutput(net, name="softmax")
 
 
-@pytest.mark.parametrize(
-    ("net", "trained", "expected"),
-    [
-        (three_layers(), "fc|bn", [0, 1, 2]),
-        (three_layers(), "(fc|bn)[12]", [1, 2]),
-        (three_layers(), "bn1_gamma", [1, 2]),
-        (three_layers(), "x", [0, 1, 2]),
-        (three_layers(), "nothing", []),
-        (three_layers(blocked=True), "fc|bn|last", [0, 1]),
-    ],
-)
+STATES = [
+    (three_layers(), "fc|bn", [0, 1, 2]),
+    (three_layers(), "(fc|bn)[12]", [1, 2]),
+    (three_layers(), "bn1_gamma", [1, 2]),
+    (three_layers(), "x", [0, 1, 2]),
+    (three_layers(), "nothing", []),
+    (three_layers(blocked=True), "fc|bn|last", [0, 1]),
+]
+
+
+@pytest.mark.parametrize(("net", "trained", "expected"), STATES)
 def test_states_move_in_backward_from_the_first_trained_layer_on(net, trained, expected):
     req = {name: "write" if re.match(trained, name) else "null" for name in net.list_arguments()}
     executor, rng = net.simple_bind(mx.cpu(), x=(5, 3), grad_req=req), np.random.RandomState(0)
