@@ -128,7 +128,7 @@ REFUSED = {
 
 
 def test_dynet_decides():
-    """See tests/data/autobatch/record_refusals.py."""
+    """See tests/data/record_dynet.py."""
     refusals = json.loads((Path(__file__).parents[1] / "data" / "autobatch" / "refusals.json").read_text())
     assert set(refusals) >= TAKEN | REFUSED
     for call, (ours, *_) in zip(refusals, outcomes(refusals, "auto", True)):

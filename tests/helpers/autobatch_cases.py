@@ -1,6 +1,6 @@
 """One case for every operation of `dpmodule.autobatch`: a function of the module and of operands.
 
-The same table is run by DyNet itself (tests/data/autobatch/record.py) and by this package, so it imports neither.
+The same table is run by DyNet itself (tests/data/record_dynet.py) and by this package, so it imports neither.
 Operands are named by their shapes; `values` makes them. A case is (operands, function); every operand is tried as a
 parameter, and, where the case allows, as a minibatch.
 """
