@@ -29,6 +29,8 @@ ZEROS = np.zeros((2, 2))
 test_gradients = gradients_test(
     [
         ("MAERegressionOutput", (np.zeros(2), np.zeros(2)), {}, [[-1, -1]]),
+        # a label of another shape; the gradient is divided by the outputs of a row
+        (LINEAR, (randn(2, 3, 1), np.zeros((2, 3))), {"grad_scale": 0.5}, [randn(2, 3, 1) * 0.5 / 3]),
         *[  # MXNet divides by all axes but the last
             ("MakeLoss", (np.zeros(shape),), {"normalization": "batch"}, [np.full(shape, 1 / divisor)])
             for shape, divisor in [((6,), 1), ((4, 3), 4), ((2, 3, 4), 6), ((3, 1, 2), 3)]
