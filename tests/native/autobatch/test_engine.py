@@ -1,4 +1,4 @@
-"""The native engine as programs meet it: memory that is given back."""
+"""The native engine as programs meet it: long chains, and memory that is given back."""
 
 from __future__ import annotations
 

@@ -12,8 +12,6 @@ FITTING = [  # shapes of data and label; MXNet takes labels of as many rows and 
     *[((4, 3), (4, 3)), ((4, 1), (4,)), ((4,), (4,)), ((4,), (4, 1))],
     *[((2, 3, 1), label) for label in [(2, 3, 1), (2, 3), (2, 1, 3), (2, 1, 3, 1)]],
 ]
-
-
 test_shapes = rules_test(
     [
         *[(LINEAR, [data, None], {}, [data, label], [data]) for data, label in [((4, 3), (4, 3)), ((4, 1), (4,))]],

@@ -77,8 +77,6 @@ test_types = rules_test(
     ],
     types,
 )
-
-
 PROBED = [((4, 3), {}), ((4, 3, 2), {}), ((4, 3, 2), MULTI), ((4, 2, 3), {"preserve_shape": True})]
 
 
