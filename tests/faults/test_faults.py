@@ -15,13 +15,16 @@ FILE = TESTS / "helpers" / "faults.py"
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("mode", ["kill", "signal"])
 @pytest.mark.parametrize(
-    ("count", "kinds"),
-    [(10, ["buckets", "contexts"]), pytest.param(200, [*KINDS, "fresh"], marks=pytest.mark.slow)],
+    ("mode", "count", "kinds"),
+    [
+        ("kill", 5, ["contexts"]),
+        ("signal", 5, ["buckets"]),
+        *(pytest.param(mode, 200, [*KINDS, "fresh"], marks=pytest.mark.slow) for mode in ("kill", "signal")),
+    ],
 )
 def test_what_happens_to_a_training_is_not_seen_in_its_end(tmp_path, mode, count, kinds):
-    done = run_file(FILE, mode, tmp_path, count, 1, *kinds, seconds=110 if count == 10 else 1700)
+    done = run_file(FILE, mode, tmp_path, count, 1, *kinds, seconds=110 if count == 5 else 1700)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["wrong"], found["faults"]) == ([], count)

@@ -36,9 +36,12 @@ from helpers.processes import SOON_S, await_gone, mostly_within, resources, runn
 from helpers.programs import Program, run_file, run_program
 
 # Python 3.12 warns of what these tests do on purpose
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-
-slow_to_start = pytest.mark.timeout(120)  # starts interpreters, which takes its time on a busy machine
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+    pytest.mark.timeout(
+        300
+    ),  # some start interpreters, or many processes, which takes its time on a busy machine
+]
 
 
 def forked(target, *args, **options):
@@ -160,7 +163,6 @@ def system(request, monkeypatch):
         monkeypatch.setattr(child_module, "_SET_SIGNAL", None)
 
 
-@pytest.mark.timeout(120)
 @examples(20, 500)
 def test_any_order_of_calls(system, examples):
     before = resources()
@@ -171,7 +173,6 @@ def test_any_order_of_calls(system, examples):
 # --- messages
 
 
-@slow_to_start
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_every_start_method_runs_and_talks(method):
     with Supervisor("reader", start_method=method, timeout_s=80) as readers:
@@ -293,7 +294,6 @@ def test_a_child_that_closes_its_channel_first(then, limit, error, text, monkeyp
         assert not running(child.pid)
 
 
-@pytest.mark.timeout(300)  # many processes, which take their time on a busy machine
 @pytest.mark.parametrize("count", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_kills_at_random_moments(count):
     """R7: an error within a second that names the process, and nothing stays."""
@@ -450,7 +450,6 @@ def test_what_cannot_be_pickled_is_named_before_anything_starts():
 # --- ends of pipes among the arguments
 
 
-@slow_to_start
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_end_of_a_pipe_is_the_childs_before_it_uses_it(method):
     reader, writer = tensor_pipe()
@@ -513,7 +512,6 @@ print(child.pid, flush=True)
 """
 
 
-@slow_to_start
 def test_a_program_that_forgets_to_close_exits():
     parent = run_program(AT_EXIT, seconds=80)
     assert (parent.returncode, parent.stderr) == (0, "")
@@ -536,7 +534,6 @@ with Supervisor("reader", start_method="fork") as supervisor:
 """
 
 
-@slow_to_start
 def test_an_interrupt_reaches_only_the_parent():
     with Program("code", INTERRUPTED) as parent:
         answer, pid = parent.read(2)
@@ -561,7 +558,6 @@ if __name__ == "__main__":
 """
 
 
-@slow_to_start
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_script_with_a_function_of_its_own(tmp_path, guarded):
     guard, path = 'if __name__ == "__main__":', tmp_path / "script.py"
