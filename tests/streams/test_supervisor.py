@@ -20,15 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dpmodule.base import StateError
 from dpmodule.streams import child as child_module
-from dpmodule.streams.errors import (
-    PipeBroken,
-    PipeClosed,
-    UnpicklableError,
-    WorkerDied,
-    WorkerError,
-    WorkerStuck,
-)
-from dpmodule.streams.pipe.tensor_pipe import tensor_pipe
+from dpmodule.streams import errors, tensor_pipe
+from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerError, WorkerStuck
 from dpmodule.streams.supervisor import Supervisor
 from helpers import child_targets
 from helpers.machines import examples, play
@@ -38,9 +31,7 @@ from helpers.programs import Program, run_file, run_program
 # Python 3.12 warns of what these tests do on purpose
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
-    pytest.mark.timeout(
-        300
-    ),  # some start interpreters, or many processes, which takes its time on a busy machine
+    pytest.mark.timeout(300),  # interpreters and many processes take their time on a busy machine
 ]
 
 
@@ -192,17 +183,13 @@ def test_what_a_function_returns():
         supervisor.start(child_targets.returns, 2)
         first, second = supervisor.join(timeout_s=10)
         assert (first["a"][0], second) == (1, 2)
-        with pytest.raises(PipeClosed, match="has returned"):
+        with pytest.raises(errors.PipeClosed, match="has returned"):
             supervisor.children[0].recv()
 
 
 def test_a_message_of_any_size_and_kind(system):
-    tensors = [
-        torch.zeros(0, 3),
-        torch.arange(6, dtype=torch.bfloat16).view(2, 3).t(),
-        torch.tensor([1 + 2j]),
-        torch.arange(5_000_000, dtype=torch.uint8),
-    ]
+    tensors = [torch.zeros(0, 3), torch.tensor([1 + 2j]), torch.arange(5_000_000, dtype=torch.uint8)]
+    tensors.append(torch.arange(6, dtype=torch.bfloat16).view(2, 3).t())
     supervisor, child = forked(child_targets.echo)
     with supervisor:
         for sent in tensors:
@@ -427,12 +414,10 @@ def test_a_grandchild_does_not_delay_the_news_of_a_death():
     supervisor, child = forked(_leave_a_grandchild)
     with supervisor:
         grandchild = child.recv(10)
-        try:
-            os.kill(child.pid, signal.SIGKILL)
-            with pytest.raises(WorkerDied, match="was killed by SIGKILL"):
-                child.recv(10)
-        finally:
-            os.kill(grandchild, signal.SIGKILL)
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(WorkerDied, match="was killed by SIGKILL"):
+            child.recv(10)
+        os.kill(grandchild, signal.SIGKILL)
 
 
 def test_what_cannot_be_pickled_is_named_before_anything_starts():
@@ -455,7 +440,7 @@ def test_end_of_a_pipe_is_the_childs_before_it_uses_it(method):
     reader, writer = tensor_pipe()
     with Supervisor("feed", method) as supervisor, reader:
         child = supervisor.start(child_targets.fail_before_use, writer)
-        with pytest.raises(PipeBroken, match="writer"):
+        with pytest.raises(errors.PipeBroken, match="writer"):
             reader.recv(timeout=60)
         with pytest.raises(ValueError, match="before the pipe was used"):
             child.result(timeout_s=10)
@@ -467,7 +452,6 @@ HEAD = """
 import os, signal, sys, time
 from helpers import child_targets
 from dpmodule.streams import Supervisor, child
-from dpmodule.streams.errors import UnpicklableError
 """
 PARENT = f"""{HEAD}
 for name in sys.argv[3:]:

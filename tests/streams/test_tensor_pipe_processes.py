@@ -9,7 +9,6 @@ import random
 import signal
 import threading
 import time
-import weakref
 
 import pytest
 import torch
@@ -209,21 +208,6 @@ def test_both_processes_must_have_the_extension(monkeypatch, capfd):
 
 
 # --- whose an end is
-
-
-def test_the_end_keeps_nothing_that_its_reader_had(core):
-    def read():
-        mark = threading.Event()
-        with pipe(core) as (reader, writer):
-            writer.send(None)
-            writer.close()
-            assert list(reader) == [None]
-        return weakref.ref(mark)
-
-    gc.disable()
-    gone = read()() is None
-    gc.enable()
-    assert gone
 
 
 def test_only_one_process_may_use_an_end(opened):
