@@ -13,11 +13,7 @@ import pytest
 import torch
 
 from dpmodule.streams import ProcessWorkerPool
-from dpmodule.streams.errors import (
-    UnpicklableError,
-    WorkerDied,
-    WorkerStuck,
-)
+from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerStuck
 from helpers.child_targets import worker_job
 from helpers.loops import KINDS, raised
 from helpers.processes import SOON_S, mostly_within, resources

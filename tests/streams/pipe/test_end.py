@@ -22,17 +22,29 @@ async def until_it_waits(coroutine, seconds=0.002):
     return task
 
 
-async def test_two_tasks_of_one_loop(core):
-    async def produce():
-        for i in range(300):
-            await writer.coro_send({"i": torch.tensor(i), "x": torch.ones(10)})
-        writer.close()
+def test_a_loop_in_another_process(opened, new_loop):
+    (here, there), (back, answering) = opened(), opened()
 
-    reader, writer = make(core)
-    async with reader, writer:
-        sending = asyncio.ensure_future(produce())
-        assert [int(value["i"]) async for value in reader] == list(range(300))
-        await sending
+    async def echo():
+        async with answering:
+            async for value in here:
+                await answering.coro_send(value)
+                del value
+
+    async def produce():
+        async with there:
+            for i in range(300):
+                await there.coro_send(torch.full((1 + i % 7,), i))
+
+    async def collect():
+        return [int(value[0]) async for value in back]
+
+    async def main():
+        return await asyncio.gather(produce(), collect())
+
+    process = Child(lambda: run(echo(), new_loop, 20))
+    assert run(main(), new_loop, 20)[1] == list(range(300))
+    assert process.ok()
 
 
 async def test_a_cancelled_receive_loses_nothing(core):
