@@ -1,6 +1,5 @@
 """FeedForward: trained as by real MXNet 1.9.1, arrays and iterators, saving."""
 
-import importlib.util
 import json
 import pickle
 from pathlib import Path
@@ -10,12 +9,10 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.model import FeedForward
+from helpers import trainer_cases as CASES
 
 FOLDER = Path(__file__).parent / "data" / "goldens" / "trainers"
 GOLDEN = json.loads((FOLDER / "trainers.json").read_text())["feed_forward"]
-SPEC = importlib.util.spec_from_file_location("make_trainers", FOLDER / "make_trainers.py")
-CASES = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(CASES)
 X, Y = CASES.data()
 
 
@@ -51,14 +48,6 @@ def test_predict_cuts_padding_and_returns_what_was_read(caplog, tmp_path):
     assert again.begin_epoch == model.num_epoch
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), model.predict(X))
-
-
-def test_arrays_are_enough():
-    seen = []
-    options = {"eval_data": (X, Y), "epoch_end_callback": lambda *args: seen.append(args[0])}
-    model = FeedForward.create(network(), X, Y, num_epoch=30, learning_rate=0.5, **options)
-    assert seen == list(range(30))
-    assert model.score(mx.io.NDArrayIter(X, Y, 20)) > 0.9
 
 
 def test_buckets_from_a_function():

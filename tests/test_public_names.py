@@ -2,7 +2,7 @@
 
 `public_names.json` lists, by module, names and the public members of classes; `public_names_left_out.json` gives a
 reason for each of the others, "*" standing for a whole module and "Class.member" for a part of a class kept.
-`star_imports.json` lists what a star import of each of MXNet's modules brings (`make_star_imports.py`).
+`star_imports.json` lists what a star import of each of MXNet's modules brings (`record_mxnet.py`).
 """
 
 import functools

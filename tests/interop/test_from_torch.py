@@ -27,33 +27,15 @@ def test_networks(name):
     assert all(tuple(kept[n].shape) == states[n].shape for n in states)
 
 
-def image_net():
-    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 8), nn.GELU()
-    return nn.Sequential(*layers, nn.Linear(8, 3))
-
-
-def frozen_net():
-    net = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
+def test_fine_tuning_follows_torch():
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
     net[0].bias.requires_grad = False
-    return net
-
-
-SGD = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
-
-
-@pytest.mark.parametrize(
-    ("make", "shape", "ours", "theirs", "tolerance"),
-    [
-        (image_net, (1, 6, 6), ("sgd", SGD), lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01), 1e-5),
-        (frozen_net, (4,), ("adam", {"learning_rate": 0.01}), lambda p: torch.optim.Adam(p, 0.01), 1e-4),
-    ],
-)
-def test_fine_tuning_follows_torch(make, shape, ours, theirs, tolerance):
-    net = make()
-    module = mx.mod.Module.from_torch(net, torch.zeros(6, *shape), head=mx.sym.SoftmaxOutput)
-    module.init_optimizer(optimizer=ours[0], optimizer_params={**ours[1], "rescale_grad": 1 / 6})
-    optimizer = theirs([p for p in net.parameters() if p.requires_grad])
-    for x, y in zip(torch.randn(5, 6, *shape), torch.randint(0, 3, (5, 6))):
+    module = mx.mod.Module.from_torch(net, torch.zeros(6, 4), head=mx.sym.SoftmaxOutput)
+    options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
+    module.init_optimizer(optimizer_params={**options, "rescale_grad": 1 / 6})
+    trained = [p for p in net.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(trained, 0.1, 0.9, weight_decay=0.01)
+    for x, y in zip(torch.randn(5, 6, 4), torch.randint(0, 3, (5, 6))):
         optimizer.zero_grad()
         nn.functional.cross_entropy(net(x), y).backward()
         optimizer.step()
@@ -61,7 +43,7 @@ def test_fine_tuning_follows_torch(make, shape, ours, theirs, tolerance):
         module.update()
     args, _ = module.get_params()
     for name, value in net.named_parameters():
-        np.testing.assert_allclose(args[name].asnumpy(), value.detach().numpy(), 0, tolerance, err_msg=name)
+        np.testing.assert_allclose(args[name].asnumpy(), value.detach().numpy(), 0, 1e-5, err_msg=name)
 
 
 def test_a_module_predicts_at_once_and_is_fitted():
@@ -84,22 +66,6 @@ def test_a_module_predicts_at_once_and_is_fitted():
     np.testing.assert_allclose(module.predict(batches).asnumpy(), again, 1e-4, 1e-5)
 
 
-def test_a_module_of_words_and_several_heads():
-    def forward(self, words, weights):
-        scores = self.out((self.embed(words) * weights.unsqueeze(-1)).sum(1))
-        return {"scores": scores, "total": weights.sum(1)}
-
-    given = net(forward, embed=nn.Embedding(1000, 4), out=nn.Linear(4, 2))
-    words, weights = torch.randint(0, 1000, (3, 5)), torch.rand(3, 5)
-    module = mx.mod.Module.from_torch(given, words, weights)
-    described = [(d.name, d.shape, np.dtype(d.dtype).name) for d in module.data_shapes]
-    assert described == [("words", (3, 5), "int64"), ("weights", (3, 5), "float32")]
-    module.forward(mx.io.DataBatch([array(words), array(weights)]), is_train=False)
-    assert module.output_names == ["scores_output", "total_output"]
-    for found, want in zip(module.get_outputs(), given(words, weights).values()):
-        np.testing.assert_allclose(found.asnumpy(), want.detach().numpy(), 1e-5, 1e-6)
-
-
 def test_a_cell_of_automatic_batching():
     def forward(self, words):
         return self.out(self.rnn(self.embed(words))[0][:, -1])
@@ -112,79 +78,3 @@ def test_a_cell_of_automatic_batching():
         words = torch.randint(0, 20, (length,))
         wanted = last(words[None])[0].detach().numpy()
         np.testing.assert_allclose(cell(array(words)).npvalue(), wanted, 1e-4, 1e-6)
-
-
-def test_an_input_without_a_batch():
-    module = mx.mod.Module.from_torch(net(lambda self, x, scale: x * scale), torch.zeros(3, 2), torch.ones(2))
-    module.forward(mx.io.DataBatch([mx.nd.ones((3, 2)), mx.nd.array([1.0, 3.0])]), is_train=False)
-    assert module.get_outputs()[0].asnumpy().tolist() == [[1, 3]] * 3
-
-
-def test_a_loss_of_the_module_itself_trains():
-    def forward(self, x, target):
-        return nn.functional.mse_loss(self.fc(x)[:, 0], target)
-
-    torch.manual_seed(0)
-    x = torch.randn(16, 3)
-    target = x @ torch.tensor([1.0, -2.0, 0.5])
-    module = mx.mod.Module.from_torch(net(forward, fc=nn.Linear(3, 1)), x, target, head=mx.sym.MakeLoss)
-    module.init_optimizer(optimizer_params={"learning_rate": 0.2, "rescale_grad": 1.0})
-    for _ in range(60):
-        module.forward_backward(mx.io.DataBatch([array(x), array(target)]))
-        module.update()
-    np.testing.assert_allclose(module.get_params()[0]["fc.weight"].asnumpy(), [[1.0, -2.0, 0.5]], atol=1e-2)
-
-
-def test_the_symbol_is_explained_and_bucketed():
-    def forward(self, words):
-        hidden = self.embed(words)
-        return self.out(hidden + hidden.mean(1, keepdim=True)).flatten(0, 1)
-
-    tagger = net(forward, embed=nn.Embedding(20, 4), out=nn.Linear(4, 3))
-    example = torch.zeros(2, 3, dtype=torch.long)
-    assert "Embedding" in str(mx.mod.Module.from_torch(tagger, example).explain())
-    sizes = {"words": {0: "batch", 1: "time"}}
-    symbol, args, states = mx.sym.from_torch(tagger, example, dynamic=sizes)
-    module = mx.mod.BucketingModule(lambda key: (symbol, ["words"], None), default_bucket_key=8)
-    module.bind([("words", (4, 8))], for_training=False)
-    module.init_params(arg_params=args, aux_params=states)
-    for length in (5, 8, 3):
-        words = torch.randint(0, 20, (4, length))
-        shapes = [("words", (4, length))]
-        batch = mx.io.DataBatch([array(words.float())], bucket_key=length, provide_data=shapes)
-        module.forward(batch, is_train=False)
-        wanted = tagger(words).detach().numpy()
-        np.testing.assert_allclose(module.get_outputs()[0].asnumpy(), wanted, 1e-4, 1e-5)
-
-
-def test_results_that_nobody_reads_are_left_out():
-    def forward(self, x):
-        out, places = torch.nn.functional.max_pool2d_with_indices(x, 2)
-        places.contiguous()
-        return out
-
-    symbol, _, _ = mx.sym.from_torch(net(forward), torch.zeros(2, 1, 4, 4))
-    assert [node.op.name for node in symbol.graph.nodes if node.op is not None] == ["Pooling"]
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_programs_have_no_mode_of_their_own(training):
-    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).train(training)
-    net[1].momentum = 0.3
-    program = torch.export.export(net, (torch.zeros(5, 3),))
-    with pytest.warns(UserWarning, match="fixes the size of every axis"):
-        symbol, _, _ = mx.sym.from_torch(program.module(), torch.zeros(5, 3))
-    (norm,) = (node for node in symbol.graph.nodes if node.op is not None and node.op.name == "BatchNorm")
-    assert not norm.a.use_global_stats
-    assert norm.a.momentum == pytest.approx(0.7)
-
-
-def test_parameters_keep_their_names_and_values_there_and_back():
-    symbol, args, states = mx.sym.from_torch(image_net(), torch.zeros(2, 1, 6, 6))
-    left = symbol.to_torch(args, states).eval()
-    assert set(left.state_dict()) == {*args, *states}
-    _, again, moving = mx.sym.from_torch(left, torch.zeros(2, 1, 6, 6))
-    assert (again.keys(), moving.keys()) == (args.keys(), states.keys())
-    for name, value in {**args, **states}.items():
-        np.testing.assert_array_equal({**again, **moving}[name].asnumpy(), value.asnumpy())
-        assert torch.equal(left.state_dict()[name], value.raw)

@@ -1,5 +1,6 @@
 """Row-sparse gradients and parameters: MXNet's recorded results, and what they cost."""
 
+import json
 from itertools import product
 from pathlib import Path
 
@@ -11,15 +12,9 @@ from dpmodule import optimizer
 from dpmodule.optimizer.group import slots_of
 from helpers.walk import walks
 
-GOLDENS = dict(np.load(Path(__file__).parents[1] / "data" / "goldens" / "optim" / "sparse.npz"))
-KINDS = {
-    **{name: (name, {"wd": 0.1}) for name in ("sgd", "ftrl", "rmsprop", "signum", "lamb")},
-    "sgd_momentum": ("sgd", {"wd": 0.1, "momentum": 0.9, "clip_gradient": 0.5, "rescale_grad": 0.5}),
-    "sgd_std": ("sgd", {"wd": 0.1, "momentum": 0.9, "lazy_update": False}),
-    "adam": ("adam", {"wd": 0.1, "clip_gradient": 0.5}),
-    "adam_std": ("adam", {"wd": 0.1, "lazy_update": False}),
-    "groupadagrad": ("groupadagrad", {}),
-}
+FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "optim"
+GOLDENS = dict(np.load(FOLDER / "sparse.npz"))
+KINDS = json.loads((FOLDER / "cases.json").read_text())["sparse"]
 
 
 def rows(values, indices, shape):
