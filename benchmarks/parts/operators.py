@@ -53,7 +53,7 @@ def run(session: Session) -> Section:
 
 def _measured(session: Session, sides: Mapping[str, Worker], what: int | str, batch: int = 1) -> dict[str, Any]:
     """Prepare a case on every side, compare the outputs, and return its times by run and side."""
-    known = {name: side.ask("prepare", what=what, batch=batch) for name, side in sides.items()}
+    known = {name: side.ask("prepare", case=what, batch=batch) for name, side in sides.items()}
     outputs = {name: np.array(side.ask("output")) for name, side in sides.items()}
     for name, found in outputs.items():
         if not np.allclose(found, outputs["torch"], rtol=2e-3, atol=2e-3 * max(1.0, np.abs(found[2:]).max(initial=0))):

@@ -32,7 +32,7 @@ Calls = dict[str, Callable[[], torch.Tensor]]
 """Prediction ("predict") and, where there is one, training step ("fit"); both return the output."""
 
 
-def case(seed: int, what: int | str, batch: int) -> tuple[torch.nn.Module, list[torch.Tensor], str, str]:
+def make_case(seed: int, what: int | str, batch: int) -> tuple[torch.nn.Module, list[torch.Tensor], str, str]:
     """Return a module, its inputs, its family, and a description.
 
     Args:
@@ -174,14 +174,14 @@ class Side:
         self._calls: Calls = {}
         self._counts: dict[str, int] = {}
 
-    def prepare(self, what: int | str, batch: int) -> dict[str, Any]:
+    def prepare(self, case: int | str, batch: int) -> dict[str, Any]:
         """Make a case; return its family, its description and what can run."""
         self._calls, self._counts = {}, {}
-        net, inputs, family, text = case(self._seed, what, batch)
+        net, inputs, family, text = make_case(self._seed, case, batch)
         make = of_torch if self._kind in ("torch", "channels_last", "compiled") else of_file
         if self._kind in ("module", "executor"):
             make = of_dpmodule
-        self._calls = make(net.eval(), inputs, isinstance(what, int), self._kind)
+        self._calls = make(net.eval(), inputs, isinstance(case, int), self._kind)
         return {"family": family, "text": text, "runs": list(self._calls)}
 
     def output(self) -> list[float]:
